@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from annotators.sizes import ClipConfig, PcmeConfig, PvseConfig, ViltConfig, VsrnConfig
 from mitl.records import Direction
+from mitl.records.items import CAPTION, DOCUMENT, IMAGE, QUERY, plurals
 
 KS = (1, 5, 10)
 
@@ -306,6 +307,9 @@ TEXT_MODELS = ("tfidf", "lsa", "minilm")
 PIVOT_FORM = f"pivot-<captioner>-<{'|'.join(TEXT_MODELS)}>"
 
 
+_ANY = "<any name>"
+
+
 @dataclass(frozen=True, slots=True)
 class AnnotatorForm:
     """A kind of annotator that a setting, or the form of its name, makes of files."""
@@ -319,11 +323,23 @@ class AnnotatorForm:
     """All settings that it reads."""
     settings: tuple[str, ...]
     """The same for the reference."""
-    name: str = "<any name>"
+    name: str = _ANY
     """What such an annotator is called."""
     extra: str = ""
     """The extra of the package that it needs."""
 
+
+BEGINNERS = {"de-t2t": "t2t", "de-i2t": "i2t", "de-multitask": "t2t+i2t"}
+"""Names by which towers begin to learn, and for what: they have no weights until they have learnt."""
+BEGUN = {
+    "t2t": "captions of one picture, compared by a dual encoder (Parekh et al. 2021)",
+    "i2t": "pictures and captions, compared by a dual encoder (Parekh et al. 2021)",
+    "t2t+i2t": "both, by a dual encoder with one text tower (Parekh et al. 2021)",
+}
+"""By what they begin for, what such towers are."""
+
+BM25, MINILM = "bm25", "minilm"
+"""Each both the setting and the name of an annotator that needs neither settings nor files."""
 
 FORMS = {
     "text_model": AnnotatorForm(
@@ -354,6 +370,19 @@ FORMS = {
         ),
         extra="torch",
     ),
+    "towers": AnnotatorForm(
+        "annotators.towers:build",
+        "a dual encoder as in Crisscrossed Captions, trained here",
+        ": a small text tower, and an image tower unless it compares texts alone; similarity is the cosine",
+        "towers = PATH; mitl[torch,pivot,backbone]",
+        ("towers", "captions", "captioner", *RUNNING),
+        (
+            "`towers` (path of the weights)",
+            "`captions` and `captioner` (caption), where it compares texts alone",
+            "`device`, `threads`, `batch`",
+        ),
+        extra="torch",
+    ),
     "embeddings": AnnotatorForm(
         "annotators.precomputed:build_embeddings",
         "embeddings made elsewhere",
@@ -361,9 +390,10 @@ FORMS = {
         "embeddings = {images = PATH, captions = PATH}",
         ("embeddings", "similarity"),
         (
-            "`embeddings = {images = PATH, captions = PATH}`: .npz with `ids` and `embedding` (N, D) or (N, K, D), "
-            "Parquet with `id` and `embedding`, or .npy beside `NAME.ids.npy` or `NAME.ids.txt`; `image_ids` and "
-            "`caption_ids` in the same table name the ids of .npy files elsewhere",
+            "`embeddings = {images = PATH, captions = PATH}`, or `documents` and `queries` where both sides are texts: "
+            ".npz with `ids` and `embedding` (N, D) or (N, K, D), Parquet with `id` and `embedding`, or .npy beside "
+            "`NAME.ids.npy` or `NAME.ids.txt`; `image_ids` and "
+            "`caption_ids` (`document_ids`, `query_ids`) in the same table name the ids of .npy files elsewhere",
             "`similarity` (dot, cosine; dot)",
         ),
     ),
@@ -378,8 +408,38 @@ FORMS = {
             "`similarity`",
         ),
     ),
+    BM25: AnnotatorForm(
+        "annotators.bm25:build",
+        "words in common, for data sets with texts on both sides",
+        "; no weights, and no settings needed (Robertson and Zaragoza 2009)",
+        "mitl[texts]",
+        (BM25, "k1", "b", "stopwords"),
+        (
+            "`bm25` (lucene, robertson, atire; lucene), under another name than bm25",
+            "`k1` (1.5) and `b` (0.75)",
+            "`stopwords` (none, en, de, fr, es, pt, it, nl, ru, sv, no, zh, tr; none)",
+        ),
+        BM25,
+        "texts",
+    ),
+    MINILM: AnnotatorForm(
+        "annotators.own_texts:build",
+        "a sentence encoder, for data sets with texts on both sides",
+        ": all-MiniLM-L6-v2, whose weights come with the extra; similarity is the cosine",
+        "mitl[pivot]",
+        (MINILM, "device", "threads"),
+        ("`minilm = true`, under another name than minilm", "`device`, `threads`"),
+        MINILM,
+        "pivot",
+    ),
 }
 """By the setting that makes such an annotator of any name; a pivot may be made by its name too."""
+
+
+def embedded_sides(table: Mapping[str, object]) -> tuple[str, str]:
+    """What the setting ``embeddings`` calls both sides: documents and queries where it names one of these."""
+    texts = plurals((DOCUMENT, QUERY))
+    return texts if set(texts) & set(table) else plurals((IMAGE, CAPTION))
 
 
 def annotator_forms() -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -413,8 +473,9 @@ def annotator_forms() -> dict[str, tuple[str, tuple[str, ...]]]:
             ),
         ),
     }
-    for key in ("transformers", "text_model", "embeddings", "rankings"):
+    for key in ("transformers", "text_model", "towers", "embeddings", "rankings", BM25, MINILM):
         form = FORMS[key]
-        title = f"`{form.name}`" if form.name == PIVOT_FORM else f"any name, by `{key}`"
+        title = f"any name, by `{key}`" if form.name == _ANY else f"`{form.name}`"
+        title += ", or any name by that setting" if key in (BM25, MINILM) else ""
         forms[title] = (form.what + form.more, form.settings)
     return forms

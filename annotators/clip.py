@@ -406,27 +406,29 @@ class ClipAnnotator(NetworkAnnotator):
     ) -> None:
         """Take a network with its tokeniser; ``mark`` is the fingerprint."""
         super().__init__(name, mark, running)
-        self._network = loaded.network.to(running.device)
-        self._encoder, self._truncate = loaded.encoder, truncate
+        self.network = loaded.network.to(running.device)
+        self.encoder, self._truncate = loaded.encoder, truncate
 
     def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self._network.images(inputs["pixels"])
+        return self.network.images(inputs["pixels"])
 
     def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self._network.captions(inputs["tokens"])
+        return self.network.captions(inputs["tokens"])
 
-    def _read_image(self, item: ImageItem) -> Inputs:
-        return {"pixels": pixels.clip_pixels(item, self._network.config.image_size)}
+    def read_image(self, item: ImageItem) -> Inputs:
+        """``pixels`` (3, S, S)."""
+        return {"pixels": pixels.clip_pixels(item, self.network.config.image_size)}
 
-    def _tokens(self, item: CaptionItem) -> Inputs:
-        tokens, most = self._encoder.encode(item.text), self._network.config.context_length
+    def read_caption(self, item: CaptionItem) -> Inputs:
+        """``tokens`` (L,); AnnotatorError where they are more than it reads and are not to be cut."""
+        tokens, most = self.encoder.encode(item.text), self.network.config.context_length
         if len(tokens) > most:
             if not self._truncate:
                 raise AnnotatorError(
                     f"caption {item.external_id!r} has {len(tokens)} tokens, but {self.name!r} reads {most}; "
                     "shorten it, leave it out, or set truncate = true"
                 )
-            tokens = np.append(tokens[: most - 1], self._encoder.end)
+            tokens = np.append(tokens[: most - 1], self.encoder.end)
         return {"tokens": tokens}
 
 

@@ -286,18 +286,20 @@ class DualEncoder(NetworkAnnotator, Generic[AnyNetwork]):
 
     def __init__(self, ready: Ready[AnyNetwork]) -> None:
         super().__init__(ready.name, ready.fingerprint, ready.running)
-        self.network, self._vocabulary = ready.network, ready.vocabulary
+        self.network, self.vocabulary = ready.network, ready.vocabulary
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption."""
         vocabularies.require_nltk()
         return super().encode_captions(items)
 
-    def _read_image(self, item: ImageItem) -> Inputs:
+    def read_image(self, item: ImageItem) -> Inputs:
+        """``image`` (3, S, S)."""
         return {"image": pixels.imagenet_pixels(item, self.network.config.image_size)}
 
-    def _tokens(self, item: CaptionItem) -> Inputs:
-        return {"tokens": self._vocabulary.encode(item.text)}
+    def read_caption(self, item: CaptionItem) -> Inputs:
+        """``tokens`` (L,), word numbers."""
+        return {"tokens": self.vocabulary.encode(item.text)}
 
     def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         return self.network.images(inputs["image"])

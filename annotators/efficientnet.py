@@ -154,6 +154,13 @@ class ImageBackbone:
         self._network = EfficientNetLite({name: tensor.to(device) for name, tensor in tensors.items()})
         self.device = device
 
+    def features(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(1280,) a unit vector of one picture as ``lite_pixels`` reads it."""
+        with torch.inference_mode():
+            found = F.normalize(self._network(torch.from_numpy(pixels[None]).to(self.device)), dim=1)
+        unit: NDArray[np.float32] = found[0].cpu().numpy()
+        return unit
+
     def vectors(self, sources: Sequence[Source], threads: int) -> NDArray[np.float32]:
         """(N, 1280) unit rows in the order of ``sources``."""
         rows = np.empty((len(sources), WIDTH), np.float32)

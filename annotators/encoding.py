@@ -101,21 +101,23 @@ class NetworkAnnotator(ABC):
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """What the network keeps of each picture; AnnotatorError where one cannot be read."""
-        return encode_in_batches("image", items, self._read_image, self._encode_images, self._running)
+        return encode_in_batches("image", items, self.read_image, self._encode_images, self._running)
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption; AnnotatorError where one is longer than it reads."""
-        return encode_in_batches("caption", items, self._tokens, self._encode_captions, self._running)
+        return encode_in_batches("caption", items, self.read_caption, self._encode_captions, self._running)
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) cosines where embeddings are unit vectors."""
         return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
 
     @abstractmethod
-    def _read_image(self, item: ImageItem) -> Inputs: ...
+    def read_image(self, item: ImageItem) -> Inputs:
+        """What the network reads of a picture; AnnotatorError where it cannot be read."""
 
     @abstractmethod
-    def _tokens(self, item: CaptionItem) -> Inputs: ...
+    def read_caption(self, item: CaptionItem) -> Inputs:
+        """What it reads of a caption; AnnotatorError where it is longer than that."""
 
     @abstractmethod
     def _encode_images(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]: ...

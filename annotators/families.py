@@ -74,11 +74,13 @@ class TransformersAnnotator(NetworkAnnotator):
         """(N, D) float32 unit rows; AnnotatorError where a caption is longer than the model reads."""
         return _with_unit_rows(super().encode_captions(items))
 
-    def _read_image(self, item: ImageItem) -> Inputs:
+    def read_image(self, item: ImageItem) -> Inputs:
+        """``pixel_values`` and what else its image processor gives."""
         prepared = self._image_processor(images=read_rgb(item), return_tensors="np")
         return _taken(prepared, self._model.get_image_features)
 
-    def _tokens(self, item: CaptionItem) -> Inputs:
+    def read_caption(self, item: CaptionItem) -> Inputs:
+        """Its tokeniser's numbers; AnnotatorError where they are more than the model reads."""
         prepared = self._tokenizer(item.text, return_tensors="np", **self._cut)
         length = prepared["input_ids"].shape[1]
         if length > self._longest:

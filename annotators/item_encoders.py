@@ -98,8 +98,8 @@ class OneSided:
         return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
 
     def vectors(self, items: Sequence[Any]) -> NDArray[np.float32]:
-        """(N, D) unit rows, or (N, K, D)."""
-        raise NotImplementedError
+        """(N, D) unit rows, or (N, K, D); AnnotatorError where it only compares vectors that were made before."""
+        raise AnnotatorError(f"encoder {self.name!r} compares vectors that are there and makes none")
 
     def _only(self, modality: Modality) -> None:
         if modality != self.modality:
@@ -114,7 +114,7 @@ class Sentences(OneSided):
     def __init__(self) -> None:
         from annotators.sentences import shared_encoder
 
-        self._encoder = shared_encoder(_device())
+        self._encoder = shared_encoder(usual_device())
         self.device = self._encoder.device
         super().__init__(SENTENCES, "caption", fingerprint(minilm=self._encoder.sha256))
 
@@ -154,7 +154,7 @@ class Backbone(OneSided):
     def __init__(self) -> None:
         from annotators.efficientnet import shared_backbone
 
-        self._backbone = shared_backbone(_device())
+        self._backbone = shared_backbone(usual_device())
         self.device = self._backbone.device
         super().__init__(BACKBONE, "image", fingerprint(efficientnet_lite0=self._backbone.sha256, version=1))
 
@@ -175,7 +175,8 @@ class EmbeddingFile(OneSided):
         return unit_rows(self._table.rows([item.external_id for item in items], f"{self.modality}s"))
 
 
-def _device() -> str:
+def usual_device() -> str:
+    """The card where there is one."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -44,6 +44,13 @@ class Options:
             raise self._wrong(key, value, f"a whole number from {least}")
         return value
 
+    def number(self, key: str, default: float) -> float:
+        """A number from 0."""
+        value = self.values.get(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+            raise self._wrong(key, value, "a number from 0")
+        return float(value)
+
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         value = self.values.get(key, default)

@@ -111,7 +111,7 @@ class TextUncertainty(nn.Module):
         return log_sigma
 
 
-class ImageEncoder(nn.Module):
+class PcmeImages(nn.Module):
     """A picture's cells to the mean and the log-sigma of its Gaussian."""
 
     def __init__(self, config: PcmeConfig) -> None:
@@ -130,7 +130,7 @@ class ImageEncoder(nn.Module):
         return F.normalize(mean, dim=-1), self.uncertain_net(pooled, cells)
 
 
-class TextEncoder(nn.Module):
+class PcmeCaptions(nn.Module):
     """A caption's words to the mean and the log-sigma of its Gaussian."""
 
     def __init__(self, config: PcmeConfig) -> None:
@@ -155,8 +155,8 @@ class Pcme(nn.Module):
     def __init__(self, config: PcmeConfig) -> None:
         super().__init__()
         self.config = config
-        self.img_enc = ImageEncoder(config)
-        self.txt_enc = TextEncoder(config)
+        self.img_enc = PcmeImages(config)
+        self.txt_enc = PcmeCaptions(config)
 
     def images(self, image: Tensor) -> dict[str, Tensor]:
         """``mean`` and ``log_sigma`` (B, D) of pixels (B, 3, S, S)."""
@@ -324,7 +324,7 @@ _CRITERION = "criterion."
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedPcme:
     """A network with its weights, and what else the file says."""
 
     network: Pcme
@@ -340,7 +340,7 @@ def examine(path: Path) -> Examination:
     return _weights(path).examination
 
 
-def load(path: Path) -> Trained:
+def load(path: Path) -> TrainedPcme:
     """The network of a released checkpoint, of its bare state dict, or of a safetensors file of ours.
 
     Raises:
@@ -349,7 +349,7 @@ def load(path: Path) -> Trained:
     weights = _weights(path)
     network, checkpoint = weights.load(), weights.checkpoint
     samples = _stated(checkpoint).get("n_samples_inference", PCME_SAMPLES)
-    return Trained(network, _odds(checkpoint), held_vocabulary(checkpoint), samples)
+    return TrainedPcme(network, _odds(checkpoint), held_vocabulary(checkpoint), samples)
 
 
 def _weights(path: Path) -> Weights[Pcme]:

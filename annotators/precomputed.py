@@ -19,6 +19,7 @@ from annotators.base import (
     inner_products,
     unit_rows,
 )
+from annotators.catalog import embedded_sides
 from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
 from annotators.options import Options
 from mitl.errors import AnnotatorError
@@ -31,28 +32,36 @@ _BLOCK = 1 << 14
 class PrecomputedEmbeddings:
     """Similarity is the inner product of embeddings from files; of K vectors an item, the best product."""
 
-    def __init__(self, name: str, images: EmbeddingTable, captions: EmbeddingTable, *, cosine: bool) -> None:
-        """Raises AnnotatorError where the widths of the two sides differ."""
+    def __init__(
+        self,
+        name: str,
+        images: EmbeddingTable,
+        captions: EmbeddingTable,
+        *,
+        cosine: bool,
+        nouns: tuple[str, str] = ("images", "captions"),
+    ) -> None:
+        """Raises AnnotatorError where the widths of the two sides, called ``nouns``, differ."""
         if images.embedding.shape[1:] != captions.embedding.shape[1:]:
             raise AnnotatorError(
-                f"embeddings of annotator {name!r} differ in shape: images {images.embedding.shape[1:]}, "
-                f"captions {captions.embedding.shape[1:]}"
+                f"embeddings of annotator {name!r} differ in shape: {nouns[0]} {images.embedding.shape[1:]}, "
+                f"{nouns[1]} {captions.embedding.shape[1:]}"
             )
         self.name = name
         several = images.embedding.ndim == 3
         self.kind = AnnotatorKind.MULTI_VECTOR if several else AnnotatorKind.INNER_PRODUCT
         self.fingerprint = fingerprint(images=images.sha256, captions=captions.sha256, cosine=cosine)
         self._tables = {"image": images, "caption": captions}
-        self._cosine = cosine
+        self._cosine, self._nouns = cosine, nouns
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """The images' rows of the file; AnnotatorError where some are missing."""
-        rows = self._tables["image"].rows([item.external_id for item in items], "images")
+        rows = self._tables["image"].rows([item.external_id for item in items], self._nouns[0])
         return Encoded("image", ids_of(items), {"embedding": self._scaled(rows)})
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """The captions' rows of the file; AnnotatorError where some are missing."""
-        rows = self._tables["caption"].rows([item.external_id for item in items], "captions")
+        rows = self._tables["caption"].rows([item.external_id for item in items], self._nouns[1])
         return Encoded("caption", ids_of(items), {"embedding": self._scaled(rows)})
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
@@ -104,13 +113,18 @@ class PrecomputedRankings:
 def build_embeddings(options: Options) -> PrecomputedEmbeddings:
     """From ``embeddings = {images = PATH, captions = PATH}`` and ``similarity = "dot"|"cosine"`` (dot).
 
-    The table may also name ``image_ids`` and ``caption_ids``, the ids of .npy files that do not lie beside them.
+    The table may also name ``image_ids`` and ``caption_ids``, the ids of .npy files that do not lie beside them. Of
+    texts it names ``documents``, ``queries``, ``document_ids`` and ``query_ids``.
     """
     cosine = options.text("similarity", "dot", choices=("dot", "cosine")) == "cosine"
-    paths = options.paths("embeddings", ("images", "captions"), optional=("image_ids", "caption_ids"))
-    images = read_embeddings(paths["images"], paths.get("image_ids"))
-    captions = read_embeddings(paths["captions"], paths.get("caption_ids"))
-    return PrecomputedEmbeddings(options.annotator, images, captions, cosine=cosine)
+    table = options.values.get("embeddings")
+    nouns = embedded_sides(table if isinstance(table, Mapping) else {})
+    lists = ("document_ids", "query_ids") if "queries" in nouns else ("image_ids", "caption_ids")
+    paths = options.paths("embeddings", nouns, optional=lists)
+    left, right = (
+        read_embeddings(paths[side], paths.get(ids)) for side, ids in zip(nouns, lists, strict=True)
+    )
+    return PrecomputedEmbeddings(options.annotator, left, right, cosine=cosine, nouns=nouns)
 
 
 def build_rankings(options: Options) -> PrecomputedRankings:

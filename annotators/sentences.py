@@ -104,6 +104,16 @@ class SentenceEncoder:
         self.device = device
         self._known: dict[str, NDArray[np.float32]] = {}
 
+    def pieces(self, text: str) -> list[int]:
+        """Numbers of its word pieces, [CLS] first; what is longer than ``LONGEST`` is cut."""
+        found: list[int] = self._tokenizer.encode(text).ids
+        return found
+
+    def states(self, tokens: Tensor) -> Tensor:
+        """(B, L) pieces on the encoder's device, none of them padding -> (B, L, 384), without gradients."""
+        with torch.no_grad():
+            return self._network(tokens)
+
     def vectors(self, texts: Sequence[str], threads: int) -> NDArray[np.float32]:
         """(N, 384) unit rows in the order of ``texts``."""
         new = sorted(set(texts) - self._known.keys())

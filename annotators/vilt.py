@@ -231,7 +231,7 @@ def _hub_config(path: Path) -> ViltConfig:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trained:
+class TrainedVilt:
     """A network with its weights, and its word pieces where the file or the folder brings them."""
 
     network: Vilt
@@ -243,14 +243,14 @@ def examine(path: Path) -> Examination:
     return open_weights(path).weights.examination
 
 
-def load(path: Path) -> Trained:
+def load(path: Path) -> TrainedVilt:
     """The network of the authors' checkpoint, of a folder or file of the hub, or of a safetensors file of ours.
 
     Raises:
         AnnotatorError: unreadable, or any key is missing, left over or of another shape.
     """
     opened = open_weights(path)
-    return Trained(opened.weights.load(), opened.wordpieces())
+    return TrainedVilt(opened.weights.load(), opened.wordpieces())
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class ViltAnnotator:
     reads_pictures = True
 
     def __init__(
-        self, name: str, trained: Trained, how: Computation, *, digest: str, encoding_fingerprint: str
+        self, name: str, trained: TrainedVilt, how: Computation, *, digest: str, encoding_fingerprint: str
     ) -> None:
         """Lay the parameters out as the kernels there want them; ``trained`` and most of its memory can go then."""
         if trained.wordpieces is None or len(trained.wordpieces) != trained.network.sizes.vocab_size:
@@ -330,9 +330,13 @@ class ViltAnnotator:
         most = self._sizes.max_position_embeddings
         tokens, lengths = np.zeros((len(items), most), np.int32), np.empty(len(items), np.int64)
         for row, item in enumerate(items):
-            pieces = self._wordpieces.encode(item.text, most)
+            pieces = self.pieces_of(item)
             tokens[row, : len(pieces)], lengths[row] = pieces, len(pieces)
         return Encoded("caption", ids_of(items), {"tokens": tokens, "length": lengths})
+
+    def pieces_of(self, item: CaptionItem) -> NDArray[np.int64]:
+        """(L,) the word pieces of a caption; what is longer than the network reads is cut."""
+        return self._wordpieces.encode(item.text, self._sizes.max_position_embeddings)
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) scores of all pairs, in the precision of ``scores``."""
@@ -378,7 +382,7 @@ def _laid_out(network: Vilt, precision: str, how: Computation) -> tuple[ViltCore
     return core, PairScorer(core, how.device, threads=how.threads, batch=how.batch, kept_bytes=kept)
 
 
-def _wrong_wordpieces(name: str, trained: Trained) -> str:
+def _wrong_wordpieces(name: str, trained: TrainedVilt) -> str:
     size = trained.network.sizes.vocab_size
     if trained.wordpieces is None:
         return (
@@ -389,6 +393,17 @@ def _wrong_wordpieces(name: str, trained: Trained) -> str:
         f"{trained.wordpieces.source} holds {len(trained.wordpieces):,} word pieces, but the weights of annotator "
         f"{name!r} know {size:,}; name the vocab.txt that they were trained with"
     )
+
+
+def wordpieces_of(options: Options, opened: ViltFile) -> WordPieces | None:
+    """Those of the setting ``wordpieces``, of the weights or of an installed package; None where there are none."""
+    if "wordpieces" in options.values:
+        return read_wordpieces(options.path("wordpieces"))
+    pieces = opened.wordpieces()
+    if pieces is None and opened.config.vocab_size == wordpieces.BERT_SIZE:
+        installed = installed_wordpieces()
+        pieces = read_wordpieces(installed) if installed else None
+    return pieces
 
 
 def build(options: Options) -> ViltAnnotator:
@@ -406,13 +421,7 @@ def build(options: Options) -> ViltAnnotator:
         )
     compiled = options.flag("compile", False)
     opened = open_weights(options.path("weights"))
-    if "wordpieces" in options.values:
-        pieces: WordPieces | None = read_wordpieces(options.path("wordpieces"))
-    else:
-        pieces = opened.wordpieces()
-        if pieces is None and opened.config.vocab_size == wordpieces.BERT_SIZE:
-            installed = installed_wordpieces()
-            pieces = read_wordpieces(installed) if installed else None
+    pieces = wordpieces_of(options, opened)
     encoding = fingerprint(
         network=NETWORK,
         weights=file_sha256(opened.weights.checkpoint.path),
@@ -429,7 +438,7 @@ def build(options: Options) -> ViltAnnotator:
     )
     return ViltAnnotator(
         options.annotator,
-        Trained(opened.weights.load(), pieces),
+        TrainedVilt(opened.weights.load(), pieces),
         how,
         digest=fingerprint(encoding=encoding, precision=precision),
         encoding_fingerprint=encoding,

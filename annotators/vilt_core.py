@@ -125,7 +125,8 @@ def _has_onednn(dtype: torch.dtype) -> bool:
 
 
 Side = Mapping[str, Tensor]
-"""Embedded items: ``state`` (B, N, D); captions also ``words`` (B, N), false where there is padding, or none."""
+"""Embedded items: ``state`` (B, N, D), and perhaps what is false where there is padding: ``words`` (B, N) of captions,
+``patches`` (B, N) of images."""
 
 TEXT, IMAGE = 0, 1
 """Modality types."""
@@ -271,10 +272,9 @@ class ViltCore:
             return torch.cat([captions[name][c], images[name][i]], 1)
 
         x, seen = pairs("state"), None
-        if "words" in captions:
-            words = captions["words"][c]
-            patches = words.new_ones(len(c), images["state"].shape[1])
-            seen = torch.cat([words, patches], 1)[:, None, None]  # (P, 1, 1, N)
+        if "words" in captions or "patches" in images:
+            there = (captions, "words", c), (images, "patches", i)
+            seen = torch.cat([_there(*side) for side in there], 1)[:, None, None]  # (P, 1, 1, N)
         if self._layers:
             x = self.mixed(x, pairs("qkv"), seen)
         if together is None:
@@ -339,6 +339,13 @@ def attend(qkv: Tensor, heads: int, seen: Tensor | None) -> Tensor:
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     together: Tensor = mixed.transpose(1, 2).reshape(count, length, width // 3)
     return together
+
+
+def _there(side: Side, name: str, rows: Tensor) -> Tensor:
+    """(P, N): which states of these rows are no padding; all where the side does not say."""
+    if name in side:
+        return side[name][rows]
+    return torch.ones(len(rows), side["state"].shape[1], dtype=torch.bool, device=rows.device)
 
 
 def _query_key_value(layer: ViltLayer) -> tuple[nn.Linear, nn.Linear, nn.Linear]:

@@ -143,7 +143,7 @@ NETWORK = "vsrn"
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedVsrn:
     """A network with its weights, and the words it knows where the file says them."""
 
     network: Vsrn
@@ -163,7 +163,7 @@ def examine(path: Path) -> Examination:
     return _weights_of(path).examination
 
 
-def load(path: Path) -> Trained:
+def load(path: Path) -> TrainedVsrn:
     """The network of a released checkpoint or of a safetensors file of ours.
 
     Raises:
@@ -172,7 +172,7 @@ def load(path: Path) -> Trained:
     weights = _weights_of(path)
     text = weights.checkpoint.values.get("vocabulary")
     vocabulary = Vocabulary.from_text(text, repr(str(path))) if isinstance(text, str) else None
-    return Trained(weights.load(), vocabulary)
+    return TrainedVsrn(weights.load(), vocabulary)
 
 
 def _weights_of(path: Path) -> Weights[Vsrn]:
@@ -268,7 +268,8 @@ class VsrnAnnotator(DualEncoder[Averaged]):
             self._features.require(items)
         return super().encode_images(items)
 
-    def _read_image(self, item: ImageItem) -> Inputs:
+    def read_image(self, item: ImageItem) -> Inputs:
+        """``image``: pixels, or the features of its regions where they come from a file."""
         if self._features is not None:
             return {"image": self._features.read(item)}
         extractor = self.network.config.extractor
@@ -313,7 +314,7 @@ def _weights(options: Options) -> list[Path]:
     return [options.existing("weights", path) for path in several]
 
 
-def _features(options: Options, trained: Sequence[Trained]) -> RegionFeatures | None:
+def _features(options: Options, trained: Sequence[TrainedVsrn]) -> RegionFeatures | None:
     """The features of the setting; None where the weights make their regions from pixels."""
     config = trained[0].network.config
     for other in (each.network.config for each in trained):

@@ -30,8 +30,9 @@ from mitl.crowd.raters import LikenessTruth, answer_ratings
 from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.datasets.scenes.world import World, generate
 from mitl.judgements.similarity import Aggregation, aggregate, counting
+from mitl.records import Page
 from mitl.records.frames import frame
-from mitl.records.similarity import RATINGS, SIMILARITY_ROLES, TASKS, Likeness, SimilarityPage
+from mitl.records.similarity import RATINGS, SIMILARITY_ROLES, TASKS, Likeness, SimilarityQuestion
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -150,8 +151,8 @@ def rated(world: World, task: Likeness, population: str, *, n_pairs: int, seed: 
 
 
 def _work(
-    pages: Sequence[SimilarityPage], population: str, rng: np.random.Generator, seed: int
-) -> Iterator[tuple[SimilarityPage, str, str, int]]:
+    pages: Sequence[Page[SimilarityQuestion]], population: str, rng: np.random.Generator, seed: int
+) -> Iterator[tuple[Page[SimilarityQuestion], str, str, int]]:
     """Who rates which page, in order of arrival, and how many pages they did before; nobody one page twice."""
     n_workers = max(len(pages) * N_RATERS // HITS_PER_WORKER, N_RATERS)
     characters = parse_population(population).characters(n_workers, seed=seed)

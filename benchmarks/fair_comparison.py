@@ -1,6 +1,7 @@
 """Rankings of models by naive and fair scores against the ranking by the truth, as Markdown.
 
     python benchmarks/fair_comparison.py scenes [--worlds 4] [--first 0] [--images 120] [--proposers 2] [--audit 600]
+        [--right]
     python benchmarks/fair_comparison.py captions --data DIR [--audit 600]
 
 ``scenes``: in generated worlds some of the five small twins propose, simulated workers judge what they propose, an
@@ -22,13 +23,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from mitl.metrics.incomplete import AuditSample, Evidence, Fair, settled
+from mitl.metrics.answer_rates import Rates, Reading
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
 from mitl.metrics.rank_chances import with_rank_chances
@@ -95,7 +98,14 @@ def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = 
     majority = first.astype(int) + second + third >= 2
     confirmed = np.where(of == 0, majority, first & (second | third)) if answers else truth
     rows, items = np.divmod(at, pool.truth.shape[1])
-    return AuditSample(rows, items, confirmed, of, np.concatenate(inclusion))
+    held = of == 0
+    yes = (
+        np.stack([first, second & (first | held), third & (first | held)])
+        if answers
+        else np.stack([truth] * 3)
+    )
+    reading = Reading.of(confirmed, held, Rates.measured(yes, held, held))
+    return AuditSample(rows, items, confirmed, of, np.concatenate(inclusion), reading)
 
 
 def evidence(pool: Pool, sample: AuditSample) -> Evidence:
@@ -110,7 +120,8 @@ def evidence(pool: Pool, sample: AuditSample) -> Evidence:
         np.ones(len(rows), np.bool_),
     )
     rankings = [ArrayRankings(queries, ranked) for ranked in pool.rankings.values()]
-    return Evidence.of(with_rank_chances(judged, rankings, sample), sample, draws=128)
+    chances = with_rank_chances(judged, rankings, sample)
+    return Evidence.of(judged, sample, chances=chances, draws=128)
 
 
 def true_scores(pool: Pool) -> dict[str, Floats]:
@@ -158,11 +169,14 @@ class Found:
     naive: Floats
     classical: Floats
     powered: Floats
+    expected: Floats
     settled: Floats
     inside: Floats
     """Of the models: whether the fair interval holds the truth."""
     pairs_inside: float
     """The share of pairs of models whose interval of the difference holds the true one."""
+    told_apart: tuple[int, int]
+    """Pairs of models whose interval of the difference does not hold 0, and those of them whose order is another."""
 
 
 def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True) -> list[Found]:
@@ -174,7 +188,7 @@ def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool =
     fair: dict[str, Fair] = {
         name: known.fair(ArrayRankings(rows, ranked), METRICS) for name, ranked in pool.rankings.items()
     }
-    values = np.array(settled(list(fair.values())))
+    values = np.array(known.settled(list(fair.values())))
     found = []
     for place in range(len(METRICS)):
         true = np.array([truth[name][place] for name in fair])
@@ -190,23 +204,52 @@ def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool =
                 np.array([one.naive[place] for one in fair.values()]),
                 np.array([one.classical[place].value for one in fair.values()]),
                 np.array([one.value for one in powered]),
+                np.array([one.expected for one in powered]),
                 values[:, place],
                 np.array([one.holds(value) for one, value in zip(powered, true, strict=True)]),
                 float(np.mean([one.holds(value) for one, value in differences])),
+                (
+                    sum(not one.holds(0) for one, _ in differences),
+                    sum(not one.holds(0) and one.value * value <= 0 for one, value in differences),
+                ),
             )
         )
     return found
 
 
-METHODS = ("naive", "classical", "powered", "settled")
+METHODS = ("naive", "classical", "expected", "powered", "settled")
+NEAR = 0.03
+"""Models whose true scores differ by less are near."""
+
+
+def wrongly_ordered(trials: Sequence[Found]) -> str:
+    """Pairs of models that naive and fair order wrongly, of so many, those near by the truth and the others."""
+    counts = np.zeros((2, 3), int)
+    for one in trials:
+        for a, b in combinations(range(len(one.names)), 2):
+            gap = one.truth[a] - one.truth[b]
+            wrong = [(values[a] - values[b]) * gap <= 0 for values in (one.naive, one.settled)]
+            counts[int(abs(gap) >= NEAR)] += [*wrong, 1]
+    return "; ".join(f"{naive}, {fair} of {pairs}" for naive, fair, pairs in counts)
+
+
+def difference_errors(trials: Sequence[Found]) -> str:
+    """Root mean square error of the difference of two models in points: expected, prediction-powered, fair."""
+    squares = (
+        [2 * np.var(getattr(one, method) - one.truth, ddof=1) for one in trials]
+        for method in ("expected", "powered", "settled")
+    )
+    return " / ".join(f"{100 * np.mean(each) ** 0.5:.1f}" for each in squares)
 
 
 def table_of(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]]) -> str:
     """Kendall's tau with the truth and the share of trials with the exact order, by metric and method."""
     lines = [
-        "| metric | models | naive: tau, exact | Horvitz-Thompson | prediction-powered | fair | where naive errs | "
-        "mean error naive / fair | intervals hold: models, differences |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| metric | models | naive: tau, exact | Horvitz-Thompson | expected | prediction-powered | fair | "
+        "where naive errs | mean error naive / fair | intervals hold: models, differences | "
+        "pairs told apart, of them wrongly | naive, fair order wrongly: near; others | "
+        "differences err: expected / prediction-powered / fair |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for place, metric in enumerate(METRICS):
         for whose in ("all", "held out"):
@@ -228,14 +271,20 @@ def table_of(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]
             shown = " | ".join(f"{tau:.2f}, {100 * exact:.0f} %" for tau, exact, _ in means.values())
             errors = f"{100 * means['naive'][2]:.1f} / {100 * means['settled'][2]:.1f}"
             both = f"{np.mean(inside):.2f}" + (f", {np.mean(pairs):.2f}" if whose == "all" else "")
+            apart = " |  | "
+            if whose == "all":
+                every = [trial[place] for trial in trials]
+                told, wrong = np.sum([one.told_apart for one in every], axis=0)
+                pairs = len(every) * comb(len(every[0].names), 2)
+                apart = f"{told} of {pairs}, {wrong} | {wrongly_ordered(every)} | {difference_errors(every)}"
             lines.append(
-                f"| {metric.name} | {whose} | {shown} | {sum(erring)} of {len(erring)} | {errors} | {both} |"
+                f"| {metric.name} | {whose} | {shown} | {sum(erring)} of {len(erring)} | {errors} | {both} | {apart} |"
             )
     return "\n".join(lines)
 
 
-def scenes_trials(worlds: range, images: int, proposers: int, size: int) -> str:
-    """Each pair of proposers in each world, with both directions' queries apart."""
+def scenes_trials(worlds: range, images: int, proposers: int, size: int, *, answers: bool) -> str:
+    """Five companies of proposers in each world, neighbours in a ring, with both directions' queries apart."""
     trials: dict[str, list[list[Found]]] = {"i2t": [], "t2i": []}
     outside: dict[str, list[list[str]]] = {"i2t": [], "t2i": []}
     for world in worlds:
@@ -243,7 +292,8 @@ def scenes_trials(worlds: range, images: int, proposers: int, size: int) -> str:
         for direction in trials:
             turned = direction == "t2i"
             rankings = ranked({name: sim.T if turned else sim for name, sim in similarities.items()})
-            for number, chosen in enumerate(combinations(TWINS, proposers)):
+            for number in range(len(TWINS)):
+                chosen = (TWINS * 2)[number : number + proposers]
                 rng = np.random.default_rng([world, number, turned])
                 pool = judged_pool(
                     truth.T if turned else truth,
@@ -252,7 +302,7 @@ def scenes_trials(worlds: range, images: int, proposers: int, size: int) -> str:
                     chosen,
                     rng,
                 )
-                trials[direction].append(compared(pool, size, rng))
+                trials[direction].append(compared(pool, size, rng, answers=answers))
                 outside[direction].append([name for name in TWINS if name not in chosen])
     return "\n\n".join(
         f"### {direction}, {len(trials[direction])} trials\n\n{table_of(trials[direction], outside[direction])}"
@@ -355,12 +405,13 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=120)
     parser.add_argument("--proposers", type=int, default=2)
     parser.add_argument("--audit", type=int, default=600)
+    parser.add_argument("--right", action="store_true", help="nobody errs in the audit")
     parser.add_argument("--data", type=Path)
     given = parser.parse_args()
     started = time.perf_counter()
     if given.which == "scenes":
         worlds = range(given.first, given.first + given.worlds)
-        print(scenes_trials(worlds, given.images, given.proposers, given.audit))
+        print(scenes_trials(worlds, given.images, given.proposers, given.audit, answers=not given.right))
     else:
         print(captions_trials(given.data, given.audit))
     print(f"\n{time.perf_counter() - started:.0f} s")

@@ -28,7 +28,7 @@ from mitl.records import Direction, Pair
 from mitl.settings import load
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
 from mitl.stages.planning.candidates import candidates
-from mitl.stages.planning.options import TOLERATED, Planned, Wish, make_plan, not_reachable
+from mitl.stages.planning.options import TOLERATED, PlannedWays, PlanWish, make_plan, not_reachable
 from mitl.stages.planning.showing import about, needs
 
 TITLES = {
@@ -103,12 +103,12 @@ def _make(given: argparse.Namespace, project: Path) -> None:
     _step(project, "review", "settle")
 
 
-def _compare(project: Path, world: str) -> tuple[Planned, Frontier]:
+def _compare(project: Path, world: str) -> tuple[PlannedWays, Frontier]:
     """The plan, and the frontier of the same scores by the truth of every open pair."""
     with open_context(load(project), read_only=True) as context, reading(context.session):
         snapshot = read_project(context.session, context.settings)
         found = candidates(snapshot)
-        planned = make_plan(context, snapshot, found, Wish())
+        planned = make_plan(context, snapshot, found, PlanWish())
     true = _truth(snapshot, found.pairs, world)
     open_pairs = np.delete(np.arange(len(found.pairs)), found.answered)
     order = open_pairs[np.argsort(-planned.sampled.pilot.probabilities[open_pairs], kind="stable")]

@@ -8,6 +8,7 @@ that nobody judged counts as no match (so a false negative of theirs counts agai
     (cd world; mitl propose --image-queries 120 --caption-queries 400)
     python benchmarks/fusion.py world --workers careful --share 0.5
     python benchmarks/fusion.py coco --eccv --share 0.3
+    python benchmarks/fusion.py worlds --images 3000 --seed 2 --share 0.06 --steps 6 7      (a world made as arrays)
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import rounds_world
 
 from mitl.audits.frontier import TOLERATED, share_left
 from mitl.core.packed import Ints, contains, distinct, pack_ids, places, unpack_ids
@@ -28,7 +31,7 @@ from mitl.datasets.scenes.world import truth_matrix
 from mitl.db.store import columns
 from mitl.fusion.curves import area
 from mitl.fusion.evidence import ANSWERED, Evidence
-from mitl.fusion.fusing import ANSWERS, DIRECTIONS, STATIC, fuse
+from mitl.fusion.fusing import GROUPS, fuse
 from mitl.judgements.calibration import calibration
 from mitl.records import Environment
 from mitl.records.frames import frame
@@ -36,31 +39,36 @@ from mitl.settings import WORLD_FOLDER, load
 from mitl.stages.fusing.gathering import evidence
 from mitl.stages.proposing.ranking import read_items
 
-STEPS = [*STATIC, DIRECTIONS, ANSWERS]
-
 
 def main() -> None:
     """Print a line for each annotator and each step."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("project", type=Path)
+    parser.add_argument("project", type=Path, help="or with --images the folder of worlds")
+    parser.add_argument("--images", type=int, help="of a world that is no project; made where it is missing")
     parser.add_argument(
         "--workers", default="careful", help="a preset or a population, as mitl simulate takes it"
     )
     parser.add_argument("--share", type=float, default=0.5, help="of the proposed pairs that are answered")
     parser.add_argument("--eccv", action="store_true", help="the truth is that of ECCV Caption")
-    parser.add_argument("--steps", type=int, nargs="*", default=list(range(1, len(STEPS) + 1)))
+    parser.add_argument("--steps", type=int, nargs="*", default=list(range(1, len(GROUPS) + 1)))
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    with open_context(load(asked.project, environ={}), Environment.SANDBOX, read_only=True) as context:
-        pairs = distinct(columns.proposal_columns(context.session)["pair"].to_numpy())
-        codes = eccv_codes(context, pairs) if asked.eccv else scenes_codes(context, pairs)
-        rng = np.random.default_rng(asked.seed)
-        yes = said(codes, asked.workers, rng)
-        chosen = rng.random(len(pairs)) < asked.share
-        answers = {"pair": pairs[chosen], "yes": yes[chosen], "no": ~yes[chosen]}
-        found = evidence(context, frame(ANSWERED, answers))
+    if asked.images:
+        world = rounds_world.arrays(asked.images, asked.seed, asked.project)
+        found, codes = rounds_world.evidence(world), world.places(world.baseline) + 1
+        pairs = found.pairs
+    else:
+        with open_context(load(asked.project, environ={}), Environment.SANDBOX, read_only=True) as context:
+            pairs = distinct(columns.proposal_columns(context.session)["pair"].to_numpy())
+            codes = eccv_codes(context, pairs) if asked.eccv else scenes_codes(context, pairs)
+            found = evidence(context, frame(ANSWERED, dict.fromkeys(ANSWERED, ())))
+    rng = np.random.default_rng(asked.seed)
+    yes = said(codes, asked.workers, rng)
+    chosen = rng.random(len(pairs)) < asked.share
+    answers = {"pair": pairs[chosen], "yes": yes[chosen], "no": ~yes[chosen]}
+    found = replace(found, answers=frame(ANSWERED, answers))
     truth = codes <= 2
     print(
         f"{len(pairs):,} proposed pairs, {truth.mean():.0%} match; {chosen.sum():,} answered, {asked.workers} workers"
@@ -71,16 +79,17 @@ def main() -> None:
         print(f"{name:40s} {area(scores[at][rest], truth[rest], images[rest]).value:.3f}")
     for count in asked.steps:
         began = time.process_time()
-        made = fuse(found, seed=asked.seed, groups=tuple(STEPS[:count]))
+        made = fuse(found, seed=asked.seed, groups=tuple(GROUPS[:count]))
         probability = made.fused["probability"].to_numpy()[at]
         held = area(probability[rest], truth[rest], images[rest])
         seen = area(probability[chosen], yes[chosen], images[chosen])
         left = ", ".join(f"{share_left(held.value, *one, float(truth.mean())):.2f}" for one in TOLERATED)
+        stated = calibration(probability[rest], truth[rest])
         print(
-            f"{'+ ' * (count > 1) + STEPS[count - 1]:14s} not answered, against the truth {held.value:.3f} "
-            f"({held.low:.3f} to {held.high:.3f}); answered, against answers {seen.value:.3f}; calibration error "
-            f"{calibration(probability[rest], truth[rest]).error:.3f}; still asked {left}; {dict(made.models)}; "
-            f"{time.process_time() - began:.0f} s of one core",
+            f"{'+ ' * (count > 1) + GROUPS[count - 1]:14s} not answered, against the truth {held.value:.3f} "
+            f"({held.low:.3f} to {held.high:.3f}), log loss {stated.log_loss:.3f}, calibration error "
+            f"{stated.error:.3f}; answered, against answers {seen.value:.3f}; still asked {left}; "
+            f"{dict(made.models)}; {time.process_time() - began:.0f} s of one core",
             flush=True,
         )
 

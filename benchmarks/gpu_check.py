@@ -1,7 +1,8 @@
 """Whether a card computes what the processor does, and how near its search comes to its own matrix product.
 
 Checked are the error bound, on embeddings that lose as much as a sum can; rankings, to the byte; PCME's probabilities;
-the five networks on pictures of `scenes`. The last line says how the search compares with the card's product. The exit
+the five networks on pictures of `scenes`, ranking and a few
+steps learning. The last line says how the search compares with the card's product. The exit
 status is 1 where a check fails, and where there is no card: then nothing is checked.
 
     make gpu-check
@@ -17,13 +18,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from bench_topk_gpu import WIDTH, K, measured_rate, peak_flops
 from topk_kit import Space, encoded, unit_vectors
 
 from annotators import registry
 from annotators.match_probability import Odds, SampleSet, match_probabilities
+from annotators.training.learners import load as load_learner
+from annotators.training.reading import Reader
+from annotators.training.recipe import Recipe
+from annotators.training.taught import Lessons
+from annotators.training.training import train
+from mitl.core.packed import pack_ids
 from mitl.datasets.scenes import generate, write_world
+from mitl.datasets.scenes.world import truth_matrix
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
 from mitl.retrieval.products import Buffers
@@ -107,6 +116,38 @@ def networks(device: str) -> Iterator[Check]:
             yield f"{name}-mini", float(np.abs(found[0] - found[1]).max()), near
 
 
+def trainings(device: str) -> Iterator[Check]:
+    """A few steps of each network: losses of the first as on the processor, and of all precisions some number."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = generate(16, seed=6, split="check")
+        write_world(world, Path(folder))
+        pictures = [
+            ImageItem(row, i, Path(folder) / "images" / f"{i}.png") for row, i in enumerate(world.scenes)
+        ]
+        row_of = {item.external_id: item.id for item in pictures}
+        captions = [
+            CaptionItem(row, i, row_of[str(c.image_id)], c.text)
+            for row, (i, c) in enumerate(world.captions.items())
+        ]
+        label = truth_matrix(world, list(world.scenes), list(world.captions)).ravel() - 1
+        pairs = pack_ids(*np.indices((len(pictures), len(captions))).reshape(2, -1))
+        columns = {"pair": pairs, "grade": 1 - label / 3, "positive": label <= 1, "n": 1, "original": False}
+        lessons = Lessons.of(pd.DataFrame(columns), pictures, captions)
+        for name, near in NEAR.items():
+            losses = []
+            for where, precision in (("cpu", "float32"), (device, "float32"), (device, "bfloat16")):
+                learner = load_learner(f"{name}-mini", device=where)
+                recipe = Recipe(steps=4, head_steps=2, batch=8, looks=4, precision=precision, patience=0)
+                rows = train(learner, lessons, recipe, Reader(learner, pictures, captions)).rows
+                losses.append([row.loss for row in rows[1:]])
+            yield f"{name}-mini, loss of the first step", abs(losses[1][0] - losses[0][0]), 10 * near
+            yield (
+                f"{name}-mini, steps in bfloat16 without a loss",
+                float(4 - np.isfinite(losses[2]).sum()),
+                0.0,
+            )
+
+
 def main() -> None:
     """Check, print a line for each, and leave with 1 where one fails."""
     parser = argparse.ArgumentParser(
@@ -118,7 +159,8 @@ def main() -> None:
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("torch sees no CUDA device here, so nothing was checked")
     failed = 0
-    for checks in (bound(options.device), rankings(options.device, options.items), networks(options.device)):
+    device = options.device
+    for checks in (bound(device), rankings(device, options.items), networks(device), trainings(device)):
         for name, off, most in checks:
             failed += not off <= most
             print(

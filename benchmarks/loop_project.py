@@ -18,7 +18,7 @@ from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.protocol.answer_xml import answers_xml
-from mitl.records import Caption, Environment, HitItem, IdKind, Image, PackedHit, Pair, PairRole, RetrievalSet
+from mitl.records import Caption, Environment, HitItem, IdKind, Image, Page, Pair, PairRole, RetrievalSet
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
 from mitl.stages.setup.init import ensure_config, init
 
@@ -39,7 +39,7 @@ def make_project(folder: Path, n_hits: int, *, template: str, url: str) -> Setti
         now = dt.datetime.now(dt.UTC)
         batch = hit_store.add_batch(
             session,
-            round_id=hit_store.open_round(session, item_store.dataset(session).id, now),
+            round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, now),
             environment=SANDBOX,
             direction="both",
             template=template,
@@ -67,7 +67,7 @@ def _data() -> RetrievalSet:
     return RetrievalSet("measured", "table", IdKind.INTEGER, tuple(images), tuple(captions))
 
 
-def _pages(n_hits: int) -> Iterator[PackedHit]:
+def _pages(n_hits: int) -> Iterator[Page[HitItem]]:
     golds = -(-n_hits // PAGES_PER_GOLD)
     for number in range(1, n_hits + 1):
         drawn = random.Random(number)
@@ -76,9 +76,7 @@ def _pages(n_hits: int) -> Iterator[PackedHit]:
         gold = n_hits * CANDIDATES + number % golds
         placed += [(_pair(gold), PairRole.GOLD_POSITIVE), (_pair(gold + golds), PairRole.GOLD_NEGATIVE)]
         drawn.shuffle(placed)
-        yield PackedHit(
-            number, tuple(HitItem(place, pair, role) for place, (pair, role) in enumerate(placed, 1))
-        )
+        yield Page(number, tuple(HitItem(place, pair, role) for place, (pair, role) in enumerate(placed, 1)))
 
 
 def _pair(number: int) -> Pair:

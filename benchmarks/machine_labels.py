@@ -9,9 +9,11 @@ on the pairs whose answer the probabilities contradict most. Every answer counts
     mitl propose --project W1 --image-queries 200 --caption-queries 500
     python benchmarks/machine_labels.py ask W1 --workers careful       (minutes; W1/machine-labels.careful.npz)
     python benchmarks/machine_labels.py table W1/*.npz W2/*.npz [--figure FILE.svg]
+    python benchmarks/machine_labels.py held-out W1/*.npz W2/*.npz --fresh W3/*.npz W4/*.npz
     python benchmarks/machine_labels.py coverage [W1/*.npz] --draws 40
 
-``coverage`` adds 24 campaigns with made up scores, of 5, 20 and 58 % matches.
+``held-out`` chooses a plan on some worlds and scores it on others. ``coverage`` adds 24 campaigns with made up scores,
+of 5, 20 and 58 % matches.
 """
 
 from __future__ import annotations
@@ -349,6 +351,59 @@ def print_table(
     return curves
 
 
+def print_held_out(states: Sequence[State], fresh: Sequence[State], sample: int, seeds: int) -> None:
+    """The plan within half of the answers and 0.01 of precision that recalls most, and its outcome elsewhere."""
+    for siding, words in ((0.0, "siding 0"), (None, "siding as measured")):
+        for population in dict.fromkeys(state.population for state in states):
+            known, others = (
+                [state for state in some if state.population == population] for some in (states, fresh)
+            )
+            tried = {plan: _differences(known, plan, sample, seeds, siding) for plan in PLANS}
+            means = {plan: rows.mean(axis=(0, 1)) for plan, rows in tried.items()}
+            allowed = [plan for plan, mean in means.items() if mean[0] <= 0.5 and mean[2] >= -0.01]
+            if not allowed:
+                least = min(mean[0] for mean in means.values())
+                print(f"{population}, {words}: no plan is within both; the fewest answers are {least:.2f}")
+                continue
+            plan = max(allowed, key=lambda one: float(means[one][1]))
+            for where, rows in (
+                ("chosen on", tried[plan]),
+                ("fresh", _differences(others, plan, sample, seeds, siding)),
+            ):
+                share, recall, precision = rows.mean(axis=(0, 1))
+                spread = 1.96 * rows.std(axis=(0, 1), ddof=1) / (rows.shape[0] * rows.shape[1]) ** 0.5
+                by_world = ", ".join(f"{one:+.4f}" for one in rows.mean(axis=1)[:, 1])
+                print(
+                    f"{population}, {words}, plan {plan}, {where}: answers {share:.3f}, recall {recall:+.4f} "
+                    f"({recall - spread[1]:+.4f} to {recall + spread[1]:+.4f}; by world {by_world}), precision "
+                    f"{precision:+.4f} ({precision - spread[2]:+.4f} to {precision + spread[2]:+.4f})"
+                )
+
+
+def _differences(
+    states: Sequence[State],
+    plan: tuple[float, float | None, int],
+    sample: int,
+    seeds: int,
+    siding: float | None,
+) -> NDArray[np.float64]:
+    """(states, seeds, 3) the share of a full round's answers, and recall and precision less those of a full round."""
+    error, lost, again = plan
+    rows = []
+    for state in states:
+        for seed in range(seeds):
+            full = in_full(state, seed)
+            part = in_part(state, sample, Promise(error, lost), seed, again=again, siding=siding)
+            rows.append(
+                (
+                    part.answers / full.answers,
+                    part.recall - full.recall,
+                    part.precision - full.precision,
+                )
+            )
+    return np.array(rows).reshape(len(states), seeds, 3)
+
+
 def _mean(outcomes: Sequence[Sequence[Outcome]], name: str) -> float:
     return float(np.mean([[getattr(one, name) for one in row] for row in outcomes]))
 
@@ -397,11 +452,11 @@ def draw_figure(curves: Sequence[tuple[str, list[tuple[float, float, float]]]], 
 
 
 def main() -> None:
-    """One of three steps."""
+    """One of four steps."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("step", choices=("ask", "table", "coverage"))
+    parser.add_argument("step", choices=("ask", "table", "held-out", "coverage"))
     parser.add_argument("paths", type=Path, nargs="*", help="projects for ask, else what ask wrote")
     parser.add_argument("--workers", default="careful")
     parser.add_argument("--seed", type=int, default=0)
@@ -409,6 +464,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="crowds per world in the table")
     parser.add_argument("--draws", type=int, default=40, help="samples per campaign in the coverage")
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--fresh", type=Path, nargs="*", default=[], help="worlds on which no plan is chosen")
     given = parser.parse_args()
     if given.step == "ask":
         for project in given.paths:
@@ -421,6 +477,10 @@ def main() -> None:
         populations, shares = ("careful", "mixed", "hasty"), (0.05, 0.2, 0.58)
         states += [made(seed, who, shares[seed % 3]) for who in populations for seed in range(8)]
         print_coverage(states, given.sample, given.draws)
+        return
+    if given.step == "held-out":
+        fresh = [State.load(path) for path in given.fresh]
+        print_held_out(states, fresh, given.sample, given.seeds)
         return
     curves = print_table(states, given.sample, given.seeds)
     if given.figure is not None:

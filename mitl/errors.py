@@ -1,22 +1,24 @@
 """The errors that a user can meet, one tree.
 
-MitlError
-├── UsageError          the command line asks for something that cannot be meant (exit status 2)
-├── SettingsError       mitl.toml, the environment or credentials
-├── DatasetError        a data file is missing, malformed or inconsistent
-├── AnnotatorError      a machine annotator is unknown, lacks its weights or misfits the data
-├── RetrievalError      rankings: depth, shapes, ids
-├── ProposalError       sampling of queries, gold controls
-├── PackingError        pairs that cannot be put on pages
-├── TemplateError       a HIT template, or a page that breaks a limit
-├── CrowdError          the requester API answered with an error or an impossible state
-│   ├── EndpointError   nothing answers at the endpoint, or another server than the one expected
-│   └── FundsError      the balance or the cost ceiling does not allow the call
-├── AnswerError         an answer document that cannot be read at all
-├── StoreError          the database: version, uniqueness, missing rows
-├── AuditError          a sample that cannot be drawn, a bound that its answers cannot give
-├── ReleaseError        building or reading a release
-└── MetricError         a metric that is undefined for its input
+    MitlError
+    ├── UsageError          the command line asks for something that cannot be meant (exit status 2)
+    ├── SettingsError       mitl.toml, the environment or credentials
+    ├── DatasetError        a data file is missing, malformed or inconsistent
+    ├── AnnotatorError      a machine annotator is unknown, lacks its weights or misfits the data
+    ├── RetrievalError      rankings: depth, shapes, ids
+    ├── ProposalError       sampling of queries, gold controls
+    ├── PackingError        pairs that cannot be put on pages
+    ├── TemplateError       a HIT template, or a page that breaks a limit
+    ├── CrowdError          the requester API answered with an error or an impossible state
+    │   ├── EndpointError   nothing answers at the endpoint, or another server than the one expected
+    │   └── FundsError      the balance or the cost ceiling does not allow the call
+    ├── AnswerError         an answer document that cannot be read at all
+    ├── StoreError          the database: version, uniqueness, missing rows
+    ├── AuditError          a sample that cannot be drawn, a bound that its answers cannot give
+    ├── TrainingError       too little to learn from, a network that cannot train, weights of another one
+    ├── RoundError          a round that is not in the state that a step needs
+    ├── ReleaseError        building or reading a release
+    └── MetricError         a metric that is undefined for its input
 
 A message says what was found, what would be right and what to do next: lower case, the user's words quoted
 with ``!r``, no final stop. The command line prints it as one line and exits with ``exit_status``.
@@ -90,6 +92,14 @@ class StoreError(MitlError):
 
 class AuditError(MitlError):
     """An audit cannot be drawn, or its answers cannot give a bound."""
+
+
+class TrainingError(MitlError):
+    """An annotator cannot learn from what there is."""
+
+
+class RoundError(MitlError):
+    """A round is not in the state that was asked for: closed already, not open, a step missing."""
 
 
 class ReleaseError(MitlError):

@@ -401,8 +401,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Write ``mitl.toml`` as a new file; SettingsError where one exists."""
+def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]], comments: str = "") -> Path:
+    """Write ``mitl.toml`` as a new file, with comments at its end; SettingsError where one exists."""
     import tomlkit
 
     document = tomlkit.document()
@@ -410,7 +410,7 @@ def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> Path:
         document[name] = {key: value for key, value in content.items() if value is not None}
     path = folder / CONFIG_FILE
     try:
-        write_new(path, tomlkit.dumps(document))
+        write_new(path, tomlkit.dumps(document) + comments)
     except FileExistsError as error:
         raise SettingsError(f"{path} exists already; edit it, or choose another folder") from error
     return path

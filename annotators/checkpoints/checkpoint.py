@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from annotators.checkpoints.pickles import Inert, Reference, in_short
+from annotators.checkpoints.pickles import Inert, NamedThing, in_short
 from annotators.checkpoints.torch_files import (
     Archive,
     is_torchscript,
@@ -193,7 +193,7 @@ def bare_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _kind(value: object) -> str:
     if isinstance(value, Inert):
         return f"an object of {value.what.path!r}"
-    if isinstance(value, Reference):
+    if isinstance(value, NamedThing):
         return f"the name {value.path!r}"
     return "an empty dict" if value == {} else f"a {type(value).__name__}"
 

@@ -1,7 +1,7 @@
 """Pickles read without importing, calling or building anything that they name.
 
 A pickle is a program for a stack machine, and Python's own machine runs whatever function the program names. The
-machine here has the same instructions, but a name in the pickle stays a pair of words (``Reference``): nothing is
+machine here has the same instructions, but a name in the pickle stays a pair of words (``NamedThing``): nothing is
 looked up by it. What happens when the program "calls" such a name is one of three things:
 
 * the name stands in a table of plain values (an OrderedDict, a Namespace, a NumPy scalar, a tensor): then our own
@@ -178,7 +178,7 @@ NUMPY_VALUES = ("numpy.core.multiarray.", "numpy._core.multiarray.", "numpy.rand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reference:
+class NamedThing:
     """A name in a pickle; nothing was imported for it."""
 
     module: str
@@ -199,7 +199,7 @@ class Inert:
 
     __slots__ = ("arguments", "items", "state", "what")
 
-    def __init__(self, what: Reference, arguments: object = ()) -> None:
+    def __init__(self, what: NamedThing, arguments: object = ()) -> None:
         self.what = what
         self.arguments = arguments
         self.state: object = None
@@ -276,16 +276,19 @@ class PickleMachine:
         raise ValueError("no end")
 
     def refusal(self, what: str) -> AnnotatorError:
+        """What is raised where a file wants more than weights need; ``what`` says what that is."""
         return AnnotatorError(
             f"{str(self.source)!r} {what}; nothing of it was run: take the file from its authors again"
         )
 
     def top(self, kinds: type | tuple[type, ...], doing: str) -> Any:
+        """The value on top of the stack, refused where it is none of these kinds."""
         if not isinstance(self.stack[-1], kinds):
             raise self.refusal(f"wants to {doing} a {type(self.stack[-1]).__name__}")
         return self.stack[-1]
 
     def above_mark(self) -> list[Any]:
+        """Take the values above the last mark off the stack, in the order in which they came."""
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
@@ -293,7 +296,7 @@ class PickleMachine:
 
     def call(self, what: object, arguments: object, *, function: bool) -> object:
         """The value of a call; ``function`` where the program may mean one, not only the making of an object."""
-        if not isinstance(what, Reference) or not isinstance(arguments, tuple):
+        if not isinstance(what, NamedThing) or not isinstance(arguments, tuple):
             raise self.refusal(f"asks to call a {type(what).__name__}")
         if what.path == "copyreg._reconstructor":
             return self.call(arguments[0], (), function=False)
@@ -308,10 +311,12 @@ class PickleMachine:
         return Inert(what, arguments)
 
     def called(self, *, function: bool) -> None:
+        """Put what a call gives in place of its function and arguments."""
         arguments = self.stack.pop()
         self.stack.append(self.call(self.stack.pop(), arguments, function=function))
 
     def new_with_keywords(self, _: object) -> None:
+        """As `called`, of an object that is made with keywords too."""
         keywords, arguments = self.stack.pop(), self.stack.pop()
         made = self.call(self.stack.pop(), arguments, function=False)
         if keywords and isinstance(made, Inert):
@@ -319,13 +324,16 @@ class PickleMachine:
         self.stack.append(made)
 
     def make(self, _: object) -> None:
+        """As `called`, of an object whose class and arguments stand above the mark."""
         what, *arguments = self.above_mark()
         self.stack.append(self.call(what, tuple(arguments), function=False))
 
     def instance(self, argument: str) -> None:
+        """As `make`, of a class that the instruction names."""
         self.stack.append(self.call(_reference(argument), tuple(self.above_mark()), function=False))
 
     def build(self, _: object) -> None:
+        """Give the object below its state."""
         state = self.stack.pop()
         target = self.top((Inert, MappingValue, Attributes, NumpyType), "set the state of")
         if isinstance(target, Inert):
@@ -336,13 +344,16 @@ class PickleMachine:
             target.update({str(key): value for key, value in state.items()})
 
     def put(self, place: int) -> None:
+        """Remember the value on top under a number."""
         self.memo[place] = self.stack[-1]
 
     def extend(self, values: Sequence[object]) -> None:
+        """Append the values to the list below them."""
         target = self.top((list, Inert), "append to")
         (target.items if isinstance(target, Inert) else target).extend(values)
 
     def add_items(self, _: object) -> None:
+        """Add the values above the mark to the set below them."""
         values = self.above_mark()
         target = self.top((set, Inert), "add to")
         if isinstance(target, Inert):
@@ -351,6 +362,7 @@ class PickleMachine:
             target.update(as_key(value) for value in values)
 
     def set_pairs(self, flat: Sequence[object]) -> None:
+        """Set keys and values, which take turns, in the dictionary below them."""
         target = self.top((dict, Inert), "set an item of")
         for key, value in _pairs(flat):
             if isinstance(target, Inert):
@@ -359,27 +371,30 @@ class PickleMachine:
                 target[as_key(key)] = value
 
     def stack_global(self, _: object) -> None:
+        """Put a reference in place of the names of a module and of something in it."""
         name, module = self.stack.pop(), self.stack.pop()
         if not isinstance(name, str) or not isinstance(module, str):
             raise self.refusal("names something by other than words")
-        self.stack.append(Reference(module, name))
+        self.stack.append(NamedThing(module, name))
 
     def persistent_id(self, _: object) -> None:
+        """Put what stands outside the pickle in place of its key."""
         if self.persistent is None:
             raise self.refusal("refers to something outside itself")
         self.stack.append(self.persistent(self.stack.pop()))
 
     def tuple_of(self, count: int) -> None:
+        """Put a tuple in place of so many values."""
         values = tuple(self.stack[-count:])
         if len(values) != count:
             raise ValueError("too few values for a tuple")
         self.stack[-count:] = [values]
 
 
-def _reference(argument: str) -> Reference:
+def _reference(argument: str) -> NamedThing:
     # pickletools gives the two lines of GLOBAL and INST as one text with a blank between them.
     module, _, name = argument.partition(" ")
-    return Reference(module, name)
+    return NamedThing(module, name)
 
 
 def _pairs(flat: Sequence[object]) -> Iterator[tuple[object, object]]:

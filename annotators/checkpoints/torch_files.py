@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotators.checkpoints.pickles import Call, Inert, Reference, unpickle
+from annotators.checkpoints.pickles import Call, Inert, NamedThing, unpickle
 from mitl.errors import AnnotatorError
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -187,7 +187,7 @@ def _storage_id(pid: Any) -> tuple[str, torch.dtype, str, int]:
     if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] != "storage":
         raise ValueError("a reference to something that is not a storage")
     kind, what, key, _, numel = pid[:5]
-    if not isinstance(what, Reference) or what.name not in STORAGES or not isinstance(key, str):
+    if not isinstance(what, NamedThing) or what.name not in STORAGES or not isinstance(key, str):
         raise ValueError("a storage of an unknown type")
     return kind, STORAGES[what.name], key, _count(numel)
 

@@ -54,10 +54,10 @@ class WordPieces:
         )
         self.source = source
         self.fingerprint = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
-        self._size = len(pieces)
+        self.pieces = tuple(pieces)
 
     def __len__(self) -> int:
-        return self._size
+        return len(self.pieces)
 
     def encode(self, text: str, most: int) -> NDArray[np.int64]:
         """(L,) the caption's pieces between [CLS] and [SEP], both counted in the ``most`` that are kept."""

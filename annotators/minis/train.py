@@ -27,7 +27,7 @@ from torch import Tensor
 from annotators.checkpoints.checkpoint import OURS
 from annotators.devices import on_threads
 from annotators.minis.twin import Captions, Twin
-from annotators.minis.twins import RECIPES, TWINS, Recipe
+from annotators.minis.twins import RECIPES, TWINS, TwinRecipe
 from annotators.registry import WEIGHTS
 from mitl.datasets.scenes import World, draw, generate
 
@@ -36,7 +36,7 @@ TRAINING, HELD_OUT = "train", "held-out"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class TrainingPairs:
     """Pictures (N, 3, S, S) float16 and each one's captions, one after the other: C for each, N C in all."""
 
     pixels: NDArray[np.float16]
@@ -61,7 +61,7 @@ def texts_of(world: World) -> list[str]:
     return [caption.text for caption in world.captions.values()]
 
 
-def pairs_of(world: World, twin: Twin[Any]) -> Pairs:
+def pairs_of(world: World, twin: Twin[Any]) -> TrainingPairs:
     """The world as this twin's network reads it, with the captions that the world gives, defects included."""
     pixels = np.stack([twin.pixels(draw(scene)).astype(np.float16) for scene in world.scenes.values()])
     rows = [twin.encode(text) for text in texts_of(world)]
@@ -69,7 +69,7 @@ def pairs_of(world: World, twin: Twin[Any]) -> Pairs:
     tokens = np.zeros((len(rows), lengths.max()), np.int64)
     for row, numbers in zip(tokens, rows, strict=True):
         row[: len(numbers)] = numbers
-    return Pairs(pixels, Captions(torch.from_numpy(tokens), torch.from_numpy(lengths)))
+    return TrainingPairs(pixels, Captions(torch.from_numpy(tokens), torch.from_numpy(lengths)))
 
 
 KS = (1, 5, 10)
@@ -144,7 +144,7 @@ class LogRow:
 class Training:
     """One network on its way; the same seed gives the same weights on one machine."""
 
-    def __init__(self, name: str, world: World, recipe: Recipe, *, seed: int) -> None:
+    def __init__(self, name: str, world: World, recipe: TwinRecipe, *, seed: int) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.twin: Twin[Any] = TWINS[name](texts_of(world))
@@ -155,7 +155,7 @@ class Training:
             self.twin.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay
         )
 
-    def run(self, held_out: Pairs, after: Callable[[LogRow], None]) -> list[LogRow]:
+    def run(self, held_out: TrainingPairs, after: Callable[[LogRow], None]) -> list[LogRow]:
         """All steps; ``after`` is told each row of the log."""
         rows, losses, spent = [], [], 0.0
         # On several threads gradients are summed in an order that changes from run to run.
@@ -190,7 +190,7 @@ class Training:
         chosen = [torch.from_numpy(rows * each + which) for which in order.T[: recipe.captions]]
         return pairs.batch(rows, dy, dx), [pairs.captions.rows(index) for index in chosen]
 
-    def _row(self, step: int, loss: float, seconds: float, held_out: Pairs) -> LogRow:
+    def _row(self, step: int, loss: float, seconds: float, held_out: TrainingPairs) -> LogRow:
         self.twin.network.eval()
         with torch.inference_mode():
             similarities = self.twin.similarities(

@@ -286,7 +286,7 @@ class ClipMini(DualTwin[Clip]):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TwinRecipe:
     """How one network is trained."""
 
     steps: int
@@ -298,11 +298,11 @@ class Recipe:
 
 
 RECIPES = {
-    "pvse-mini": Recipe(steps=1000, batch=96, rate=2e-3),
-    "vsrn-mini": Recipe(steps=1200, batch=96, rate=1.5e-3),
-    "pcme-mini": Recipe(steps=1000, batch=96, rate=2e-3),
-    "vilt-mini": Recipe(steps=1500, batch=32, rate=1e-3, captions=1, weight_decay=0.01),
-    "clip-mini": Recipe(steps=1500, batch=96, rate=1.2e-3, weight_decay=0.01),
+    "pvse-mini": TwinRecipe(steps=1000, batch=96, rate=2e-3),
+    "vsrn-mini": TwinRecipe(steps=1200, batch=96, rate=1.5e-3),
+    "pcme-mini": TwinRecipe(steps=1000, batch=96, rate=2e-3),
+    "vilt-mini": TwinRecipe(steps=1500, batch=32, rate=1e-3, captions=1, weight_decay=0.01),
+    "clip-mini": TwinRecipe(steps=1500, batch=96, rate=1.2e-3, weight_decay=0.01),
 }
 TWINS: dict[str, type[Twin[Any]]] = {
     "pvse-mini": PvseMini,

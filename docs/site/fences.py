@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_NAMED = re.compile(r"^(```\w+) ([\w.-]+\.\w+)$", re.MULTILINE)
+_NAMED = re.compile(r"^(```\w+) ([\w./-]+\.\w+)$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.audits.bounds import Counts, Evidence
@@ -16,6 +16,9 @@ from mitl.errors import AuditError
 from mitl.records import Label, several
 from mitl.records.audits import ANSWERS_EACH, AuditDesign
 from mitl.records.frames import LABELS, NONE, Flags
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EXPECTED_REFUSED = 0.05
 """Share of a release's positives that people are guessed to refuse, before anything is asked."""

@@ -74,6 +74,8 @@ class LabelledStratum:
 
     name: str
     threshold: Threshold
+    drawn: int
+    """Answers of the design's stratum that it is part of."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +140,7 @@ def label_pairs(
         else:
             loss = np.where(of_own, levels[here], 0.0)
             threshold = find_threshold_of_loss(uncertainty[members], drawn, loss, tolerance)
-        found.append(LabelledStratum(name, threshold))
+        found.append(LabelledStratum(name, threshold, drawn.sample))
         kept[members] = uncertainty[members] < threshold.cut
         names[members] = name
     kept[sampled] = False
@@ -229,17 +231,25 @@ def _level(answers: Places) -> Places:
 
 
 def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str | None:
-    """In one line why no threshold can pass, and how many answers are wanted; None where one can."""
+    """In one line why no threshold can pass, and how many answers are wanted; None where one can.
+
+    A larger sample is shared among the strata as this one is, so that all of it grows as one of them has to.
+    """
     refused = [part for part in found.strata if part.threshold.refused]
     if len(refused) < len(found.strata) or not refused:
         return None
-    best = min(refused, key=lambda part: part.threshold.wanted or 0)
-    drawn = design.sample
-    further = (best.threshold.wanted or drawn) - drawn
+
+    def further(part: LabelledStratum, wanted: int) -> int:
+        return -(-wanted * design.sample // max(part.drawn, 1)) - design.sample
+
+    least, best = min(
+        ((further(part, part.threshold.wanted or part.drawn), part) for part in refused),
+        key=lambda one: one[0],
+    )
     line = (
-        f"{drawn:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of {best.name!r} "
-        f"with confidence {promise.confidence:.0%}; at least {further:,} more are wanted"
+        f"{design.sample:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of "
+        f"{best.name!r} with confidence {promise.confidence:.0%}; at least {least:,} more are wanted"
     )
     if best.threshold.wanted_for_all is not None:
-        line += f", and {best.threshold.wanted_for_all - drawn:,} more to label all at the errors seen"
+        line += f", and {further(best, best.threshold.wanted_for_all):,} more to label all at the errors seen"
     return f"{line}: draw a larger sample with `mitl audit draw --for labels`, or raise --error"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import Estimate, Plan, PostedBatch, Request, Wording, columns
+from mitl.campaign.kinds.protocol import Plan, PostedBatch, Request, Wording, WorkingTime, columns
 from mitl.core.pricing import Bill, bill, fee_cents, fee_rule, format_dollars, reward_for_floor
 from mitl.crowd.paying import floor_cents
 from mitl.db.store import commitments, journal
@@ -103,13 +103,13 @@ NEW = "new batch"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PostingTerms:
     """What the HITs of a new batch are posted under."""
 
     template: HitTemplate
     reward_cents: int
     assignments: int
-    estimate: Estimate
+    estimate: WorkingTime
 
     @property
     def wording(self) -> Wording:
@@ -118,7 +118,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BillPart:
     """HITs of one price."""
 
     name: str
@@ -134,7 +134,7 @@ class Part:
 class Quote:
     """The whole bill."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BillPart, ...]
     posted_cents: int = 0
     """What the interrupted run that planned these HITs has posted of the same bill."""
 
@@ -172,18 +172,20 @@ class Quote:
         )
 
 
-def terms_of(settings: Settings, request: Request, template: HitTemplate, estimate: Estimate) -> Terms:
+def terms_of(
+    settings: Settings, request: Request, template: HitTemplate, estimate: WorkingTime
+) -> PostingTerms:
     """The terms of a new batch; the reward as asked for, else the least that pays the floor at the estimate."""
     reward = request.reward_cents
     if reward is None:
         floor = settings.wage_floor_cents or PRICING_FLOOR_CENTS_PER_HOUR
         reward = reward_for_floor(floor, estimate.seconds)
-    return Terms(template, reward, request.assignments, estimate)
+    return PostingTerms(template, reward, request.assignments, estimate)
 
 
 def make_quote(
     plan: Plan,
-    terms: Terms,
+    terms: PostingTerms,
     earlier: Mapping[int, PostedBatch],
     *,
     charges_fee: bool,
@@ -202,7 +204,7 @@ def make_quote(
             estimate_s=terms.estimate.seconds,
             charges_fee=charges_fee,
         )
-        parts.append(Part(NEW, new, terms.estimate.note))
+        parts.append(BillPart(NEW, new, terms.estimate.note))
     planned = Counter((hit.batch_id, hit.assignments) for hit in plan.left.hits)
     again = Counter((page.replaces.batch_id, page.assignments) for page in plan.again)
     for batch_id, assignments in sorted(planned.keys() | again.keys()):
@@ -215,7 +217,7 @@ def make_quote(
             estimate_s=wording.estimate_s,
             charges_fee=charges_fee,
         )
-        parts.append(Part(batch.name, priced, "as when it was planned", count))
+        parts.append(BillPart(batch.name, priced, "as when it was planned", count))
     total = sum(part.bill.rewards_cents + part.bill.fees_cents for part in parts)
     return Quote(tuple(parts), max(sum(stored.cents for stored in plan.left.plans) - total, 0))
 
@@ -304,7 +306,7 @@ def bill_text(quote: Quote, balance: int, limit: SpendingLimit) -> list[str]:
     return lines
 
 
-def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
+def part_lines(part: BillPart, *, charges_fee: bool) -> list[str]:
     """What HITs of one price cost and pay: assignments, reward, wage, rewards, fee by rule."""
     bill = part.bill
     return [

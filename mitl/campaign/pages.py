@@ -262,7 +262,11 @@ class Pages:
     def prepare(self, pages: Iterable[Sequence[Any]]) -> None:
         """Make the pictures of these pages available."""
         shown = {image for page in pages for item in page for image in self.kind.images(item)}
-        images = [self._images[image] for image in sorted(shown - self._sources.keys())]
+        images = [
+            self._images[image]
+            for image in sorted(shown - self._sources.keys())
+            if not self._images[image].texts
+        ]
         self._sources.update(picture_sources(self._settings, images, self._progress, write=self.write))
 
     @property
@@ -294,7 +298,8 @@ class Pages:
             return xml
 
     def _render(self, items: Sequence[Any], wording: Wording) -> str:
-        shown = Shown(self._captions, self._sources, self._settings.contact)
+        texts_of = {image: self._images[image].texts for item in items for image in self.kind.images(item)}
+        shown = Shown(self._captions, self._sources, self._settings.contact, texts_of)
         html, texts = self.kind.render(items, wording, shown)
         self._checker.check(
             html,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import Estimate
+from mitl.campaign.kinds.protocol import WorkingTime
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.errors import UsageError
@@ -88,7 +88,7 @@ def pilot_is_out(pilot: Pilot, template: str) -> UsageError:
     )
 
 
-def estimate_of(pilots: Sequence[Pilot], template: HitTemplate, page_size: int) -> Estimate:
+def estimate_of(pilots: Sequence[Pilot], template: HitTemplate, page_size: int) -> WorkingTime:
     """The latest finished pilot's median active time of a HIT, in whole seconds upwards; else the wording's own.
 
     Args:
@@ -100,12 +100,12 @@ def estimate_of(pilots: Sequence[Pilot], template: HitTemplate, page_size: int) 
     for pilot in reversed(done):
         if pilot.seconds:
             n = len(pilot.seconds)
-            return Estimate(
+            return WorkingTime(
                 max(1, math.ceil(statistics.median(pilot.seconds))),
                 pilot.batch,
                 f"median of {several(n, 'submission')} of pilot {pilot.batch}; the wording says {own} s",
                 is_kept=True,
             )
     if done:
-        return Estimate(own, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
-    return Estimate(own, None, plain)
+        return WorkingTime(own, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
+    return WorkingTime(own, None, plain)

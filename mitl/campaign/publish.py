@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from mitl.campaign.bill import (
+    PostingTerms,
     Quote,
     SpendingLimit,
-    Terms,
     bill_text,
     check_money,
     make_quote,
     require_confirmed,
     terms_of,
 )
-from mitl.campaign.kinds import kind_of, wording_of
+from mitl.campaign.kinds import fitting, kind_of, wording_of
 from mitl.campaign.kinds.protocol import Plan, PostedBatch, Request, Wording
 from mitl.campaign.pages import Pages, probe_pictures
 from mitl.campaign.posting import (
@@ -44,12 +44,13 @@ from mitl.db.session import reading
 from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import rounds as round_store
 from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import UNPOSTED, HitRow, NewHit
 from mitl.errors import CrowdError, DatasetError
 from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, HitState, JudgementSource, StageResult, several
+from mitl.records import BatchKind, Environment, HitState, JudgementSource, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
@@ -106,7 +107,7 @@ def publish(
     return result
 
 
-@printed_by("publish", "prefer publish", "rate publish", key="paths")
+@printed_by("publish", "prefer publish", "rate publish", "collect publish", key="paths")
 class PublishPaths(TypedDict, total=False):
     """What was written."""
 
@@ -118,7 +119,7 @@ class _Job:
     """What would be posted, at what price."""
 
     plan: Plan
-    terms: Terms
+    terms: PostingTerms
     quote: Quote
     due: Sequence[DueHit]
     """The HITs as they would be posted."""
@@ -131,6 +132,8 @@ class _Run:
     """One run of a publishing command."""
 
     def __init__(self, context: Context, request: Request, endpoint: Endpoint) -> None:
+        request = fitting(request, item_store.find_dataset(context.session), context.settings.wordings)
+        context.session.rollback()
         self._context, self._request, self._endpoint = context, request, endpoint
         self._session, self._settings = context.session, context.settings
         self._kind, self._client = kind_of(request.kind), endpoint.client()
@@ -242,7 +245,9 @@ class _Run:
             due = self._due(plan, terms, earlier, new_batch)
             return _Job(plan, terms, quote, due, bill, self._limit.committed())
 
-    def _due(self, plan: Plan, terms: Terms, earlier: dict[int, PostedBatch], new_batch: str) -> list[DueHit]:
+    def _due(
+        self, plan: Plan, terms: PostingTerms, earlier: dict[int, PostedBatch], new_batch: str
+    ) -> list[DueHit]:
         def row(batch: str, number: int, attempt: int, assignments: int) -> HitRow:
             named = batch, number, attempt
             return HitRow(0, 0, *named, assignments, HitState.PLANNED, None, self._token(*named))
@@ -324,6 +329,7 @@ class _Run:
                 new = NewHit(again.page, again.attempt, old.id, again.assignments, key)
                 self._kind.add_items(session, hit_store.insert_hits(session, old.batch_id, [new]))
             if not plan.left.hits:
+                under_way = round_store.open_round(session, request.environment)
                 stored = StoredPlan(
                     environment=request.environment,
                     words=request.words,
@@ -333,6 +339,7 @@ class _Run:
                     asked=plan.n_limited,
                     hits=len(plan.fresh) + len(plan.again),
                     cents=job.quote.total_cents,
+                    round=under_way.id if under_way is not None and request.kind == BatchKind.PAIRS else None,
                 )
                 commitments.add_plan(session, stored, now)
             session.commit()
@@ -345,7 +352,9 @@ class _Run:
         session, request, terms = self._session, self._request, job.terms
         batch = hit_store.add_batch(
             session,
-            round_id=hit_store.open_round(session, item_store.dataset(session).id, now),
+            round_id=hit_store.open_round(
+                session, item_store.dataset(session).id, self._context.environment, now
+            ),
             environment=request.environment,
             direction=str(request.direction),
             template=terms.template.name,
@@ -451,7 +460,7 @@ class _Run:
             counts=counts,
             lines=((recognised or "nothing to do: ") + why,),
             warnings=sweep.warnings,
-            next=self._next(),
+            next=self._next() if self._is_any_out() else self._kind.scores or "mitl build-dataset --out DIR",
         )
 
     def _values(self, job: _Job) -> dict[str, Any]:
@@ -467,6 +476,10 @@ class _Run:
 
     def _next(self) -> str:
         return self._harvest() + (f", and {self._kind.scores}" if self._kind.scores else "")
+
+    def _is_any_out(self) -> bool:
+        states = hit_store.state_counts(self._context.session, self._context.environment)
+        return any(states[state] for state in hit_store.LIVE_STATES)
 
     def _harvest(self) -> str:
         """What comes next once HITs are out."""

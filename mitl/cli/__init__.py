@@ -12,54 +12,85 @@ from typing import Any
 
 import click
 
-# name -> (module of mitl.cli and what it is called there, one line of help); in the order of the data's journey.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("project:init", "Make a project and load its images and captions."),
-    "annotators": ("annotators:command", "List the machine annotators, check weights, verify recall."),
-    "propose": ("propose:command", "Rank both directions with every annotator and store candidate pairs."),
-    "plan": ("plan:command", "What further answers bring and cost, before they are asked."),
-    "publish": ("publish:publish", "Pack the open pairs into HITs and post them."),
-    "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
-    "hits": ("hits:hits", "List posted HITs, end them, extend them, delete them."),
-    "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
-    "label": (
-        "label:command",
-        "Let the machine label the open pairs of which it is sure enough, under a bound.",
-    ),
-    "prefer": ("prefer:command", "Ask people which of two rankings is better; Bradley-Terry scores."),
-    "rate": ("rate:command", "Ask people how alike two items are, from 0 to 5."),
-    "review": ("review:review", "Decide about work whose gold controls failed."),
-    "desk": ("review:desk", "Review workers and their work in the browser, on this machine."),
-    "workers": ("review:workers", "Show the workers with their gold records."),
-    "pay": ("pay:command", "What was paid and what an hour paid; bonuses up to the wage floor."),
-    "audit": ("audit:command", "Bound how complete a release is, by a random sample of the pool."),
-    "fuse": ("fuse:command", "Give each ranked pair one calibrated probability of a match."),
-    "status": ("project:status", "One screen: pairs, HITs, answers, money."),
-    "build-dataset": ("releases:build_dataset", "Merge judgements with other sources and write a release."),
-    "verify": ("releases:verify", "Check a release and compute its certificate from its files alone."),
-    "compare": (
-        "releases:compare",
-        "Precision, recall and counts of sets of positives against a verified one.",
-    ),
-    "evaluate": ("scores:evaluate", "Score models on a release or on the official sets, with intervals."),
-    "analyse": (
-        "scores:analyse",
-        "The tables that a reviewer asks for: diversity, answers, bias, correlations.",
-    ),
-    "report": ("scores:report", "Write one HTML file about all of it."),
-    "serve": ("crowd:serve", "Run the crowd server for people to work on."),
-    "crowd": ("crowd:crowd", "Administer the crowd server: invitations, panels, keys, budget, payments."),
-    "db": ("db:command", "Migrate the databases, back them up, check them."),
-    "completion": ("project:completion", "Print the lines that make a shell complete commands and options."),
-    "demo": ("project:demo", "All of it on a generated world with known truth."),
+from mitl.cli.help import EVERY, Group, options_of
+
+# What is done -> name -> (module of mitl.cli and what it is called there, one line of help); in the order of the work.
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "The loop": {
+        "init": ("project:init", "Make a project and load its images and captions."),
+        "propose": (
+            "propose:command",
+            "Rank both directions with every annotator and store candidate pairs.",
+        ),
+        "plan": ("plan:command", "What further answers bring and cost, before they are asked."),
+        "publish": ("publish:publish", "Pack the open pairs into HITs and post them."),
+        "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
+        "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
+        "review": ("review:review", "Decide about work whose gold controls failed."),
+        "status": ("project:status", "One screen: pairs, HITs, answers, money."),
+        "demo": ("project:demo", "All of it on a generated world with known truth."),
+    },
+    "Further questions to people": {
+        "prefer": ("prefer:command", "Ask people which of two rankings is better; Bradley-Terry scores."),
+        "rate": ("rate:command", "Ask people how alike two items are, from 0 to 5."),
+        "collect": ("collect:command", "Ask people for the text or the image that an item lacks."),
+    },
+    "Learning and certifying": {
+        "annotators": ("annotators:command", "List the machine annotators, check weights, verify recall."),
+        "fuse": ("fuse:command", "Give each ranked pair one calibrated probability of a match."),
+        "train": ("train:command", "Let annotators learn from the answers so far."),
+        "label": (
+            "label:command",
+            "Let the machine label the open pairs of which it is sure enough, under a bound.",
+        ),
+        "round": ("rounds:command", "Choose what people are asked under a budget, round by round."),
+        "audit": ("audit:command", "Bound how complete a release is, by a random sample of the pool."),
+    },
+    "Releases and scores": {
+        "build-dataset": (
+            "releases:build_dataset",
+            "Merge judgements with other sources and write a release.",
+        ),
+        "verify": ("releases:verify", "Check a release and compute its certificate from its files alone."),
+        "compare": (
+            "releases:compare",
+            "Precision, recall and counts of sets of positives against a verified one.",
+        ),
+        "evaluate": ("scores:evaluate", "Score models on a release or on the official sets, with intervals."),
+        "analyse": (
+            "scores:analyse",
+            "The tables that a reviewer asks for: diversity, answers, bias, correlations.",
+        ),
+        "explore": (
+            "review:explore",
+            "Search and filter pairs in the browser: of the project, or of a release.",
+        ),
+        "report": ("scores:report", "Write one HTML file about all of it."),
+        "export": ("exports:export", "Write a release as TREC, BEIR, MTEB or Hugging Face files."),
+        "push": ("exports:push", "Put a release on the Hugging Face hub with your own token."),
+    },
+    "Operating": {
+        "serve": ("crowd:serve", "Run the crowd server for people to work on."),
+        "crowd": ("crowd:crowd", "Administer the crowd server: invitations, panels, keys, budget, payments."),
+        "desk": ("review:desk", "Review workers and their work in the browser, on this machine."),
+        "hits": ("hits:hits", "List posted HITs, end them, extend them, delete them."),
+        "workers": ("review:workers", "Show the workers with their gold records."),
+        "pay": ("pay:command", "What was paid and what an hour paid; bonuses up to the wage floor."),
+        "db": ("db:command", "Migrate the databases, back them up, check them."),
+        "completion": (
+            "project:completion",
+            "Print the lines that make a shell complete commands and options.",
+        ),
+    },
 }
+COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that imports a command's module only when that command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the data's journey."""
+        """All names, in the order of the work."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -78,12 +109,17 @@ class LazyGroup(click.Group):
             raise click.Abort() from None  # as within a command, see `common`
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list from the table above, importing nothing."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        """Write the lists from the table above, importing no command, and the options of every command."""
+        from mitl.cli.app import common
+
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
+        with formatter.section(EVERY):
+            formatter.write_dl(filter(None, (option.get_help_record(ctx) for option in options_of(common))))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(package_name="mitl")
 def group() -> None:
     """Repair image-caption retrieval datasets: machines propose missing matches, people verify them.

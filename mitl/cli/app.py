@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from mitl import logs
+from mitl.cli.help import CommonOption, nearest_to
 from mitl.errors import MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
@@ -152,15 +153,18 @@ def as_json(command: str, result: StageResult, error: str | None = None) -> dict
 
 def common(function: F) -> F:
     """Add the common options and hand the command an ``App`` in their place."""
+    option = functools.partial(click.option, cls=CommonOption)
 
-    @click.option("--project", type=click.Path(path_type=Path), help="Project folder [default: here].")
-    @click.option("--db", metavar="URL", help="Pipeline database [default: sqlite:///PROJECT/mitl.db].")
-    @click.option("--crowd-db", metavar="URL", help="Crowd server's database [default: PROJECT/crowd.db].")
-    @click.option("--seed", type=int, help="Seed of everything that is drawn [default: mitl.toml, 0].")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and warnings.")
-    @click.option("-v", "--verbose", count=True, help="Log more to standard error; twice for all.")
-    @click.option(
+    @option("--project", type=click.Path(path_type=Path), help="Project folder [default: here].")
+    @option("--db", metavar="URL", help="Pipeline database [default: sqlite:///PROJECT/mitl.db].")
+    @option("--crowd-db", metavar="URL", help="Crowd server's database [default: PROJECT/crowd.db].")
+    @option("--seed", type=int, help="Seed of everything that is drawn [default: mitl.toml, 0].")
+    @option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+    @option("-q", "--quiet", is_flag=True, help="Say nothing but errors and warnings.")
+    @option(
+        "-v", "--verbose", count=True, show_default=False, help="Log more to standard error; twice for all."
+    )
+    @option(
         "--log-format",
         type=click.Choice(logs.FORMATS),
         help="Log as text or as one JSON object a line, with time and run id [default: MITL_LOG_FORMAT, text].",
@@ -358,9 +362,14 @@ def _command_name(group: click.Group, words: Sequence[str]) -> str:
 
 
 def _usage_message(error: click.ClickException) -> str:
-    message = error.format_message().rstrip(".")
-    message = message[:1].lower() + message[1:]
-    if isinstance(error, click.UsageError) and error.ctx is not None:
+    message = error.format_message()
+    nearest = ""
+    if isinstance(error, click.NoSuchCommand | click.NoSuchOption):
+        message, nearest = error.message, nearest_to(error)
+    message = message[:1].lower() + message[1:].rstrip(".")
+    if nearest:
+        message += f"; did you mean {nearest}?"
+    elif isinstance(error, click.UsageError) and error.ctx is not None:
         message += f"; see `{error.ctx.command_path} --help`"
     return message
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
+from mitl.cli.help import Group
 from mitl.records import AuditPurpose, Environment
 
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
-@click.group("audit")
+@click.group("audit", cls=Group)
 def command() -> None:
     """Bound how complete and how right a release is, by a random sample that nothing else reads."""
 
 
 @command.command("plan")
 @environment_options
-@click.option("--recall", type=_SHARE, default=0.9, show_default=True, help="The lower bound that is wanted.")
-@click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the bound, one-sided.")
+@click.option("--recall", type=_SHARE, default=0.9, help="The lower bound that is wanted.")
+@click.option("--confidence", type=_SHARE, default=0.95, help="Of the bound, one-sided.")
 @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="The most that all its answers may cost.")
 @click.option("--simple", is_flag=True, help="One simple random sample of the pool, without strata.")
 @common
@@ -47,12 +48,11 @@ def plan(
     "purpose",
     type=click.Choice([purpose.value for purpose in AuditPurpose]),
     default=AuditPurpose.RECALL.value,
-    show_default=True,
     help="Bound a release, on places that nothing else reads; or bound machine labels, from the open candidates.",
 )
 @click.option("--size", type=click.IntRange(min=1), help="Pairs to draw [default: what --recall needs].")
 @click.option("--recall", type=_SHARE, help="The lower bound that is wanted [default: 0.9].")
-@click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the bound, one-sided.")
+@click.option("--confidence", type=_SHARE, default=0.95, help="Of the bound, one-sided.")
 @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="The most that all its answers may cost.")
 @click.option("--simple", is_flag=True, help="One simple random sample of the pool, without strata.")
 @common

@@ -11,6 +11,7 @@ import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
+from mitl.cli.help import Command, Group
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -56,16 +57,13 @@ LIFETIME = Lifetime()
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("serve")
+@click.command("serve", cls=Command)
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="Address to listen on; beyond this machine only with TLS or behind a proxy.",
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 takes a free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 takes a free one.")
 @click.option(
     "--public",
     multiple=True,
@@ -133,7 +131,7 @@ def serve(
         serve(app.settings, exposure=exposure, port=port, public=public, sources=sources, announce=app.finish)
 
 
-@click.group("crowd")
+@click.group("crowd", cls=Group)
 def crowd() -> None:
     """Administer the crowd server: invitations, panels, the study's text, keys, budget, payments.
 
@@ -143,7 +141,7 @@ def crowd() -> None:
 
 @crowd.command("invite")
 @environment_options
-@click.option("--people", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many links.")
+@click.option("--people", type=click.IntRange(1, 1000), default=1, help="How many links.")
 @click.option(
     "--uses",
     "--open",
@@ -159,7 +157,7 @@ def crowd() -> None:
     help="When links end: 12h, 30d or a date as 2027-01-31 [default: 30d].",
 )
 @click.option("--days", type=click.IntRange(1, 3650), help="How many days links last, as --expires.")
-@click.option("--label", default="", help="Your own note, shown on the operator page.")
+@click.option("--label", default="", show_default=False, help="Your own note, shown on the operator page.")
 @BASE_URL
 @click.option("--list", "listing", is_flag=True, help="List the invitations and make none.")
 @click.option("--revoke", "revoked", type=int, metavar="NUMBER", help="Close this invitation and make none.")
@@ -167,14 +165,11 @@ def crowd() -> None:
 def invite(
     app: App,
     environment: Environment | None,
-    people: int,
-    open_uses: int | None,
     lasts: dt.timedelta | None,
     days: int | None,
-    label: str,
-    base_url: str | None,
     listing: bool,
     revoked: int | None,
+    **links: Any,
 ) -> None:
     """Make links by which people join; a personal link is for one person, one with --uses for several."""
     from mitl.stages import serve
@@ -189,17 +184,8 @@ def invite(
         return
     if lasts is not None and days is not None:
         raise UsageError("give --expires or --days, not both")
-    app.finish(
-        serve.invite(
-            app.settings,
-            needed(environment),
-            people=people,
-            open_uses=open_uses,
-            lasts=lasts or dt.timedelta(days=days or 30),
-            label=label,
-            base_url=base_url,
-        )
-    )
+    lasts = lasts or dt.timedelta(days=days or 30)
+    app.finish(serve.invite(app.settings, needed(environment), lasts=lasts, **links))
 
 
 @crowd.command("invitations")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, common, environment_options
+from mitl.cli.help import Command, Group
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -33,11 +34,14 @@ def needed(environment: Environment | None) -> Environment:
 def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, who in reversed(_ENDS.items()):
         own = name.replace("-", "_")
-        code = click.option(f"--{name}-code", f"{own}_code", default="", help=f"Code for who {who}.")
+        code = click.option(
+            f"--{name}-code", f"{own}_code", default="", show_default=False, help=f"Code for who {who}."
+        )
         url = click.option(
             f"--{name}-url",
             f"{own}_url",
             default="",
+            show_default=False,
             metavar="URL",
             help=f"https link back for who {who}; {{worker}}, {{study}} and {{session}} are filled in.",
         )
@@ -45,7 +49,7 @@ def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group("panel")
+@click.group("panel", cls=Group)
 def panel() -> None:
     """Study links for panels: Prolific, Connect, SONA and others."""
 
@@ -53,27 +57,34 @@ def panel() -> None:
 @panel.command("add")
 @environment_options
 @click.option("--profile", type=click.Choice(PROFILE_NAMES), help="Which panel.")
-@click.option("--slug", default="", help="The last part of the study link [default: made up].")
+@click.option(
+    "--slug", default="", show_default=False, help="The last part of the study link [default: made up]."
+)
 @_end_options
 @click.option(
     "--hits-per-visit",
     type=click.IntRange(1, 1000),
     default=1,
-    show_default=True,
     help="HITs that one visit asks for.",
 )
 @click.option(
-    "--worker-parameter", default="", metavar="NAME", help="The id's name in the link [default: the panel's]."
+    "--worker-parameter",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="The id's name in the link [default: the panel's].",
 )
 @click.option(
     "--study-parameter",
     default="",
+    show_default=False,
     metavar="NAME",
     help="The study's name in the link [default: the panel's].",
 )
 @click.option(
     "--session-parameter",
     default="",
+    show_default=False,
     metavar="NAME",
     help="The session's name in the link [default: the panel's]; without one, a person has one visit.",
 )
@@ -159,7 +170,7 @@ def forget(app: App, environment: Environment | None, worker: str | None, everyb
     app.finish(stage(app.settings, needed(environment) if everybody else environment, worker))
 
 
-@click.command("study")
+@click.command("study", cls=Command)
 @environment_options
 @click.option("--title", help="Heading of the study's page.")
 @click.option(

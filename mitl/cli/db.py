@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from mitl.cli.app import App, common
+from mitl.cli.help import Group
 
 F = TypeVar("F", bound=Callable[..., Any])
 Line = Literal["pipeline", "crowd"]
@@ -23,7 +24,7 @@ def _only(function: F) -> F:
     )(function)
 
 
-@click.group("db")
+@click.group("db", cls=Group)
 def command() -> None:
     """Migrate the databases, back them up, check them."""
 
@@ -58,8 +59,8 @@ def backup(app: App, target: Path, only: Line | None) -> None:
     """Write all tables of both databases to TARGET: a new folder, or one file where its name ends in .tar.
 
     Others may work meanwhile: each database is written as it was at one moment. The dump holds a Parquet file for each
-    table and is the same from SQLite and from PostgreSQL. mitl.toml, project.key, credentials.toml, runs/, public/ and
-    the images are not in it.
+    table and is the same from SQLite and from PostgreSQL. Beside the pipeline's tables lie the weights of trained/.
+    mitl.toml, project.key, credentials.toml, runs/, public/ and the images are not in it.
     """
     from mitl.stages.operating.backup import backup as stage
 

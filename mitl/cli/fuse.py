@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from mitl.cli.app import App, common, environment_options
+from mitl.cli.help import Command
 from mitl.records import Environment
 
 
-@click.command("fuse")
+@click.command("fuse", cls=Command)
 @environment_options
 @common
 def command(app: App, environment: Environment | None) -> None:

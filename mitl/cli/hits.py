@@ -17,11 +17,12 @@ from mitl.cli.app import (
     printable,
     total_confirmed,
 )
+from mitl.cli.help import Command, Group
 from mitl.errors import UsageError
 from mitl.records import Environment
 
 
-@click.group("hits")
+@click.group("hits", cls=Group)
 def hits() -> None:
     """List HITs that were posted, end them, extend them, or delete them on the server. All can be run twice."""
 
@@ -90,12 +91,12 @@ def extend_command(
 
     HITs that were posted for fewer than 10 workers cannot be raised to 10 or more: MTurk refuses it.
     """
-    from mitl.stages.hits.extend import Wish, extend
+    from mitl.stages.hits.extend import ExtensionWish, extend
 
     app.finish(
         extend(
             app.settings,
-            Wish(batch, assignments, days, max_cost),
+            ExtensionWish(batch, assignments, days, max_cost),
             environment,
             confirm=total_confirmed(
                 yes_total, subject="the extension", verb="extend", undone="nothing was extended"
@@ -123,13 +124,12 @@ def delete_command(
     app.finish(delete(app.settings, batches, environment, orphans=orphans, progress=app.progress))
 
 
-@click.command("simulate")
+@click.command("simulate", cls=Command)
 @environment_options
 @click.option(
     "--workers",
     "population",
     default="careful",
-    show_default=True,
     metavar="SPEC",
     help="Characters with their shares of the work: careful:0.8,random:0.2 (also hasty, yes-sayer; of those who "
     "rate without looking, or lose their scale, one-number, straight-liner, drifter), or mixed, mixed-raters.",
@@ -144,7 +144,6 @@ def delete_command(
     "--hits-per-worker",
     type=click.IntRange(min=1),
     default=10,
-    show_default=True,
     help="How many HITs one scripted worker answers.",
 )
 @click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs of this run.")
@@ -154,12 +153,12 @@ def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
 
     They come by invitation link, as people do. Only on mitl's own crowd server, and never on --live.
     """
-    from mitl.stages.simulate import simulate
+    from mitl.stages.hits.simulate import simulate
 
     app.finish(simulate(app.settings, environment, **crowd, progress=app.progress))
 
 
-@click.command("harvest")
+@click.command("harvest", cls=Command)
 @environment_options
 @click.option("--reparse", is_flag=True, help="Parse the stored raw answers again; fetch nothing.")
 @click.option(
@@ -200,9 +199,7 @@ def harvest(
     watch: bool,
     every: float | None,
     file: Path | None,
-    columns: Path | None,
-    skip_unknown: bool,
-    count_again: bool,
+    **reading: Any,
 ) -> None:
     """Fetch answers, keep them raw, parse them, check the gold controls and approve what passes.
 
@@ -215,7 +212,7 @@ def harvest(
         )
     if every is not None and not watch:
         raise UsageError("--every says how often --watch looks; add --watch")
-    if file is None and (columns is not None or skip_unknown or count_again):
+    if file is None and any(reading.values()):
         raise UsageError(
             "--columns, --skip-unknown and --count-again say how --from reads a file; add --from FILE"
         )
@@ -227,17 +224,7 @@ def harvest(
             raise UsageError("--from brings a file in, and --reparse reads what is stored; give one of them")
         from mitl.stages.past_work.importing import import_results
 
-        app.finish(
-            import_results(
-                app.settings,
-                file,
-                environment,
-                columns=columns,
-                skip_unknown=skip_unknown,
-                count_again=count_again,
-                progress=app.progress,
-            )
-        )
+        app.finish(import_results(app.settings, file, environment, **reading, progress=app.progress))
         return
     from mitl.stages.harvesting.harvest import harvest
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from mitl.cli.app import App, common, environment_options
+from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
 
 
-@click.command("label")
+@click.command("label", cls=Command)
 @click.option(
     "--error",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.02,
-    show_default=True,
     help="Share of each stratum's open pairs whose machine label may be wrong.",
 )
 @click.option(
@@ -27,14 +29,12 @@ from mitl.records import Environment
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
-    show_default=True,
     help="That this is kept, in all strata at once.",
 )
 @click.option(
     "--loss",
     type=click.Choice(["binary", "ordinal"]),
     default="binary",
-    show_default=True,
     help="What is wrong: the side, match or no match; or a third for each level that the label is off.",
 )
 @click.option(
@@ -49,15 +49,7 @@ from mitl.records import Environment
 @environment_options
 @common
 def command(
-    app: App,
-    error: float,
-    lost: float | None,
-    confidence: float,
-    loss: str,
-    siding: float | None,
-    dry_run: bool,
-    withdraw: bool,
-    environment: Environment | None,
+    app: App, loss: str, dry_run: bool, withdraw: bool, environment: Environment | None, **promised: Any
 ) -> None:
     """Let the machine label the open pairs of which it is sure enough, under a bound.
 
@@ -72,5 +64,5 @@ def command(
             raise UsageError("--dry-run stores nothing and --withdraw takes labels back; give one of them")
         app.finish(stage.withdraw(app.settings, environment))
         return
-    promise = Promise(error, lost, confidence, Loss(loss), siding)
+    promise = Promise(loss=Loss(loss), **promised)
     app.finish(stage.label(app.settings, environment, promise, dry_run=dry_run, progress=app.progress))

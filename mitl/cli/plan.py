@@ -8,29 +8,27 @@ from typing import Any
 import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
+from mitl.cli.help import Command
 from mitl.records import Environment
 
 
-@click.command("plan")
+@click.command("plan", cls=Command)
 @click.option(
     "--target-recall",
     type=float,
     default=0.95,
-    show_default=True,
     help="Share of the candidates' matches to keep, above 0, at most 1.",
 )
 @click.option(
     "--max-error",
     type=float,
     default=0.01,
-    show_default=True,
     help="Share of wrong matches and of wrong machine labels that is tolerated; 0 plans without machine labels.",
 )
 @click.option(
     "--siding",
     type=float,
     default=0.1,
-    show_default=True,
     help="For labels under a bound: share of workers who side with the machine where it is wrong, 0 to 0.5.",
 )
 @click.option(
@@ -48,7 +46,6 @@ from mitl.records import Environment
     "--assignments",
     type=click.IntRange(min=1, max=100),
     default=1,
-    show_default=True,
     help="Workers for each HIT.",
 )
 @click.option(
@@ -74,7 +71,7 @@ def command(
     recall of the candidates' matches and wrong matches by human answers, with 95 % intervals over queries, for people
     alone by score, for machine labels, and for machine labels under a bound. Reads only.
     """
-    from mitl.stages.planning.options import Wish
+    from mitl.stages.planning.options import PlanWish
     from mitl.stages.planning.plan import plan
 
-    app.finish(plan(app.settings, Wish(**wished), environment, plot=plot, certify=certify))
+    app.finish(plan(app.settings, PlanWish(**wished), environment, plot=plot, certify=certify))

@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.publish import Posting, posting_options, require_environment
+from mitl.cli.help import Group
+from mitl.cli.publish import BILL, Posting, posting_options, require_environment
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
 
 
-@click.group("prefer")
+@click.group("prefer", cls=Group)
 def command() -> None:
     """Ask people which of two rankings is better, and score the systems by what they say.
 
@@ -21,13 +22,12 @@ def command() -> None:
     """
 
 
-@command.command("publish")
+@command.command("publish", sections={"--per-hit": "HITs", **BILL})
 @environment_options
 @click.option(
     "--direction",
     type=click.Choice(["t2i", "i2t"]),
     default="t2i",
-    show_default=True,
     help="Captions that search for images, or images that search for captions.",
 )
 @click.option(
@@ -53,35 +53,30 @@ def command() -> None:
     "--queries",
     type=click.IntRange(min=1),
     default=40,
-    show_default=True,
     help="Random queries, of those that all systems ranked; every two systems meet on each.",
 )
 @click.option(
     "--top-k",
     type=click.IntRange(1, 10),
     default=5,
-    show_default=True,
     help="Results that each list shows.",
 )
 @click.option(
     "--per-hit",
     type=click.IntRange(1, 20),
     default=10,
-    show_default=True,
     help="Comparisons of a HIT, controls included.",
 )
 @click.option(
     "--controls",
     type=click.IntRange(min=0),
     default=2,
-    show_default=True,
     help="Of them, comparisons in which one list is random items and the other begins with known positives.",
 )
 @click.option(
     "--assignments",
     type=click.IntRange(min=1),
     default=3,
-    show_default=True,
     help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
 )
 @click.option(
@@ -90,9 +85,7 @@ def command() -> None:
     help="Have at most this many comparisons out at once by runs with a limit, the same --direction, --template and "
     "systems (--system, --rankings or --designed); a run's count until its last HIT is closed.",
 )
-@click.option(
-    "--template", default="rankings-plain", show_default=True, help="Wording, a folder of hit_templates."
-)
+@click.option("--template", default="rankings-plain", help="Wording, a folder of hit_templates.")
 @posting_options
 @common
 def publish_command(
@@ -136,14 +129,12 @@ def publish_command(
     "--ties",
     type=click.Choice(["half", "davidson"]),
     default="half",
-    show_default=True,
     help="A tie is half a win for each, or an answer of its own after Davidson.",
 )
 @click.option(
     "--prior",
     type=click.FloatRange(min=0),
     default=0.0,
-    show_default=True,
     help="Wins added each way between any two; above 0, scores exist even where somebody won nothing.",
 )
 @click.option(
@@ -151,14 +142,11 @@ def publish_command(
     type=click.Choice(["workers", "answers"]),
     help="What the bootstrap draws [default: workers; answers with --counts].",
 )
-@click.option(
-    "--samples", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Resamples."
-)
+@click.option("--samples", type=click.IntRange(1, 100_000), default=1000, help="Resamples.")
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
-    show_default=True,
     help="Share of the resamples within the interval.",
 )
 @click.option(
@@ -172,11 +160,9 @@ def scores_command(
     direction: str | None,
     table: Path | None,
     ties: str,
-    prior: float,
     resample: str | None,
-    samples: int,
-    confidence: float,
     to: Path | None,
+    **method_of: Any,
 ) -> None:
     """Bradley-Terry scores of the systems in percent, with intervals, and the counts behind them.
 
@@ -185,9 +171,8 @@ def scores_command(
     from mitl.analysis.bradley_terry import TieRule
     from mitl.campaign.kinds.rankings.scores import Method, score_counts, score_votes
 
-    method = Method(
-        TieRule(ties), prior, samples, confidence, by_worker=resample != "answers" and table is None
-    )
+    by_worker = resample != "answers" and table is None
+    method = Method(TieRule(ties), by_worker=by_worker, **method_of)
     if table is not None:
         if environment is not None or batch is not None or direction is not None or resample == "workers":
             raise UsageError(

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
 from annotators.catalog import MINIS
 from mitl.cli.app import App, common, environment_options, printable
+from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment
@@ -22,18 +23,39 @@ from mitl.stages.setup.loading import KINDS
 USED_BY: dict[str, tuple[str, ...]] = {
     "captions": ("coco", "table"),
     "split_file": ("coco", "flickr30k"),
-    "split": ("coco", "flickr30k"),
+    "split": ("coco", "flickr30k", "table", "beir", "msmarco"),
+    "columns": ("table",),
+    "skip_empty": ("table", "beir"),
     "caption_ids": ("coco",),
     "images": ("coco", "flickr30k", "table"),
     "image_url": ("coco", "flickr30k", "table"),
     "n_images": ("scenes",),
     "defect_share": ("scenes",),
+    "cxc": KINDS,
+    "exclude": KINDS,
+    "check_items": KINDS,
 }
 
 
-@click.command("init")
+def _complete_dataset(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The kinds, then whatever files the shell offers."""
+    kinds = [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
+    return [*kinds, CompletionItem(incomplete, type="file")]
+
+
+@click.command("init", cls=Command)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--dataset", "kind", type=click.Choice(KINDS), required=True, help="What to load.")
+@click.option(
+    "--dataset",
+    "dataset",
+    required=True,
+    metavar="|".join((*KINDS, "PATH")),
+    shell_complete=_complete_dataset,
+    help="What to load: one of these, or the path of a table, of shards, of a folder with pictures and captions, "
+    "or of BEIR's or MS MARCO's texts.",
+)
 @click.option(
     "--captions",
     multiple=True,
@@ -41,7 +63,17 @@ USED_BY: dict[str, tuple[str, ...]] = {
     help="coco: official captions JSON (repeat it) or a compact Parquet/CSV file; table: the table of pairs.",
 )
 @click.option("--split-file", type=click.Path(path_type=Path), help="Karpathy split JSON (coco, flickr30k).")
-@click.option("--split", default="test", show_default=True, help="Which split of that file.")
+@click.option("--split", help="Which split of that file, or of a table or folder [default there: test].")
+@click.option(
+    "--columns",
+    multiple=True,
+    metavar="ROLE=COLUMN",
+    help="table: what a column is, as caption=text; may be repeated. Roles: image, image_id, url, caption, caption_id, "
+    "split.",
+)
+@click.option(
+    "--skip-empty", is_flag=True, help="table: leave empty captions out in place of refusing the table."
+)
 @click.option(
     "--caption-ids", type=click.Path(path_type=Path), help="Keep these captions only (.npy/.txt/.json)."
 )
@@ -51,9 +83,7 @@ USED_BY: dict[str, tuple[str, ...]] = {
     metavar="TEMPLATE",
     help="Where images are served: https://…/{file_name} or {image_id:012d}.",
 )
-@click.option(
-    "--n-images", type=click.IntRange(min=1), default=300, show_default=True, help="Size of scenes."
-)
+@click.option("--n-images", type=click.IntRange(min=1), default=300, help="Size of scenes.")
 @click.option("--defect-share", type=click.FloatRange(0, 1), help="scenes: share of defective captions.")
 @click.option("--cxc", type=click.Path(path_type=Path), help="CxC's sits CSV: human ratings to merge.")
 @click.option(
@@ -62,32 +92,44 @@ USED_BY: dict[str, tuple[str, ...]] = {
     metavar="paper|FILE",
     help="Exclusion list: 'paper' is the one of ECCV Caption, FILE a CSV; may be repeated.",
 )
+@click.option(
+    "--check-items",
+    is_flag=True,
+    help="Open every picture and name each that is missing, unreadable, animated or another's copy. Nothing is loaded "
+    "where none can be used; else the files can be mended later.",
+)
 @common
 def init(
     app: App,
     folder: Path | None,
-    kind: str,
+    dataset: str,
     captions: tuple[Path, ...],
     images: Path | None,
     exclude: tuple[str, ...],
+    check_items: bool,
     **given: Any,
 ) -> None:
     """Make a project in FOLDER (default: the current one) and load its images and captions.
 
     scenes needs no files: a generated world whose truth is known. The files of the others stay where they
-    are; the database remembers their places. A table is CSV or Parquet with image_id and caption (or text), and
-    caption_id, file, url if there are any; a Parquet row may list an image's captions and hold its picture.
+    are; the database remembers their places. A PATH is CSV, TSV, JSON lines, Parquet, WebDataset shards, a folder with
+    captions.txt, metadata.jsonl or results.csv, what save_to_disk wrote, or a folder of texts: BEIR's corpus.jsonl,
+    queries.jsonl and qrels, MS MARCO's collection.tsv; columns are known by their names, and what
+    was read as what is printed.
     """
-    from mitl.stages.setup.init import ensure_config, init, loaded_content
-    from mitl.stages.setup.loading import Sources, load
+    from mitl.datasets.checking import check_pictures
+    from mitl.stages.setup.init import ensure_config, examples_of_settings, init, loaded_content
+    from mitl.stages.setup.loading import DatasetSources, kind_or_path, load
 
     if folder is not None and folder.absolute() != app.settings.project:
         raise UsageError(f"both --project {app.settings.project} and {folder} are given; give one of them")
+    kind, files, name = kind_or_path(dataset, captions)
     _refuse_unused(kind)
     target = app.settings.project
-    sources = Sources(
+    sources = DatasetSources(
         kind=kind,
-        captions=tuple(path.absolute() for path in captions),
+        name=name,
+        captions=tuple(path.absolute() for path in files),
         images=None if images is None else images.absolute(),
         exclusions=exclude,
         **given,
@@ -95,6 +137,8 @@ def init(
     # The database is looked at first: a generated world writes its pictures.
     expected = loaded_content(app.settings)
     loaded = load(sources, target, seed=app.settings.seed, expected=expected, progress=app.progress)
+    checked = check_pictures(loaded.data, target, loaded.told.files, app.progress) if check_items else None
+    annotators = app.settings.annotators or (tuple(MINIS) if kind == "scenes" else ())
     tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
     if kind == "scenes":
         tables["propose"] = {"annotators": list(MINIS)}
@@ -106,10 +150,17 @@ def init(
         loaded.data,
         ratings=loaded.ratings,
         exclusions=loaded.exclusions,
-        annotators=app.settings.annotators or (tuple(MINIS) if kind == "scenes" else ()),
+        told=loaded.told.lines,
+        checked=checked,
+        annotators=annotators,
     )
     # Last, so that a failure leaves no settings of a project that does not exist.
-    ensure_config(target, loaded.data.name, app.settings.seed, tables)
+    examples = (
+        ""
+        if annotators
+        else examples_of_settings(min(len(loaded.data.images), len(loaded.data.captions)), loaded.data.sides)
+    )
+    ensure_config(target, loaded.data.name, app.settings.seed, tables, examples)
     app.finish(result)
 
 
@@ -130,13 +181,13 @@ def _refuse_unused(kind: str) -> None:
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and kind not in USED_BY.get(name, KINDS):
+        if given and kind not in USED_BY.get(name, (kind,)):
             raise UsageError(
                 f"{kind} has no use for {parameter.opts[0]}, which is for {' and '.join(USED_BY[name])}; leave it out"
             )
 
 
-@click.command("status")
+@click.command("status", cls=Command)
 @environment_options
 @click.option(
     "--watch",
@@ -183,7 +234,7 @@ def _watch(app: App, environment: Environment | None, every: float | None) -> No
             sys.stdout.flush()
 
 
-@click.command("demo")
+@click.command("demo", cls=Command)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--n-images",
@@ -251,7 +302,7 @@ _WHERE = {
 }
 
 
-@click.command("completion", epilog="  \n".join(["\b", *_WHERE.values()]))
+@click.command("completion", cls=Command, epilog="  \n".join(["\b", *_WHERE.values()]))
 @click.argument("shell", type=click.Choice(list(_WHERE)))
 @common
 def completion(app: App, shell: str) -> None:

@@ -9,12 +9,21 @@ from typing import Any
 import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
+from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
 from mitl.settings import BACKENDS, ENGINES, Settings
 
 
-@click.command("propose")
+@click.command(
+    "propose",
+    cls=Command,
+    sections={
+        "--backend": "Where it is computed",
+        "--estimate": "Estimates",
+        "--phase": "Pairs to be rated, of --scheme crisscross",
+    },
+)
 @click.option(
     "--scheme",
     type=click.Choice(("top-k", "crisscross")),

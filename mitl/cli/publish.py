@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options, total_confirmed
+from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from mitl.campaign.kinds.protocol import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
+BILL = {"--reward": "Bill and posting"}
+"""The section of help that the options of posting fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,6 @@ def posting_options(function: F) -> F:
         "probes",
         type=click.IntRange(min=0),
         default=5,
-        show_default=True,
         help="Pictures to fetch as a worker would before anything is posted.",
     )
     @click.option(
@@ -147,6 +149,7 @@ _ABOUT_POSTING = frozenset(
         "pilot",
         "wait_for_pilot",
         "drawn",
+        "chosen",
         "probes",
         "dry_run",
         "to",
@@ -154,23 +157,19 @@ _ABOUT_POSTING = frozenset(
 )
 
 
-@click.command("publish")
+@click.command("publish", cls=Command, sections={"--limit": "How many pairs, and which", **BILL})
 @environment_options
 @click.option(
     "--direction",
     type=click.Choice(["i2t", "t2i", "both"]),
     default="both",
-    show_default=True,
     help="Which direction's proposals to ask.",
 )
-@click.option(
-    "--template", default="pairs-plain", show_default=True, help="Wording, a folder of hit_templates."
-)
+@click.option("--template", default="pairs-plain", help="Wording, a folder of hit_templates.")
 @click.option(
     "--assignments",
     type=click.IntRange(1, 100),
     default=1,
-    show_default=True,
     help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
 )
 @click.option(
@@ -183,7 +182,6 @@ _ABOUT_POSTING = frozenset(
     "--overlap",
     type=click.FloatRange(0, 1),
     default=0.0,
-    show_default=True,
     help="Share of the pairs that a second worker is asked as well; measures agreement.",
 )
 @click.option(
@@ -199,12 +197,18 @@ _ABOUT_POSTING = frozenset(
     is_flag=True,
     flag_value=False,
     default=True,
+    show_default=False,
     help="Post the rest though a pilot of this wording is out.",
 )
 @click.option(
     "--drawn",
     is_flag=True,
     help="Ask only what `mitl audit draw` drew; other candidates stay open.",
+)
+@click.option(
+    "--chosen",
+    is_flag=True,
+    help="Ask only what the open round chose, in its order, beside what `mitl audit draw` drew; see `mitl round`.",
 )
 @click.option(
     "--reconcile",

@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.publish import Posting, posting_options, require_environment
+from mitl.cli.help import Group
+from mitl.cli.publish import BILL, Posting, posting_options, require_environment
+from mitl.cli.releases import privacy_options
 from mitl.records import Environment
 
 
-@click.group("rate")
+@click.group("rate", cls=Group)
 def command() -> None:
     """Ask people how alike two items are, from 0 to 5: two texts, two images, or an image and a text.
 
@@ -20,7 +22,7 @@ def command() -> None:
     """
 
 
-@command.command("publish")
+@command.command("publish", sections={"--per-hit": "HITs", **BILL})
 @environment_options
 @click.option(
     "--task",
@@ -32,21 +34,18 @@ def command() -> None:
     "--per-hit",
     type=click.IntRange(1, 20),
     default=10,
-    show_default=True,
     help="Pairs of a HIT, controls included.",
 )
 @click.option(
     "--controls",
     type=click.Choice(["all", "none"]),
     default="all",
-    show_default=True,
     help="Whether a page holds an identical, a random and a repeated pair, which check the worker.",
 )
 @click.option(
     "--assignments",
     type=click.IntRange(1, 100),
     default=5,
-    show_default=True,
     help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
 )
 @click.option(
@@ -68,12 +67,14 @@ def command() -> None:
     is_flag=True,
     flag_value=False,
     default=True,
+    show_default=False,
     help="Post the rest though a pilot of this task and wording is out.",
 )
 @click.option(
     "--template",
     metavar="NAME",
     default="",
+    show_default=False,
     help="Wording, a folder of hit_templates [default: similarity-texts, similarity-images or similarity-mixed].",
 )
 @posting_options
@@ -118,7 +119,6 @@ def publish_command(
     "--method",
     type=click.Choice(["mean", "trimmed", "standardised", "model"]),
     default="mean",
-    show_default=True,
     help="How several ratings become one: their mean; of five the middle three; each rating among its rater's own; or "
     "a model of raters' offsets and scales.",
 )
@@ -126,7 +126,6 @@ def publish_command(
     "--min-ratings",
     type=click.IntRange(min=1),
     default=5,
-    show_default=True,
     help="List pairs with fewer.",
 )
 @click.option(
@@ -172,7 +171,6 @@ def scores_command(
 @click.option(
     "--split",
     default="test",
-    show_default=True,
     metavar="NAME",
     help="Part of the files' names, as in sts_test.csv.",
 )
@@ -180,27 +178,15 @@ def scores_command(
     "--method",
     type=click.Choice(["mean", "trimmed", "standardised", "model"]),
     default="mean",
-    show_default=True,
     help="How several ratings become one; see `mitl rate scores`.",
 )
 @click.option(
     "--min-ratings",
     type=click.IntRange(min=1),
     default=5,
-    show_default=True,
     help="Leave out pairs with fewer, and list them in incomplete.csv.",
 )
-@click.option(
-    "--check-privacy",
-    is_flag=True,
-    help="Prove first that no raw id and no plain hash of one is in the files.",
-)
-@click.option(
-    "--with-texts",
-    is_flag=True,
-    help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
-    "ids out.",
-)
+@privacy_options
 @click.option("--replace", is_flag=True, help="Write over another release of ratings that the folder holds.")
 @environment_options
 @common

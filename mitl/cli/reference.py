@@ -15,15 +15,16 @@ import click
 import mitl.campaign
 import mitl.stages
 from annotators.catalog import annotator_forms
-from mitl.cli import COMMANDS, group
+from mitl.cli import COMMANDS, SECTIONS, group
 from mitl.cli.app import common, environment_options
+from mitl.cli.help import CommonOption, options_of
 from mitl.records.results import PRINTED, meanings
 from mitl.settings import TABLES, VARIABLES
 
 for _package in (mitl.stages, mitl.campaign):
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         importlib.import_module(_module.name)
-for _name in ("mitl.cli.project", "mitl.desk.app"):
+for _name in ("mitl.cli.project", "mitl.desk.app", "mitl.explorer.app"):
     importlib.import_module(_name)
 
 COUNTS, PATHS = (
@@ -46,7 +47,8 @@ _HEAD = """\
 <!-- Made by `python -m mitl.cli.reference`; change the commands, not this file. -->
 
 `mitl COMMAND [OPTIONS]`: options stand after the command and its subcommand. Every command can be run twice; what
-is done already is not done again. `mitl COMMAND --help` shows what is below.
+is done already is not done again. `mitl COMMAND --help` shows what is below, `mitl --help` the commands and the
+options that they share.
 
 Progress bars and the log go to standard error, and only to a terminal; results go to standard output. Money on the
 command line is dollars (`1.00`), in `--json` whole cents.
@@ -94,7 +96,7 @@ def reference() -> str:
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command and subcommand under its full name, in the order of the data's journey."""
+    """Every command and subcommand under its full name, in the order of the work."""
     context = click.Context(group, info_name="mitl")
     for name in COMMANDS:
         command = group.get_command(context, name)
@@ -111,7 +113,11 @@ def _with_subcommands(name: str, command: click.Command) -> Iterator[tuple[str, 
 
 
 def _overview() -> str:
-    return _table(("command", "does"), [(_link(name), _line(_help(command))) for name, command in commands()])
+    parts = []
+    for title, section in SECTIONS.items():
+        rows = [(_link(n), _line(_help(command))) for n, command in commands() if n.split()[0] in section]
+        parts += [f"{title}:\n", _table(("command", "does"), rows)]
+    return "\n".join(parts)
 
 
 def _link(name: str) -> str:
@@ -119,9 +125,9 @@ def _link(name: str) -> str:
 
 
 def _common_options() -> str:
-    rows = [_option_row(option) for option in _shared(common)]
+    rows = [_option_row(option) for option in options_of(common)]
     needed = ", ".join(f"`mitl {name}`" for name in NEED_ENVIRONMENT)
-    environments = [_option_row(option) for option in _shared(environment_options)]
+    environments = [_option_row(option) for option in options_of(environment_options)]
     return "\n".join(
         [
             "## Common options\n\nOf every command:\n",
@@ -132,13 +138,6 @@ def _common_options() -> str:
             _table(("option", "means"), environments),
         ]
     )
-
-
-def _shared(decorate: object) -> list[click.Option]:
-    """The options that a decorator adds."""
-    assert callable(decorate)
-    made = click.command("none")(decorate(lambda **kwargs: None))
-    return [parameter for parameter in made.params if isinstance(parameter, click.Option)]
 
 
 def _settings() -> str:
@@ -163,8 +162,8 @@ def _settings() -> str:
 
 
 def _section(name: str, command: click.Command) -> str:
-    shared = {option.opts[0] for option in _shared(common)} | {"--sandbox", "--live"}
-    options = [p for p in command.params if isinstance(p, click.Option) and p.opts[0] not in shared]
+    shown = [p for p in command.params if isinstance(p, click.Option) and not isinstance(p, CommonOption)]
+    options = [p for p in shown if p.opts[0] not in ("--sandbox", "--live")]
     has_environment = any("--sandbox" in p.opts for p in command.params)
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
     words = ["mitl", name, *(a.make_metavar(click.Context(command)) for a in arguments)]
@@ -188,7 +187,7 @@ def _keys(what: str, name: str, by_command: Mapping[str, Mapping[str, str]]) -> 
 
 
 def _option_row(option: click.Option) -> tuple[str, str]:
-    context = click.Context(click.Command("none"))
+    context = click.Context(click.Command("none"), show_default=True)
     record = option.get_help_record(context)
     assert record is not None, f"{option.name} has no help"
     return f"`{record[0]}`", record[1]

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from mitl.cli.app import App, common, environment_options
+from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-@click.command("build-dataset")
+
+def privacy_options(function: F) -> F:
+    """Add what is told of people by the files of a release: ``check_privacy`` and ``with_texts``."""
+    proves = click.option(
+        "--check-privacy",
+        is_flag=True,
+        help="Prove first that no raw id and no plain hash of one is in the files.",
+    )
+    tells = click.option(
+        "--with-texts",
+        is_flag=True,
+        help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
+        "ids out.",
+    )
+    return proves(tells(function))
+
+
+@click.command(
+    "build-dataset",
+    cls=Command,
+    sections={
+        "--cxc-threshold": "What is a positive",
+        "--image-query-ids": "Which queries",
+        "--check-privacy": "What is written",
+        "--sandbox": "Whose answers",
+    },
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the release.")
 @click.option("--name", help="Name of the release [default: the folder's].")
 @click.option(
@@ -20,15 +50,12 @@ from mitl.records import Environment
     help="repair: original pairs stay unless people or CxC refused them, verified positives and CxC's are added; "
     "paper: verified positives and CxC's alone, as in ECCV Caption [default: repair; paper with --official-filters].",
 )
-@click.option(
-    "--cxc-threshold", type=click.FloatRange(0, 5), default=3.0, show_default=True, help="SITS from here."
-)
+@click.option("--cxc-threshold", type=click.FloatRange(0, 5), default=3.0, help="SITS from here.")
 @click.option(
     "--aggregate",
     "aggregator",
     type=click.Choice(["majority", "dawid-skene", "ordinal"]),
     default="majority",
-    show_default=True,
     help="How several answers on a pair become one; the models learn how each worker errs.",
 )
 @click.option("--with-originals", is_flag=True, help="The same as --recipe repair.")
@@ -47,27 +74,18 @@ from mitl.records import Environment
     metavar="FILE|eccv",
     help="List the positives of these captions, in the same way.",
 )
-@click.option(
-    "--check-privacy",
-    is_flag=True,
-    help="Prove first that no raw id and no plain hash of one is in the files.",
-)
-@click.option(
-    "--with-texts",
-    is_flag=True,
-    help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
-    "ids out.",
-)
+@privacy_options
 @click.option(
     "--humans-only", is_flag=True, help="Leave out the pairs that a machine labelled (`mitl label`)."
 )
-@click.option("--replace", is_flag=True, help="Write over another release that the folder holds.")
+@click.option(
+    "--replace", "replace_earlier", is_flag=True, help="Write over another release that the folder holds."
+)
 @environment_options
 @common
 def build_dataset(
     app: App,
     out: Path,
-    name: str | None,
     recipe: str | None,
     cxc_threshold: float,
     aggregator: str,
@@ -76,11 +94,8 @@ def build_dataset(
     official_filters: bool,
     image_query_ids: Path | None,
     caption_query_ids: Path | None,
-    check_privacy: bool,
-    with_texts: bool,
-    humans_only: bool,
-    replace: bool,
     environment: Environment | None,
+    **told: Any,
 ) -> None:
     """Merge judgements with CxC's ratings, apply exclusion lists, and write a release folder.
 
@@ -109,17 +124,13 @@ def build_dataset(
             out,
             environment,
             rules=rules,
-            name=name,
             queries=QueryLists(image_query_ids, caption_query_ids),
-            check_privacy=check_privacy,
-            replace_earlier=replace,
-            with_texts=with_texts,
-            humans_only=humans_only,
+            **told,
         )
     )
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @click.argument("release", type=click.Path(path_type=Path))
 @common
 def verify(app: App, release: Path) -> int:
@@ -133,7 +144,7 @@ def verify(app: App, release: Path) -> int:
     return app.conclude(verify(release))
 
 
-@click.command("compare")
+@click.command("compare", cls=Command)
 @click.argument("sets", nargs=-1, required=True, metavar="SET... VERIFIED")
 @click.option(
     "--differences",

@@ -1,4 +1,4 @@
-"""``mitl review``, ``desk`` and ``workers``: what people look at and decide."""
+"""``mitl review``, ``desk``, ``explore`` and ``workers``: what people look at and decide."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from mitl.cli.app import App, common, endpoint_option, environment_options
+from mitl.cli.help import Command, Group
 from mitl.errors import UsageError
 from mitl.records import Decision, Environment, OriginalVerdict
 
 
-@click.group("review", invoke_without_command=True)
+@click.group("review", cls=Group, invoke_without_command=True)
 @click.option(
     "--originals", is_flag=True, help="List refused originals instead: see `mitl review originals`."
 )
@@ -146,7 +147,6 @@ def settle(app: App, environment: Environment | None) -> None:
     "--cxc-below",
     type=click.FloatRange(0, 5),
     default=3.0,
-    show_default=True,
     help="CxC refuses an original that it rates under this.",
 )
 @environment_options
@@ -195,7 +195,6 @@ def export(app: App, out: Path, replace: bool) -> None:
     "--distance",
     type=click.IntRange(0, 32),
     default=4,
-    show_default=True,
     help="Bits of 64 in which the hashes of near copies may differ.",
 )
 @click.option(
@@ -214,15 +213,12 @@ def duplicates(app: App, pictures: Path | None, distance: int, exclude: tuple[st
         app.finish(stage.duplicates(app.settings, pictures, max_distance=distance, progress=app.progress))
 
 
-@click.command("desk")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of this machine's loopback.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8766, show_default=True, help="Port; 0 takes a free one."
-)
+@click.command("desk", cls=Command)
+@click.option("--host", default="127.0.0.1", help="Address of this machine's loopback.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8766, help="Port; 0 takes a free one.")
 @click.option(
     "--browser/--no-browser",
     default=True,
-    show_default=True,
     help="Open the desk in this machine's browser, where it has one.",
 )
 @environment_options
@@ -249,7 +245,44 @@ def desk(app: App, host: str, port: int, browser: bool, environment: Environment
         )
 
 
-@click.command("workers")
+@click.command("explore", cls=Command)
+@click.argument("release", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
+@click.option("--host", default="127.0.0.1", help="Address of this machine's loopback.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8767, help="Port; 0 takes a free one.")
+@click.option(
+    "--browser/--no-browser",
+    default=True,
+    help="Open the pages in this machine's browser, where it has one.",
+)
+@environment_options
+@common
+def explore(
+    app: App, release: Path | None, host: str, port: int, browser: bool, environment: Environment | None
+) -> None:
+    """Look at pairs in the browser: of the project, or of a release folder.
+
+    Search the captions, filter by annotator, rank, answer and agreement, and see all that is known of one image or
+    caption side by side. A release shows texts and pictures where the project of its data set is at hand. It only
+    reads, shows no worker, and listens on this machine alone.
+    """
+    from mitl.explorer.app import explore
+    from mitl.explorer.sources import of_project, of_release
+
+    if release is None:
+        title, pairs = app.settings.project.resolve().name, of_project(app.settings, environment)
+    elif environment is not None:
+        raise UsageError(
+            f"{environment} chooses answers of a project; the release {str(release)!r} holds its own"
+        )
+    else:
+        title, pairs = release.resolve().name, of_release(release, app.settings)
+    if app.json:
+        app.tell_how_to_stop()
+    with app.until_stopped("mitl explore"):
+        explore(title, pairs, host=host, port=port, browser=browser and not app.quiet, announce=app.finish)
+
+
+@click.command("workers", cls=Command)
 @click.option(
     "--by-hits",
     is_flag=True,

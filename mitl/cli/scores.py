@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mitl.cli.app import App, common, environment_options
+from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -19,7 +20,18 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path)
 
 
-@click.command("evaluate")
+@click.command(
+    "evaluate",
+    cls=Command,
+    sections={
+        "--annotator": "What is scored",
+        "--release": "What it is scored against",
+        "--pseudo-labels": "Further scores",
+        "--direction": "Metrics",
+        "--intervals": "Intervals and tests",
+        "--csv": "Files",
+    },
+)
 @click.option(
     "--annotator",
     "annotators",
@@ -94,7 +106,6 @@ FOLDER = click.Path(path_type=Path)
     "--similarity",
     type=click.Choice(["dot", "cosine"]),
     default="dot",
-    show_default=True,
     help="How embeddings are compared.",
 )
 @click.option(
@@ -162,7 +173,6 @@ FOLDER = click.Path(path_type=Path)
     "--direction",
     type=click.Choice(["both", "i2t", "t2i"]),
     default="both",
-    show_default=True,
     help="i2t: images search captions; t2i: captions search images.",
 )
 @click.option(
@@ -176,20 +186,17 @@ FOLDER = click.Path(path_type=Path)
     "--short",
     type=click.Choice(["raise", "zero"]),
     default="raise",
-    show_default=True,
     help="A ranking that ends before K or R: refuse it, or count its missing places as misses.",
 )
 @click.option(
     "--intervals/--no-intervals",
     default=True,
-    show_default=True,
     help="95 % intervals, from resampling the queries.",
 )
 @click.option(
     "--samples",
     type=click.IntRange(min=1),
     default=1000,
-    show_default=True,
     help="Resamples of intervals and of the paired test.",
 )
 @click.option(
@@ -212,7 +219,7 @@ def evaluate(app: App, **given: Any) -> None:
     """
     from mitl.stages.evaluating.evaluate import evaluate_models
     from mitl.stages.evaluating.figures import Sampling
-    from mitl.stages.evaluating.request import Against, Request, parse_metrics
+    from mitl.stages.evaluating.request import Against, EvaluationRequest, parse_metrics
     from mitl.stages.evaluating.wanted_tasks import NamedTask, directions_of
 
     tasks = tuple(map(NamedTask, given["tasks"]))
@@ -227,7 +234,7 @@ def evaluate(app: App, **given: Any) -> None:
         "label_embeddings",
         "fair",
     )
-    request = Request(
+    request = EvaluationRequest(
         against=Against(**{name: given[name] for name in against}),
         models=_models(given),
         annotators=given["annotators"],
@@ -261,7 +268,7 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
     return [*single, *map(parse_model, given["models"])]
 
 
-@click.command("analyse")
+@click.command("analyse", cls=Command)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--annotator",
@@ -346,15 +353,15 @@ def analyse(
     An analysis for which the project holds too little says so in one line, and the others are made.
     """
     from mitl.stages.analysing.analyse import analyse
-    from mitl.stages.analysing.table import Options
+    from mitl.stages.analysing.table import AnalysisOptions
 
-    options = Options(
+    options = AnalysisOptions(
         subsets=tuple(frozenset(part.strip() for part in one.split(",")) for one in subsets), **asked
     )
     app.finish(analyse(app.settings, names, environment, options=options, progress=app.progress))
 
 
-@click.command("report")
+@click.command("report", cls=Command)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -63,6 +63,18 @@ def times(after: float | None, before: float | None) -> str:
     return f"×{after / before:.2f}" if after < 10 * before else f"×{after / before:.1f}"
 
 
+def csv_bytes(rows: Iterable[Sequence[object]]) -> bytes:
+    """Rows as CSV with bare line feeds, every cell as it is: for programs."""
+    sink = io.StringIO(newline="")
+    csv.writer(sink, lineterminator="\n").writerows(rows)
+    return sink.getvalue().encode()
+
+
+def rounded(value: float | None) -> float | None:
+    """A figure of ``--json`` and of releases, to four places."""
+    return None if value is None else round(value, 4)
+
+
 def words(value: str) -> str:
     """``weak_yes`` as ``weak yes``."""
     return value.replace("_", " ")

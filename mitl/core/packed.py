@@ -30,8 +30,13 @@ def unpack_ids(packed: Ints) -> tuple[Ints, Ints]:
 
 def pack_pairs(pairs: Iterable[Pair]) -> Ints:
     """Packed pairs, sorted and distinct."""
+    return distinct(pack_each(pairs))
+
+
+def pack_each(pairs: Iterable[Pair]) -> Ints:
+    """Packed pairs as given, repeated ones too."""
     rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
-    return distinct(pack_ids(rows[:, 0], rows[:, 1]))
+    return pack_ids(rows[:, 0], rows[:, 1])
 
 
 def unpack_pairs(packed: Ints) -> list[Pair]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
 
 from mitl.crowd.crowd_form import CrowdFormError, crowd_form_fields
-from mitl.protocol.answer_xml import xml_safe
-from mitl.records import Finding
+from mitl.protocol.answer_xml import answer_fields, xml_safe
+from mitl.records import Finding, Outcome, Parsed
 
 MAX_FINDINGS = 100
 """Of each code, from one assignment."""
@@ -35,10 +35,11 @@ _HARMLESS = frozenset(
 )
 """Fields that platforms and workers' scripts add to any form, in lower case."""
 
+_A = TypeVar("_A")
 _E = TypeVar("_E", bound=StrEnum)
 
 
-class Findings:
+class FindingLog:
     """Collects findings, a bounded number of each code, so that a hostile answer cannot fill the database."""
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ def shown(text: str) -> str:
     return ascii(text) if len(text) <= 80 else ascii(text[:80]) + "…"
 
 
-def expanded(fields: Iterable[tuple[str, str]], findings: Findings) -> Iterator[tuple[str, str]]:
+def expanded(fields: Iterable[tuple[str, str]], findings: FindingLog) -> Iterator[tuple[str, str]]:
     """The fields, a crowd-form's ``taskAnswers`` taken apart into its own."""
     for name, value in fields:
         if name != "taskAnswers":
@@ -80,7 +81,7 @@ def expanded(fields: Iterable[tuple[str, str]], findings: Findings) -> Iterator[
 
 
 def sort_fields(
-    fields: Iterable[tuple[str, str]], places: Collection[int], kinds: Collection[str], findings: Findings
+    fields: Iterable[tuple[str, str]], places: Collection[int], kinds: Collection[str], findings: FindingLog
 ) -> dict[int, dict[str, list[str]]]:
     """Place → kind → the values of its fields ``pNN_<kind>``; what the page does not ask is left out and noted.
 
@@ -109,7 +110,7 @@ def _field(name: str) -> tuple[int, str]:
 
 
 def single(
-    place: int, kind: str, fields: dict[str, list[str]], enum: type[_E], findings: Findings
+    place: int, kind: str, fields: dict[str, list[str]], enum: type[_E], findings: FindingLog
 ) -> _E | None:
     """The one value that a place has of a kind; None where it has none, an unknown one, or differing ones."""
     value = one_choice(place, kind, fields, tuple(enum), findings)
@@ -117,7 +118,7 @@ def single(
 
 
 def one_choice(
-    place: int, kind: str, fields: dict[str, list[str]], known: Sequence[str], findings: Findings
+    place: int, kind: str, fields: dict[str, list[str]], known: Sequence[str], findings: FindingLog
 ) -> str | None:
     """As `single`, of values without an enum."""
     values = [value.strip() for value in fields.get(kind, [])]
@@ -134,7 +135,7 @@ def one_choice(
 
 
 def several_choices(
-    place: int, kind: str, fields: dict[str, list[str]], known: Sequence[str], findings: Findings
+    place: int, kind: str, fields: dict[str, list[str]], known: Sequence[str], findings: FindingLog
 ) -> tuple[str, ...]:
     """The values in the order of those that are known, each once; a field may join several by ``|``."""
     values = {part.strip() for value in fields.get(kind, []) for part in value.split("|")} - {""}
@@ -143,7 +144,58 @@ def several_choices(
     return tuple(value for value in known if value in values)
 
 
-def own_words(place: int, values: list[str], findings: Findings, kind: str = "text") -> str:
+def parse_page(
+    xml: str | bytes,
+    places: Collection[int],
+    kinds: Collection[str],
+    answer_of: Callable[[int, dict[str, list[str]], FindingLog], _A | None],
+) -> Parsed[_A]:
+    """The answers of one assignment by rising place, with everything that was odd about them.
+
+    Args:
+        xml: QuestionFormAnswers XML, with one answer per field or with a crowd-form's single ``taskAnswers``.
+        places: the places (from 1) of the HIT.
+        kinds: what the page asks at each of them.
+        answer_of: what the fields of a place say; None where that is no usable answer.
+
+    Raises:
+        AnswerError: the document cannot be read at all; the caller keeps that as a finding.
+    """
+    findings = FindingLog()
+    by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
+    answers = (answer_of(place, by_place.get(place, {}), findings) for place in sorted(places))
+    return Parsed(tuple(answer for answer in answers if answer is not None), findings.all())
+
+
+def outcome_beside(
+    place: int,
+    fields: dict[str, list[str]],
+    answer: str | None,
+    findings: FindingLog,
+    *,
+    ignored: str = "answer_ignored",
+    verb: str = "answered",
+) -> Outcome | None:
+    """What became of a place; None, and a finding, where nothing usable was said of it.
+
+    An answer alone says that there is one. Beside ``skipped`` or ``image_failed`` it is noted, and does not count.
+
+    Args:
+        answer: as a finding shows it; None where there is none.
+        ignored, verb: the finding's code and word for an answer that does not count.
+    """
+    outcome = single(place, "outcome", fields, Outcome, findings)
+    if outcome is None and "outcome" not in fields and answer is not None:
+        outcome = Outcome.ANSWERED
+    if outcome is None or (outcome is Outcome.ANSWERED and answer is None):
+        findings.add("missing_answer", f"place {place} has no usable answer")
+        return None
+    if outcome is not Outcome.ANSWERED and answer is not None:
+        findings.add(ignored, f"place {place} is {outcome.value}, yet {verb} {answer}")
+    return outcome
+
+
+def own_words(place: int, values: list[str], findings: FindingLog, kind: str = "text") -> str:
     """What the worker wrote, cut where it is very long."""
     if not values:
         return ""
@@ -155,7 +207,7 @@ def own_words(place: int, values: list[str], findings: Findings, kind: str = "te
     return text[:MAX_TEXT]
 
 
-def active_time(place: int, values: list[str], findings: Findings) -> int | None:
+def active_time(place: int, values: list[str], findings: FindingLog) -> int | None:
     """Milliseconds; None where the page measured nothing."""
     given = [value.strip() for value in values]
     if len(given) > 1:

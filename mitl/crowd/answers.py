@@ -23,17 +23,17 @@ from mitl.crowd.answer_parts import (
     MAX_ACTIVE_MS,
     MAX_FINDINGS,
     MAX_TEXT,
-    Findings,
+    FindingLog,
     active_time,
-    expanded,
     one_choice,
+    outcome_beside,
     own_words,
+    parse_page,
     several_choices,
     single,
-    sort_fields,
 )
 from mitl.protocol.answer_xml import answer_fields, answers_xml
-from mitl.records import Label, Outcome, ParsedAnswers, PlaceAnswer
+from mitl.records import Label, Outcome, Parsed, PlaceAnswer
 from mitl.records.questions import LABEL, Given, Question, QuestionType
 
 __all__ = ["MAX_ACTIVE_MS", "MAX_FINDINGS", "MAX_TEXT", "answer_fields", "answers_xml", "parse_answers"]
@@ -43,7 +43,7 @@ _KINDS = (LABEL, "outcome", "ms")
 
 def parse_answers(
     xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
-) -> ParsedAnswers:
+) -> Parsed[PlaceAnswer]:
     """The answers of one assignment by rising place, with everything that was odd about them.
 
     Args:
@@ -54,29 +54,21 @@ def parse_answers(
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
-    findings = Findings()
     kinds = {*_KINDS, *(question.name for question in questions)}
-    by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
-    answers = [
-        answer
-        for place in sorted(places)
-        if (answer := _place_answer(place, by_place.get(place, {}), questions, findings)) is not None
-    ]
-    return ParsedAnswers(tuple(answers), findings.all())
+    return parse_page(
+        xml, places, kinds, lambda place, fields, findings: _place_answer(place, fields, questions, findings)
+    )
 
 
 def _place_answer(
-    place: int, fields: dict[str, list[str]], questions: Sequence[Question], findings: Findings
+    place: int, fields: dict[str, list[str]], questions: Sequence[Question], findings: FindingLog
 ) -> PlaceAnswer | None:
     label = single(place, LABEL, fields, Label, findings)
-    outcome = single(place, "outcome", fields, Outcome, findings)
-    if outcome is None and "outcome" not in fields and label is not None:
-        outcome = Outcome.ANSWERED  # a label alone says as much
-    if outcome is None or (outcome is Outcome.ANSWERED and label is None):
-        findings.add("missing_answer", f"place {place} has no usable answer")
+    said = None if label is None else label.value
+    outcome = outcome_beside(place, fields, said, findings, ignored="label_ignored", verb="labelled")
+    if outcome is None:
         return None
-    if outcome is not Outcome.ANSWERED and label is not None:
-        findings.add("label_ignored", f"place {place} is {outcome.value}, yet labelled {label.value}")
+    if outcome is not Outcome.ANSWERED:
         label = None
     given = {
         question.name: values
@@ -88,7 +80,7 @@ def _place_answer(
 
 
 def _values(
-    place: int, question: Question, fields: dict[str, list[str]], findings: Findings
+    place: int, question: Question, fields: dict[str, list[str]], findings: FindingLog
 ) -> tuple[str, ...]:
     if question.type is QuestionType.TEXT:
         text = own_words(place, fields[question.name], findings, question.name)
@@ -100,7 +92,7 @@ def _values(
 
 
 def _check(
-    place: int, label: Label | None, questions: Sequence[Question], given: Given, findings: Findings
+    place: int, label: Label | None, questions: Sequence[Question], given: Given, findings: FindingLog
 ) -> None:
     """Note answers that are missing, and choices that were made where nothing was asked."""
     by_name = {question.name: question for question in questions}

@@ -169,7 +169,7 @@ LAYOUTS = (BATCH_CSV, COMMAND_LINE, ASSIGNMENT_LIST)
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class RowSubmission:
     """What a row says of its submission."""
 
     hit_id: str
@@ -219,11 +219,11 @@ def require_known(
             )
 
 
-def submission(layout: Layout, cells: Mapping[str, str]) -> Submission:
+def submission(layout: Layout, cells: Mapping[str, str]) -> RowSubmission:
     """What a row says of its submission, all of it optional but the ids."""
     times = {name: _cell(cells, name) for name in (layout.accepted, layout.submitted) if name}
     read = {name: read_time(text) for name, text in times.items() if text}
-    return Submission(
+    return RowSubmission(
         hit_id=_cell(cells, layout.hit),
         assignment_id=_cell(cells, layout.assignment),
         worker_id=_cell(cells, layout.worker),

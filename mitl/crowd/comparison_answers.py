@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mitl.crowd.answer_parts import Findings, active_time, expanded, own_words, single, sort_fields
-from mitl.protocol.answer_xml import answer_fields
-from mitl.records import ComparisonAnswer, Outcome, ParsedComparisons, Preference
+from mitl.crowd.answer_parts import FindingLog, active_time, outcome_beside, own_words, parse_page, single
+from mitl.records import ComparisonAnswer, Outcome, Parsed, Preference
 from mitl.records.questions import Question
 
 _KINDS = frozenset({"prefer", "outcome", "ms"})
@@ -18,7 +17,7 @@ _KINDS = frozenset({"prefer", "outcome", "ms"})
 
 def parse_comparisons(
     xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
-) -> ParsedComparisons:
+) -> Parsed[ComparisonAnswer]:
     """The answers of one assignment by rising place, with everything that was odd about them.
 
     Args:
@@ -29,32 +28,18 @@ def parse_comparisons(
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
-    findings = Findings()
-    kinds = _KINDS | {question.name for question in questions}
-    by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
-    answers = [
-        answer
-        for place in sorted(places)
-        if (answer := _answer(place, by_place.get(place, {}), findings)) is not None
-    ]
-    return ParsedComparisons(tuple(answers), findings.all())
+    return parse_page(xml, places, _KINDS | {question.name for question in questions}, _answer)
 
 
-def _answer(place: int, fields: dict[str, list[str]], findings: Findings) -> ComparisonAnswer | None:
+def _answer(place: int, fields: dict[str, list[str]], findings: FindingLog) -> ComparisonAnswer | None:
     answer = single(place, "prefer", fields, Preference, findings)
-    outcome = single(place, "outcome", fields, Outcome, findings)
-    if outcome is None and "outcome" not in fields and answer is not None:
-        outcome = Outcome.ANSWERED  # a preference alone says as much
-    if outcome is None or (outcome is Outcome.ANSWERED and answer is None):
-        findings.add("missing_answer", f"place {place} has no usable answer")
+    outcome = outcome_beside(place, fields, None if answer is None else answer.value, findings)
+    if outcome is None:
         return None
-    if outcome is not Outcome.ANSWERED and answer is not None:
-        findings.add("answer_ignored", f"place {place} is {outcome.value}, yet answered {answer.value}")
-        answer = None
     return ComparisonAnswer(
         place=place,
         outcome=outcome,
-        answer=answer,
+        answer=answer if outcome is Outcome.ANSWERED else None,
         text=own_words(place, fields.get("text", []), findings),
         active_ms=active_time(place, fields.get("ms", []), findings),
     )

@@ -6,16 +6,19 @@ import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
-from mitl.crowd.endpoint import Endpoint
 from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
 from mitl.errors import EndpointError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment
 from mitl.settings import Settings
+
+if TYPE_CHECKING:
+    from mitl.crowd.endpoint import Endpoint  # importing it brings boto3's core and httpx
 
 
 def utc_now() -> dt.datetime:

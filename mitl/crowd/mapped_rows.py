@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from mitl.crowd.answer_parts import shown
 from mitl.crowd.answers import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT
 from mitl.crowd.column_map import ANY, ColumnMap, Source
 from mitl.protocol.answer_xml import xml_safe
@@ -112,7 +113,7 @@ def _answer(
     if word is None:
         if cell.strip():
             unmapped.append(cell.strip())
-            findings.append(Finding("bad_value", f"label is {_shown(cell)}; the mapping has no word for it"))
+            findings.append(Finding("bad_value", f"label is {shown(cell)}; the mapping has no word for it"))
         else:
             findings.append(Finding("missing_answer", f"place {place} has no usable answer"))
         return None
@@ -149,7 +150,7 @@ def _several(
         word = _word(mapping, question.column, part, question.values)
         if word is None:
             known = ", ".join(question.values)
-            findings.append(Finding("bad_value", f"{question.name} is {_shown(part)}; known: {known}"))
+            findings.append(Finding("bad_value", f"{question.name} is {shown(part)}; known: {known}"))
         else:
             chosen.add(word)
     return tuple(value for value in question.values if value in chosen)
@@ -170,9 +171,5 @@ def _active_ms(text: str, findings: list[Finding]) -> int | None:
         return None
     if re.fullmatch(r"[0-9]{1,8}(\.[0-9]+)?", text) and float(text) <= MAX_ACTIVE_MS:
         return round(float(text))
-    findings.append(Finding("bad_value", f"active_ms is {_shown(text)}; milliseconds up to a day are right"))
+    findings.append(Finding("bad_value", f"active_ms is {shown(text)}; milliseconds up to a day are right"))
     return None
-
-
-def _shown(text: str) -> str:
-    return ascii(text) if len(text) <= 80 else ascii(text[:80]) + "…"

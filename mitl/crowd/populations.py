@@ -39,7 +39,7 @@ class TruthLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class PairTruth:
     """What is known about a pair."""
 
     label: Label

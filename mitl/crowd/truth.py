@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from mitl.crowd.populations import Truth
+from mitl.crowd.populations import PairTruth
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.db.session import open_database
@@ -17,11 +18,22 @@ from mitl.records import Direction, Label, Pair, Shortcoming
 from mitl.records.similarity import HIGHEST, LOWEST, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
 
-TruthOf = Callable[[str, str], Truth]
+TruthOf = Callable[[str, str], PairTruth]
 """(image's external id, caption's external id) → what is true of the pair."""
 
 GradedTruthOf = Callable[[Likeness, Sequence[str], Sequence[str]], Sequence[float]]
 """What is rated, external ids of first and of second items (of SITS images and captions) → scores from 0 to 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextsOf:
+    """What may be written of an image, and how well a text describes it."""
+
+    sentences: Callable[[str], Sequence[str]]
+    """Image's external id → what an onlooker may write."""
+    truth: Callable[[str, str], PairTruth]
+    """(image's external id, text) → what is true of the two; no match where nobody would write it of the image."""
+
 
 GRADES: Mapping[Label, float] = {
     Label.YES: 4.8,
@@ -30,8 +42,8 @@ GRADES: Mapping[Label, float] = {
     Label.NO: 0.2,
 }
 """How like an image and a caption are whose label alone is known: about the medians of graded truth on scenes."""
-_YES = Truth(Label.YES)
-_NO = Truth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
+_YES = PairTruth(Label.YES)
+_NO = PairTruth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
 
 
 def truth_source(settings: Settings, name: str) -> TruthOf:
@@ -48,9 +60,9 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
     if name == "scenes":
         world = read_world(settings.project / WORLD_FOLDER)
 
-        def of_world(image: str, caption: str) -> Truth:
+        def of_world(image: str, caption: str) -> PairTruth:
             known = world.truth(image, caption)
-            return Truth(known.label, tuple(known.shortcomings), tuple(known.concepts))
+            return PairTruth(known.label, tuple(known.shortcomings), tuple(known.concepts))
 
         return of_world
     if name == "official":
@@ -104,6 +116,34 @@ def graded_truth_source(settings: Settings, name: str) -> GradedTruthOf:
     return lambda task, first, second: [grade(task, *pair) for pair in zip(first, second, strict=True)]
 
 
+def text_source(settings: Settings, name: str) -> TextsOf:
+    """What may be written of the images of a generated world.
+
+    Raises:
+        UsageError: another truth is named: nobody knows how other images could be described.
+    """
+    require_known(name)
+    if name != "scenes":
+        raise UsageError(
+            f"scripted workers write texts for generated scenes only, and the truth here is {name!r}; let people work "
+            "with `mitl serve`"
+        )
+    from mitl.datasets.scenes.truth import truth
+    from mitl.datasets.scenes.world import further_descriptions
+
+    world = read_world(settings.project / WORLD_FOLDER)
+    by_text = {caption.text: caption.meaning for caption in world.captions.values()}
+
+    def of_text(image: str, text: str) -> PairTruth:
+        meaning = further_descriptions(world, image).get(text) or by_text.get(text)
+        if meaning is None:
+            return _NO
+        known = truth(world.scenes[image], meaning)
+        return PairTruth(known.label, tuple(known.shortcomings), tuple(known.concepts))
+
+    return TextsOf(lambda image: tuple(further_descriptions(world, image)), of_text)
+
+
 def default_truth(settings: Settings) -> str:
     """``scenes`` in a generated world, ``official`` on COCO, ``original`` on any other data set."""
     if has_known_truth(settings):
@@ -128,8 +168,9 @@ def _originals(settings: Settings) -> set[tuple[str, str]]:
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
         names = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
-        captions = item_store.captions(session, dataset.id)
-    return {(names[caption.image_id], caption.external_id) for caption in captions}
+        captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
+        originals = item_store.originals(session, dataset.id)
+    return {(names[pair.image_id], captions[pair.caption_id]) for pair in originals}
 
 
 def true_pairs(

@@ -13,30 +13,37 @@ import httpx
 
 from mitl.crowd.populations import Character, ListTruth, TruthLike, answer_comparisons, answer_hit
 from mitl.crowd.raters import LikenessTruth, answer_ratings
+from mitl.crowd.writers import PickTruth, WriteTruth, answer_texts
 from mitl.errors import CrowdError, EndpointError
-from mitl.protocol.pages import Control, Form, Page, parse_page
+from mitl.protocol.pages import Form, FormControl, WorkerPage, parse_page
 from mitl.records import ComparisonAnswer, PlaceAnswer
+from mitl.records.collection import GivenText
 from mitl.records.questions import RATIONALE, SHORTCOMING
 from mitl.records.similarity import GivenRating
 
 _TIMEOUT_S = 60.0
 _FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
-_MAIN = {"label", "prefer", "score", "outcome", "ms"}
+_MAIN = {"label", "prefer", "score", "pick", "outcome", "ms"}
 
-Truths = Mapping[int, TruthLike] | Mapping[int, ListTruth] | Mapping[int, LikenessTruth]
-"""What is true at each place of a HIT: of pairs, of two lists, or of two items that are rated."""
-Answers = Sequence[PlaceAnswer] | Sequence[ComparisonAnswer] | Sequence[GivenRating]
+Truths = (
+    Mapping[int, TruthLike]
+    | Mapping[int, ListTruth]
+    | Mapping[int, LikenessTruth]
+    | Mapping[int, WriteTruth | PickTruth]
+)
+"""What is true at each place of a HIT: of pairs, of two lists, of two items that are rated, or of what is collected."""
+Answers = Sequence[PlaceAnswer] | Sequence[ComparisonAnswer] | Sequence[GivenRating] | Sequence[GivenText]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class AcceptedHit:
     """An accepted HIT: the page around it, and the frame's address with what its query says."""
 
     hit_id: str
     assignment_id: str
     submit_to: str
     parent_url: str
-    parent: Page
+    parent: WorkerPage
     frame_url: str
 
 
@@ -49,7 +56,7 @@ class WorkerSession:
         self._sender = sender
         self._exhausted: set[tuple[tuple[str, str], ...]] = set()
         self._refused: set[str] = set()
-        self._listing: Page | None = None
+        self._listing: WorkerPage | None = None
         self._at_hand: list[str] = []
         self._submitted = 0
 
@@ -69,7 +76,7 @@ class WorkerSession:
         session._get(link)
         return session
 
-    def next_task(self) -> Task | None:
+    def next_task(self) -> AcceptedHit | None:
         """The HIT at hand from earlier, or a newly accepted one; None when no listed group has one left."""
         if self._listing is None:
             self._listing = self._look()
@@ -95,14 +102,14 @@ class WorkerSession:
             self.give_back(task)
         return len(tasks)
 
-    def _look(self) -> Page:
+    def _look(self) -> WorkerPage:
         response = self._agree(self._get(self._home))
         listing = parse_page(response.text)
         links = dict.fromkeys(urljoin(str(response.url), link) for link in listing.links)
         self._at_hand = [url for url in links if self._is_task(url)]
         return listing
 
-    def give_back(self, task: Task) -> None:
+    def give_back(self, task: AcceptedHit) -> None:
         """Return a HIT unanswered, if the page around it offers that; it is not taken up again."""
         self._refused.add(task.assignment_id)
         for form in task.parent.forms:
@@ -111,7 +118,7 @@ class WorkerSession:
 
     def submit(
         self,
-        task: Task,
+        task: AcceptedHit,
         character: Character,
         truths: Truths,
         *,
@@ -129,8 +136,11 @@ class WorkerSession:
         kinds = {match[2] for control in form.controls if (match := _FIELD.fullmatch(control.name))}
         lists = {place: truth for place, truth in truths.items() if isinstance(truth, ListTruth)}
         rated = {place: truth for place, truth in truths.items() if isinstance(truth, LikenessTruth)}
+        collected = {p: truth for p, truth in truths.items() if isinstance(truth, WriteTruth | PickTruth)}
         answers: Answers
-        if lists:
+        if collected:
+            answers = answer_texts(character, collected, seed=seed, worker=worker, hit=key)
+        elif lists:
             answers = answer_comparisons(character, lists, seed=seed, worker=worker, hit=key)
         elif rated:
             answers = answer_ratings(
@@ -170,7 +180,7 @@ class WorkerSession:
     def _is_task(self, url: str) -> bool:
         return _origin(url) == _origin(self._home) and urlsplit(url).path.startswith("/w/a/")
 
-    def _open(self, response: httpx.Response) -> Task | None:
+    def _open(self, response: httpx.Response) -> AcceptedHit | None:
         """The task on a page around a HIT; None where the server led back to the list."""
         parent_url = str(response.url)
         if not self._is_task(parent_url):
@@ -186,7 +196,7 @@ class WorkerSession:
             )
         except KeyError as error:
             raise CrowdError(f"the frame of {parent_url} lacks {error.args[0]} in its address") from error
-        return Task(hit_id, assignment_id, submit_to, parent_url, parent, frame_url)
+        return AcceptedHit(hit_id, assignment_id, submit_to, parent_url, parent, frame_url)
 
     def _get(self, url: str) -> httpx.Response:
         return _checked(self._client, self._client.build_request("GET", url))
@@ -213,7 +223,7 @@ def fill_form(form: Form, answers: Answers, assignment_id: str) -> list[tuple[st
             f"the HIT's form asks for places {sorted(asked)}, but pairs are at {[a.place for a in answers]}"
         )
 
-    def fill(control: Control) -> str | None:
+    def fill(control: FormControl) -> str | None:
         if control.name == "assignmentId":
             return assignment_id
         if control.kind in ("radio", "checkbox"):
@@ -231,7 +241,7 @@ def fill_form(form: Form, answers: Answers, assignment_id: str) -> list[tuple[st
 
 
 def _with_further(
-    answer: PlaceAnswer | ComparisonAnswer | GivenRating,
+    answer: PlaceAnswer | ComparisonAnswer | GivenRating | GivenText,
     form: Form,
     asked: Collection[str],
     rng: random.Random,
@@ -267,6 +277,9 @@ def _wanted(answers: Answers) -> dict[str, list[str]]:
         elif isinstance(answer, GivenRating):
             values["score"] = [f"{answer.score:.2f}"] if answer.score is not None else []
             values["text"] = [answer.text] if answer.text else []
+        elif isinstance(answer, GivenText):
+            values["text"] = [answer.text] if answer.text else []
+            values["pick"] = [] if answer.pick is None else [str(answer.pick)]
         else:
             values["label"] = [answer.label.value] if answer.label is not None else []
             values |= {name: list(given) for name, given in answer.given.items()}
@@ -274,7 +287,7 @@ def _wanted(answers: Answers) -> dict[str, list[str]]:
     return wanted
 
 
-def _answer_form(page: Page, task: Task) -> Form:
+def _answer_form(page: WorkerPage, task: AcceptedHit) -> Form:
     for form in page.forms:
         if form.method == "post" and any(_FIELD.fullmatch(control.name) for control in form.controls):
             return form

@@ -193,19 +193,12 @@ def _upgrade(engine: Engine) -> None:
                 f"{engine.url.database!r} holds tables that the crowd server did not make; "
                 "name an empty database with --crowd-db"
             )
-    else:
-        from alembic.script import ScriptDirectory
-
-        known = {
-            script.revision
-            for script in ScriptDirectory.from_config(migrate.config("crowd")).walk_revisions()
-        }
-        if revision not in known:
-            raise StoreError(
-                f"the crowd database {engine.url.database!r} is at revision {revision!r}, which this version of mitl "
-                "does not know; it was written by a newer mitl or is another database: upgrade mitl, or name "
-                "another with --crowd-db"
-            )
+    elif revision not in migrate.revisions("crowd"):
+        raise StoreError(
+            f"the crowd database {engine.url.database!r} is at revision {revision!r}, which this version of mitl "
+            "does not know; it was written by a newer mitl or is another database: upgrade mitl, or name "
+            "another with --crowd-db"
+        )
     migrate.upgrade("crowd", engine)
 
 

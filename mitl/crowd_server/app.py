@@ -25,7 +25,7 @@ from mitl.crowd_server.api.registry import OPERATIONS
 from mitl.crowd_server.middleware import meter
 from mitl.crowd_server.operator import groups, invitations, page, payments, session
 from mitl.crowd_server.pages.site import PAGES, NoticeError, Site
-from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, Sources
+from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, AllowedSources
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Clock, Database, utc_now
 from mitl.crowd_server.work import entry, hit_frame, listing, qualifications, visitor
@@ -57,7 +57,7 @@ def create_app(
     clock: Clock = utc_now,
     signing_clock: Clock = utc_now,
     public: Sequence[Path] = (),
-    sources: Sources | None = None,
+    sources: AllowedSources | None = None,
 ) -> Starlette:
     """The server over ``crowd.db``, which is made ready where it is new.
 
@@ -82,7 +82,7 @@ def create_app(
         secret=settings["secret"],
         operator_token=settings["operator_token"],
         public=tuple(public),
-        sources=sources or Sources(),
+        sources=sources or AllowedSources(),
     )
 
     def healthz(request: Request) -> Response:

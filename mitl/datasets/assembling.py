@@ -11,6 +11,7 @@ from pathlib import Path
 from mitl.datasets.files import read_json, readable
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, Image, RetrievalSet
+from mitl.records.items import CAPTION, IMAGE
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -38,6 +39,7 @@ def assemble(
     *,
     source: object,
     ids: IdKind | None = None,
+    sides: tuple[str, str] = (IMAGE, CAPTION),
 ) -> RetrievalSet:
     """The data set in tie order; ids are integers if all are, unless ``ids`` says which kind they are.
 
@@ -47,16 +49,17 @@ def assemble(
     """
     images, captions = list(images), list(captions)
     if not images or not captions:
-        missing = "images" if not images else "captions"
+        left, right = sides
+        missing = left if not images else right
         raise DatasetError(
-            f"{source} gives no {missing}; a data set needs at least one image and one caption"
+            f"{source} gives no {missing}s; a data set needs at least one {left} and one {right}"
         )
     image_ids = [image.external_id for image in images]
     caption_ids = [caption.external_id for caption in captions]
     kind_of_ids = ids or id_kind([*image_ids, *caption_ids])
     key = tie_key(kind_of_ids)
-    check_unique("image", image_ids, source)
-    check_unique("caption", caption_ids, source)
+    check_unique(sides[0], image_ids, source)
+    check_unique(sides[1], caption_ids, source)
     known = set(image_ids)
     for caption in captions:
         if caption.image_external_id not in known:
@@ -70,6 +73,7 @@ def assemble(
         kind_of_ids,
         tuple(sorted(images, key=lambda image: key(image.external_id))),
         tuple(sorted(captions, key=lambda caption: key(caption.external_id))),
+        sides,
     )
 
 
@@ -117,10 +121,12 @@ def content_hash(data: RetrievalSet) -> str:
     """SHA-256 over ids and texts: the same data give the same hash whatever their files were called."""
     digest = hashlib.sha256()
     for image in data.images:
-        digest.update(f"i\x1f{image.external_id}\n".encode())
+        digest.update(("\x1f".join(("i", image.external_id, *image.texts)) + "\n").encode())
     for caption in data.captions:
         line = f"c\x1f{caption.external_id}\x1f{caption.image_external_id}\x1f{caption.text}\n"
         digest.update(line.encode())
+    for pair in data.positives:
+        digest.update(("\x1f".join(("p", *pair)) + "\n").encode())
     return digest.hexdigest()
 
 
@@ -128,6 +134,6 @@ def require_same(expected: str, data: RetrievalSet) -> None:
     """DatasetError where the data are not those whose hash is expected."""
     if content_hash(data) != expected:
         raise DatasetError(
-            f"this project holds other data than this {data.name!r} of {len(data.images):,} images and "
-            f"{len(data.captions):,} captions: ids or texts differ; make another project folder for it"
+            f"this project holds other data than this {data.name!r} of {len(data.images):,} {data.nouns[0]} and "
+            f"{len(data.captions):,} {data.nouns[1]}: ids or texts differ; make another project folder for it"
         )

@@ -109,7 +109,7 @@ def read_sits(path: Path) -> list[Rating]:
     """Ratings of images and captions in the file's order, under COCO's ids or the data set's own.
 
     Raises:
-        DatasetError: see :func:`read_scored`.
+        DatasetError: see ``read_scored``.
     """
     scored = read_scored(path, Likeness.SITS, required=(METHOD,))
     columns = (scored[name].tolist() for name in SCORED)
@@ -167,7 +167,7 @@ def read_rated_pairs(path: Path, kind: Likeness) -> RatedPairs:
     """The scores in the file's order, under COCO's image and caption ids or the data set's own.
 
     Raises:
-        DatasetError: see :func:`read_scored`; or the file holds no rows.
+        DatasetError: see ``read_scored``; or the file holds no rows.
     """
     scored = read_scored(path, kind)
     if not len(scored):

@@ -27,7 +27,8 @@ def readable(path: Path, what: str) -> Iterator[None]:
     except IsADirectoryError as error:
         raise DatasetError(f"{str(path)!r} is a folder; a file with {what} is needed") from error
     except OSError as error:
-        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+        told = str(error.strerror or error).splitlines()[0]  # pyarrow's have several
+        raise DatasetError(f"{str(path)!r} cannot be read: {told}") from error
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -45,45 +46,46 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() in (".parquet", ".pq")
 
 
-def read_rows(
-    path: Path, what: str, required: Sequence[str], optional: Sequence[str] = (), *, lists: Sequence[str] = ()
-) -> list[Row]:
+def read_rows(path: Path, what: str, required: Sequence[str], optional: Sequence[str] = ()) -> list[Row]:
     """Rows of a CSV (UTF-8, with a header) or Parquet file, by column; only the columns asked for are read.
-
-    Args:
-        lists: columns whose cells may hold lists in a Parquet file.
 
     Raises:
         DatasetError: the file is missing or malformed, a required column is missing, or a column holds lists,
             structures or bytes where one value is wanted.
     """
     if is_parquet(path):
-        return _read_parquet(path, what, required, optional, lists)
-    return _read_csv(path, what, required, optional)
+        return _read_parquet(path, what, required, optional)
+    header, rows = read_csv(path, what)
+    wanted = _wanted(path, what, header, required, optional)
+    return [{column: row[column] for column in wanted} for row in rows]
 
 
-def _read_csv(path: Path, what: str, required: Sequence[str], optional: Sequence[str]) -> list[Row]:
-    rows: list[Row] = []
+def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], list[dict[str, str]]]:
+    """The header and the rows of a CSV file in UTF-8.
+
+    Raises:
+        DatasetError: the file is missing or malformed, or a row has more or fewer cells than the header.
+    """
+    rows: list[dict[str, str]] = []
     try:
         with readable(path, what), path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            wanted = _wanted(path, what, reader.fieldnames or (), required, optional)
+            reader = csv.DictReader(stream, strict=True, delimiter=delimiter)
+            header = list(reader.fieldnames or ())
             for row in reader:
                 if None in row or None in row.values():
                     raise DatasetError(
                         f"line {reader.line_num} of {str(path)!r} has more or fewer cells than the header"
                     )
-                rows.append({column: row[column] for column in wanted})
+                rows.append(row)
     except (csv.Error, UnicodeDecodeError) as error:
+        quote = "; is a quote never closed?" if "field limit" in str(error) else ""
         raise DatasetError(
-            f"{str(path)!r} is not a CSV file in UTF-8 ({error}); it should hold {what}"
+            f"{str(path)!r} is not a CSV file in UTF-8 ({error}{quote}); it should hold {what}"
         ) from error
-    return rows
+    return header, rows
 
 
-def _read_parquet(
-    path: Path, what: str, required: Sequence[str], optional: Sequence[str], lists: Sequence[str]
-) -> list[Row]:
+def _read_parquet(path: Path, what: str, required: Sequence[str], optional: Sequence[str]) -> list[Row]:
     import pyarrow as pa
 
     with open_parquet(path, what) as file:
@@ -91,9 +93,6 @@ def _read_parquet(
         wanted = _wanted(path, what, schema.names, required, optional)
         for column in wanted:
             kind = schema.field(column).type
-            is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-            if column in lists and is_list and not pa.types.is_nested(kind.value_type):
-                continue
             if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
                 raise DatasetError(
                     f"column {column!r} of {str(path)!r} holds {kind}, but {what} needs one value a cell there; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,21 @@ from mitl.records import Image
 
 COCO_ORIGIN = "https://s3.amazonaws.com/images.cocodataset.org"
 """Serves COCO's pictures over https under a valid certificate, which the host of ``coco_url`` does not."""
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 FIELDS = ("image_id", "file_name", "folder")
+
+
+def picture_errors() -> tuple[type[Exception], ...]:
+    """What Pillow raises for bytes that are no picture, or not a whole one."""
+    from PIL import Image as Pictures
+
+    spoiled = (OSError, SyntaxError, ValueError, TypeError, EOFError, IndexError, struct.error)
+    return (*spoiled, Pictures.DecompressionBombError)
+
+
+def is_picture_name(name: str) -> bool:
+    """Whether the name ends as those of pictures do."""
+    return name.lower().endswith(SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +137,9 @@ def locate(
         for picture in pictures
     ]
     if place and images and not any(image.file for image in images):
+        there = min((repr(entry.name) for entry in place.folder.iterdir()), default="nothing")
         raise DatasetError(
-            f"the folder {str(folder)!r} holds none of the {len(images):,} images; "
-            f"it should hold files such as {pictures[0].file_name!r}"
+            f"the folder {str(folder)!r} holds none of the {len(images):,} images; it should hold files such as "
+            f"{pictures[0].file_name or pictures[0].image_id!r}, and holds {there}"
         )
     return images

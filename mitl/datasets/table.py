@@ -1,31 +1,62 @@
-"""A plain table of pairs: captions with the image they describe, one caption a row or one image a row."""
+"""Tables of pairs: captions with the image they describe, one caption a row or one image a row."""
 
 from __future__ import annotations
 
-import hashlib
-import io
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from mitl.datasets.assembling import assemble
-from mitl.datasets.files import Row, is_parquet, open_parquet, read_rows
-from mitl.datasets.images import ImageFolder, Picture, locate
-from mitl.errors import DatasetError
-from mitl.records import Caption, RetrievalSet
+from mitl.datasets.cells import caption_text, cell_id, text_of
+from mitl.datasets.columns import Roles, assign, parse_columns
+from mitl.datasets.files import Row
+from mitl.datasets.finding import find_source
+from mitl.datasets.images import ImageFolder, Picture, is_picture_name, locate
+from mitl.datasets.inside import PICTURES, Inside, look_inside, write_pictures
+from mitl.datasets.row_sources import RowSource
+from mitl.errors import DatasetError, UsageError
+from mitl.records import Caption, RetrievalSet, several
 
-WHAT = "a table of pairs"
-TEXT_COLUMNS = ("caption", "text")
-OPTIONAL = ("caption_id", *TEXT_COLUMNS, "file", "url")
-PICTURES = "pictures"
-"""Folder, within that for what a table holds itself, of the pictures that were inside it."""
-_LIST_AS_TEXT = re.compile(r"""\[\s*(['"]).*\1\s*,?\s*\]""", re.DOTALL)
-_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "WEBP": ".webp", "BMP": ".bmp", "TIFF": ".tif"}
-_ROWS_AT_ONCE = 64
-"""Rows whose pictures are in memory together."""
+Rows = Mapping[int, Row]
+"""Rows by their numbers, from 1."""
+_ADDRESS = re.compile(r"https?://")
+_NO_PICTURES = (".wav", ".mp3", ".flac", ".ogg", ".m4a", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".pdf")
+_PROBES = 50
+"""Pictures that are looked for in each folder beside a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a table is to be read, where its columns do not say it."""
+
+    columns: tuple[str, ...] = ()
+    """``ROLE=COLUMN``."""
+    split: str | None = None
+    skip_empty: bool = False
+    """Leave out empty captions in place of refusing the table."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What a reader says beside the data."""
+
+    lines: list[str] = field(default_factory=list)
+    """For people, on how the table was read."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Image id → the file that the table names, whether or not it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the images of the rows are called."""
+
+    ids: Mapping[int, str]
+    told: str
+    weak_is_captions: bool = False
+    """Whether the column ``id`` names captions."""
 
 
 def read_table(
@@ -33,166 +64,248 @@ def read_table(
     *,
     images: Path | None = None,
     url_template: str | None = None,
-    name: str = "table",
     unpack: Path | None = None,
+    reading: Reading | None = None,
+    told: Told | None = None,
 ) -> RetrievalSet:
-    """The pairs of a CSV or Parquet file with ``image_id`` and ``caption`` (or ``text``).
+    """The pairs of whatever `find_source` knows: CSV, JSON, Parquet, Arrow, shards, folders of these.
 
-    A Parquet file may have a row an image, with its captions (and their ``caption_id``s) as lists. ``caption_id`` may
-    be missing: then captions are ``<image_id>#<k>``, k from 0 in the order of an image's rows. ``file`` is looked up
-    in the folder ``images``, else beside the table; ``url`` is the image's address. Pictures inside a Parquet file
-    (a column of bytes, or a structure of ``bytes`` and ``path`` as the ``datasets`` library writes it) are written to
-    ``pictures`` in the folder ``unpack``, and named relative to its parent.
+    Columns are known by natural names (`columns.NAMES`). Captions may be lists or numbered columns. Without ids of
+    their own, images are called by their file, their address or the number of the first row that holds them, and
+    captions ``<image id>#<k>``, k from 0 in the order of an image's rows. Files are looked up in the folder ``images``,
+    else beside the table, else in one folder there. Pictures inside a table are written to ``pictures`` in the folder
+    ``unpack``, and named relative to its parent.
 
     Ids are integers if all of them are, else strings.
 
+    Args:
+        told: receives what there is to say beside the data.
+
     Raises:
-        DatasetError: the file is missing or malformed, a cell is empty, a caption id comes twice, two rows
-            disagree about one image, a list was written as text, or a picture inside cannot be read.
+        DatasetError: the file is missing or malformed, a column cannot be told, a cell is empty or cannot be meant, an
+            id comes twice, two rows disagree about one image, or a picture inside cannot be read.
+        UsageError: ``reading`` names a role or a split that there is not.
     """
-    rows = read_rows(path, WHAT, ("image_id",), OPTIONAL, lists=("caption_id", *TEXT_COLUMNS))
-    text_column = next((column for column in TEXT_COLUMNS if rows and column in rows[0]), None)
-    if rows and text_column is None:
-        raise DatasetError(
-            f"{str(path)!r} has no column 'caption' or 'text'; a table of pairs needs one of them"
-        )
-    seen: Counter[str] = Counter()
-    captions: list[Caption] = []
-    pictures: dict[str, Picture] = {}
-    for number, row in enumerate(rows, start=1):
-        image_id = _cell(row, "image_id", number, path)
-        for caption_id, text in _captions(row, str(text_column), number, path):
-            captions.append(Caption(caption_id or f"{image_id}#{seen[image_id]}", image_id, text))
-            seen[image_id] += 1
-        picture = Picture(image_id, file_name=_maybe(row, "file"), url=_maybe(row, "url"))
-        if pictures.setdefault(image_id, picture) != picture:
-            raise DatasetError(
-                f"row {number} of {str(path)!r} gives image {image_id!r} another file or url than before"
-            )
-    listed = list(pictures.values())
-    found = locate(listed, folder=images or _beside(path, listed), url_template=url_template)
-    data = assemble(name, "table", found, captions, source=path)
-    column = _picture_column(path)
-    if column is None or images is not None or unpack is None:
+    reading, told = reading or Reading(), told or Told()
+    source, split = find_source(path, reading.split)
+    roles = assign(source.columns, parse_columns(reading.columns), source.quoted)
+    rows = _of_split(dict(enumerate(source.rows(roles.read), start=1)), roles, split, source)
+    looks = roles.picture is not None and images is None and unpack is not None
+    inside = look_inside(source, str(roles.picture), rows) if looks else Inside()
+    named = _image_ids(rows, roles, inside, source)
+    captions, left_out = _captions(rows, roles, named, reading, source)
+    pictures = _pictures(rows, roles, named, inside, source)
+    told.lines += [_read_as(roles, named), *source.notes]
+    if left_out:
+        told.lines.append(f"left out {several(left_out, 'empty caption')}")
+    told.files |= {picture.image_id: picture.file_name for picture in pictures if picture.file_name}
+    folder = images or _beside(source, pictures)
+    if folder is None and (elsewhere := _elsewhere(pictures)):
+        told.lines.append(f"its files lie elsewhere; to have them read, add --images {elsewhere}")
+    found = locate(
+        _by_stem(pictures, folder) if folder else pictures, folder=folder, url_template=url_template
+    )
+    data = assemble("table", "table", found, captions, source=path)
+    if unpack is None or not inside.names:
         return data
     # Last, so that a table that will not do leaves no pictures behind.
-    files = _unpacked(path, column, unpack)
-    unpacked = (replace(image, file=files.get(image.external_id, image.file)) for image in data.images)
-    return replace(data, images=tuple(unpacked))
+    write_pictures(source, str(roles.picture), inside, unpack)
+    files = {
+        named.ids[number]: f"{unpack.name}/{PICTURES}/{name}"
+        for number, name in inside.names.items()
+        if number in named.ids
+    }
+    placed = (replace(image, file=files.get(image.external_id, image.file)) for image in data.images)
+    return replace(data, images=tuple(placed))
 
 
-def _captions(row: Row, column: str, number: int, path: Path) -> Iterator[tuple[str | None, str]]:
-    """(id or None, text) of a row's captions."""
-    if not isinstance(row.get(column), list):
-        text = _cell(row, column, number, path)
-        if _LIST_AS_TEXT.fullmatch(text):
-            raise DatasetError(
-                f"row {number} of {str(path)!r} has a list written as text in {column!r} ({text[:40]!r}…); give each "
-                "caption a row of its own, or write a Parquet column of lists"
-            )
-        yield (_cell(row, "caption_id", number, path) if "caption_id" in row else None), text
-        return
-    texts = [_text(one) for one in row[column]]
-    ids = [_text(one) for one in row["caption_id"]] if isinstance(row.get("caption_id"), list) else None
-    if not texts or not all(texts):
-        raise DatasetError(f"row {number} of {str(path)!r} has an empty {column} among its {len(texts)}")
-    if "caption_id" in row and (ids is None or len(ids) != len(texts) or not all(ids)):
-        raise DatasetError(
-            f"row {number} of {str(path)!r} has {len(texts)} captions, but 'caption_id' does not list an id for each"
+def _of_split(rows: Rows, roles: Roles, split: str | None, source: RowSource) -> Rows:
+    """The rows of a split that a column names; all where none is wanted."""
+    if split is None:
+        return rows
+    if roles.split is None:
+        raise UsageError(f"{source.quoted} has neither splits nor a column 'split'; leave out --split")
+    known = dict.fromkeys(str(row[roles.split]) for row in rows.values())
+    if split not in known:
+        raise UsageError(f"{source.quoted} has no split {split!r}; it holds {', '.join(list(known)[:12])}")
+    return {number: row for number, row in rows.items() if str(row[roles.split]) == split}
+
+
+def _image_ids(rows: Rows, roles: Roles, inside: Inside, source: RowSource) -> _Named:
+    """What each row's image is called: by its id's column, else by what ``id`` turns out to be, else by its file."""
+    where = source.where
+
+    def by(column: str) -> dict[int, str]:
+        return {number: cell_id(row.get(column), column, where(number)) for number, row in rows.items()}
+
+    if roles.image_id is not None:
+        unique = roles.id is not None and _unique(rows, roles.id) and len(roles.captions) == 1
+        return _Named(
+            by(roles.image_id),
+            f"column `{roles.image_id}`",
+            unique and not roles.listed and not roles.caption_id,
         )
-    yield from zip(ids or [None] * len(texts), map(str, texts), strict=True)
+    place = roles.file or roles.url
+    if roles.id is not None:
+        if place is None:
+            return _Named(by(roles.id), f"column `{roles.id}`")
+        ids, places = by(roles.id), by(place)
+        if len(set(zip(places.values(), ids.values(), strict=True))) == len(set(places.values())):
+            return _Named(ids, f"column `{roles.id}`")
+        if not _unique(rows, roles.id) or roles.listed or len(roles.captions) > 1 or roles.caption_id:
+            raise DatasetError(
+                f"{source.quoted} has several {roles.id!r} on one {place!r}, but not one a row; say whose ids they are "
+                f"with --columns image_id={place}, or leave the column out"
+            )
+        return _Named(places, f"column `{place}`", weak_is_captions=True)
+    if place is not None:
+        return _Named(by(place), f"column `{place}`")
+    if len(inside.paths) == len(rows):
+        both = {(inside.paths[number], inside.names.get(number)) for number in rows}
+        if len(both) == len({path for path, _ in both}) == len({name for _, name in both}):
+            told = {number: cell_id(path, "path", where(number)) for number, path in inside.paths.items()}
+            return _Named(told, "the pictures' own paths")
+    first: dict[str, int] = {}
+    for number in rows:
+        first.setdefault(inside.names.get(number, f"row {number}"), number)
+    ids = {number: str(first[inside.names.get(number, f"row {number}")] - 1) for number in rows}
+    return _Named(ids, "number of the first row with the picture, from 0")
 
 
-def _picture_column(path: Path) -> str | None:
-    """The column of a Parquet file whose cells hold pictures; DatasetError where several do."""
-    if not is_parquet(path):
+def _unique(rows: Rows, column: str) -> bool:
+    return len({str(row.get(column)) for row in rows.values()}) == len(rows)
+
+
+def _read_as(roles: Roles, named: _Named) -> str:
+    """One line for people: which column is what."""
+    texts = roles.captions
+    numbered = f"columns `{texts[0]}` … `{texts[-1]}`"
+    told = {
+        "image": f"column `{roles.picture}` (pictures)" if roles.picture else _column(roles.file),
+        "image id": named.told,
+        "image address": _column(roles.url),
+        "caption": numbered if len(texts) > 1 else f"column `{texts[0]}`{' (lists)' if roles.listed else ''}",
+        "caption id": _column(roles.id if named.weak_is_captions else roles.caption_id),
+    }
+    return "read as: " + ", ".join(f"{what} = {column}" for what, column in told.items() if column)
+
+
+def _column(name: str | None) -> str:
+    return f"column `{name}`" if name else ""
+
+
+def _captions(
+    rows: Rows, roles: Roles, named: _Named, reading: Reading, source: RowSource
+) -> tuple[list[Caption], int]:
+    """(the captions, how many empty ones were left out)."""
+    seen: Counter[str] = Counter()
+    captions, left_out = [], 0
+    ids = roles.id if named.weak_is_captions else roles.caption_id
+    for number, row in rows.items():
+        image_id = named.ids[number]
+        for caption_id, text in _texts(row, roles, ids, source.where(number), skip=reading.skip_empty):
+            if text is None:
+                left_out += 1
+                continue
+            captions.append(Caption(caption_id or f"{image_id}#{seen[image_id]}", image_id, text))
+            seen[image_id] += 1
+    return captions, left_out
+
+
+def _texts(
+    row: Row, roles: Roles, ids: str | None, where: str, *, skip: bool
+) -> list[tuple[str | None, str | None]]:
+    """(id or None, text) of a row's captions; the text is None where it is empty and may be left out."""
+    column = roles.captions[0]
+    if roles.listed:
+        values = row.get(column) or []
+        if not (skip or (values and all(map(text_of, values)))):
+            raise DatasetError(f"{where} has an empty caption among its {len(values)}; {_SKIP}")
+        given = row.get(ids) if ids else [None] * len(values)
+        if not isinstance(given, list) or len(given) != len(values):
+            raise DatasetError(
+                f"{where} has {len(values)} captions, but {ids!r} does not list an id for each"
+            )
+    else:
+        values = [row.get(name) for name in roles.captions]
+        if len(values) > 1 and any(map(text_of, values)):
+            values = [value for value in values if text_of(value)]  # an image may have fewer than another
+        if len(values) > 1 and ids:
+            raise DatasetError(
+                f"{where} has {len(values)} captions, but {ids!r} does not list an id for each"
+            )
+        given = [row.get(ids)] if ids else [None] * len(values)
+        if not skip and not any(map(text_of, values)):
+            raise DatasetError(f"{where} has no {column}; {_SKIP}")
+    return [
+        (
+            cell_id(id_, str(ids), where) if ids else None,
+            caption_text(value, column, where) if text_of(value) else None,
+        )
+        for id_, value in zip(given, values, strict=True)
+    ]
+
+
+_SKIP = "mend it, or leave empty captions out with --skip-empty"
+
+
+def _pictures(rows: Rows, roles: Roles, named: _Named, inside: Inside, source: RowSource) -> list[Picture]:
+    """Each image once; DatasetError where two rows disagree about one."""
+    pictures: dict[str, tuple[Picture, str | None]] = {}
+    for number, row in rows.items():
+        image_id = named.ids[number]
+        file = text_of(row.get(roles.file)) if roles.file else inside.paths.get(number)
+        url = text_of(row.get(roles.url)) if roles.url else None
+        if file and file.lower().endswith(_NO_PICTURES):
+            raise DatasetError(
+                f"{source.where(number)} names {file!r}, but a table of pairs is read for pictures"
+            )
+        if file and _ADDRESS.match(file):
+            file, url = None, url or file
+        new = Picture(image_id, file_name=file, url=url), inside.names.get(number)
+        known = pictures.setdefault(image_id, new)
+        if known != new:
+            what = "another file or url" if known[0] != new[0] else "another picture"
+            raise DatasetError(f"{source.where(number)} gives image {image_id!r} {what} than before")
+    return [picture for picture, _ in pictures.values()]
+
+
+def _beside(source: RowSource, pictures: Sequence[Picture]) -> Path | None:
+    """The table's own folder if any of its files lies there, else the one folder in it that holds some."""
+    own = ImageFolder(source.folder.resolve())
+    if any(own.find(picture) for picture in pictures):
+        return own.folder
+    probes = [picture for picture in pictures if picture.file_name][:_PROBES]
+    places = [ImageFolder(entry) for entry in sorted(own.folder.iterdir()) if probes and entry.is_dir()]
+    found = [place.folder for place in places if any(map(place.find, probes))]
+    if len(found) > 1:
+        raise DatasetError(
+            f"the files of {source.quoted} lie in {' and in '.join(repr(folder.name) for folder in found[:3])}; "
+            "name the folder that is meant with --images"
+        )
+    return found[0] if found else None
+
+
+def _elsewhere(pictures: Sequence[Picture]) -> str | None:
+    """The folder of files that a table names from the root: only the user may say that they are meant."""
+    named = [picture.file_name for picture in pictures if picture.file_name]
+    if not named or not all(map(os.path.isabs, named)):
         return None
-    with open_parquet(path, WHAT) as file:
-        columns = [field.name for field in file.schema_arrow if _holds_pictures(field)]
-    if len(columns) > 1:
-        raise DatasetError(
-            f"{str(path)!r} holds pictures in several columns ({', '.join(columns)}), and one picture an image is "
-            "needed; leave the others out, or name a folder with --images"
-        )
-    return columns[0] if columns else None
+    return os.path.commonpath([str(Path(name).parent) for name in named])
 
 
-def _holds_pictures(field: Any) -> bool:
-    import pyarrow as pa
-
-    kind = field.type
-    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        kind = kind.field(kind.get_field_index("bytes")).type
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
-def _unpacked(path: Path, column: str, folder: Path) -> dict[str, str]:
-    """Image id → the picture's file, relative to the parent of ``folder``; each is named by a hash of its bytes."""
-    names: dict[str, str] = {}
-    for number, image_id, content in _contents(path, column):
-        name = hashlib.sha256(content).hexdigest()[:32] + _suffix(content, number, path)
-        if names.setdefault(image_id, name) != name:
+def _by_stem(pictures: Sequence[Picture], folder: Path) -> list[Picture]:
+    """Pictures that name no file, or one without its suffix, with the file in the folder that is called so."""
+    bare = [p for p in pictures if not p.url and not is_picture_name(p.file_name or p.image_id)]
+    if not bare or not folder.is_dir():
+        return list(pictures)
+    stems: dict[str, list[str]] = {}
+    for entry in folder.iterdir():
+        stems.setdefault(entry.stem, []).append(entry.name)
+    wanted = {p.image_id: stems.get(p.file_name or p.image_id, []) for p in bare}
+    for id_, names in wanted.items():
+        if len(names) > 1:
             raise DatasetError(
-                f"row {number} of {str(path)!r} gives image {image_id!r} another picture than before"
+                f"image {id_!r} could be {' or '.join(sorted(names))} in {str(folder)!r}; name the files in a column"
             )
-    # All of them will do: only now is any written.
-    for _, image_id, content in _contents(path, column):
-        target = folder / PICTURES / names[image_id]
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f".{target.name}.part")
-            part.write_bytes(content)
-            part.replace(target)
-    return {image_id: f"{folder.name}/{PICTURES}/{name}" for image_id, name in names.items()}
-
-
-def _contents(path: Path, column: str) -> Iterator[tuple[int, str, bytes]]:
-    """(row, image id, bytes) of each picture; a structure without bytes may name a file, which `file` finds."""
-    number = 0
-    with open_parquet(path, WHAT) as file:
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["image_id", column]):
-            for row in batch.to_pylist():
-                number += 1
-                cell = row[column]
-                content = cell.get("bytes") if isinstance(cell, dict) else cell
-                if content is not None:
-                    yield number, _cell(row, "image_id", number, path), content
-
-
-def _suffix(content: bytes, number: int, path: Path) -> str:
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(content)) as picture:
-            kind = picture.format or ""
-            picture.verify()
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:  # what Pillow cannot read
-        raise DatasetError(f"the picture in row {number} of {str(path)!r} cannot be read: {error}") from error
-    return _SUFFIXES.get(kind, f".{kind.lower()}")
-
-
-def _beside(path: Path, pictures: list[Picture]) -> Path | None:
-    """The table's own folder if any of its files lies there."""
-    place = ImageFolder(path.resolve().parent)
-    return place.folder if any(place.find(picture) for picture in pictures) else None
-
-
-def _cell(row: Row, column: str, number: int, path: Path) -> str:
-    value = _maybe(row, column)
-    if value is None:
-        raise DatasetError(f"row {number} of {str(path)!r} has no {column}")
-    return value
-
-
-def _maybe(row: Mapping[str, Any], column: str) -> str | None:
-    return _text(row.get(column))
-
-
-def _text(value: object) -> str | None:
-    text = "" if value is None else str(value).strip()
-    return text or None
+    return [replace(p, file_name=wanted[p.image_id][0]) if wanted.get(p.image_id) else p for p in pictures]

@@ -12,11 +12,11 @@ from sqlalchemy import text
 from mitl.db.engine import make_engine, parse_url
 from mitl.errors import StoreError
 
-WRITING, PUBLISH, PAY = "writing", "publish", "pay"
+WRITING, PUBLISH, PAY, ROUND = "writing", "publish", "pay", "round"
 
 _SPACE = 0x6D69746C
 """Keeps our advisory locks apart from those of other programs in the same database."""
-_NUMBERS = {WRITING: 1, PUBLISH: 2, PAY: 3}
+_NUMBERS = {WRITING: 1, PUBLISH: 2, PAY: 3, ROUND: 4}
 
 
 def advisory_key(name: str) -> str:

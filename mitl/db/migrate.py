@@ -6,18 +6,13 @@ was. An SQLite file is copied before, within that same transaction, so that the 
 
 from __future__ import annotations
 
-import functools
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, MetaData, inspect
 from sqlalchemy.exc import DBAPIError
 
@@ -27,6 +22,9 @@ from mitl.db.engine import make_engine
 from mitl.db.explain import busy, is_busy, name_of, reason, remedy
 from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
+
+if TYPE_CHECKING:
+    from alembic.config import Config  # Alembic takes time to load, and only what migrates needs it
 
 Line = Literal["pipeline", "crowd"]
 VERSION_TABLE = "alembic_version"
@@ -47,6 +45,8 @@ class Upgrade:
 
 def config(line: Line, engine: Engine | None = None) -> Config:
     """Alembic's configuration of one line of migrations, bound to ``engine`` where one is given."""
+    from alembic.config import Config
+
     cfg = Config()
     cfg.set_main_option("script_location", str(resources.folder("migrations") / line))
     if engine is not None:
@@ -54,18 +54,15 @@ def config(line: Line, engine: Engine | None = None) -> Config:
     return cfg
 
 
-@functools.cache
 def head(line: Line) -> str:
-    """The newest revision that this version of mitl knows; the migrations are read once a process."""
-    revision = ScriptDirectory.from_config(config(line)).get_current_head()
-    assert revision is not None, f"no migrations in line {line}"
-    return revision
+    """The newest revision that this version of mitl knows."""
+    return revisions(line)[-1]
 
 
 def revisions(line: Line) -> list[str]:
-    """All revisions that this version of mitl knows, oldest first."""
-    scripts = ScriptDirectory.from_config(config(line)).walk_revisions()
-    return [script.revision for script in scripts][::-1]
+    """All revisions that this version of mitl knows, oldest first: what the names of their files begin with."""
+    files = (resources.folder("migrations") / line / "versions").glob("*.py")
+    return sorted(file.name.partition("_")[0] for file in files)
 
 
 def current(engine: Engine) -> str | None:
@@ -75,8 +72,11 @@ def current(engine: Engine) -> str | None:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The revision that this transaction sees."""
-    return MigrationContext.configure(connection).get_current_revision()
+    """The revision that this transaction sees; None where no migration has run."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
+    return cast("str | None", found)
 
 
 def upgrade(line: Line, engine: Engine, finish: Callable[[Connection], int] | None = None) -> Upgrade:
@@ -121,6 +121,8 @@ def upgrade(line: Line, engine: Engine, finish: Callable[[Connection], int] | No
 
 def run_to(line: Line, connection: Connection, revision: str) -> None:
     """Take the migrations up to a revision within the transaction of ``connection``."""
+    from alembic import command
+
     cfg = config(line)
     cfg.attributes["connection"] = connection
     command.upgrade(cfg, revision)

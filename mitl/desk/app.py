@@ -1,4 +1,4 @@
-"""The review desk: its pages behind their guard, and running them."""
+"""The review desk: its pages behind their guard (host, session, origin of forms, headers), and running them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,147 @@ import webbrowser
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypedDict
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mitl.crowd.context import choose_environment
 from mitl.crowd_server.serving import serve as run_server
 from mitl.db.session import open_database
-from mitl.desk import guard, overview_page, queue_pages, worker_pages
+from mitl.desk import overview_page, queue_pages, worker_pages
 from mitl.desk.decision_sender import DecisionSender
-from mitl.desk.desk import PAGES, Access, Desk, require_loopback
-from mitl.desk.guard import Guard
+from mitl.desk.desk import PAGES, Access, Desk, is_own_host, require_loopback
+from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.reviewing.decisions import carry_out_kept
+
+MAX_FORM = 64 * 1024
+"""Bytes."""
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+Page = Callable[[Desk, Request], Response]
+Form = Callable[[Desk, Request, dict[str, str]], Response]
+
+
+class Guard:
+    """Lets in what asks for this machine by name and has the session, and nothing else."""
+
+    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+        self._app = app
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or hand on."""
+        if scope["type"] != "http":
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(HTTPConnection(scope))
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, connection: HTTPConnection) -> Response | None:
+        desk = self._desk
+        if not is_own_host(connection.headers.get("host", "")):
+            return Response(
+                "this desk answers only as 127.0.0.1 or localhost\n", 421, media_type="text/plain"
+            )
+        token = connection.query_params.get("token")
+        if token is not None and desk.access.opens(token):
+            return _enter(desk)
+        if desk.access.knows(connection) or connection.scope["path"].startswith("/static/"):
+            return None
+        return desk.notice(
+            403,
+            "Open the desk's own link",
+            "Open the link that “mitl desk” printed when it was started. Each start has a link of its own, "
+            "and an older one no longer works.",
+            known=False,
+        )
+
+
+def _enter(desk: Desk) -> Response:
+    # A page that goes on by itself, not a redirect: a browser that was led here by another site's page (a terminal
+    # in the browser, say) would not send a strict cookie along a redirect.
+    response: HTMLResponse = desk.page("enter.html.j2", None)
+    response.set_cookie(desk.access.cookie, desk.access.session, path="/", httponly=True, samesite="strict")
+    return response
+
+
+async def page(desk: Desk, handler: Page, request: Request) -> Response:
+    """A page, made in a thread; what a person can mend is told as one line."""
+    try:
+        return await run_in_threadpool(handler, desk, request)
+    except MitlError as error:
+        return desk.notice(_status(error), "That did not work", _sentence(error))
+
+
+async def form(desk: Desk, handler: Form, request: Request) -> Response:
+    """What follows from a form of the desk's own."""
+    fields = await _fields(request)
+    if fields is None:
+        return desk.notice(413, "Too long", f"A form of the desk has {MAX_FORM // 1024} KiB at most.")
+    if not desk.access.allows(request, fields.get("form_token", "")):
+        return desk.notice(
+            403,
+            "Not from this desk",
+            "This form was not sent by a page of this desk, or by one of an earlier start. Nothing was done. "
+            "Load the page again.",
+        )
+    try:
+        return await run_in_threadpool(handler, desk, request, fields)
+    except MitlError as error:
+        return desk.notice(_status(error), "That did not work", _sentence(error))
+
+
+async def _fields(request: Request) -> dict[str, str] | None:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM:
+            return None
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
+
+def _status(error: MitlError) -> int:
+    kinds: tuple[tuple[type[MitlError], int], ...] = (
+        (UsageError, 422),
+        (StoreError, 409),
+        (CrowdError, 502),
+    )
+    return next((status for kind, status in kinds if isinstance(error, kind)), 500)
+
+
+def _sentence(error: MitlError) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
 
 STATIC = ("desk.css", "desk.js")
 MODULES: tuple[Any, ...] = (overview_page, worker_pages, queue_pages)
@@ -36,10 +159,9 @@ def create_app(desk: Desk) -> Starlette:
     """The desk's pages behind its guard."""
     routes = [Route("/static/{name}", _static)]
     for module in MODULES:
-        routes += [Route(path, partial(guard.page, desk, handler)) for path, handler in module.ROUTES]
+        routes += [Route(path, partial(page, desk, handler)) for path, handler in module.ROUTES]
         routes += [
-            Route(path, partial(guard.form, desk, handler), methods=["POST"])
-            for path, handler in module.FORMS
+            Route(path, partial(form, desk, handler), methods=["POST"]) for path, handler in module.FORMS
         ]
 
     def unknown(request: Request, error: Exception) -> Response:
@@ -116,7 +238,7 @@ def desk(
                 ),
             )
         )
-        if browser and _has_window():
+        if browser and has_window():
             webbrowser.open(link)
 
     try:
@@ -125,7 +247,7 @@ def desk(
         made.sender.close()
 
 
-def _has_window() -> bool:
+def has_window() -> bool:
     """Whether there is a browser with a window; one in the terminal would take it from the desk."""
     try:
         return type(webbrowser.get()) is not webbrowser.GenericBrowser

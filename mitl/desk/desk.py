@@ -30,7 +30,7 @@ from mitl.desk.decision_sender import DecisionSender
 from mitl.errors import UsageError
 from mitl.records import Decision, Environment, Label
 from mitl.settings import Settings
-from mitl.stages.reviewing.evidence import Crowd, Habits, crowd, habits
+from mitl.stages.reviewing.evidence import CrowdConduct, Habits, crowd, habits
 
 _HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
 
@@ -95,7 +95,7 @@ Clock = Callable[[], dt.datetime]
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PageFrame:
     """What stands around every page."""
 
     version: str
@@ -124,7 +124,7 @@ class _Kept:
     answers: str = ""
     habits: Habits | None = None
     version: str = ""
-    crowd: Crowd | None = None
+    crowd: CrowdConduct | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +146,12 @@ class Desk:
         with open_database(self.settings.db_url, read_only=True) as session:
             yield Context(session, self.settings, self.environment, now=self.clock)
 
-    def frame(self, context: Context) -> Frame:
+    def frame(self, context: Context) -> PageFrame:
         """What stands around the page now."""
         pulse = desk_store.pulse(context.session, self.environment)
         unsent = desk_store.unsent(context.session, self.environment)
         standing = self.sender.standing
-        return Frame(
+        return PageFrame(
             version=hashlib.sha256(repr(pulse).encode()).hexdigest()[:16],
             answers=f"{pulse.newest}-{pulse.latest_answer}",
             queued=pulse.count(Decision.QUEUED),
@@ -161,7 +161,7 @@ class Desk:
             news=standing.news,
         )
 
-    def crowd(self, context: Context, frame: Frame) -> Crowd:
+    def crowd(self, context: Context, frame: PageFrame) -> CrowdConduct:
         """All workers with their evidence, as of this frame."""
         kept, rule, session = self._kept, self.settings.gold_rule, context.session
         with self._gathering:  # two pages at once would gather it twice
@@ -172,7 +172,9 @@ class Desk:
                 kept.version, kept.crowd = frame.version, crowd(session, self.environment, kept.habits)
             return kept.crowd
 
-    def page(self, name: str, frame: Frame | None, *, status: int = 200, **values: object) -> HTMLResponse:
+    def page(
+        self, name: str, frame: PageFrame | None, *, status: int = 200, **values: object
+    ) -> HTMLResponse:
         """A page from its template; None leaves out what only a session may see."""
         text = self.templates.get_template(name).render(
             project=self.settings.project.name,

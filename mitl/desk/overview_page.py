@@ -33,7 +33,7 @@ HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class PassRate:
     """How many controls of one kind were passed, with the 90 % interval of the rate."""
 
     name: str
@@ -54,7 +54,7 @@ class Hour:
 class Overview:
     """Everything on the first page."""
 
-    golds: tuple[Rate, ...]
+    golds: tuple[PassRate, ...]
     """All controls, those that match, those that do not."""
     withdrawn: int
     """Controls that good workers fail."""
@@ -109,7 +109,7 @@ def overview(context: Context, known: Habits) -> Overview:
     )
 
 
-def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[Rate, ...]:
+def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[PassRate, ...]:
     kinds = (
         ("all controls", (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE)),
         ("fit the image", (PairRole.GOLD_POSITIVE,)),
@@ -119,7 +119,7 @@ def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[Rate, ...]:
     for name, roles in kinds:
         given = [controls[role] for role in roles]
         record = GoldRecord(sum(one.passes for one in given), sum(one.golds for one in given))
-        found.append(Rate(name, record, *gold_interval(record)))
+        found.append(PassRate(name, record, *gold_interval(record)))
     return tuple(found)
 
 

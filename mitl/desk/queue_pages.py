@@ -158,11 +158,13 @@ def image(desk: Desk, request: Request) -> Response:
         return _none()  # which no database would even compare
     with desk.reading() as context:
         place = desk_store.image_place(context.session, image_id)
-    if place is None or place[0] is None:
-        return _none()
-    path = desk.settings.project / place[0]
-    kind = _kind(path)
-    if kind is None:
+    return picture(None if place is None or place[0] is None else desk.settings.project / place[0])
+
+
+def picture(path: Path | None) -> Response:
+    """The file, where it is a picture that holds no script."""
+    kind = None if path is None else _kind(path)
+    if path is None or kind is None:
         return _none()
     headers = {"Cache-Control": "private, max-age=3600"}
     return FileResponse(path, media_type=kind, headers=headers)

@@ -25,7 +25,7 @@ from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
 from mitl.stages.reviewing.desk_submission import strips
-from mitl.stages.reviewing.evidence import Evidence
+from mitl.stages.reviewing.evidence import WorkerEvidence
 
 MESSAGE = "message"
 MAX_SUBJECT = 200
@@ -142,13 +142,13 @@ def _check(what: str, text: str, most: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class WorkerColumn:
     """A column that the table can be sorted by."""
 
     key: str
     title: str
     hint: str
-    value: Callable[[Evidence], Any]
+    value: Callable[[WorkerEvidence], Any]
     """What is compared; None stands last."""
     falling: bool = False
     """Whether the first click puts the largest on top."""
@@ -157,38 +157,38 @@ class Column:
 
 _STANDINGS = ("poor", "unproven", "good", "excluded")
 COLUMNS = (
-    Column("worker", "Worker", "The id on the requester API", lambda one: one.worker, numeric=False),
-    Column(
+    WorkerColumn("worker", "Worker", "The id on the requester API", lambda one: one.worker, numeric=False),
+    WorkerColumn(
         "record",
         "Gold record",
         "Controls answered as expected: mean and 90 % interval of the rate",
         lambda one: (one.mean, -one.record.golds) if one.record.golds else None,
         numeric=False,
     ),
-    Column(
+    WorkerColumn(
         "standing",
         "Standing",
         "What the record allows to be said",
         lambda one: _STANDINGS.index(one.standing),
         numeric=False,
     ),
-    Column("work", "Submissions", "Pages sent in", lambda one: one.submissions, True),
-    Column("queued", "Waiting", "Pages in the review queue", lambda one: one.queued, True),
-    Column(
+    WorkerColumn("work", "Submissions", "Pages sent in", lambda one: one.submissions, True),
+    WorkerColumn("queued", "Waiting", "Pages in the review queue", lambda one: one.queued, True),
+    WorkerColumn(
         "speed",
         "Seconds a pair",
         "Median active time, and against the others' median",
         lambda one: one.median_s,
     ),
-    Column(
+    WorkerColumn(
         "run",
         "Longest run",
         "Longest row of one answer on one page",
         lambda one: one.run and one.run.length,
         True,
     ),
-    Column("variety", "Variety", "Entropy of the answers: 0 to 2 bits", lambda one: one.entropy),
-    Column(
+    WorkerColumn("variety", "Variety", "Entropy of the answers: 0 to 2 bits", lambda one: one.entropy),
+    WorkerColumn(
         "agreement",
         "Agreement",
         "With others on the same pairs, controls apart",
@@ -216,7 +216,9 @@ def workers(desk: Desk, request: Request) -> Response:
     )
 
 
-def in_order(workers: tuple[Evidence, ...], column: Column, *, turned: bool) -> list[Evidence]:
+def in_order(
+    workers: tuple[WorkerEvidence, ...], column: WorkerColumn, *, turned: bool
+) -> list[WorkerEvidence]:
     """The workers by this column, equals by id; those of whom nothing is known stand last."""
     known = [one for one in workers if column.value(one) is not None]
     unknown = [one for one in workers if column.value(one) is None]

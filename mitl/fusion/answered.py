@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, unpack_ids
+from mitl.core.packed import Ints, places, unpack_ids
 from mitl.fusion.evidence import Evidence, Floats, Vectors
 from mitl.fusion.folds import cells
 
@@ -47,6 +47,24 @@ class Said:
         seen = self.folds != fold
         yes, no = float(self.yes[seen].sum()), float(self.no[seen].sum())
         return yes / (yes + no) if yes + no else 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """The ranked pairs that people answered."""
+
+    rows: Ints
+    """(a,) places among the ranked pairs."""
+    yes: NDArray[np.float64]
+    no: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Trained:
+        """Those among the evidence's answers."""
+        at = places(evidence.pairs, evidence.answers["pair"].to_numpy())
+        ranked = at >= 0
+        said = (evidence.answers[name].to_numpy()[ranked] for name in ("yes", "no"))
+        return cls(at[ranked], *said)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, places, unpack_ids
+from mitl.core.packed import Ints, unpack_ids
 from mitl.errors import MetricError
-from mitl.fusion.answered import AnsweredFeatures, Said, answered_features
+from mitl.fusion.answered import AnsweredFeatures, Said, Trained, answered_features
 from mitl.fusion.evidence import Evidence
 from mitl.fusion.folds import FOLDS, folds
 from mitl.fusion.likeness import Directions, joint_features, picture_features, text_features
@@ -34,6 +34,7 @@ from mitl.fusion.models import (
     predict,
 )
 from mitl.fusion.rankings import ranking_features
+from mitl.fusion.towers import tower_features
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 
@@ -43,9 +44,9 @@ STATIC: Mapping[str, Callable[[Evidence], tuple[list[str], Matrix]]] = {
     "texts": text_features,
     "pictures": picture_features,
 }
-DIRECTIONS, ANSWERS = "directions", "answers"
-GROUPS = (*STATIC, DIRECTIONS, ANSWERS)
-"""The groups of features; answers enter the last alone."""
+DIRECTIONS, ANSWERS, TOWERS = "directions", "answers", "towers"
+GROUPS = (*STATIC, DIRECTIONS, ANSWERS, TOWERS)
+"""The groups of features; answers enter the last two alone."""
 LEAST = 20
 """Pairs of each kind that the training of a fold needs."""
 _BLOCK = 1 << 16
@@ -88,7 +89,8 @@ def fuse(
     pair_folds = folds(evidence.images, evidence.groups, seed, count)
     trained = Trained.of(evidence)
     _check(evidence, trained, count)
-    features = _Features.of(evidence, groups, pair_folds, trained, count, seed)
+    with _one_blas_thread():
+        features = _Features.of(evidence, groups, pair_folds, trained, count, seed)
     probability = np.empty(len(evidence.pairs))
     models: Counter[str] = Counter()
     calibrations: Counter[str] = Counter()
@@ -118,24 +120,6 @@ def _one_blas_thread() -> AbstractContextManager[object]:
         raise MetricError(EXTRA) from error
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
     return limits
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Trained:
-    """The ranked pairs that people answered."""
-
-    rows: Ints
-    """(a,) places among the ranked pairs."""
-    yes: Floats
-    no: Floats
-
-    @classmethod
-    def of(cls, evidence: Evidence) -> Trained:
-        """Those among the evidence's answers."""
-        at = places(evidence.pairs, evidence.answers["pair"].to_numpy())
-        ranked = at >= 0
-        said = (evidence.answers[name].to_numpy()[ranked] for name in ("yes", "no"))
-        return cls(at[ranked], *said)
 
 
 def _check(evidence: Evidence, trained: Trained, count: int) -> None:
@@ -172,7 +156,7 @@ class _Features:
     names: tuple[str, ...]
     static: Matrix
     directions: Directions | None
-    answered: AnsweredFeatures | None
+    answered: tuple[AnsweredFeatures, ...]
     rows: Ints
     """(a,) places of the answered pairs."""
 
@@ -190,33 +174,30 @@ class _Features:
         static = np.concatenate([block for _, block in made], axis=1)
         names = [name for names, _ in made for name in names]
         directions = Directions.of(evidence) if DIRECTIONS in groups else None
-        answered = None
+        answered: list[AnsweredFeatures] = []
         if ANSWERS in groups:
             images, captions = unpack_ids(evidence.answers["pair"].to_numpy())
             said = Said.of(evidence, folds(images, evidence.group_of(captions), seed, count))
-            answered = answered_features(evidence, said, pair_folds, trained.rows, count)
-        for more in (directions, answered):
+            answered.append(answered_features(evidence, said, pair_folds, trained.rows, count))
+        if TOWERS in groups:
+            answered.append(tower_features(evidence, trained, pair_folds, count, seed))
+        for more in (directions, *answered):
             names += [] if more is None else more.names
-        return cls(tuple(names), static, directions, answered, trained.rows)
+        return cls(tuple(names), static, directions, tuple(answered), trained.rows)
 
     def training(self, fold: int) -> Matrix:
         """(a, F) of the answered pairs, to learn from outside a fold."""
-        said = None if self.answered is None else self.answered.training[:, fold]
-        return self._laid_out(self.rows, said)
+        return self._laid_out(self.rows, [one.training[:, fold] for one in self.answered])
 
     def blocks(self, rows: Ints) -> Iterator[Matrix]:
         """Of these pairs, each without its own fold's answers, in order."""
         for start in range(0, len(rows), _BLOCK):
             some = rows[start : start + _BLOCK]
-            yield self._laid_out(some, None if self.answered is None else self.answered.own[some])
+            yield self._laid_out(some, [one.own[some] for one in self.answered])
 
-    def _laid_out(self, rows: Ints, said: Matrix | None) -> Matrix:
-        parts = [self.static[rows]]
-        if self.directions is not None:
-            parts.append(self.directions.rows(rows))
-        if said is not None:
-            parts.append(said)
-        return np.concatenate(parts, axis=1)
+    def _laid_out(self, rows: Ints, said: list[Matrix]) -> Matrix:
+        looked_up = [] if self.directions is None else [self.directions.rows(rows)]
+        return np.concatenate([self.static[rows], *looked_up, *said], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -57,7 +57,7 @@ def joint_features(evidence: Evidence) -> tuple[list[str], Floats]:
     names: list[str] = []
     columns: list[Floats] = []
     for joint in evidence.joint:
-        cosine = _cosines(joint, evidence)
+        cosine = cosines(joint, evidence)
         of_images, of_captions = _crowding(joint)
         images = of_images[places(joint.images.ids, evidence.images)]
         captions = of_captions[places(joint.captions.ids, evidence.pair_captions)]
@@ -118,15 +118,20 @@ def _main(blocks: list[Floats], count: int) -> Floats:
     """(N, D) the items' places along the directions in which they differ most, each of variance 1."""
     if not blocks:
         return np.empty((count, 0), np.float32)
-    rows = np.concatenate(blocks, axis=1)
-    centred = rows - rows.mean(axis=0)
-    scale, axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))
-    kept = axes[:, scale > scale[-1] * 1e-6][:, -DIRECTIONS:]
-    # The sign of an axis is the solver's whim.
-    kept = kept * np.sign(kept[np.abs(kept).argmax(axis=0), np.arange(kept.shape[1])])
-    turned = centred @ kept.astype(np.float32)
+    turned = main_directions(np.concatenate(blocks, axis=1), DIRECTIONS)
     scaled: Floats = (turned / np.maximum(turned.std(axis=0), 1e-6)).astype(np.float32)
     return scaled
+
+
+def main_directions(rows: Floats, count: int) -> Floats:
+    """(N, D) the rows' places along the directions in which they differ most, ``count`` at most, from their middle."""
+    centred = rows - rows.mean(axis=0)
+    scale, axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))
+    kept = axes[:, scale > max(scale[-1] * 1e-6, 0)][:, -count:]
+    # The sign of an axis is the solver's whim.
+    kept = kept * np.sign(kept[np.abs(kept).argmax(axis=0), np.arange(kept.shape[1])])
+    turned: Floats = centred @ kept.astype(np.float32)
+    return turned
 
 
 def _stacked(columns: list[Floats], count: int) -> Floats:
@@ -196,7 +201,7 @@ def _uncovered(evidence: Evidence) -> Iterator[Floats]:
     yield from (share, rarest, length)
 
 
-def _cosines(joint: Joint, evidence: Evidence) -> Floats:
+def cosines(joint: Joint, evidence: Evidence) -> Floats:
     cosine: Floats = np.concatenate(
         [
             np.einsum(

@@ -13,7 +13,7 @@ from itertools import combinations, zip_longest
 
 from mitl.errors import PackingError
 from mitl.proposals.sampling import shuffled
-from mitl.records import Comparison, ComparisonPage, ComparisonRole, Direction, Preference
+from mitl.records import Comparison, ComparisonRole, Direction, Page, Preference
 
 MAX_PER_HIT = 20
 """Comparisons of one HIT, controls included; more do not fit into a question with images (the paper has 40)."""
@@ -42,7 +42,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ComparisonControl:
     """A query with one ranking that is known to be better than the other."""
 
     query_id: int
@@ -74,13 +74,13 @@ def n_pages(n_meetings: int, per_hit: int, n_controls: int) -> int:
 
 def pack_comparisons(
     met: Sequence[Meeting],
-    controls: Sequence[Control],
+    controls: Sequence[ComparisonControl],
     *,
     direction: Direction,
     seed: int,
     per_hit: int,
     n_controls: int,
-) -> list[ComparisonPage]:
+) -> list[Page[Comparison]]:
     """The meetings on as few pages as hold them, evenly, with controls; numbers from 1.
 
     A query stands on a page once where that can be. Controls are used in turn.
@@ -117,9 +117,7 @@ def pack_comparisons(
                 )
             )
         mixed = shuffled([*page, *checks], seed, f"places {number}", name=_name)
-        packed.append(
-            ComparisonPage(number, tuple(replace(item, place=place) for place, item in enumerate(mixed, 1)))
-        )
+        packed.append(Page(number, tuple(replace(item, place=place) for place, item in enumerate(mixed, 1))))
     return packed
 
 
@@ -169,8 +167,8 @@ def _deal(items: Sequence[Comparison], count: int) -> list[list[Comparison]]:
 
 
 def _controls_for(
-    page: Sequence[Comparison], controls: Sequence[Control], count: int, turn: int
-) -> tuple[list[Control], int]:
+    page: Sequence[Comparison], controls: Sequence[ComparisonControl], count: int, turn: int
+) -> tuple[list[ComparisonControl], int]:
     """The next controls, those on queries that the page does not have first; and where the turn stands then."""
     if not count:
         return [], turn

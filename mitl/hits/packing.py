@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mitl.errors import PackingError
 from mitl.proposals.sampling import draw_key, pair_name, shuffled_pairs
-from mitl.records import HitItem, PackedHit, Pair, PairRole
+from mitl.records import HitItem, Page, Pair, PairRole
 
 CANDIDATES_PER_HIT = 18
 
@@ -31,7 +31,7 @@ def pack(
     seed: int,
     audits: Sequence[Pair] = (),
     candidates_per_hit: int = CANDIDATES_PER_HIT,
-) -> list[PackedHit]:
+) -> list[Page[HitItem]]:
     """The pairs on ceil(n / 18) HITs, each with one gold positive and one gold negative; numbers from 1.
 
     Candidates and audit questions are dealt at random and alike, so that pairs of one query spread over workers. The
@@ -99,14 +99,14 @@ def _place(pair: Pair, role: PairRole, pages: list[dict[Pair, PairRole]], candid
 
 
 def pack_overlap(
-    hits: Sequence[PackedHit],
+    hits: Sequence[Page[HitItem]],
     positives: Sequence[Pair],
     negatives: Sequence[Pair],
     *,
     share: float,
     seed: int,
     candidates_per_hit: int = CANDIDATES_PER_HIT,
-) -> list[PackedHit]:
+) -> list[Page[HitItem]]:
     """Further HITs that ask a random share of the candidates of ``hits`` once more, numbered on from them.
 
     Their pairs have the role overlap. The last of them is filled with repeats of candidates outside the
@@ -134,13 +134,13 @@ def pack_overlap(
 
 def pack_again(
     wanted: Mapping[Pair, int],
-    hits: Sequence[PackedHit],
+    hits: Sequence[Page[HitItem]],
     positives: Sequence[Pair],
     negatives: Sequence[Pair],
     *,
     seed: int,
     candidates_per_hit: int = CANDIDATES_PER_HIT,
-) -> list[PackedHit]:
+) -> list[Page[HitItem]]:
     """Further HITs that ask pairs of so many further workers, each time on another page, numbered on from ``hits``.
 
     Their pairs have the role overlap.
@@ -194,14 +194,14 @@ def _check(
     twice = [pair for pair, count in Counter(pairs).items() if count > 1]
     if twice:
         raise PackingError(
-            f"{_words(twice[0])} is given {Counter(pairs)[twice[0]]} times; give each pair once"
+            f"{words(twice[0])} is given {Counter(pairs)[twice[0]]} times; give each pair once"
         )
     for golds, kind in ((positives, "positives"), (negatives, "negatives")):
         if asks and not golds:
             raise PackingError(f"no gold {kind}, so no HIT could be checked; draw some first")
     both = sorted(frozenset(positives) & frozenset(negatives))
     if both:
-        raise PackingError(f"{_words(both[0])} is both a gold positive and a gold negative; withdraw one")
+        raise PackingError(f"{words(both[0])} is both a gold positive and a gold negative; withdraw one")
 
 
 def _finish(
@@ -211,7 +211,7 @@ def _finish(
     seed: int,
     first: int,
     candidates_per_hit: int,
-) -> list[PackedHit]:
+) -> list[Page[HitItem]]:
     """Fill short pages from ``others``, add golds in turn, shuffle each page."""
     hits = []
     for number, page in enumerate(pages, start=first):
@@ -224,7 +224,7 @@ def _finish(
             roles[turns.next(kind, taken, number)] = kind
         order = sorted(roles, key=lambda pair: draw_key(seed, "places", number, pair_name(pair)))
         items = tuple(HitItem(place, pair, roles[pair]) for place, pair in enumerate(order, start=1))
-        hits.append(PackedHit(number, items))
+        hits.append(Page(number, items))
     return hits
 
 
@@ -232,7 +232,7 @@ class _Turns:
     """Golds of both kinds in queues: who served goes to the end, who stood on the page keeps its turn."""
 
     def __init__(
-        self, positives: Iterable[Pair], negatives: Iterable[Pair], before: Iterable[PackedHit] = ()
+        self, positives: Iterable[Pair], negatives: Iterable[Pair], before: Iterable[Page[HitItem]] = ()
     ) -> None:
         served = Counter(item.pair for hit in before for item in hit.items if item.role.is_gold)
         self._queues = {
@@ -253,5 +253,6 @@ class _Turns:
         )
 
 
-def _words(pair: Pair) -> str:
+def words(pair: Pair) -> str:
+    """A pair as messages call it."""
     return f"the pair of image {pair.image_id} and caption {pair.caption_id}"

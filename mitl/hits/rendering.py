@@ -44,14 +44,53 @@ HTML_QUESTION_NAMESPACE = (
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 
 
+LEAD = 600
+"""Characters of a long text that are shown at once."""
+FOLDED_FROM = 900
+"""Characters from which on a text is long: a shorter rest would not be worth a click."""
+
+
 @dataclass(frozen=True, slots=True)
 class PagePair:
     """What a worker sees at one place (from 1) of a page; nothing here tells a control from a candidate."""
 
     place: int
     image_src: str
-    """Root-relative (``/i/…``) or absolute https."""
+    """Root-relative (``/i/…``) or absolute https; empty where a text stands in the image's place."""
     caption: str
+    texts: tuple[str, ...] = ()
+    """In place of an image: a title, if there is one, and a text."""
+
+    @property
+    def heading(self) -> str:
+        """The title; empty where there is none."""
+        return self.texts[0] if len(self.texts) > 1 else ""
+
+    @property
+    def lead(self) -> str:
+        """What is shown of the text at once: all of it, or of a long one the words that fit."""
+        return self._folded[0]
+
+    @property
+    def rest(self) -> str:
+        """What is folded away at first."""
+        return self._folded[1]
+
+    @property
+    def shown(self) -> list[str]:
+        """All texts and addresses that are this pair's own, in the order of the page."""
+        if not self.texts:
+            return [self.image_src, self.caption]
+        return [text for text in (self.caption, self.heading, self.lead, self.rest) if text]
+
+    @property
+    def _folded(self) -> tuple[str, str]:
+        text = self.texts[-1]
+        if len(text) <= FOLDED_FROM:
+            return text, ""
+        space = max(text.rfind(blank, 0, LEAD) for blank in " \n")
+        end = space if space > LEAD // 2 else LEAD  # a language without spaces is cut between two characters
+        return text[:end].rstrip(), text[end:].lstrip()
 
 
 def render_page(
@@ -75,7 +114,8 @@ def render_page(
     if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
         raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
     for pair in pairs:
-        check_image_src(pair.image_src)
+        if not pair.texts:
+            check_image_src(pair.image_src)
     seconds = template.seconds_per_pair * len(pairs) if estimate_s is None else estimate_s
     return render(template, seconds, contact, pairs=pairs)
 

@@ -53,6 +53,10 @@ _QUESTION_KEYS = {
 }
 _CHOICE_KEYS = {"value": str, "text": str, "code": int}
 _MOST_CHOICES = 50
+TEXT_PAIRS = "text_pairs"
+"""What a template of pairs says that it asks where both sides are texts."""
+_CAMPAIGNS = {TEXT_PAIRS: BatchKind.PAIRS.value}
+"""What a template asks → the kind of campaign that it is for, where that is called otherwise."""
 _TAKEN = {LABEL, "outcome", "ms", "prefer", *JUDGEMENTS, "image_id", "caption_id"}
 """Names of other fields and columns."""
 
@@ -74,6 +78,11 @@ class HitTemplate:
     """The kind of campaign that it is a template of."""
     search_path: tuple[Path, ...]
     """Where Jinja looks: the template's folder, then those that hold ``_shared`` or what its kind has in common."""
+
+    @property
+    def shows_texts(self) -> bool:
+        """Whether its pages of pairs show a text where others show a picture."""
+        return self.asks == TEXT_PAIRS
 
     @property
     def rationale(self) -> bool:
@@ -105,7 +114,7 @@ def load_template(
     """
     roots = [*_roots(extra_folder), *([] if kind_folder is None else [kind_folder])]
     kinds = _kinds(roots)
-    if name not in kinds or asks not in (None, kinds[name]):
+    if name not in kinds or asks not in (None, kinds[name], _CAMPAIGNS.get(kinds[name])):
         known = ", ".join(sorted(known for known in kinds if kinds[known] == (asks or BatchKind.PAIRS)))
         other = f" asks for {kinds[name]}" if name in kinds else ""
         what = f"HIT template {name!r}{other}, not {asks}" if other else f"no HIT template called {name!r}"
@@ -184,8 +193,8 @@ def _hit_type(path: Path, wanted_kind: str | None) -> dict[str, object]:
     wanted = {*_TEXT_LIMITS, "seconds_per_pair", "rationale"}
     declared = fields.pop("questions", [])
     asks = fields.pop("asks", BatchKind.PAIRS.value)
-    if asks not in (*BatchKind, wanted_kind):
-        raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join(BatchKind)}")
+    if asks not in (*BatchKind, TEXT_PAIRS, wanted_kind):
+        raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join((*BatchKind, TEXT_PAIRS))}")
     if set(fields) != wanted:
         raise TemplateError(f"{path} has the keys {sorted(fields)}, but needs exactly {sorted(wanted)}")
     for key, limit in _TEXT_LIMITS.items():

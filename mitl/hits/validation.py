@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from mitl.errors import CrowdError, PackingError, TemplateError
-from mitl.hits.packing import CANDIDATES_PER_HIT
+from mitl.hits.packing import CANDIDATES_PER_HIT, words
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, check_size
 from mitl.protocol.answer_xml import xml_safe
 from mitl.protocol.pages import parse_page
-from mitl.records import HitItem, Label, PackedHit, Pair, PairRole
+from mitl.records import HitItem, Label, Page, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH
 from mitl.records.questions import Question
 
@@ -74,7 +74,7 @@ def check_page(items: Sequence[HitItem], name: str) -> None:
         raise PackingError(f"HIT {name} has the places {places}, but they must count from 1; {_DEFECT}")
     twice = [pair for pair, count in Counter(item.pair for item in items).items() if count > 1]
     if twice:
-        raise PackingError(f"HIT {name} shows {_words(twice[0])} twice; {_DEFECT}")
+        raise PackingError(f"HIT {name} shows {words(twice[0])} twice; {_DEFECT}")
     roles = Counter(item.role for item in items)
     golds = (roles[PairRole.GOLD_POSITIVE], roles[PairRole.GOLD_NEGATIVE])
     if golds != (1, 1):
@@ -86,7 +86,7 @@ def check_page(items: Sequence[HitItem], name: str) -> None:
         raise PackingError(f"HIT {name} asks {asked} pairs, but 1 to {CANDIDATES_PER_HIT} fit; {_DEFECT}")
 
 
-def check_batch(pages: Iterable[PackedHit]) -> None:
+def check_batch(pages: Iterable[Page[HitItem]]) -> None:
     """No pair is a candidate on two HITs of a new batch, or asked for an audit on more than wants it.
 
     Raises:
@@ -100,14 +100,14 @@ def check_batch(pages: Iterable[PackedHit]) -> None:
                 audited[item.pair] += 1
                 if audited[item.pair] > ANSWERS_EACH:
                     raise PackingError(
-                        f"{_words(item.pair)} is an audit question on {audited[item.pair]} HITs, but {ANSWERS_EACH} "
+                        f"{words(item.pair)} is an audit question on {audited[item.pair]} HITs, but {ANSWERS_EACH} "
                         f"answers are the most that is wanted; {_DEFECT}"
                     )
             if item.role is PairRole.CANDIDATE:
                 before = seen.setdefault(item.pair, page.number)
                 if before != page.number:
                     raise PackingError(
-                        f"{_words(item.pair)} is asked on HITs {before} and {page.number}; {_DEFECT}"
+                        f"{words(item.pair)} is asked on HITs {before} and {page.number}; {_DEFECT}"
                     )
 
 
@@ -211,10 +211,6 @@ def _check_form(html: str, template: str) -> dict[str, set[str]]:
 
 _WORDING = "mend the wording's page.html.j2"
 _DEFECT = "this is a defect of mitl, please report it"
-
-
-def _words(pair: Pair) -> str:
-    return f"the pair of image {pair.image_id} and caption {pair.caption_id}"
 
 
 _VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr")

@@ -31,7 +31,7 @@ INTERVAL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AnswerRun:
     """The longest row of one answer on one page."""
 
     length: int
@@ -132,7 +132,7 @@ def entropy_of_counts(counts: Iterable[int]) -> float | None:
     return max(0.0, -sum(n / total * math.log2(n / total) for n in given))
 
 
-def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, Run]:
+def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, AnswerRun]:
     """Worker → the longest row of one answer on one page, the earliest of equals.
 
     Args:
@@ -150,7 +150,7 @@ def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, Run]:
     found, first = np.unique(worker[begins][order], return_index=True)
     best = order[first]
     return {
-        who: Run(length, LABELS[code])
+        who: AnswerRun(length, LABELS[code])
         for who, length, code in zip(
             found.tolist(), lengths[best].tolist(), label[begins[best]].tolist(), strict=True
         )

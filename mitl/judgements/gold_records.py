@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.core.packed import unpack_pairs
 from mitl.records import Decision, Finding, GoldControl, Judgement, Outcome, Pair, PairRole
-from mitl.records.frames import LABELS, NONE, ROLES, Flags, is_gold
+from mitl.records.frames import LABELS, NONE, ROLES, Columns, Flags, is_gold
 from mitl.records.gold_rule import GoldRule
 
 Ints = NDArray[np.int64]
@@ -109,7 +109,7 @@ class GoldState:
 
 
 def gold_state(
-    answers: pd.DataFrame,
+    answers: Columns,
     rule: GoldRule,
     *,
     names: Mapping[int, str] | None = None,
@@ -121,24 +121,27 @@ def gold_state(
 
     Args:
         answers: worker, pair, role and label of each; see `mitl.records.frames`.
-        names: worker → id on the requester API; None where the frame holds the ids.
+        names: worker → id on the requester API; None where a frame holds the ids, as categories.
         pairs_of: the pairs that values of the column ``pair`` stand for.
     """
-    met = answers.loc[is_gold(answers), ["worker", "pair", "role", "label"]]
-    worker, workers = pd.factorize(met["worker"])
-    pair, pairs = pd.factorize(met["pair"].to_numpy())
-    role = met["role"].to_numpy()
+    met = is_gold(answers)
+    given: Any = answers["worker"]
+    if names is None:
+        names, given = dict(enumerate(given.cat.categories)), given.cat.codes
+    workers, worker = np.unique(np.asarray(given)[met], return_inverse=True)
+    pairs, pair = np.unique(np.asarray(answers["pair"])[met], return_inverse=True)
+    role, label = (np.asarray(answers[name])[met] for name in ("role", "label"))
     passes = np.array([[kind.is_gold and label in rule.passes(kind) for label in LABELS] for kind in ROLES])
-    answered = met["label"].to_numpy() != NONE
-    passed = passes[role, met["label"].to_numpy()]
-    control, controls = pd.factorize(pair * len(ROLES) + role)
+    answered = label != NONE
+    passed = passes[role, label]
+    controls, control = np.unique(pair * len(ROLES) + role, return_inverse=True)
     withdrawn = withdrawn_golds(
         worker[answered], control[answered], passed[answered], n_controls=len(controls)
     )
     trusted = answered & ~withdrawn[control]
     golds = np.bincount(worker[trusted], minlength=len(workers)).tolist()
     right = np.bincount(worker[trusted & passed], minlength=len(workers)).tolist()
-    ids = [name if names is None else names[name] for name in workers.tolist()]
+    ids = [names[row] for row in workers.tolist()]
     gone = controls[withdrawn]
     return GoldState(
         dict(sorted((id_, GoldRecord(*record)) for id_, *record in zip(ids, right, golds, strict=True))),
@@ -267,11 +270,17 @@ def decide(check: GoldCheck, record: GoldRecord | None = None, *, excluded: bool
     for role in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE):
         if not check.has(role):
             findings.append(Finding(GOLD_MISSING, f"no answered {role.value}"))
+    return verdict(findings, record, excluded=excluded)
+
+
+def verdict(findings: Iterable[Finding], record: GoldRecord | None, *, excluded: bool) -> GoldVerdict:
+    """Pass where nothing was found, the worker's record is not bad and the worker is not excluded; else queue."""
+    reasons = [*findings]
     if record is not None and record.is_bad:
-        findings.append(Finding(BAD_RECORD, record.text))
+        reasons.append(Finding(BAD_RECORD, record.text))
     if excluded:
-        findings.append(Finding(EXCLUDED_WORKER))
-    return GoldVerdict(Decision.QUEUED if findings else Decision.PASS, tuple(findings))
+        reasons.append(Finding(EXCLUDED_WORKER))
+    return GoldVerdict(Decision.QUEUED if reasons else Decision.PASS, tuple(reasons))
 
 
 def _place(gold: GoldControl) -> tuple[int, int, str]:

@@ -100,7 +100,7 @@ def fit_ordinal(table: AnswerTable, options: OrdinalOptions | None = None) -> Or
         raise ValueError(f"{table.n_labels} label makes no scale; two or more are right")
     options = options or OrdinalOptions()
     grid = make_grid(options.n_cells)
-    sweeper, sample = Sweeper(table), Sample(table, grid)
+    sweeper, sample = Sweeper(table), PosteriorSample(table, grid)
     active = np.bincount(table.worker, minlength=table.n_workers) > 0
     parameters, population = starting_parameters(table), grid.mass
     trace: list[float] = []
@@ -119,7 +119,7 @@ def fit_ordinal(table: AnswerTable, options: OrdinalOptions | None = None) -> Or
             moved, learned = learn_population(moved, swept.items[0], grid, options.anchor)
             population = (1 - pace) * population + pace * learned
         parameters = blend(parameters, moved, pace)
-    reader = Reader(table, parameters, grid, options.interval)
+    reader = PosteriorReader(table, parameters, grid, options.interval)
     sweeper.sweep(log_answers(parameters, grid, marginal=True), prior, reader.read)
     found = (reader.level, reader.answer, reader.match, reader.low, reader.high)
     return Ordinal(parameters, *found, Convergence(tuple(trace), settled))
@@ -209,7 +209,7 @@ def _rescaled(parameters: Parameters, mean: float, scale: float) -> Parameters:
 Floats32 = NDArray[np.float32]
 
 
-class Sample:
+class PosteriorSample:
     """The posteriors of items taken at even distances, with their answers."""
 
     def __init__(self, table: AnswerTable, grid: Grid) -> None:
@@ -236,7 +236,7 @@ class Sample:
         return observed_shares(parameters, self._nodes, self._workers, self._levels, posterior)
 
 
-class Reader:
+class PosteriorReader:
     """What is reported of each item."""
 
     def __init__(self, table: AnswerTable, parameters: Parameters, grid: Grid, interval: float) -> None:

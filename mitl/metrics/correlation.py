@@ -137,7 +137,7 @@ def paired_spearman(
         one, other: two models' similarities of the same pairs, in the same order.
 
     Raises:
-        MetricError: the pairs or their scores differ; and as :func:`sampled_spearman`.
+        MetricError: the pairs or their scores differ; and as ``sampled_spearman``.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 15.
     """
     if not (np.array_equal(one.query_ids, other.query_ids) and np.array_equal(one.scores, other.scores)):

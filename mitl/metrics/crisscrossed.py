@@ -120,7 +120,7 @@ def scored_pairs(
     """The pairs as the sampled correlations take them; ``similarities`` (P,) are a model's, beside the scores.
 
     Raises:
-        MetricError: see :class:`~mitl.metrics.correlation.ScoredPairs`.
+        MetricError: see ``mitl.metrics.correlation.ScoredPairs``.
     """
     similarities = np.asarray(similarities, dtype=np.float64)
     if queries == "first":

@@ -278,7 +278,7 @@ def score_blocks(
     positives: Positives,
     scoring: Scoring,
 ) -> Values:
-    """As :func:`score_similarities`, under any metrics of the table."""
+    """As ``score_similarities``, under any metrics of the table."""
     scored = with_positives(positives, scoring.no_positives)
     queries, gallery = integer_ids(query_ids, "query"), integer_ids(gallery_ids, "gallery item")
     order = np.argsort(gallery, kind="stable")

@@ -220,7 +220,7 @@ def kendall(labels: GradedLabels, similarities: NDArray[Any]) -> QueryValues:
 
 
 def kendall_dense(query_ids: Ids, similarities: NDArray[Any], grades: NDArray[Any]) -> QueryValues:
-    """As :func:`kendall` where every item of the gallery is graded, as by pseudo-labels: (Q, G) each.
+    """As ``kendall`` where every item of the gallery is graded, as by pseudo-labels: (Q, G) each.
 
     Raises:
         MetricError: the shapes differ, a value is not a number, or tau is undefined for all queries.

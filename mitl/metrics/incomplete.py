@@ -6,7 +6,7 @@ Values of each metric, all means over the same queries, those with a released po
 * Horvitz-Thompson: the same, and what the sample shows it to miss, each audited pair standing for 1 / inclusion pairs;
 * expected: the metric over labels that are matches by a given chance, each apart from the others;
 * prediction-powered: expected, and what the sample shows the chances to miss;
-* settled: as far from expected towards prediction-powered as the sample, over all models, tells more than noise.
+* settled: expected, and of what prediction-powered adds as much as is more than noise.
 
 Both corrections are one step: sum of D_i (y_i - f_i) / pi_i over the sample, D_i the metric's derivative by label i.
 They have no bias where the metric is linear in the labels that are not known (P@K, Recall@1), whatever the chances are.
@@ -15,8 +15,7 @@ chances are near, and 0 on average where they are calibrated and labels independ
 so that with every pair audited all of them are the metric itself.
 
 Source: Horvitz and Thompson, JASA 1952; Sarndal, Swensson and Wretman, Model Assisted Survey Sampling, 1992, chapter 6
-(the difference estimator); Angelopoulos et al., Prediction-powered inference, Science 2023; James and Stein, 1961, for
-how far to go.
+(the difference estimator); Angelopoulos et al., Prediction-powered inference, Science 2023.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 
 from mitl.core.packed import places
 from mitl.errors import MetricError
+from mitl.metrics.answer_rates import Reading
 from mitl.metrics.expected import DRAWS, Cases, Worlds, depth_needed, expected_values
 from mitl.metrics.foreseen import Foreseen, foreseen
 from mitl.metrics.partial_labels import Floats, PartialLabels
@@ -56,6 +56,8 @@ class AuditSample:
     strata: NDArray[np.integer]
     inclusion: Floats
     """(n,) the probability that the sample holds it."""
+    known_reading: Reading | None = None
+    """What the labels are worth; without it, they are taken for the truth."""
 
     def __post_init__(self) -> None:
         wrong = ~((self.inclusion > 0) & (self.inclusion <= 1))
@@ -67,6 +69,11 @@ class AuditSample:
 
     def __len__(self) -> int:
         return len(self.queries)
+
+    @property
+    def reading(self) -> Reading:
+        """Labels that are right on average."""
+        return self.known_reading or Reading.of(self.matches, self.matches, None)
 
     def variance(self, effects: Floats, surprises: Floats) -> float:
         """Of the sum of effects x surprises / inclusion over samples drawn like this one.
@@ -82,7 +89,7 @@ class AuditSample:
             own = changes.var(ddof=1) if drawn > 1 else 0.0
             one_more = (effects[here] ** 2).mean() * (squares.sum() + 1) / (drawn + 1)
             total += size * (size - drawn) / drawn * max(own, one_more)
-        return total
+        return total + self.reading.variance(effects, self.inclusion)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +126,9 @@ class Corrected:
     worlds: Worlds
     audit: AuditSample
     surprises: Floats
-    """(n,) y - f."""
+    """(n,) y - f, y right on average."""
+    shares: Floats
+    """(n,) what each changes in the sum: (y - f) / inclusion, less what the label that is put in as known changes."""
 
     @classmethod
     def of(cls, labels: PartialLabels, audit: AuditSample, draws: int, seed: int) -> Corrected:
@@ -130,18 +139,19 @@ class Corrected:
         chances[listed >= 0] = labels.chances[listed[listed >= 0]]
         chances = np.where(rows >= 0, chances, audit.matches)  # what is not scored surprises nobody
         known = labels.known(audit.queries, audit.items, audit.matches)
-        return cls(Worlds.draw(known, draws, seed), audit, audit.matches - chances)
+        surprises = np.where(rows >= 0, audit.reading.values - chances, 0.0)
+        shares = surprises / audit.inclusion - (audit.matches - chances)
+        return cls(Worlds.draw(known, draws, seed), audit, surprises, shares)
 
     def estimates(self, rankings: Rankings, asked: Sequence[Asked], short: Short) -> tuple[Estimate, ...]:
         """One for each metric, with an interval."""
         labels = self.worlds.labels
         base = expected_values(rankings, self.worlds, asked, Cases.plain(len(labels)), short=short).mean(0)
         effects = self._effects(rankings, asked, short)  # (n, M)
-        weights = self.surprises * (1 / self.audit.inclusion - 1)
         return tuple(
             self.estimate(
                 one.name,
-                (base[place], base[place] + effects[:, place] @ weights),
+                (base[place], base[place] + effects[:, place] @ self.shares),
                 effects[:, place],
                 foreseen(rankings, labels, one),
             )
@@ -162,7 +172,7 @@ class Corrected:
         labels = self.worlds.labels
         effects = np.zeros((len(self.audit), len(asked)))
         rows = places(labels.query_ids, self.audit.queries)
-        wanted = np.flatnonzero((rows >= 0) & (self.audit.inclusion < 1))
+        wanted = np.flatnonzero((rows >= 0) & ((self.audit.inclusion < 1) | (self.shares != 0)))
         if len(wanted):
             rows = rows[wanted]
             items = self.audit.items[wanted]
@@ -182,21 +192,29 @@ class Evidence:
     powered: Corrected
 
     @classmethod
-    def of(cls, labels: PartialLabels, audit: AuditSample, *, draws: int = DRAWS, seed: int = 0) -> Evidence:
-        """From the labels without the audit, and the audit.
+    def of(
+        cls,
+        released: PartialLabels,
+        audit: AuditSample,
+        *,
+        chances: PartialLabels | None = None,
+        draws: int = DRAWS,
+        seed: int = 0,
+    ) -> Evidence:
+        """From what the release says, the chances of the same and other pairs (its own by default), and the audit.
 
         Raises:
             MetricError: no query has a released positive, or an audited pair is there twice.
         """
-        if not len(labels) or not labels.positives.all():
+        if not len(released) or not released.positives.all():
             raise MetricError(
                 "fair estimates are taken over queries with a released positive; leave others out"
             )
-        released = labels.as_released()
+        naive = released.as_released()
         return cls(
-            Worlds.draw(released, 1, seed),
-            Corrected.of(released, audit, 1, seed),
-            Corrected.of(labels, audit, draws, seed),
+            Worlds.draw(naive, 1, seed),
+            Corrected.of(naive, audit, 1, seed),
+            Corrected.of(released if chances is None else chances, audit, draws, seed),
         )
 
     def depth(self, asked: Sequence[Asked]) -> int:
@@ -225,6 +243,17 @@ class Evidence:
         values = one.expected - other.expected, one.value - other.value
         return self.powered.estimate(one.metric, values, one.effects - other.effects, ahead)
 
+    def settled(self, models: Sequence[Fair]) -> tuple[tuple[float, ...], ...]:
+        """(models, metrics) the values to rank models by: expected, and what to believe of the correction."""
+        columns = []
+        for row in zip(*(model.powered for model in models), strict=True):
+            errors = np.array([[self.difference(one, other).std_error for other in row] for one in row])
+            own = np.array([one.std_error**2 for one in row])
+            corrections = np.array([one.value - one.expected for one in row])
+            covariance = (own[:, None] + own - errors**2) / 2
+            columns.append(np.array([one.expected for one in row]) + shrunken(corrections, covariance))
+        return tuple(tuple(values) for values in np.transpose(columns).tolist())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fair:
@@ -235,26 +264,39 @@ class Fair:
     powered: tuple[Estimate, ...]
 
 
-def settled(models: Sequence[Fair]) -> tuple[tuple[float, ...], ...]:
-    """(models, metrics) the values to rank models by: one share of each metric's corrections, the same for all models.
+def shrunken(corrections: Floats, covariance: Floats) -> Floats:
+    """(n,) what to believe of n models' corrections, whose noise has this (n, n) covariance.
 
-    The share is 1 less the noise in the corrections, their variances over their squares, and at least 0: where the
-    sample finds what the chances foretell, its noise does not reorder models; where it finds otherwise, it is heard.
+    A correction is what the expected value truly misses, and noise. What is missed lies around the models' mean with
+    one variance t, so that deviations from the mean, turned until their noises are uncorrelated, keep t / (v + t) of
+    themselves, v the variance of each one's noise; t is where their squares over v + t sum to n - 1, or 0 where they
+    never do. The mean, which orders nothing, keeps max(0, 1 - its variance / its square).
+
+    Deviations are shrunk rather than values, since noise that models share cancels in them; to 0, so towards expected,
+    which orders models better than naive, and in all but the largest samples better than the whole correction. Where
+    expected stays wrong, v falls with a growing sample and t does not, so that the order becomes the corrected one.
+
+    Source: Fay and Herriot, JASA 1979, for t; Efron and Morris, JASA 1973, for shrinking towards the mean.
     """
-    metrics = range(len(models[0].powered))
-    rows = [[model.powered[place] for model in models] for place in metrics]
-    shares = []
-    for row in rows:
-        seen = sum((one.value - one.expected) ** 2 for one in row)
-        noise = sum(one.std_error**2 for one in row)
-        shares.append(max(0.0, 1 - noise / seen) if seen > 0 else 0.0)
-    return tuple(
-        tuple(
-            share * one.value + (1 - share) * one.expected
-            for share, one in zip(shares, model.powered, strict=True)
-        )
-        for model in models
-    )
+    from scipy.linalg import helmert
+    from scipy.optimize import brentq
+
+    mean, noise = corrections.mean(), max(covariance.mean(), 0.0)
+    level = mean * max(0.0, 1 - noise / mean**2) if mean else 0.0
+    if len(corrections) == 1:
+        return np.full(1, level)
+    contrasts = helmert(len(corrections))
+    variances, axes = np.linalg.eigh(contrasts @ covariance @ contrasts.T)
+    variances = np.maximum(variances, _ROUNDING**2)
+    turned = axes.T @ contrasts
+    found = turned @ corrections
+    most = 2 * float((found**2).mean())
+
+    def beyond(spread: float) -> float:
+        return float((found**2 / (variances + spread)).sum() - len(found))
+
+    spread = brentq(beyond, 0.0, most, xtol=most * 1e-9) if beyond(0.0) > 0 else 0.0
+    return np.asarray(level + (found * spread / (variances + spread)) @ turned)
 
 
 def hole_shares(

@@ -76,7 +76,7 @@ def paired(
 
     Raises:
         MetricError: the metrics, their statistics, the queries or the weights differ; and as
-            :func:`interval`.
+            ``interval``.
     Source: Smucker, Allan and Carterette, A Comparison of Statistical Significance Tests for Information
         Retrieval Evaluation, CIKM 2007; for counting the arrangement seen, Davison and Hinkley, Bootstrap
         Methods and their Application, 1997, chapter 4.

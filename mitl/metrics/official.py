@@ -102,7 +102,7 @@ def score_folds(
 def score_folds_ranked(
     rankings: Rankings, folds: Sequence[Fold], asked: Sequence[Asked], *, short: Short = "raise"
 ) -> Values:
-    """Metrics of first positives, as :func:`score_folds`, for rankings of any form."""
+    """Metrics of first positives, as ``score_folds``, for rankings of any form."""
     enough = fold_reach(asked)
     found = []
     for fold in folds:

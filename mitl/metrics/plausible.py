@@ -266,10 +266,10 @@ def listed_r_precision(
         query_ids: (N,) the query of each row of ``items``; may hold more queries than ``matches``.
         items: (N, depth) gallery ids, best first.
         zeta: the distance that the lists were made with; it names the metric.
-        cap, short, no_positives: as for :func:`plausible_r_precision`.
+        cap, short, no_positives: as for ``plausible_r_precision``.
 
     Raises:
-        MetricError: as :func:`plausible_r_precision`.
+        MetricError: as ``plausible_r_precision``.
     """
     _check_cap(cap)
     scoring = Scoring((), **gaps)

@@ -268,7 +268,7 @@ class Places:
         return np.asarray(np.where(inside, self._table[np.where(inside, shifted, 0)], -1))
 
     def need(self, wanted: NDArray[Any], whose: str) -> NDArray[np.integer[Any]]:
-        """As :meth:`find`; MetricError where an id is not among these. ``whose`` names what the ids are from."""
+        """As ``find``; MetricError where an id is not among these. ``whose`` names what the ids are from."""
         found = self.find(wanted)
         missing = found < 0
         if missing.any():

@@ -1,7 +1,7 @@
 """A model's similarities against pseudo-labels of a whole gallery, a block of queries at a time.
 
 The label of an image and a caption is how like the caption is to the most similar of the image's own ones; see
-:func:`mitl.metrics.correlation.pseudo_labels`, which gives the same of single pairs. Source: Li et al., Image-Text
+``mitl.metrics.correlation.pseudo_labels``, which gives the same of single pairs. Source: Li et al., Image-Text
 Retrieval with Binary and Continuous Label Supervision, section III-A and eq. 2.
 """
 

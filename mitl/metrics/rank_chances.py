@@ -1,7 +1,9 @@
-"""How likely an unjudged pair is a match, by where the compared models together rank it and what an audit shows there.
+"""How likely a pair is a match, by where the compared models rank it, and what was said of it, its query and its item.
 
-One chance for each band of places, the same for all models: the share of matches among the audited pairs of the band,
-each standing for 1 / inclusion pairs, and never higher further down.
+What the judged pairs tell: how much each model's ranks are worth, and which queries and items match more than their
+ranks foretell. What the audit tells: how much chances differ where nobody looked, where people refused, and where the
+release holds the pair. Which pairs are judged follows from the proposers' ranks, which are among the features, so that
+their labels may teach. All models get the same chances.
 """
 
 from __future__ import annotations
@@ -18,59 +20,125 @@ from mitl.metrics.partial_labels import Flags, Floats, PartialLabels
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING, Rankings
 
-BANDS = (1, 2, 4, 8, 16, 32, 64)
-"""The last place of each band; what stands behind all of them is the remainder."""
+DEPTH = 64
+"""Places of a ranking that are read, and of the fused one that are listed."""
 _DAMPING = 60
 """Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion, SIGIR 2009."""
+_OPEN, _REFUSED, _HELD = range(3)
+_PRIOR_ODDS = np.array([0.0, np.log(0.1 / 0.98), np.log(0.9 / 0.02)])
+"""What an answer adds to a match's log-odds before the audit is heard, by what was said: one in ten noes on a match,
+one in fifty yeses on another pair."""
+_RIDGE, _EFFECT = 1.0, 1.0
+"""Penalty of a squared weight of a standardised feature, and of the log-odds that a query or an item adds; in the unit
+of one pair's log-likelihood."""
+_SHIFT, _SLOPE = 0.5, 5.0
+"""The same of what the audit adds to log-odds, and to their slope."""
 _PRIOR = 2.0
-"""Pairs of the mean share that each band is taken to hold beside its audited ones."""
+"""Pairs of the mean share that the remainder is taken to hold beside its audited ones."""
+_STEPS, _LONGEST, _STILL = 30, 4.0, 1e-7
+"""Of Newton's method: at most so many, none longer, and done when one is as short."""
 
 
 def with_rank_chances(
     judged: PartialLabels, rankings: Sequence[Rankings], audit: AuditSample
 ) -> PartialLabels:
-    """The judged pairs, and those that the models together rank first with the chance of their band.
+    """The judged pairs, and those that the models together rank first, each with its chance.
+
+    A ridge regression of what was said of judged and audited pairs on the models' log-ranks, their mean, its square and
+    the best two; again with what queries and items have beyond that, a pair's own label left out; then, for each thing
+    that can have been said of a pair, a shift and a slope of the log-odds by its audited pairs, each weighted by
+    1 / inclusion. What is not listed has the share of matches among the audited ones there.
 
     Args:
-        judged: the judged pairs alone; what else they say of other pairs is replaced.
+        judged: the judged pairs alone, as the release has them.
     """
-    queries, items, bands = fused_pairs(rankings, judged.query_ids, BANDS[-1])
-    listed = PartialLabels.of(
-        judged.query_ids,
-        judged.gallery,
-        (queries, items),
-        np.zeros(len(items)),
-        np.zeros(len(items), np.bool_),
-    )
+    listed = _listed(judged, rankings)
+    said = np.where(listed.judged, np.where(listed.chances > 0, _HELD, _REFUSED), _OPEN)
     rows = places(judged.query_ids, audit.queries)
-    open_ = np.flatnonzero((rows >= 0) & (judged.find(np.maximum(rows, 0), audit.items) < 0))
-    at = listed.find(rows[open_], audit.items[open_])
-    rates = band_rates(np.append(bands, len(BANDS))[at], audit.matches[open_], audit.inclusion[open_])
-    weights = band_weights(np.append(bands, len(BANDS))[at], audit.inclusion[open_])
-    new = judged.find(listed.rows, items) < 0
-    found = PartialLabels.of(
+    scored = np.flatnonzero(rows >= 0)
+    at = listed.find(rows[scored], audit.items[scored])
+    drawn, at = scored[at >= 0], at[at >= 0]
+    beyond = np.setdiff1d(scored, drawn)
+    matches = audit.matches.astype(np.float64)
+
+    labels, taught = listed.chances.copy(), listed.judged.copy()
+    new = ~listed.judged[at]
+    labels[at[new]], taught[at[new]] = matches[drawn[new]], True
+    odds = _odds(listed, _rank_features(listed, rankings), labels, taught) + _PRIOR_ODDS[said]
+    for one in (_OPEN, _REFUSED, _HELD):
+        here, members = drawn[said[at] == one], np.flatnonzero(said == one)
+        if len(here):
+            weights, own = 1 / audit.inclusion[here], odds[at[said[at] == one]]
+            line = np.stack([np.ones(len(own)), own], axis=1)
+            found = logistic(line, matches[here], weights / weights.mean(), own, np.array([_SHIFT, _SLOPE]))
+            odds[members] += found[0] + found[1] * odds[members]
+    return _weighted(
+        replace(listed, chances=audit.reading.unread(_expit(odds), said == _HELD)),
+        said,
+        (at, drawn, beyond),
+        audit,
+    )
+
+
+def logistic(features: Floats, labels: Floats, weights: Floats, offset: Floats, ridge: Floats) -> Floats:
+    """(F,) the weights of features that make labels likeliest, by Newton's method.
+
+    Args:
+        features: (n, F)
+        labels: (n,) from 0 to 1.
+        weights: (n,) pairs that each stands for.
+        offset: (n,) log-odds that are added as they are.
+        ridge: (F,) penalty of half the square of each weight.
+    """
+    found = np.zeros(features.shape[1])
+    for _ in range(_STEPS):
+        chances = _expit(offset + features @ found)
+        slope = features.T @ (weights * (labels - chances)) - ridge * found
+        bend = (features * (weights * chances * (1 - chances))[:, None]).T @ features + np.diag(ridge + 1e-9)
+        step = np.linalg.solve(bend, slope)
+        longest = float(np.abs(step).max())
+        found += step * (min(1.0, _LONGEST / longest) if longest > 0 else 1.0)
+        if longest < _STILL:
+            break
+    return found
+
+
+def _odds(labels: PartialLabels, features: Floats, said: Floats, taught: Flags) -> Floats:
+    """(P,) log-odds that a pair is called a match, by its features and by the other pairs of its query and its item."""
+    first = _expit(_fitted(features, said, taught))
+    surprises = np.where(taught, said - first, 0.0)
+    spreads = np.where(taught, first * (1 - first), 0.0)
+    more = []
+    for side in (labels.rows, np.unique(labels.items, return_inverse=True)[1]):
+        above, below = (np.bincount(side, each)[side] - each for each in (surprises, spreads))
+        more.append(above / (below + _EFFECT))
+    return _fitted(np.concatenate([features, _standardised(np.stack(more, axis=1))], axis=1), said, taught)
+
+
+def _fitted(features: Floats, said: Floats, taught: Flags) -> Floats:
+    some, ridge = features[taught], np.append(0.0, np.full(features.shape[1] - 1, _RIDGE))
+    return np.asarray(features @ logistic(some, said[taught], np.ones(len(some)), np.zeros(len(some)), ridge))
+
+
+def _listed(judged: PartialLabels, rankings: Sequence[Rankings]) -> PartialLabels:
+    queries, items = fused_pairs(rankings, judged.query_ids, DEPTH)
+    new = judged.find(places(judged.query_ids, queries), items) < 0
+    return PartialLabels.of(
         judged.query_ids,
         judged.gallery,
         (
             np.concatenate([judged.query_ids[judged.rows], queries[new]]),
             np.concatenate([judged.items, items[new]]),
         ),
-        np.concatenate([judged.chances, rates[bands[new]]]),
+        np.concatenate([judged.chances, np.zeros(int(new.sum()))]),
         np.concatenate([judged.judged, np.zeros(int(new.sum()), np.bool_)]),
-        remainder=float(rates[-1]),
     )
-    at = listed.find(found.rows, found.items)
-    of_each = np.append(weights[bands], 1.0)[at]
-    return replace(found, weights=np.where(found.judged, 1.0, of_each), remainder_weight=float(weights[-1]))
 
 
-def fused_pairs(rankings: Sequence[Rankings], query_ids: Ids, depth: int) -> tuple[Ids, Ids, Ids]:
-    """(P,) query ids, items and bands of the pairs that the models together place first, by reciprocal rank fusion.
+def fused_pairs(rankings: Sequence[Rankings], query_ids: Ids, depth: int) -> tuple[Ids, Ids]:
+    """(P,) query ids and items of the ``depth`` pairs of each query that reciprocal rank fusion places first.
 
     They are in order of query, then item.
-
-    Args:
-        depth: how far each ranking is read.
     """
     parts = []
     for ranking in rankings:
@@ -85,46 +153,54 @@ def fused_pairs(rankings: Sequence[Rankings], query_ids: Ids, depth: int) -> tup
     order = np.lexsort((items, -fused, rows))
     starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
     place = np.empty(len(rows), np.int64)
-    place[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows)))) + 1
-    kept = place <= BANDS[-1]
-    return query_ids[rows[kept]], items[kept], np.searchsorted(BANDS, place[kept]).astype(np.int64)
+    place[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    kept = place < depth
+    return query_ids[rows[kept]], items[kept]
 
 
-def band_rates(bands: NDArray[np.integer], matches: Flags, inclusion: Floats) -> Floats:
-    """(B + 1,) the chance in each band and, last, in the remainder, of audited pairs that nobody had judged.
+def _rank_features(labels: PartialLabels, rankings: Sequence[Rankings]) -> Floats:
+    """(P, F) of the listed pairs: 1, and standardised what the models' ranks say; one behind all where unread."""
+    logs = np.full((len(labels.items), len(rankings)), np.log(DEPTH + 1.0))
+    for column, ranking in enumerate(rankings):
+        items: Ids = np.asarray(ranking.block(ranking.rows_of(labels.query_ids), 0, DEPTH), np.int64)
+        at = labels.find(np.arange(len(labels)), items)
+        rows, ranks = np.nonzero((at >= 0) & (items != NOTHING))
+        logs[at[rows, ranks], column] = np.log(ranks + 1.0)
+    mean, ordered = logs.mean(axis=1), np.sort(logs, axis=1)
+    several = np.concatenate([logs, ordered[:, :2], np.stack([mean, mean**2], axis=1)], axis=1)
+    return np.concatenate([np.ones((len(several), 1)), _standardised(several)], axis=1)
+
+
+def _weighted(
+    labels: PartialLabels, said: NDArray[np.integer], found: tuple[Ids, Ids, Ids], audit: AuditSample
+) -> PartialLabels:
+    """With the remainder's chance, and the mean of 1 / inclusion over pairs that were said the same of.
+
+    From the audited ones, each standing for so many; where there are none, it is the largest of all.
 
     Args:
-        bands: (n,) of the audited pairs; the number of bands for the remainder.
+        found: (n,) places of audited pairs in the labels, and in the audit; (m,) places of the other scored ones.
     """
-    weights = 1 / inclusion
-    total = np.bincount(bands, weights, len(BANDS) + 1).astype(np.float64)
-    found = np.bincount(bands, weights * matches, len(BANDS) + 1)
-    mean = found.sum() / total.sum() if len(bands) else 0.0
-    one = weights.mean() if len(bands) else 1.0
-    return _falling((found + _PRIOR * one * mean) / (total + _PRIOR * one), total + _PRIOR * one)
+    at, drawn, beyond = found
+    weights = 1 / audit.inclusion
+    of = np.concatenate([said[at], np.full(len(beyond), _HELD + 1)])
+    own = weights[np.concatenate([drawn, beyond])]
+    total, squares = np.bincount(of, own, _HELD + 2), np.bincount(of, own**2, _HELD + 2)
+    most = np.full(len(total), weights.max(initial=1.0))
+    means = np.divide(squares, total, out=most, where=total > 0)
+    open_ = np.append(drawn[said[at] == _OPEN], beyond)
+    mean = float(np.average(audit.matches[open_], weights=weights[open_])) if len(open_) else 0.0
+    prior = _PRIOR * (float(weights[beyond].mean()) if len(beyond) else 1.0)
+    rate = (weights[beyond] @ audit.matches[beyond] + prior * mean) / (weights[beyond].sum() + prior)
+    return replace(
+        labels, weights=means[said], remainder=float(rate), remainder_weight=float(means[_HELD + 1])
+    )
 
 
-def band_weights(bands: NDArray[np.integer], inclusion: Floats) -> Floats:
-    """(B + 1,) the mean of 1 / inclusion over the pairs of each band, from the audited ones, each standing for so many.
-
-    Where a band holds none, it is the largest of all.
-    """
-    weights = 1 / inclusion
-    total = np.bincount(bands, weights, len(BANDS) + 1)
-    squares = np.bincount(bands, weights**2, len(BANDS) + 1)
-    most = float(weights.max(initial=1.0))
-    return np.asarray(np.divide(squares, total, out=np.full(len(total), most), where=total > 0))
+def _standardised(values: Floats) -> Floats:
+    spread = values.std(axis=0)
+    return np.asarray((values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
-def _falling(values: Floats, weights: Floats) -> Floats:
-    """The nearest values that never rise, by pooling neighbours that do.
-
-    Source: Ayer et al., Annals of Mathematical Statistics 1955.
-    """
-    blocks: list[tuple[float, float, int]] = []
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        blocks.append((value, weight, 1))
-        while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
-            (v, w, n), (u, x, m) = blocks.pop(), blocks.pop()
-            blocks.append(((u * x + v * w) / (x + w), x + w, m + n))
-    return np.repeat([value for value, _, _ in blocks], [n for _, _, n in blocks])
+def _expit(odds: Floats) -> Floats:
+    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))))

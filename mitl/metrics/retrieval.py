@@ -60,14 +60,14 @@ def score_queries(
 
 
 def score_ranked(rankings: Rankings, positives: Positives, **options: Unpack[ScoreOptions]) -> Values:
-    """As :func:`score_queries`, for rankings of any form."""
+    """As ``score_queries``, for rankings of any form."""
     return score_rankings(rankings, positives, Scoring.of(**options))
 
 
 def score_metrics(
     rankings: Rankings, positives: Positives, metrics: Iterable[Asked | str], **gaps: Unpack[Gaps]
 ) -> Values:
-    """Any metrics of ``METRICS``, by name or as :func:`asked_metrics` gives them; else as :func:`score_queries`."""
+    """Any metrics of ``METRICS``, by name or as ``asked_metrics`` gives them; else as ``score_queries``."""
     asked = tuple(
         one for each in metrics for one in (asked_metrics([each]) if isinstance(each, str) else (each,))
     )
@@ -75,7 +75,7 @@ def score_metrics(
 
 
 def score_rankings(rankings: Rankings, positives: Positives, scoring: Scoring) -> Values:
-    """All metrics that are asked for; else as :func:`score_queries`."""
+    """All metrics that are asked for; else as ``score_queries``."""
     scored = with_positives(positives, scoring.no_positives)
     rows, refuses = rankings.rows_of(scored.query_ids), scoring.short == "raise"
     far, near = ([one for one in scoring.asked if one.reads_on is reads_on] for reads_on in (True, False))
@@ -110,7 +110,7 @@ def score_ranks(
     A rank is 0 where the positive is not in the gallery, or does not matter to a metric.
 
     Args:
-        scored: those of ``positives`` that are to be scored, see :func:`with_positives`.
+        scored: those of ``positives`` that are to be scored, see ``with_positives``.
 
     Raises:
         MetricError: the gallery has fewer items than K or R, or none of a query's positives, and ``short`` is "raise".
@@ -272,7 +272,7 @@ def r_precision(
     """Mean over queries of the share of positives among the first R items, R being the query's positives.
 
     Raises:
-        MetricError: as :func:`map_at_r`.
+        MetricError: as ``map_at_r``.
     """
     return score_queries(query_ids, items, positives, ks=(), **gaps)[0].estimate
 
@@ -300,7 +300,7 @@ def score(
     by_r: bool = True,
     **gaps: Unpack[Gaps],
 ) -> RetrievalScores:
-    """The means of :func:`score_queries`, with MetricError as there."""
+    """The means of ``score_queries``, with MetricError as there."""
     values = score_queries(query_ids, items, positives, ks=ks, by_r=by_r, **gaps)
     means = {each.metric: each.estimate for each in values}
     recall = {k: means[f"R@{k}"] for k in ks}

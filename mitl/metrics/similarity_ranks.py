@@ -86,14 +86,14 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counts:
+class RankCounts:
     """Of each chosen item, (p,): items that surely come before it, and further ones that may."""
 
     sure: Ids
     doubtful: Ids
 
 
-def count_before(tile: SimilarityTile, chosen: Chosen, scratch: Scratch) -> Counts:
+def count_before(tile: SimilarityTile, chosen: Chosen, scratch: Scratch) -> RankCounts:
     """Compare the chosen items with all items of the tile; an item itself is in neither count."""
     sure, doubtful = np.zeros((2, len(chosen.queries)), np.int64)
     for entries, cells, axis, among in _layers(tile, chosen):
@@ -106,10 +106,10 @@ def count_before(tile: SimilarityTile, chosen: Chosen, scratch: Scratch) -> Coun
         sure[entries[among]] = above[among]
         doubtful[entries[among]] = (maybe - above)[among]
     doubtful -= (chosen.positions >= tile.span.start) & (chosen.positions < tile.span.stop)
-    return Counts(sure, doubtful)
+    return RankCounts(sure, doubtful)
 
 
-def settle(tile: SimilarityTile, chosen: Chosen, counts: Counts, rescore: Rescore | None) -> Ids:
+def settle(tile: SimilarityTile, chosen: Chosen, counts: RankCounts, rescore: Rescore | None) -> Ids:
     """Of each chosen item the items of the tile that come before it, (p,), the doubtful ones looked at one by one.
 
     Args:

@@ -84,7 +84,7 @@ METRICS: dict[str, Metric] = {
     MEDIAN_RANK: Metric(first_rank, "first", "any", Statistic.MEDIAN, is_share=False),
 }
 """By name, in the order of columns; ``@K`` at its end stands for any K. One entry more is one metric more, which
-`mitl evaluate` and :func:`score_metrics` take by its name. Installed packages add theirs as entry points of
+`mitl evaluate` and ``score_metrics`` take by its name. Installed packages add theirs as entry points of
 ``mitl.metrics``."""
 
 
@@ -111,7 +111,7 @@ class Asked:
     """A metric that is asked for, with its K where it has one."""
 
     name: str
-    """``R@5``, as :class:`QueryValues` names it."""
+    """``R@5``, as ``QueryValues`` names it."""
     metric: Metric
     k: int = 0
 

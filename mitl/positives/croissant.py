@@ -1,12 +1,12 @@
-"""The release described in MLCommons' Croissant 1.0, so that loaders and search engines can read it.
+"""The release described in MLCommons' Croissant 1.1, so that loaders and search engines can read it.
 
-How the data came to be is told in the words of its extension for responsible AI.
+How the data came to be is told in the words of its extension for responsible AI, and in those of PROV-O for machines.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.sheet_audit import limits, machine_counts, machine_told
 from mitl.positives.sheet_people import agreement
+from mitl.positives.sheet_rounds import learnt, rounds_told, unproposed
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
 
@@ -22,9 +23,9 @@ PARQUET = "application/x-parquet"
 """What mlcroissant reads; the registered name of the format, application/vnd.apache.parquet, it does not."""
 
 _TERMS = (
-    "citeAs column data dataType equivalentProperty examples extract field fileObject fileProperty fileSet format "
-    "includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate "
-    "separator source subField transform"
+    "arrayShape citeAs column containedIn data dataType equivalentProperty examples extract field fileObject "
+    "fileProperty fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet references "
+    "regex repeated replace samplingRate separator source subField transform"
 )
 """Croissant's own, each called there as here."""
 _CONTEXT: dict[str, object] = {
@@ -36,7 +37,10 @@ _CONTEXT: dict[str, object] = {
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
     "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
+    "prov": "http://www.w3.org/ns/prov#",
     "rai": "http://mlcommons.org/croissant/RAI/",
     "sc": "https://schema.org/",
 }
@@ -49,9 +53,16 @@ FILE_NOTES = {
         "One row per answer, under a worker's pseudonym.",
     ),
     "posteriors.parquet": (PARQUET, "One row per answered pair: how probable each answer is by the model."),
+    "collected.parquet": (
+        PARQUET,
+        "One row per text that people wrote for an image, or picked an image for, and that a second worker accepted: "
+        "further originals.",
+    ),
     "ids.parquet": (PARQUET, "The string ids that the JSONs' integers stand for."),
     "image_to_caption.json": ("application/json", "Positive captions of each image query."),
     "caption_to_image.json": ("application/json", "Positive images of each caption query."),
+    "document_to_query.json": ("application/json", "Positive queries of each document that searches."),
+    "query_to_document.json": ("application/json", "Positive documents of each query that searches."),
     "mturk_parsed.csv": (
         "text/csv",
         "Usable answers in the layout of ECCV Caption's official file, a row for each annotator that found the pair.",
@@ -84,6 +95,8 @@ def file_notes(data: ReleaseInput) -> Mapping[str, tuple[str, str]]:
 _COLUMN_NOTES = {
     "image_id": "The data set's own id of the image.",
     "caption_id": "The data set's own id of the caption.",
+    "round": "Number of the round that chose the pair to be asked; empty where none did.",
+    "strategy": "By which that round chose it.",
     "label": "The answer: yes, weak_yes, weak_no or no; empty where nobody was asked or nobody answered.",
     "sources": "What speaks for the positive: judgement, cxc, original.",
     "annotators": "The machine annotators that proposed the pair.",
@@ -118,6 +131,15 @@ _COLUMN_NOTES = {
 }
 
 _NOTES_OF = {
+    "collected": {
+        "text_id": "Its own id: w and six digits where it was written; the caption's id where an image was picked.",
+        "text": "As the worker wrote it, or the data set's caption.",
+        "task": "write or pick.",
+        "writer": "Pseudonym of the worker who wrote or picked.",
+        "reviewer": "Pseudonym of the other worker who accepted it.",
+        "label": "That worker's answer: yes or weak_yes.",
+        "strategy": "Which chose the item that lacked a partner.",
+    },
     "audit": {"label": "People's answer in the release, apart from the audit; empty where nobody was asked."},
     "audit_answers": {"number": "1 to 3, in the order of the answers to this pair.", "label": "The answer."},
 }
@@ -128,10 +150,15 @@ _KEYS = {
     "negatives": ("image_id", "caption_id"),
     "posteriors": ("image_id", "caption_id"),
     "ids": ("kind", "number"),
+    "collected": ("text_id",),
     "audit": ("image_id", "caption_id"),
     "audit_answers": ("image_id", "caption_id", "number"),
     "audit_strata": ("image_id", "caption_id"),
 }
+
+
+_PEOPLE = ("worker", "writer")
+"""Columns with the pseudonym of whom a row comes from."""
 
 
 def croissant(
@@ -144,6 +171,7 @@ def croissant(
     held = file_notes(data)
     return {
         **head(data.name, data.card, _described(data, summary)),
+        **provenance(data.card, _derived(data, summary), _activities(data, summary)),
         **rai(data, summary),
         "distribution": [
             file_object(name, content, held[name]) for name, content in sorted(files.items()) if name in held
@@ -167,13 +195,51 @@ def head(name: str, card: ReleaseCard, described: str) -> dict[str, object]:
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": ["http://mlcommons.org/croissant/1.0", SPECIFICATION],
+        "conformsTo": ["http://mlcommons.org/croissant/1.1", SPECIFICATION],
         "name": name,
         "description": card.description or described,
         "version": card.version,
         "isLiveDataset": False,
         **{key: value for key, value in optional.items() if value},
     }
+
+
+def provenance(
+    card: ReleaseCard, derived: Sequence[str], activities: Mapping[str, Collection[str]]
+) -> dict[str, object]:
+    """Where a release comes from, in the words of PROV-O that Croissant 1.1 recommends.
+
+    Args:
+        derived: the data sets that it is made of.
+        activities: what was done → the names of the programs that did it, none where people did.
+    """
+    makers = [{"@type": "prov:Agent", "prov:label": maker} for maker in card.creators]
+    told: dict[str, object] = {
+        "prov:wasDerivedFrom": [{"@type": "prov:Entity", "prov:label": source} for source in derived],
+        "prov:wasGeneratedBy": [_activity(label, programs) for label, programs in activities.items()],
+    }
+    return told | ({"prov:wasAttributedTo": makers} if makers else {})
+
+
+def _activity(label: str, programs: Collection[str]) -> dict[str, object]:
+    told: dict[str, object] = {"@type": "prov:Activity", "prov:label": label}
+    agents = [{"@type": "prov:SoftwareAgent", "prov:label": program} for program in programs]
+    return told | ({"prov:wasAssociatedWith": agents} if agents else {})
+
+
+def _derived(data: ReleaseInput, summary: Summary) -> list[str]:
+    return [data.dataset, *(["Crisscrossed Captions"] if summary.by_source[PositiveSource.CXC] else [])]
+
+
+def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[str]]:
+    done: list[tuple[bool, str, Collection[str]]] = [
+        (bool(summary.proposed_by), "Machine annotators proposed pairs", summary.proposed_by),
+        (summary.judgements > 0, "People said of pairs whether they match", ()),
+        (data.has_machine_labels, "A machine labelled pairs that nobody was asked about", ()),
+        (data.audit is not None, "People audited a random sample of pairs", ()),
+        (True, "What speaks for a positive was merged", ["mitl"]),
+    ]
+    return {label: programs for holds, label, programs in done if holds}
 
 
 def _described(data: ReleaseInput, summary: Summary) -> str:
@@ -221,7 +287,9 @@ def _field(record_set: str, column: pa.Field, note: str) -> dict[str, object]:
         "source": {"fileObject": {"@id": f"{record_set}.parquet"}, "extract": {"column": column.name}},
     }
     if pa.types.is_list(column.type):
-        described["repeated"] = True
+        described |= {"isArray": True, "arrayShape": "-1"}
+    if column.name in _PEOPLE:
+        described["equivalentProperty"] = "prov:wasAttributedTo"
     return described
 
 
@@ -248,7 +316,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "dataImputationProtocol": machine_told(data) if data.has_machine_labels else "",
     }
     found: dict[str, object] = {
-        "dataCollection": _collection(data, summary),
+        "dataCollection": " ".join([_collection(data, summary), *rounds_told(data.origins)]),
         "dataCollectionType": _kinds_of_collection(data, summary),
         "dataCollectionMissingData": _missing(data, summary),
         "dataCollectionRawData": f"Images and captions of {data.dataset}, which the release names by their ids and "
@@ -265,7 +333,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "annotatorDemographics": [_who(data, summary)],
         "dataBiases": _biases(data, summary),
         "dataLimitations": [
-            f"{_unasked(summary, audited=data.audit is not None)}, so the positives of a query are not complete.",
+            f"{_unasked(data, summary)}, so the positives of a query are not complete.",
             "People disagree about what matches; judgements.parquet keeps every answer.",
         ],
         "dataUseCases": [
@@ -277,19 +345,22 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
     return {f"rai:{name}": value for name, value in sorted(found.items())}
 
 
-def _unasked(summary: Summary, *, audited: bool) -> str:
-    if summary.proposed_by and audited:
-        return "Pairs that no machine annotator proposed were asked in the audit's sample alone"
-    if summary.proposed_by:
-        return "Pairs that no machine annotator proposed were never asked"
-    return "Nobody was asked about most pairs"
+def _unasked(data: ReleaseInput, summary: Summary) -> str:
+    if not summary.proposed_by:
+        return "Nobody was asked about most pairs"
+    asked = "never asked" if data.audit is None else "asked in the audit's sample alone"
+    return f"{unproposed(data.origins)} were {asked}"
 
 
 def _machines(data: ReleaseInput, summary: Summary) -> list[str]:
-    kinds = data.origins.kinds
+    told = {name: KINDS[kind] for name, kind in data.origins.kinds.items()}
+    told |= {
+        one.name: "; ".join([*([told[one.name]] if one.name in told else []), learnt(one)])
+        for one in data.origins.trained
+    }
     return [
-        f"{name} ({KINDS[kinds[name]]}): {several(count, 'pair')}"
-        if name in kinds
+        f"{name} ({told[name]}): {several(count, 'pair')}"
+        if name in told
         else f"{name}: {several(count, 'pair')}"
         for name, count in summary.proposed_by.items()
     ]

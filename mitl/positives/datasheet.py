@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mitl.core.pricing import format_dollars
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.markdown import listed, plain, table
 from mitl.positives.merging import MergeRules
-from mitl.positives.release_input import Origins, ProposalRun, QueryDraw, ReleaseCard, ReleaseInput
+from mitl.positives.release_input import (
+    Collecting,
+    Origins,
+    ProposalRun,
+    QueryDraw,
+    ReleaseCard,
+    ReleaseInput,
+)
 from mitl.positives.sheet_audit import audit_told, machine_told
 from mitl.positives.sheet_people import NOT_STATED, judging
+from mitl.positives.sheet_rounds import rounds_told, training_told, unproposed
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, PositiveSource, several
 
@@ -49,6 +58,15 @@ def proposals(origins: Origins, summary: Summary) -> str:
     ]
     if origins.runs:
         parts.append("\n".join(f"- {_run(run)}" for run in origins.runs))
+    if origins.trained:
+        parts.append("Some of them learnt from answers in this project before they proposed:")
+        parts.append("\n".join(f"- {told}" for told in training_told(origins)))
+    if origins.rounds:
+        parts.append(
+            "Rounds chose which of the ranked pairs were asked, those beyond the first ranks among them; `round` and "
+            "`strategy` in `positives.parquet` and `negatives.parquet` name what chose a pair:"
+        )
+        parts.append("\n".join(f"- {told}" for told in rounds_told(origins)))
     return "\n\n".join(parts)
 
 
@@ -86,6 +104,7 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         proposals(data.origins, summary),
         "## How pairs were judged",
         judging(data, summary),
+        *(["## What people wrote and picked", _collected(data.collecting)] if data.collecting else []),
         "## How judgements became positives",
         _merging(data, summary),
         *(["## What a machine labelled", machine_told(data)] if data.has_machine_labels else []),
@@ -157,6 +176,22 @@ def _money(data: ReleaseInput) -> str:
     if not data.origins.batches:
         return "nothing was posted in it"
     return "practice money" if data.environment is Environment.SANDBOX else "real money"
+
+
+def _collected(found: Collecting) -> str:
+    rows = [
+        ("items chosen to get a partner", f"{found.chosen:,}"),
+        ("texts written for images", f"{found.written:,}"),
+        ("answers where an image was to be picked for a caption", f"{found.picked:,}"),
+        ("… that break a rule, or say that no image matches", f"{found.faulty:,}"),
+        ("… that a second worker refused", f"{found.refused:,}"),
+        ("… that a second worker accepted (`collected.parquet`)", f"{found.accepted:,}"),
+        ("paid, reviews included", format_dollars(found.paid_cents)),
+    ]
+    return (
+        "People wrote a text for images that were chosen, or picked the image that a caption describes; a second "
+        "worker said how well both match, and what was accepted is an original of this release.\n\n"
+    ) + table(("", ""), rows)
 
 
 _SPEAKS = {
@@ -246,7 +281,7 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
     share = data.origins.busiest_share(summary.largest_share)
     busy = share is not None and share > 0.2
     said = [
-        (True, _incomplete(summary, audited=data.audit is not None)),
+        (True, _incomplete(data, summary)),
         (
             summary.unanswered > 0,
             f"{several(summary.unanswered, 'pair')} of the {summary.proposed:,} that machine annotators proposed "
@@ -267,11 +302,11 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
     return "\n".join(f"- {words}" for holds, words in said if holds)
 
 
-def _incomplete(summary: Summary, *, audited: bool) -> str:
+def _incomplete(data: ReleaseInput, summary: Summary) -> str:
     if not summary.proposed_by:
         return "Nobody was asked about most pairs. The set is not complete."
-    asked = "asked in the audit's sample alone" if audited else "never asked"
+    asked = "asked in the audit's sample alone" if data.audit is not None else "never asked"
     return (
-        f"Pairs that no machine annotator proposed were {asked}. The set is not complete, and it favours models "
+        f"{unproposed(data.origins)} were {asked}. The set is not complete, and it favours models "
         "that resemble the annotators: say so when scoring one of them."
     )

@@ -11,10 +11,11 @@ from pathlib import Path
 from mitl.datasets import official
 from mitl.datasets.official import OfficialSet
 from mitl.errors import ReleaseError
-from mitl.positives.folders import read_checked, read_manifest
+from mitl.positives.folders import LISTS, read_checked, read_manifest
 from mitl.records import Direction, IdKind
+from mitl.records.items import CAPTION, IMAGE
 
-_FILES = {Direction.I2T: "image_to_caption.json", Direction.T2I: "caption_to_image.json"}
+_FILES = dict(zip(Direction, LISTS[IMAGE, CAPTION], strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,24 @@ def read_release(folder: Path) -> ReleasePositives:
         )
     tables = {
         direction: _parse(read_checked(folder, manifest, name), folder / name)
-        for direction, name in _FILES.items()
+        for direction, name in zip(Direction, LISTS[sides_of(manifest)], strict=True)
     }
     if kind == IdKind.STRING:
         tables = _with_strings(tables, read_checked(folder, manifest, "ids.parquet"), folder)
     return ReleasePositives(str(manifest.get("name", folder.name)), IdKind(str(kind)), tables)
+
+
+def sides_of(manifest: Mapping[str, object]) -> tuple[str, str]:
+    """What the left and the right side of a release's pairs are called.
+
+    Raises:
+        ReleaseError: no release has such sides.
+    """
+    named = manifest.get("sides", [IMAGE, CAPTION])
+    found = next((both for both in LISTS if list(both) == named), None)
+    if found is None:
+        raise ReleaseError(f"the manifest names the sides {named!r}, which this version does not know")
+    return found
 
 
 def read_positives_json(folder: Path) -> ReleasePositives:

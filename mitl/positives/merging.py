@@ -31,7 +31,7 @@ CXC_POSITIVE = 3.0
 """From this mean SITS rating on, CxC calls an image and a caption a match (CxC, section 3)."""
 
 
-class Recipe(StrEnum):
+class MergeRecipe(StrEnum):
     """Which sources make a release."""
 
     REPAIR = "repair"
@@ -76,9 +76,9 @@ class MergeRules:
             )
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> MergeRecipe:
         """Which of the two recipes this is a variety of."""
-        return Recipe.REPAIR if self.with_originals else Recipe.PAPER
+        return MergeRecipe.REPAIR if self.with_originals else MergeRecipe.PAPER
 
     def accepts(self, label: Label) -> bool:
         """Whether this answer of people makes a positive."""

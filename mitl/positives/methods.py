@@ -16,6 +16,7 @@ from mitl.positives.methods_people import annotation
 from mitl.positives.methods_proof import audited, evaluated, machine_labels
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release_input import ProposalRun, QueryDraw
+from mitl.positives.sheet_rounds import rounds_told
 from mitl.records import Direction, PositiveSource, several
 
 
@@ -78,6 +79,8 @@ def _candidates(of: Facts) -> Iterator[Sentence]:
     for run in data.origins.runs:
         yield (_run(run),)
     yield (f"Together they proposed {several(summary.proposed, 'distinct pair')}.",)
+    for told in rounds_told(data.origins):
+        yield (told,)
 
 
 def _what(machine: UsedMachine | None) -> list[Part]:

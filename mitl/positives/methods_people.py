@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
-from mitl.positives.markdown import listed, percent
+from mitl.positives.markdown import listed
 from mitl.positives.methods_facts import Cite, Facts, Sentence
-from mitl.positives.release_input import BatchPay, ControlKind, Crowd
+from mitl.positives.release_input import BatchPay, Crowd
 from mitl.records import Environment, several
 
 
@@ -39,7 +39,7 @@ def annotation(of: Facts) -> Iterator[Sentence]:
             else ""
         )
         yield (
-            f"Of the controls, {_passed(controls.positive)} on known matches and {_passed(controls.negative)} on known "
+            f"Of the controls, {controls.positive.text} on known matches and {controls.negative.text} on known "
             f"non-matches were answered as expected{withdrawn}.",
         )
     pay = origins.pay
@@ -118,10 +118,6 @@ def _workers(crowd: Crowd) -> str:
     )
     made = f"{several(crowd.workers, 'worker')} made {several(crowd.submissions, 'submission')}{capped}"
     return f"{made}: {told}.{excluded}"
-
-
-def _passed(kind: ControlKind) -> str:
-    return f"{kind.passed:,} of {kind.seen:,} ({percent(kind.passed, kind.seen)})"
 
 
 def _paid(of: Facts) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
+from mitl.core.packed import Ints, contains, distinct, pack_each, pack_pairs, unpack_pairs
 from mitl.judgements.aggregators import Aggregator, Posterior, aggregate
 from mitl.judgements.answer_table import (
     GOLD_LABELS,
@@ -65,7 +65,7 @@ def judgement_frame(judgements: Iterable[Judgement]) -> pd.DataFrame:
     return frame(
         JUDGEMENTS,
         {
-            "pair": packed(row.pair for row in rows),
+            "pair": pack_each(row.pair for row in rows),
             "worker": pd.Categorical([row.worker for row in rows], sorted({row.worker for row in rows})),
             "label": [NONE if row.label is None else LABELS.index(row.label) for row in rows],
             "outcome": [OUTCOMES.index(row.outcome) for row in rows],
@@ -79,12 +79,6 @@ def judgement_frame(judgements: Iterable[Judgement]) -> pd.DataFrame:
             "active_ms": [NONE if row.active_ms is None else row.active_ms for row in rows],
         },
     )
-
-
-def packed(pairs: Iterable[Pair]) -> Ints:
-    """Packed pairs as given, repeated ones too."""
-    rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
-    return pack_ids(rows[:, 0], rows[:, 1])
 
 
 def pair_answers(

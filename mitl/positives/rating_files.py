@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from mitl.core.formats import csv_bytes
 from mitl.datasets.cxc import LAYOUT
 from mitl.positives.privacy import TIME_STEP_MS, pseudonym
 from mitl.positives.rating_input import RatingInput
@@ -53,7 +52,7 @@ def scores_csv(data: RatingInput, task: Likeness) -> bytes | None:
     sides = [f"{side}{n}" if task.sides[0] == task.sides[1] else side for n, side in enumerate(task.sides, 1)]
     columns = dict(zip(sides, _named(data, task, rows), strict=True))
     scores = (str(round(score, 2)) for score in rows["score"].tolist())
-    return _csv_bytes(
+    return csv_bytes(
         [layout, *zip(columns[layout[0]], columns[layout[1]], scores, _methods(rows), strict=True)]
     )
 
@@ -67,7 +66,7 @@ def incomplete_csv(data: RatingInput) -> bytes:
         first, second = _named(data, task, rows)
         counts = rows["n_ratings"].tolist()
         table += zip([task.value] * len(rows), first, second, _methods(rows), counts, strict=True)
-    return _csv_bytes(table)
+    return csv_bytes(table)
 
 
 def ratings_table(data: RatingInput) -> pa.Table:
@@ -123,9 +122,3 @@ def _all_named(data: RatingInput, rows: pd.DataFrame) -> tuple[list[str], list[s
 
 def _methods(rows: pd.DataFrame) -> list[str]:
     return [METHODS[place].value for place in rows["method"].tolist()]
-
-
-def _csv_bytes(rows: Iterable[Sequence[object]]) -> bytes:
-    sink = io.StringIO(newline="")
-    csv.writer(sink, lineterminator="\n").writerows(rows)
-    return sink.getvalue().encode()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from mitl.errors import ReleaseError
-from mitl.positives.croissant import PARQUET, file_object, head, record_set
+from mitl.positives.croissant import PARQUET, file_object, head, provenance, record_set
 from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, file_entries, put_folder
 from mitl.positives.privacy import refuse_leaks
 from mitl.positives.rating_files import (
@@ -137,19 +137,25 @@ def _croissant(
             f"Scores of {task.value.upper()} pairs from 0 to 5, in the layout of Crisscrossed Captions.",
         )
     workers = several(summary.counts["workers"], "worker")
+    encoders = sorted({name for some in data.encoders.values() for name in some})
+    activities: dict[str, Collection[str]] = (
+        {"Encoders ranked pairs to be rated": encoders} if encoders else {}
+    )
+    activities["People rated pairs from 0 to 5"] = ()
     return {
         **head(
             data.name,
             data.card,
             f"How alike items of {data.dataset} are, rated by people from 0 to 5.",
         ),
+        **provenance(data.card, [data.dataset], activities),
         "rai:annotationsPerItem": f"{data.min_ratings} or more on each scored pair",
         "rai:dataAnnotationProtocol": "People set a slider from 0 to 5 for two captions, two images, or an image and a "
         "caption; see datasheet.md.",
         "rai:annotatorDemographics": [
             f"Unknown: {workers}; nothing of them is released but their ratings and times."
         ],
-        "rai:machineAnnotationTools": sorted({name for some in data.encoders.values() for name in some}),
+        "rai:machineAnnotationTools": encoders,
         "rai:personalSensitiveInformation": [
             "No ids of workers, and no hash of one that could be tried: pseudonyms are keyed by a secret that "
             "stays with the makers.",

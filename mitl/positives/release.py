@@ -16,7 +16,7 @@ from mitl.errors import ReleaseError
 from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, certificate_file
 from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
-from mitl.positives.folders import FORMAT, MANIFEST, file_entries, put_folder
+from mitl.positives.folders import FORMAT, LISTS, MANIFEST, file_entries, put_folder
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
@@ -25,6 +25,7 @@ from mitl.positives.release_input import ReleaseInput
 from mitl.positives.sheet_audit import in_short
 from mitl.positives.summary import Summary, summarise
 from mitl.positives.tables import (
+    collected_table,
     conflicts_csv,
     ids_table,
     json_bytes,
@@ -36,6 +37,7 @@ from mitl.positives.tables import (
     positives_table,
     posteriors_table,
 )
+from mitl.positives.text_words import described_of_texts, makers_words, of_texts
 from mitl.records import Direction, IdKind, several
 
 
@@ -102,20 +104,31 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
         for name, made in audit_tables(data, data.audit, images, captions).items():
             keep(name, made)
         files[CERTIFICATE] = json_bytes(certificate_file(data.audit))
+    if data.collected:
+        keep("collected", collected_table(data, images))
     if data.id_kind is IdKind.STRING:
         keep("ids", ids_table(images, captions))
-    files["image_to_caption.json"] = positives_json(listed[Direction.I2T], images, captions)
-    files["caption_to_image.json"] = positives_json(listed[Direction.T2I], captions, images)
-    files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
+    left, right = LISTS[data.sides]
+    files[left] = positives_json(listed[Direction.I2T], images, captions)
+    files[right] = positives_json(listed[Direction.T2I], captions, images)
+    if not data.of_texts:  # the official file knows images and captions alone
+        files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
     files["conflicts.csv"] = conflicts_csv(data, images, captions)
-    files["datasheet.md"] = datasheet(data, summary).encode()
-    files["croissant.json"] = json_bytes(croissant(data, summary, files, schemas))
+    sheet = datasheet(data, summary)
+    makers = makers_words(data.card, data.name, data.dataset)
+    files["datasheet.md"] = (of_texts(sheet, makers) if data.of_texts else sheet).encode()
+    described = croissant(data, summary, files, schemas)
+    files["croissant.json"] = json_bytes(
+        described_of_texts(described, makers) if data.of_texts else described
+    )
     files["README.md"] = readme(data, summary, files).encode()
     files[MANIFEST] = _manifest(data, summary, files)
     return files, summary
 
 
 def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) -> bytes:
+    # Where nobody collected, an upgraded project releases the bytes that it released before there was collecting.
+    counts = {name: count for name, count in summary.as_json().items() if name != "collected" or count}
     try:
         return json_bytes(
             {
@@ -124,11 +137,12 @@ def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) 
                 "dataset": data.dataset,
                 "environment": data.environment.value,
                 "id_kind": data.id_kind.value,
+                **({"sides": list(data.sides)} if data.of_texts else {}),
                 "rules": asdict(data.rules),
                 "card": asdict(data.card),
                 "seeds": dict(data.seeds),
                 "configuration": dict(data.configuration),
-                "counts": summary.as_json(),
+                "counts": counts,
                 "versions": versions(),
                 "files": file_entries(files),
             }
@@ -148,7 +162,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-_TABLES = ("positives", "negatives", "judgements", "posteriors", *AUDIT_TABLES, "ids")
+_TABLES = ("positives", "negatives", "judgements", "posteriors", *AUDIT_TABLES, "collected", "ids")
 _REST = {
     "croissant.json": "The tables and their columns, described for machines (MLCommons Croissant).",
     "manifest.json": "Hashes of these files, and the configuration, seeds and versions that rebuild them.",
@@ -167,14 +181,24 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         f"{several(summary.positives, 'pair')} of {plain(data.dataset)} in which the caption describes the image. How "
         "they came to be is told in `datasheet.md`.",
         _listing(names, file_notes(data)),
-        "`image_to_caption.json` and `caption_to_image.json` load in the `eccv_caption` package:",
-        "```python\nfrom eccv_caption import Metrics\n\nmetrics = Metrics()\n"
-        'metrics.set_eccv_gts("image_to_caption.json", "caption_to_image.json")\n```',
+        *(
+            (
+                "In the tables `image_id` is the document and `caption_id` the query. `mitl export` writes them as the "
+                "files of BEIR and TREC. The layout of `eccv_caption` and its CSV hold no texts, so they are left out.",
+            )
+            if data.of_texts
+            else (
+                "`image_to_caption.json` and `caption_to_image.json` load in the `eccv_caption` package:",
+                "```python\nfrom eccv_caption import Metrics\n\nmetrics = Metrics()\n"
+                'metrics.set_eccv_gts("image_to_caption.json", "caption_to_image.json")\n```',
+            )
+        ),
         _lists(summary),
     ]
     if data.id_kind is IdKind.STRING:
         body.append(
-            "The integers in them and in `mturk_parsed.csv` stand for ids that are text: `ids.parquet` tells which."
+            f"The integers in them{'' if data.of_texts else ' and in `mturk_parsed.csv`'} stand for ids that are text: "
+            "`ids.parquet` tells which."
         )
     if data.audit is not None:
         body += [
@@ -193,7 +217,9 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
             "`judgements.parquet` holds the workers' own words in its column `text`, after a scan that took addresses, "
             "long numbers and ids out."
         )
-    return "---\n" + "\n".join(_front(data, names)) + "\n---\n\n" + "\n\n".join(body) + "\n"
+    told = "\n\n".join(body)
+    told = of_texts(told) if data.of_texts else told
+    return "---\n" + "\n".join(_front(data, names)) + "\n---\n\n" + told + "\n"
 
 
 def _front(data: ReleaseInput, files: Iterable[str]) -> list[str]:

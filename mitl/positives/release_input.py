@@ -9,11 +9,14 @@ import pandas as pd
 
 from mitl.judgements.aggregators import Posterior
 from mitl.positives.certifying import CertifiedAudit
+from mitl.positives.markdown import percent
 from mitl.positives.merging import Merged, MergeRules
 from mitl.positives.scrubbing import TextScan
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, IdKind
-from mitl.records.frames import NONE
+from mitl.records.frames import NONE, frame
+from mitl.records.items import CAPTION, DOCUMENT, IMAGE, QUERY
 from mitl.records.questions import RATIONALE, Question
+from mitl.records.rounds import CHOSEN_BY
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,34 @@ class ProposalRun:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenRound:
+    """A round that chose what it asked."""
+
+    number: int
+    strategy: str
+    pairs: int
+    rolled_back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedMachine:
+    """A machine annotator that learnt here before it proposed."""
+
+    name: str
+    base: str
+    """The annotator whose weights it started from."""
+    round: int | None
+    """Number of its round; None where it learnt outside of one."""
+    weights_sha256: str
+    answers: int
+    """Usable answers that taught it."""
+    pairs: int
+    """Pairs with these answers."""
+    collected: int = 0
+    """Pairs that people wrote or picked, among the originals that taught it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControlKind:
     """The gold controls of one kind."""
 
@@ -55,6 +86,11 @@ class ControlKind:
     seen: int
     """Answers on them, those on withdrawn ones left out."""
     passed: int
+
+    @property
+    def text(self) -> str:
+        """How many answers passed."""
+        return f"{self.passed:,} of {self.seen:,} ({percent(self.passed, self.seen)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +186,10 @@ class Origins:
 
     machines: tuple[Machine, ...] = ()
     runs: tuple[ProposalRun, ...] = ()
+    rounds: tuple[ChosenRound, ...] = ()
+    """Those that chose pairs, oldest first."""
+    trained: tuple[TrainedMachine, ...] = ()
+    """Those of the machines that learnt here."""
     controls: Controls | None = None
     crowd: Crowd | None = None
     batches: tuple[BatchPay, ...] = ()
@@ -228,6 +268,44 @@ class ReleaseCard:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectedText:
+    """A text that a worker wrote for an image, or the caption for which one picked it; a second worker accepted it."""
+
+    name: str
+    """Its own id, as ``w000001``; the caption's of a caption."""
+    image: int
+    """Surrogate id."""
+    text: str
+    is_written: bool
+    writer: str
+    """Raw id, as the reviewer's; the release shows pseudonyms."""
+    reviewer: str
+    label: str
+    """The review's answer."""
+    strategy: str
+    """Which chose the item that lacked a partner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collecting:
+    """What was asked of people for items without partner, and what came of it."""
+
+    chosen: int
+    """Items."""
+    written: int
+    """Texts."""
+    picked: int
+    """Answers where an image was to be picked."""
+    faulty: int
+    """Texts and picks that break a rule, or pick nothing."""
+    refused: int
+    """By a second worker."""
+    accepted: int
+    paid_cents: int
+    """Rewards, fees and bonuses of all such pages, reviews included."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseInput:
     """What a release is made of, by surrogate ids; the same input gives the same bytes, in whatever order.
 
@@ -266,10 +344,23 @@ class ReleaseInput:
     """What the aggregator holds possible for each answered pair, in their order; None for the majority."""
     warnings: tuple[str, ...] = ()
     """Why its answers should be taken with care."""
+    chosen: pd.DataFrame = field(default_factory=lambda: frame(CHOSEN_BY, {name: [] for name in CHOSEN_BY}))
+    """``CHOSEN_BY``: the pairs that rounds chose to ask."""
+    collected: tuple[CollectedText, ...] = ()
+    """Originals that people gave here, by name."""
+    collecting: Collecting | None = None
+    """How many were asked for and given; None where no item was chosen."""
     machine: MachineBound | None = None
     """Under what bound a machine labelled pairs; None where it labelled none."""
     audit: CertifiedAudit | None = None
     """What certifies the release; None where no complete audit does."""
+    sides: tuple[str, str] = (IMAGE, CAPTION)
+    """What stands left and right in pairs."""
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether documents and queries stand in the place of images and captions."""
+        return self.sides == (DOCUMENT, QUERY)
 
     @property
     def has_machine_labels(self) -> bool:

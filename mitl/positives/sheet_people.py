@@ -6,7 +6,6 @@ from mitl.core.pricing import format_dollars
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.release_input import (
     BatchPay,
-    ControlKind,
     Controls,
     Crowd,
     Origins,
@@ -88,7 +87,7 @@ def _controls(controls: Controls | None, *, posted: bool) -> str:
             return "None of the pages held a control, a pair whose answer is known beforehand."
         return "The files of past work say nothing of controls, pairs whose answer is known beforehand."
     rows = [
-        (name, f"{kind.controls:,}", _passed(kind))
+        (name, f"{kind.controls:,}", kind.text)
         for name, kind in (("gold positives", controls.positive), ("gold negatives", controls.negative))
     ]
     asked = table(("", "controls", "answered as expected"), rows)
@@ -111,10 +110,6 @@ def _controls(controls: Controls | None, *, posted: bool) -> str:
             kept,
         ]
     )
-
-
-def _passed(kind: ControlKind) -> str:
-    return f"{kind.passed:,} of {kind.seen:,} ({percent(kind.passed, kind.seen)})"
 
 
 def workers(crowd: Crowd | None) -> str:

@@ -178,7 +178,7 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
     if not folder.is_dir():
         raise ReleaseError(f"there is no set of positives {name!r}; give {FORMS}")
     if (folder / MANIFEST).is_file():
-        return PositiveSet(name, _agreeing(read_release(folder), folder), _verified(folder), folder)
+        return PositiveSet(name, _agreeing(read_release(folder), folder), verified_pairs(folder), folder)
     return PositiveSet(name, _agreeing(read_positives_json(folder), folder), None)
 
 
@@ -208,8 +208,12 @@ def _agreeing(found: ReleasePositives, folder: Path) -> ReleasePositives:
     return found
 
 
-def _verified(folder: Path) -> Verified | None:
-    """What people judged, from a release's tables; None where nobody judged anything."""
+def verified_pairs(folder: Path) -> Verified | None:
+    """What people judged, from a release's tables; None where nobody judged anything.
+
+    Raises:
+        ReleaseError: it is not a release, or a table is missing, changed or malformed.
+    """
     manifest = read_manifest(folder)
     answers = _table(read_checked(folder, manifest, "judgements.parquet"))
     counted = answers.filter(pc.and_(answers["usable"], pc.is_valid(answers["label"])))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import pandas as pd
 
+from mitl.core.formats import rounded
 from mitl.core.packed import contains, distinct
 from mitl.judgements.agreement import Alpha, table_alpha
 from mitl.judgements.answer_table import POSITIVE_LABELS, answer_table
-from mitl.positives.release_input import ReleaseInput
+from mitl.positives.release_input import Collecting, ReleaseInput
 from mitl.positives.scrubbing import TextScan
 from mitl.proposals.candidates import distinct_pairs
 from mitl.records import Direction, Label, PositiveSource
@@ -43,9 +44,9 @@ class PairAgreement:
     def as_json(self) -> dict[str, object]:
         """The figures for the manifest; ``alpha`` is null where it cannot be estimated."""
         return {
-            "alpha": _rounded(self.alpha.alpha),
-            "alpha_low": _rounded(self.alpha.low),
-            "alpha_high": _rounded(self.alpha.high),
+            "alpha": rounded(self.alpha.alpha),
+            "alpha_low": rounded(self.alpha.low),
+            "alpha_high": rounded(self.alpha.high),
             "pairs": self.pairs,
             "answers": self.alpha.answers,
             "same_label": self.same_label,
@@ -81,10 +82,6 @@ def pair_agreement(judgements: pd.DataFrame) -> PairAgreement:
     return PairAgreement(table_alpha(table), same_label, same_side)
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
 class SummaryCounts(TypedDict):
     """The figures of a release."""
 
@@ -108,6 +105,11 @@ class SummaryCounts(TypedDict):
         dict[str, Any],
         "alpha (Krippendorff's, ordinal; null where it cannot be estimated), alpha_low, alpha_high (95 % bootstrap "
         "interval), pairs answered by several people, their answers, same_label, same_side (pairs)",
+    ]
+    collected: Annotated[
+        dict[str, int] | None,
+        "of `mitl collect`: items chosen, texts written, images picked, faulty, refused, accepted, paid_cents; null "
+        "where no item was chosen",
     ]
     texts: Annotated[
         dict[str, Any] | None,
@@ -156,6 +158,8 @@ class Summary:
     negatives: int
     """Pairs that people called no match."""
     agreement: PairAgreement
+    collecting: Collecting | None
+    """None where no item was chosen to get a partner."""
     texts: TextScan | None
     """None where texts are left out."""
 
@@ -185,6 +189,7 @@ class Summary:
             "excluded_positives": self.excluded,
             "negatives": self.negatives,
             "agreement": self.agreement.as_json(),
+            "collected": None if self.collecting is None else asdict(self.collecting),
             "texts": None if self.texts is None else self.texts.as_json(),
         }
 
@@ -219,5 +224,6 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
         excluded=int(merged["excluded"].sum()),
         negatives=int(merged["negative"].sum()),
         agreement=pair_agreement(shown),
+        collecting=data.collecting,
         texts=data.texts,
     )

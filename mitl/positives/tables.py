@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,11 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mitl.core.formats import csv_bytes
 from mitl.core.packed import spans, unpack_ids
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.judgements.aggregators import Posterior
+from mitl.positives.chosen import chosen_columns
 from mitl.positives.ids import ReleaseIds, by_place
 from mitl.positives.merging import SOURCES
+from mitl.positives.privacy import pseudonym
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import SPEAKS
 from mitl.proposals.candidates import finders
@@ -41,6 +43,7 @@ def positives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds
             "sources": _by_bits([source.value for source in SPEAKS]).take(pa.array(sum(speaks))),
             **_answer_columns(data, kept),
             **_machine_columns(data, kept),
+            **chosen_columns(data.chosen, kept["pair"].to_numpy()),
         }
     )
 
@@ -58,7 +61,7 @@ def negatives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds
         said = (PositiveSource.JUDGEMENT, PositiveSource.MACHINE)
         who = pa.array([[source.value] for source in said], _TEXTS)
         machine["sources"] = who.take(pa.array((negative["label"] == NONE).to_numpy(np.int64)))
-    return pa.table({**columns, **machine})
+    return pa.table({**columns, **machine, **chosen_columns(data.chosen, negative["pair"].to_numpy())})
 
 
 def posteriors_table(
@@ -105,6 +108,28 @@ def judgements_table(
                 for q in data.questions
                 if not q.choices and q.column in shown
             },
+        }
+    )
+
+
+def collected_table(data: ReleaseInput, images: ReleaseIds) -> pa.Table:
+    """One row per text that people gave here and a second worker accepted, by its id: originals of this release.
+
+    The column of images has the type of the other tables'. A written text is no caption of the data set, so it stands
+    here and in no list of positives; a picked pair stands in both.
+    """
+    kind = pa.int64() if data.id_kind is IdKind.INTEGER else pa.string()
+    texts = data.collected
+    return pa.table(
+        {
+            "image_id": by_place(images.shown).cast(kind).take(pa.array([one.image for one in texts])),
+            "text_id": pa.array([one.name for one in texts], pa.string()),
+            "text": pa.array([one.text for one in texts], pa.string()),
+            "task": pa.array(["write" if one.is_written else "pick" for one in texts], pa.string()),
+            "writer": pa.array([pseudonym(one.writer, data.salt) for one in texts], pa.string()),
+            "reviewer": pa.array([pseudonym(one.reviewer, data.salt) for one in texts], pa.string()),
+            "label": pa.array([one.label for one in texts], pa.string()),
+            "strategy": pa.array([one.strategy for one in texts], pa.string()),
         }
     )
 
@@ -239,11 +264,11 @@ def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, ca
     proposals = {name: column.to_numpy() for name, column in data.proposals.items() if name != "annotator"}
     annotator = data.proposals["annotator"].cat
     codes = annotator.codes.to_numpy()
-    names = pa.array([_csv_bytes([[name]]).decode().strip() for name in annotator.categories], pa.string())
+    names = pa.array([csv_bytes([[name]]).decode().strip() for name in annotator.categories], pa.string())
     image_names, caption_names = by_place(images.number), by_place(captions.number)
     asked = [question for question in data.questions if question.csv]
     further = [question.csv for question in asked if question.csv not in OFFICIAL_COLUMNS]
-    sink = io.BytesIO(_csv_bytes([(*OFFICIAL_COLUMNS, *further)]))
+    sink = io.BytesIO(csv_bytes([(*OFFICIAL_COLUMNS, *further)]))
     sink.seek(0, io.SEEK_END)
     for first in range(0, len(listed), _ROWS_AT_ONCE):
         part = listed.iloc[first : first + _ROWS_AT_ONCE]
@@ -287,7 +312,7 @@ def conflicts_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) 
         map(_truth, found["kept"].tolist()),
         *further.values(),
     )
-    return _csv_bytes([(*CONFLICT_COLUMNS, *further), *zip(*columns, strict=True)])
+    return csv_bytes([(*CONFLICT_COLUMNS, *further), *zip(*columns, strict=True)])
 
 
 def _decimals(numbers: NDArray[np.float32]) -> pa.Array:
@@ -307,9 +332,3 @@ def _codes(question: Question, masks: NDArray[np.integer]) -> pa.Array:
 
 def _truth(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _csv_bytes(rows: Iterable[Sequence[object]]) -> bytes:
-    sink = io.StringIO(newline="")
-    csv.writer(sink, lineterminator="\n").writerows(rows)
-    return sink.getvalue().encode()

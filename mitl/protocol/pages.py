@@ -28,11 +28,11 @@ _INSTRUCTIONS = re.compile(r"<details open data-mitl-instructions>(.*?)</details
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class FormControl:
     """One input of a form that could be sent."""
 
     kind: str
-    """hidden, radio, checkbox, text, …; each option of a list that takes several is a checkbox."""
+    """hidden, radio, checkbox, text, textarea, …; each option of a list that takes several is a checkbox."""
     name: str
     value: str
     checked: bool
@@ -46,9 +46,9 @@ class Form:
 
     action: str
     method: str
-    controls: list[Control] = field(default_factory=list)
+    controls: list[FormControl] = field(default_factory=list)
 
-    def sent(self, fill: Callable[[Control], str | None] | None = None) -> list[tuple[str, str]]:
+    def sent(self, fill: Callable[[FormControl], str | None] | None = None) -> list[tuple[str, str]]:
         """The (name, value) fields that a browser would send.
 
         Args:
@@ -60,7 +60,7 @@ class Form:
 
 
 @dataclass(slots=True)
-class Page:
+class WorkerPage:
     """What a worker can act on."""
 
     forms: list[Form] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Page:
     frames: list[str] = field(default_factory=list)
 
 
-def parse_page(html: str) -> Page:
+def parse_page(html: str) -> WorkerPage:
     """The page's forms, links and frames, addresses as written."""
     parser = _Parser()
     parser.feed(html)
@@ -90,7 +90,7 @@ def fold_instructions(html: str, read: str) -> str:
     return html.replace("<details open data-mitl-instructions>", "<details data-mitl-instructions>", 1)
 
 
-def _as_given(control: Control) -> str | None:
+def _as_given(control: FormControl) -> str | None:
     if control.kind in ("radio", "checkbox") and not control.checked:
         return None
     return control.value
@@ -109,7 +109,7 @@ def _with_attribute(name: str, value: str) -> Callable[[re.Match[str]], str]:
 class _Parser(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
-        self.page = Page()
+        self.page = WorkerPage()
         self._form: Form | None = None
         self._list: str | None = None
         self._when: list[str] = []
@@ -121,6 +121,8 @@ class _Parser(HTMLParser):
         if tag == "input":
             if self._form is not None:
                 self._control(dict(attrs))
+        elif tag == "textarea":
+            self._control({**dict(attrs), "type": tag, "value": ""})
         elif tag == "select":
             given = dict(attrs)
             self._list = given.get("name") if "multiple" in given and "disabled" not in given else None
@@ -174,7 +176,7 @@ class _Parser(HTMLParser):
         value = given.get("value")
         when = next(filter(None, reversed(self._when)), "")
         self._form.controls.append(
-            Control(kind, name, default if value is None else value, "checked" in given, when)
+            FormControl(kind, name, default if value is None else value, "checked" in given, when)
         )
 
     @staticmethod

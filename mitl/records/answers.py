@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from mitl.records.enums import (
     ComparisonRole,
@@ -18,6 +19,8 @@ from mitl.records.enums import (
 )
 from mitl.records.items import Pair
 from mitl.records.questions import CONCEPT, SHORTCOMING, TEXT, Given
+
+T = TypeVar("T", covariant=True)
 
 
 class _Reasoned:
@@ -62,10 +65,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedAnswers:
-    """The answers of one assignment with what was odd about them."""
+class Parsed(Generic[T]):
+    """The answers of one assignment, by place, with what was odd about them."""
 
-    answers: tuple[PlaceAnswer, ...]
+    answers: tuple[T, ...]
     findings: tuple[Finding, ...]
 
 
@@ -104,11 +107,11 @@ class HitItem:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedHit:
-    """A page of pairs, not yet posted; ``number`` counts from 1 within the batch."""
+class Page(Generic[T]):
+    """A page of whatever its campaign asks, by place, not yet posted; ``number`` counts from 1 within the batch."""
 
     number: int
-    items: tuple[HitItem, ...]
+    items: tuple[T, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +143,6 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonPage:
-    """A page of comparisons, not yet posted; ``number`` counts from 1 within the batch."""
-
-    number: int
-    comparisons: tuple[Comparison, ...]
-
-    @property
-    def items(self) -> tuple[Comparison, ...]:
-        """What stands on it, as on every page."""
-        return self.comparisons
-
-
-@dataclass(frozen=True, slots=True)
 class ComparisonAnswer:
     """What a worker gave at one place, as parsed; ``answer`` is None unless answered."""
 
@@ -161,14 +151,6 @@ class ComparisonAnswer:
     answer: Preference | None
     text: str = ""
     active_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedComparisons:
-    """The answers of one assignment with what was odd about them."""
-
-    answers: tuple[ComparisonAnswer, ...]
-    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mitl.records.enums import AuditPurpose
 
 if TYPE_CHECKING:
-    from mitl.records.frames import Schema  # importing it brings pandas
+    from mitl.records.frames import Schema  # importing it brings numpy
 
 ANSWERS_EACH = 3
 """Different workers who answer an audited pair that the first calls a match, or that is rechecked."""

@@ -138,6 +138,19 @@ class PairRole(StrEnum):
         return self in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE)
 
 
+class CollectionRole(StrEnum):
+    """Why an item stands on a page that collects texts."""
+
+    WRITE = "write"
+    """A worker describes it."""
+    PICK = "pick"
+    """A worker picks its match among those offered."""
+    REVIEW = "review"
+    """Another worker says how well what was written or picked matches it."""
+    CONTROL = "control"
+    """A review whose answer is known; checks the worker."""
+
+
 class BatchKind(StrEnum):
     """What the HITs of a batch ask."""
 

@@ -8,18 +8,22 @@ it says otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.records.enums import Label, Outcome, PairRole
 from mitl.records.questions import RATIONALE, Question
 
+if TYPE_CHECKING:
+    import pandas as pd  # takes longer to load than most commands take: only who makes a frame does
+
 Flags = NDArray[np.bool_]
 Schema = Mapping[str, tuple[str, str]]
 """Column → dtype, and what it holds."""
+Columns: TypeAlias = "pd.DataFrame | Mapping[str, NDArray[Any]]"
+"""A frame, or the columns of one as arrays."""
 
 LABELS, OUTCOMES, ROLES = tuple(Label), tuple(Outcome), tuple(PairRole)
 NONE = -1
@@ -143,23 +147,25 @@ def frame(schema: Schema, columns: Mapping[str, Any]) -> pd.DataFrame:
     Raises:
         KeyError: a column is not in the schema.
     """
+    import pandas as pd
+
     given = pd.DataFrame({name: pd.Series(column) for name, column in columns.items()})
     return given.astype({name: schema[name][0] for name in columns})
 
 
-def is_gold(answers: pd.DataFrame) -> Flags:
+def is_gold(answers: Columns) -> Flags:
     """(answers,) whether each is on a gold control."""
-    return np.asarray(_GOLD[answers["role"].to_numpy()], np.bool_)
+    return np.asarray(_GOLD[np.asarray(answers["role"])], np.bool_)
 
 
-def is_asked(answers: pd.DataFrame) -> Flags:
+def is_asked(answers: Columns) -> Flags:
     """(answers,) whether each speaks for its pair: neither on a gold control nor on an audit's place."""
-    return np.asarray(_ASKED[answers["role"].to_numpy()], np.bool_)
+    return np.asarray(_ASKED[np.asarray(answers["role"])], np.bool_)
 
 
-def is_role(answers: pd.DataFrame, *roles: PairRole) -> Flags:
+def is_role(answers: Columns, *roles: PairRole) -> Flags:
     """(answers,) whether each stands in one of these roles."""
-    return np.asarray(answers["role"].isin([ROLES.index(role) for role in roles]))
+    return np.isin(np.asarray(answers["role"]), [ROLES.index(role) for role in roles])
 
 
 def is_labelled(answers: pd.DataFrame) -> Flags:

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mitl.records.enums import Direction, ExclusionKind, IdKind, PartKind
+from mitl.records.results import Table, several
 
 IMAGE, CAPTION = "image", "caption"
 """The sides of a data set such as COCO."""
-SEARCHES = {Direction.I2T.value: (IMAGE, CAPTION), Direction.T2I.value: (CAPTION, IMAGE)}
-"""Its directions: the side that asks, and the one that is searched."""
+DOCUMENT, QUERY = "document", "query"
+"""The sides of a data set of texts such as BEIR's."""
+SEARCHES = {
+    (IMAGE, CAPTION): {Direction.I2T.value: (IMAGE, CAPTION), Direction.T2I.value: (CAPTION, IMAGE)},
+    (DOCUMENT, QUERY): {"d2q": (DOCUMENT, QUERY), "q2d": (QUERY, DOCUMENT)},
+}
+"""Left and right side of pairs → the directions, in the order of ``Direction``: who asks, and who is searched."""
+
+
+def plurals(sides: tuple[str, str]) -> tuple[str, str]:
+    """``images`` and ``captions``, or ``documents`` and ``queries``."""
+    left, right = (f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s" for name in sides)
+    return left, right
+
+
+def counted(sides: tuple[str, str], n_left: int, n_right: int) -> str:
+    """``90 documents, 28 queries``."""
+    numbers = zip((n_left, n_right), sides, plurals(sides), strict=True)
+    return ", ".join(several(*number) for number in numbers)
+
+
+def way_names(sides: tuple[str, str]) -> dict[Direction, str]:
+    """What a data set with these sides calls each direction: ``d2q`` where documents stand in the images' place."""
+    return dict(zip(Direction, SEARCHES[sides], strict=True))
+
+
+def in_ways(tables: Iterable[Table], sides: tuple[str, str]) -> tuple[Table, ...]:
+    """Tables whose cells call the directions as a data set with these sides does."""
+    names: dict[object, object] = dict(way_names(sides).items())
+    return tuple(
+        replace(table, rows=tuple(tuple(names.get(cell, cell) for cell in row) for row in table.rows))
+        for table in tables
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +115,8 @@ class Image:
     width: int | None = None
     height: int | None = None
     sha256: str | None = None
+    texts: tuple[str, ...] = ()
+    """Of a document, which has these in place of a picture: its title, if it has one, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +130,10 @@ class Caption:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSet:
-    """Images and captions of one data set, both in tie order, every caption's image among the images."""
+    """Images and captions of one data set, both in tie order, every caption's image among the images.
+
+    Of texts that search in texts, documents stand in the place of images and queries in that of captions.
+    """
 
     name: str
     kind: str
@@ -104,6 +141,19 @@ class RetrievalSet:
     id_kind: IdKind
     images: tuple[Image, ...]
     captions: tuple[Caption, ...]
+    sides: tuple[str, str] = (IMAGE, CAPTION)
+    """What the images' and the captions' side are called."""
+    positives: tuple[tuple[str, str], ...] = ()
+    """Original positives beside each caption's own image: (image's id, caption's id)."""
+
+    @property
+    def nouns(self) -> tuple[str, str]:
+        """The plurals of both sides' names."""
+        return plurals(self.sides)
+
+    def with_positives(self, pairs: Iterable[tuple[str, str]]) -> RetrievalSet:
+        """The same with further original positives."""
+        return replace(self, positives=tuple(pairs))
 
     @property
     def item_set(self) -> ItemSet:
@@ -111,15 +161,17 @@ class RetrievalSet:
         images = (
             Item(
                 i.external_id,
-                (Part(PartKind.IMAGE, None, i.file, i.url, i.width, i.height, i.sha256),),
+                tuple(Part(PartKind.TEXT, text) for text in i.texts)
+                or (Part(PartKind.IMAGE, None, i.file, i.url, i.width, i.height, i.sha256),),
             )
             for i in self.images
         )
         captions = (
             Item(c.external_id, (Part(PartKind.TEXT, c.text),), c.image_external_id) for c in self.captions
         )
-        sides = (Side(IMAGE, tuple(images)), Side(CAPTION, tuple(captions), made_for=IMAGE))
-        return ItemSet(self.name, self.kind, self.id_kind, sides, SEARCHES)
+        left, right = self.sides
+        sides = (Side(left, tuple(images)), Side(right, tuple(captions), made_for=left))
+        return ItemSet(self.name, self.kind, self.id_kind, sides, SEARCHES[self.sides])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +203,8 @@ class ImageItem:
     external_id: str
     path: Path | None = None
     url: str | None = None
+    texts: tuple[str, ...] = ()
+    """Of a document, in place of a picture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from mitl.records.answers import Finding
 from mitl.records.enums import Outcome
 
 if TYPE_CHECKING:
-    from mitl.records.frames import Schema  # importing it brings pandas, which metrics do without
+    from mitl.records.frames import Schema  # importing it brings numpy, which metrics do without
 
 SIMILARITY = "similarity"
 """The name of this kind of campaign, as batches have it."""
@@ -106,14 +105,6 @@ class SimilarityQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class SimilarityPage:
-    """A page of pairs to rate, not yet posted; ``number`` counts from 1 within the batch."""
-
-    number: int
-    items: tuple[SimilarityQuestion, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class GivenRating:
     """What a worker gave at one place, as parsed; ``score`` is None unless answered."""
 
@@ -123,14 +114,6 @@ class GivenRating:
     text: str = ""
     """The worker's own words."""
     active_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedRatings:
-    """The ratings of one assignment with what was odd about them."""
-
-    answers: tuple[GivenRating, ...]
-    findings: tuple[Finding, ...]
 
 
 TASKS, METHODS, SIMILARITY_ROLES = tuple(Likeness), tuple(SamplingMethod), tuple(SimilarityRole)

@@ -58,14 +58,14 @@ class SearchTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ProductChoice:
     """Products to use, the first one first, and how many survivors an item of each side should have room for."""
 
     ladder: tuple[Product, ...]
     places: tuple[int, int]
 
 
-def choose(backend: Backend, task: SearchTask) -> Choice:
+def choose(backend: Backend, task: SearchTask) -> ProductChoice:
     """The products for a task.
 
     ``auto`` takes, of the units that this machine has, a GPU among them, the one whose product, loading and rescoring
@@ -78,7 +78,7 @@ def choose(backend: Backend, task: SearchTask) -> Choice:
     if backend == "auto":
         return _cheapest(task)
     product = _makers(task)[backend]()
-    return Choice((product,), _places(task, survivors_of(product, task)))
+    return ProductChoice((product,), _places(task, survivors_of(product, task)))
 
 
 def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
@@ -95,13 +95,13 @@ def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
     }
 
 
-def _cheapest(task: SearchTask) -> Choice:
+def _cheapest(task: SearchTask) -> ProductChoice:
     plain = NumpyProduct()
     # A worker of a cluster that was lent a card is to use it; elsewhere waking one pays with the import alone.
     pays = CARD_WORK if os.environ.get("CUDA_VISIBLE_DEVICES") else IMPORT_WORK
     at_hand = loaded_torch() is not None or (task.work > pays and find_spec("torch") is not None)
     if task.work < PROBE_WORK or not at_hand:
-        return Choice((plain,), _places(task, survivors_of(plain, task)))
+        return ProductChoice((plain,), _places(task, survivors_of(plain, task)))
     makers, rates = _makers(task), speeds(task.left.width)
     exact = max(("numpy", "torch", "linear"), key=lambda name: rates[name])
     if rates[exact] < _CLEARLY_FASTER:
@@ -124,8 +124,8 @@ def _cheapest(task: SearchTask) -> Choice:
         listed = survivors_of(card, task)
         # All of our threads share the one card.
         if _cost(task, rate / count(), _LOADING["cuda"], listed) * _CLEARLY_FASTER < costs[first]:
-            return Choice((card,), _places(task, listed))
-    return Choice(tuple(products[first:]), _places(task, survivors[first]))
+            return ProductChoice((card,), _places(task, listed))
+    return ProductChoice(tuple(products[first:]), _places(task, survivors[first]))
 
 
 def _cost(task: SearchTask, rate: float, loading: float, survivors: tuple[float, float]) -> float:

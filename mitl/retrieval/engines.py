@@ -25,7 +25,7 @@ from mitl.retrieval.topk import SearchOptions, rank
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class AnnotatorRecipe:
     """How to build an annotator anywhere: its name and settings; ``folder`` is where relative paths start."""
 
     name: str

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from annotators.costs import Costs
+from annotators.item_encoders import usual_device
 
 PICTURE_BYTES = 160_000
 """A COCO picture as a file, on average."""
@@ -62,7 +63,7 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class SearchWorkload:
     """How much is asked: all items are encoded, the queries search."""
 
     images: int
@@ -124,7 +125,7 @@ class ComputeEstimate:
 
 def estimate(
     plan: AnnotatorPlan,
-    work: Workload,
+    work: SearchWorkload,
     hardware: Hardware,
     *,
     machines: int = 1,
@@ -166,7 +167,7 @@ def total(parts: Mapping[str, ComputeEstimate]) -> ComputeEstimate:
     return ComputeEstimate(**sums, cents=None if None in prices or not prices else sum(filter(None, prices)))
 
 
-def _pairs(plan: AnnotatorPlan, work: Workload) -> int:
+def _pairs(plan: AnnotatorPlan, work: SearchWorkload) -> int:
     """How many pairs are compared; where each is scored and kept, no pair twice."""
     if plan.costs.vectors:
         whole = (work.image_queries, work.caption_queries) == (work.images, work.captions)
@@ -241,7 +242,7 @@ def _products(seconds: float) -> tuple[float, float]:
         return with_numpy, with_numpy
     import torch
 
-    given = torch.from_numpy(square).to(_device())
+    given = torch.from_numpy(square).to(usual_device())
 
     def product(matrix: torch.Tensor) -> Callable[[], None]:
         into = torch.empty_like(matrix)
@@ -259,15 +260,9 @@ def _memory(seconds: float) -> float:
         return 2 * _COPIED / _best(lambda: np.copyto(target, source), seconds)
     import torch
 
-    given = torch.ones(_COPIED // 8, dtype=torch.float64, device=_device())
+    given = torch.ones(_COPIED // 8, dtype=torch.float64, device=usual_device())
     copy = torch.empty_like(given)
     return 2 * _COPIED / _best(lambda: _finished(copy.copy_(given)), seconds)
-
-
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _finished(computed: Any) -> None:

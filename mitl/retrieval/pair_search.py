@@ -70,7 +70,7 @@ class PairSearch:
         if self.exact is not None:
             depth = min(k + MARGIN, len(gallery))
         while len(rows):
-            kept = KeptScores(self.name, self.scores, self.items, told)
+            kept = KeptPairScores(self.name, self.scores, self.items, told)
             sides = _modalities(direction)
             found = top_k(kept, Encoded(sides[0], query_ids[rows], {}), Encoded(sides[1], gallery, {}), depth)
             places = np.searchsorted(gallery, found.item_ids)
@@ -173,7 +173,7 @@ class PairSearch:
         return self.items.captions if direction is Direction.I2T else self.items.images
 
 
-class KeptScores:
+class KeptPairScores:
     """Kept scores behind an annotator's signature, so that exact search can ask for blocks of them."""
 
     kind = AnnotatorKind.PAIRWISE

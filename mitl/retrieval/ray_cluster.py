@@ -23,7 +23,7 @@ from mitl.core.whole_files import is_alive
 from mitl.errors import AnnotatorError, MitlError, RetrievalError
 from mitl.records import AnnotatorKind
 from mitl.retrieval.encodings import Items, encode_items
-from mitl.retrieval.engines import Recipe, timed_scores
+from mitl.retrieval.engines import AnnotatorRecipe, timed_scores
 from mitl.retrieval.pair_scores import Places
 from mitl.retrieval.products import Backend
 from mitl.retrieval.topk import SearchOptions, rank
@@ -48,7 +48,7 @@ _built: dict[tuple[str, str], Annotator] = {}
 class Order:
     """Which annotator a unit of work is for, and what it must be."""
 
-    recipe: Recipe
+    recipe: AnnotatorRecipe
     fingerprint: str
 
 

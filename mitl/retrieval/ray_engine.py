@@ -23,7 +23,7 @@ from mitl.errors import RetrievalError
 from mitl.progress import Progress
 from mitl.records import AnnotatorKind
 from mitl.retrieval.encodings import Chunk
-from mitl.retrieval.engines import LocalEngine, Recipe
+from mitl.retrieval.engines import AnnotatorRecipe, LocalEngine
 from mitl.retrieval.pair_scores import ScoredUnit, Unit
 from mitl.retrieval.products import Backend
 from mitl.retrieval.ray_cluster import (
@@ -51,7 +51,7 @@ class RayEngine(LocalEngine):
 
     def __init__(
         self,
-        recipes: Mapping[str, Recipe],
+        recipes: Mapping[str, AnnotatorRecipe],
         *,
         address: str | None = None,
         backend: Backend = "auto",
@@ -182,7 +182,7 @@ class RayEngine(LocalEngine):
             )
         return self._cluster.remote(function, cores, gpu=has_gpu and device != "cpu"), cores
 
-    def _cores(self, recipe: Recipe) -> int:
+    def _cores(self, recipe: AnnotatorRecipe) -> int:
         """What an annotator's work takes: its own threads; a whole machine where none are set."""
         smallest = min(int(node["Resources"].get("CPU", 0)) or 1 for node in self._cluster.nodes())
         threads = recipe.config.get("threads", smallest)

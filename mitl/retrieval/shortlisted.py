@@ -30,7 +30,7 @@ _QUERIES_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class ShortlistAudit:
     """How recall is measured: on so many random queries, each against the whole gallery.
 
     With ``items``, each against its shortlist and so many random items beside it, where the gallery is too large. That
@@ -50,7 +50,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class ShortlistRecall:
     """The share of the true top ``k`` that shortlists of the best ``depth`` of each source hold, on average."""
 
     k: int
@@ -59,7 +59,7 @@ class Recall:
     low: float
     high: float
     """Ends of the interval of ``audit.confidence``."""
-    audit: Audit
+    audit: ShortlistAudit
     queries: int
     """Audited."""
     candidates: float
@@ -83,7 +83,7 @@ class Shortlisted:
     """A ranking among shortlists, and how good those are."""
 
     ranking: Ranking
-    recall: Recall
+    recall: ShortlistRecall
     pairs: int
     """Of queries and their candidates."""
 
@@ -97,7 +97,7 @@ class Shortlisting:
     wished: float | None = None
     """A recall that the interval's lower end must reach. N is doubled until it does, as far as the rankings go; the
     interval allows for every N that may be tried."""
-    audit: Audit = field(default_factory=Audit)
+    audit: ShortlistAudit = field(default_factory=ShortlistAudit)
     seed: int = 0
     """Of the sample of queries and of items."""
 
@@ -229,13 +229,13 @@ class _Auditor:
             self._drawn = [rng.choice(gallery, count, replace=False) for _ in self._rows]
         self._truth: Ranking | None = None
 
-    def recall(self, depth: int) -> Recall:
+    def recall(self, depth: int) -> ShortlistRecall:
         """Of the shortlists of this depth."""
         listed = self._union.places(self._rows, depth, self._k)
         bounds = self._in_full(listed) if self._drawn is None else self._by_sample(listed, self._drawn)
         candidates = float(np.mean([len(one) for one in listed]))
         gallery = len(self._union.gallery_ids)
-        return Recall(self._k, depth, *bounds, self._audit, len(self._rows), candidates, gallery)
+        return ShortlistRecall(self._k, depth, *bounds, self._audit, len(self._rows), candidates, gallery)
 
     def _in_full(self, listed: Sequence[Places]) -> tuple[float, float, float]:
         union, pairs, ids = self._union, self._pairs, self._union.query_ids[self._rows]

@@ -28,15 +28,12 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.similarity import TASKS, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
-from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world, work
 from mitl.stages.evaluating.evaluate import evaluate_models
-from mitl.stages.evaluating.request import Against, Request
-from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.evaluating.request import Against, EvaluationRequest
 from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
 from mitl.stages.releasing.release_ratings import release_ratings
 from mitl.stages.reporting.report import report
-from mitl.stages.reviewing.review import settle
-from mitl.stages.simulate import simulate
 
 SANDBOX = Environment.SANDBOX
 N_IMAGES = 40
@@ -93,13 +90,23 @@ def crisscross_demo(
             f"propose --scheme crisscross --phase {phase}",
             partial(crisscross, settings, options, progress=progress),
         )
-        _rate(settings, tasks, population, steps, progress)
+        posts = {
+            f"rate publish --sandbox --task {task}": partial(
+                publish,
+                settings,
+                RatePairs(SANDBOX, direction=task.value),
+                confirm=lambda total: True,
+                progress=progress,
+            )
+            for task in tasks
+        }
+        work(posts, settings, population, steps, progress, MAX_ROUNDS)
     steps.run("rate scores", partial(score_ratings, settings, SANDBOX))
     released = steps.run(
         f"rate release --out {release.name}",
         partial(release_ratings, settings, release, SANDBOX, replace_earlier=True),
     )
-    request = Request(against=Against(cxc=release), annotators=(MODEL,), baselines=(BASELINE,))
+    request = EvaluationRequest(against=Against(cxc=release), annotators=(MODEL,), baselines=(BASELINE,))
     evaluated = steps.run(
         f"evaluate --cxc {release.name} --annotator {MODEL} --baseline {BASELINE}",
         partial(evaluate_models, settings, request, progress),
@@ -113,36 +120,6 @@ def crisscross_demo(
     done = {released.status, written.status} != {"nothing_to_do"}
     seconds = time.monotonic() - started
     return _result("done" if done else "nothing_to_do", counts, release, page, seconds)
-
-
-def _rate(
-    settings: Settings, tasks: Sequence[Likeness], population: str, steps: Steps, progress: Progress
-) -> None:
-    """Post, answer, harvest and review until every pair has its ratings."""
-    for _ in range(MAX_ROUNDS):
-        results = [
-            steps.run(
-                f"rate publish --sandbox --task {task}",
-                partial(
-                    publish,
-                    settings,
-                    RatePairs(SANDBOX, direction=task.value),
-                    confirm=lambda total: True,
-                    progress=progress,
-                ),
-            )
-            for task in tasks
-        ]
-        results.append(
-            steps.run(
-                f"simulate --workers {population}",
-                partial(simulate, settings, SANDBOX, population=population, progress=progress),
-            )
-        )
-        results.append(steps.run("harvest", partial(harvest, settings, SANDBOX, progress=progress)))
-        results.append(steps.run("review settle", partial(settle, settings, SANDBOX, progress=progress)))
-        if all(result.status == "nothing_to_do" for result in results):
-            return
 
 
 def against_truth(settings: Settings, *, seed: int = 0) -> dict[str, dict[str, Any]]:

@@ -15,16 +15,12 @@ from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
-from mitl.settings import Settings
 from mitl.stages.crisscross_demo import LikenessCounts
-from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world, work
 from mitl.stages.evaluating.evaluate import evaluate
-from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import ReportCounts, report
-from mitl.stages.reviewing.review import settle
-from mitl.stages.simulate import simulate
 
 SANDBOX = Environment.SANDBOX
 N_IMAGES = 300
@@ -72,40 +68,22 @@ def demo(
             progress=progress,
         ),
     )
-    _work(settings, population, steps, progress)
+    posts = {
+        f"publish --sandbox --direction {direction} --template {template}": partial(
+            publish,
+            settings,
+            Campaign(SANDBOX, direction=direction, template=template),
+            confirm=lambda total: True,
+            progress=progress,
+        )
+        for direction, template in _CAMPAIGNS
+    }
+    work(posts, settings, population, steps, progress, MAX_ROUNDS)
     steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX, replace_earlier=True))
     steps.run("evaluate", partial(evaluate, settings, release=release, progress=progress))
     written = steps.run("report", partial(report, settings, page, SANDBOX))
     mark.write(written.counts)
     return _result(written, release, page, time.monotonic() - started)
-
-
-def _work(settings: Settings, population: str, steps: Steps, progress: Progress) -> None:
-    """Post, answer, harvest and review until nothing is left to ask."""
-    for _ in range(MAX_ROUNDS):
-        results = [
-            steps.run(
-                f"publish --sandbox --direction {direction} --template {template}",
-                partial(
-                    publish,
-                    settings,
-                    Campaign(SANDBOX, direction=direction, template=template),
-                    confirm=lambda total: True,
-                    progress=progress,
-                ),
-            )
-            for direction, template in _CAMPAIGNS
-        ]
-        results.append(
-            steps.run(
-                f"simulate --workers {population}",
-                partial(simulate, settings, SANDBOX, population=population, progress=progress),
-            )
-        )
-        results.append(steps.run("harvest", partial(harvest, settings, SANDBOX, progress=progress)))
-        results.append(steps.run("review settle", partial(settle, settings, SANDBOX, progress=progress)))
-        if all(result.status == "nothing_to_do" for result in results):
-            return
 
 
 @printed_by("demo")

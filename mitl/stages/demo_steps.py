@@ -14,12 +14,15 @@ from typing import Annotated, TypedDict
 from annotators.catalog import MINIS
 from mitl.core.whole_files import whole_file
 from mitl.progress import Progress
-from mitl.records import StageResult
+from mitl.records import Environment, StageResult
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
+from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init, loaded_content
-from mitl.stages.setup.loading import Sources, load
+from mitl.stages.setup.loading import DatasetSources, load
 
 
 @printed_by("demo", key="paths")
@@ -50,7 +53,7 @@ class Steps:
 def make_world(folder: Path, n_images: int, seed: int, steps: Steps, progress: Progress) -> Settings:
     """The demo's project, made where it is not there yet."""
     expected = loaded_content(load_settings(folder, environ={}))
-    sources = Sources("scenes", n_images=n_images)
+    sources = DatasetSources("scenes", n_images=n_images)
     loaded = load(sources, folder, seed=seed, expected=expected, progress=progress)
     tables: dict[str, dict[str, object]] = {
         "dataset": {"kind": "scenes"},
@@ -61,6 +64,34 @@ def make_world(folder: Path, n_images: int, seed: int, steps: Steps, progress: P
     settings = load_settings(folder, environ={})
     steps.run("init --dataset scenes", partial(init, settings, loaded.data, exclusions=loaded.exclusions))
     return settings
+
+
+def work(
+    posts: Mapping[str, Callable[[], StageResult]],
+    settings: Settings,
+    population: str,
+    steps: Steps,
+    progress: Progress,
+    most: int,
+) -> None:
+    """Post, answer, harvest and review until nothing is left to ask, so often at the most.
+
+    Args:
+        posts: command → what posts.
+    """
+    sandbox = Environment.SANDBOX
+    commands: dict[str, Callable[[], StageResult]] = {
+        **posts,
+        f"simulate --workers {population}": partial(
+            simulate, settings, sandbox, population=population, progress=progress
+        ),
+        "harvest": partial(harvest, settings, sandbox, progress=progress),
+        "review settle": partial(settle, settings, sandbox, progress=progress),
+    }
+    for _ in range(most):
+        results = [steps.run(command, step) for command, step in commands.items()]
+        if all(result.status == "nothing_to_do" for result in results):
+            return
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.middleware.exposure import Exposure, check_secrets
 from mitl.crowd_server.middleware.limits import wrap
-from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine
@@ -122,7 +122,7 @@ def serve(
     exposure: Exposure,
     port: int,
     public: Sequence[Path],
-    sources: Sources,
+    sources: AllowedSources,
     announce: Callable[[StageResult], None],
 ) -> None:
     """Serve until interrupted.

@@ -32,7 +32,7 @@ from annotators.checkpoints.checkpoint import (
     load_strictly,
     read_checkpoint,
 )
-from annotators.checkpoints.pickles import Inert, Reference, unpickle
+from annotators.checkpoints.pickles import Inert, NamedThing, unpickle
 from mitl.errors import AnnotatorError
 
 STATE = {
@@ -211,7 +211,7 @@ def test_values_of_unknown_classes_stay_inert(tmp_path: Path, monkeypatch: pytes
 
     assert equal(checkpoint.tensors, STATE)
     ((key, callback),) = checkpoint.values["callbacks"].items()
-    assert isinstance(key, Reference)
+    assert isinstance(key, NamedThing)
     assert (callback.what.path, callback.state) == ("lightning_like.Callback", {"best": 3})
     assert checkpoint.values["hyper_parameters"].items == [("seed", 1)]
     assert repr(checkpoint.values["lr_schedulers"]) == "[<lightning_like.scheduler, not made>]"

@@ -789,7 +789,7 @@ def test_a_caption_of_300_words_gives_one_line_or_is_cut_on_request(tmp_path: Pa
         made(tmp_path).encode_captions([long])
 
     cut = made(tmp_path, truncate=True)
-    tokens = cut._tokens(long)["tokens"]
+    tokens = cut.read_caption(long)["tokens"]
     assert len(tokens) == 40
     assert tokens[-1] == SMALL.vocab_size - 1
     assert np.isfinite(cut.encode_captions([long]).arrays["embedding"]).all()
@@ -804,9 +804,9 @@ def test_lower_precision_is_chosen_and_part_of_the_fingerprint(
 
     found = rough.encode_images(pictures).arrays["embedding"]
 
-    norms = [module for module in rough._network.modules() if isinstance(module, nn.LayerNorm)]
+    norms = [module for module in rough.network.modules() if isinstance(module, nn.LayerNorm)]
     assert all(type(one) is LayerNorm32 and one.weight.dtype == torch.float32 for one in norms)
-    assert rough._network.visual_projection.weight.dtype == getattr(torch, precision)
+    assert rough.network.visual_projection.weight.dtype == getattr(torch, precision)
     assert found.dtype == np.float32
     assert 0 < np.abs(found - exact.encode_images(pictures).arrays["embedding"]).max() < 0.02
     assert rough.fingerprint != exact.fingerprint

@@ -32,7 +32,7 @@ from annotators.minis.train import (
     write_log,
 )
 from annotators.minis.twin import contrast, smooth_triplet, soft_contrast
-from annotators.minis.twins import RECIPES, TWINS, Recipe
+from annotators.minis.twins import RECIPES, TWINS, TwinRecipe
 from annotators.pcme import Pcme
 from annotators.pvse import Pvse
 from annotators.registry import WEIGHTS
@@ -414,7 +414,7 @@ def test_the_tables_of_diversity_are_square_and_named():
 def test_every_network_has_a_recipe():
     """The training script knows all five, and the registry builds them."""
     assert set(RECIPES) == set(CLASSES) <= set(MINIS)
-    assert all(isinstance(recipe, Recipe) for recipe in RECIPES.values())
+    assert all(isinstance(recipe, TwinRecipe) for recipe in RECIPES.values())
 
 
 def test_losses_fall_where_originals_stand_out():

@@ -168,7 +168,9 @@ def test_the_last_line_of_an_image_counts(tmp_path: Path):
 # What is wrong with features
 
 
-def refused(path: Path, message: str, items: Sequence[ImageItem] = (), ids: Path | None = None) -> None:
+def assert_refused(
+    path: Path, message: str, items: Sequence[ImageItem] = (), ids: Path | None = None
+) -> None:
     """Opening, checking or reading these items gives this one line."""
     with pytest.raises(AnnotatorError, match=message) as caught:
         regions = open_regions(path, ids, SHAPE)
@@ -184,7 +186,9 @@ def test_missing_images_are_counted(tmp_path: Path, form: str):
     path = written(tmp_path, form, features())
     items = [item(name) for name in ("391895", "1", "60623", "2")]
 
-    refused(path, r"lacks the regions of 2 of 4 images; first: '1'; no extractor of regions ships", items)
+    assert_refused(
+        path, r"lacks the regions of 2 of 4 images; first: '1'; no extractor of regions ships", items
+    )
     with pytest.raises(AnnotatorError, match="lacks the regions of image '1'; no extractor"):
         open_regions(path, None, SHAPE).read(item("1"))
 
@@ -202,7 +206,7 @@ def test_other_shapes_are_named(tmp_path: Path, form: str, shape: tuple[int, int
     """More boxes than the network reads, or boxes of another detector."""
     path = written(tmp_path, form, features(shape=shape))
 
-    refused(path, message, [item(name) for name in IDS])
+    assert_refused(path, message, [item(name) for name in IDS])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -212,7 +216,7 @@ def test_numbers_that_are_not_finite_are_named(tmp_path: Path, form: str, number
     stored = features()
     stored["60623"][1, 2:4] = number
 
-    refused(
+    assert_refused(
         written(tmp_path, form, stored),
         "image '60623' .* hold 2 numbers that are not finite",
         [item(name) for name in IDS],
@@ -226,7 +230,7 @@ def test_a_table_that_is_cut_off_is_named(tmp_path: Path):
     last = len(whole) - len(line(IDS[-1], features()[IDS[-1]]))
     for end in range(last + 1, len(whole) - 1):
         path.write_bytes(whole[:end])
-        refused(path, "cut off|features of shape", [item(name) for name in IDS])
+        assert_refused(path, "cut off|features of shape", [item(name) for name in IDS])
 
 
 def test_base64_with_foreign_letters_is_named(tmp_path: Path):
@@ -234,7 +238,7 @@ def test_base64_with_foreign_letters_is_named(tmp_path: Path):
     path = tmp_path / "x.tsv"
     path.write_bytes(line("5", features(("5",))["5"])[:-3] + b"!!\n")
 
-    refused(path, "the features of image '5' .* are cut off or no base64", [item("5")])
+    assert_refused(path, "the features of image '5' .* are cut off or no base64", [item("5")])
 
 
 def test_an_array_that_is_cut_off_is_named(tmp_path: Path):
@@ -242,7 +246,7 @@ def test_an_array_that_is_cut_off_is_named(tmp_path: Path):
     path = written(tmp_path, "array", features())
     path.write_bytes(path.read_bytes()[:-10])
 
-    refused(path, "cut off or no numpy data")
+    assert_refused(path, "cut off or no numpy data")
 
 
 def test_an_array_without_ids_says_where_they_belong(tmp_path: Path):
@@ -250,7 +254,7 @@ def test_an_array_without_ids_says_where_they_belong(tmp_path: Path):
     path = written(tmp_path, "array", features())
     (tmp_path / "testall_ids.txt").unlink()
 
-    refused(path, r"into 'testall_ids\.txt' beside it, or set 'feature_ids'")
+    assert_refused(path, r"into 'testall_ids\.txt' beside it, or set 'feature_ids'")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +270,7 @@ def test_ids_that_cannot_be_right_are_named(tmp_path: Path, ids: str, message: s
     path = written(tmp_path, "array", features())
     (tmp_path / "other.txt").write_text(ids)
 
-    refused(path, message, ids=tmp_path / "other.txt")
+    assert_refused(path, message, ids=tmp_path / "other.txt")
 
 
 def test_other_files_are_named(tmp_path: Path):
@@ -276,21 +280,21 @@ def test_other_files_are_named(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     table = written(tmp_path, "table", features())
 
-    refused(tmp_path / "x.npy", "cut off or no numpy data")
-    refused(tmp_path / "x.h5", "is not a file of region features; it should be")
-    refused(tmp_path / "empty", "has no .npy or .npz file")
-    refused(table, "has ids of its own", ids=tmp_path / "x.h5")
+    assert_refused(tmp_path / "x.npy", "cut off or no numpy data")
+    assert_refused(tmp_path / "x.h5", "is not a file of region features; it should be")
+    assert_refused(tmp_path / "empty", "has no .npy or .npz file")
+    assert_refused(table, "has ids of its own", ids=tmp_path / "x.h5")
 
 
 def test_an_archive_with_other_arrays_is_named(tmp_path: Path):
     """It says what it holds and what it should hold."""
     np.savez(tmp_path / "5.npz", bbox=np.ones(SHAPE))
 
-    refused(tmp_path, "holds bbox; it should hold 'features' or 'x'", [item("5")])
+    assert_refused(tmp_path, "holds bbox; it should hold 'features' or 'x'", [item("5")])
 
 
 def test_texts_are_no_features(tmp_path: Path):
     """An array of another type is named."""
     np.save(tmp_path / "5.npy", np.full(SHAPE, "x"))
 
-    refused(tmp_path, "are <U1; they should be float32", [item("5")])
+    assert_refused(tmp_path, "are <U1; they should be float32", [item("5")])

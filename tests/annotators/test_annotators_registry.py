@@ -13,6 +13,7 @@ import pytest
 
 from annotators import base, registry
 from annotators.base import Annotator
+from annotators.catalog import BEGINNERS
 from annotators.catalog import NETWORKS as ENTRIES
 from annotators.registry import describe
 from mitl.errors import AnnotatorError
@@ -44,7 +45,7 @@ def test_every_known_name_is_described():
     """The description covers the networks with what to download, the minis, the pivot form and files."""
     lines = {line.name: line for line in describe()}
 
-    assert {*NETWORKS, *MINIS, registry.PIVOT_FORM, "<any name>"} <= lines.keys()
+    assert {*NETWORKS, *MINIS, *BEGINNERS, registry.PIVOT_FORM, "<any name>"} <= lines.keys()
     for network in NETWORKS:
         text = "\n".join(lines[network].download)
         assert "weights: " in text and f"[annotators.{network}]: weights = " in text

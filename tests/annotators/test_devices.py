@@ -24,7 +24,7 @@ from mitl.datasets.scenes import generate, write_world
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 from mitl.retrieval import choosing, ray_cluster, vectors
-from mitl.retrieval.engines import LocalEngine, Recipe
+from mitl.retrieval.engines import AnnotatorRecipe, LocalEngine
 from mitl.retrieval.ray_cluster import Order, Space
 from mitl.retrieval.ray_engine import RayEngine
 from mitl.retrieval.topk import top_k, top_k_both
@@ -423,7 +423,7 @@ class Cluster:
 
 
 def ray(gpus: int, backend: Any = "auto", **config: object) -> tuple[RayEngine, Order]:
-    engine = RayEngine({"pcme": Recipe("pcme", config)}, backend=backend)
+    engine = RayEngine({"pcme": AnnotatorRecipe("pcme", config)}, backend=backend)
     engine._cluster = Cluster(gpus)  # type: ignore[assignment]
 
     class Pcme:

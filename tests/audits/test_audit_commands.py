@@ -24,10 +24,10 @@ from mitl.stages.auditing.drawing import Wish, draw_audit, plan
 from mitl.stages.auditing.pools import merged_now, pool_of, strata_for_labels, strata_for_recall
 from mitl.stages.auditing.showing import show
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import settle
-from mitl.stages.simulate import simulate
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -181,6 +183,31 @@ def test_what_cannot_be_said_is_refused_in_one_line(world) -> None:
     assert "at least" in line
     assert "\n" not in line
     assert not len(few.labels)
+
+
+def test_a_refusal_wants_as_much_of_the_whole_sample_as_its_nearest_stratum_wants_of_its_own(world) -> None:
+    """Two halves of the pairs, a third of the sample in one of them: with what it says, a stratum passes."""
+    probability, match, _ = world
+    first = np.arange(N) < N // 2
+
+    def labelled(sample: int):
+        counts = sample // 3, sample - sample // 3
+        drawn = np.concatenate([np.arange(counts[0]), N // 2 + np.arange(counts[1])])
+        strata = tuple(Stratum(name, N // 2, n, 0.0, 0.5) for name, n in zip("ab", counts, strict=True))
+        parts = AuditDesign(AuditPurpose.LABELS, 0, strata)
+        pairs = scored(probability).assign(stratum=np.where(first, 0, 1))
+        answers = audited(drawn, answers_of(match[drawn])).assign(stratum=np.where(first[drawn], 0, 1))
+        agreeing = pairs.assign(probability=np.where(match, 0.6 + probability / 3, probability / 3))
+        found = label_pairs(agreeing, answers, parts, Promise(error=0.05), siding=0.0)
+        return refusal(found, Promise(error=0.05), parts), found
+
+    line, few = labelled(60)
+    assert line is not None and not len(few.labels)
+    more = int(re.search(r"at least (\d+) more", line)[1])
+    assert more > 0
+    assert labelled(60 + more - 6)[0] is not None
+    line, enough = labelled(60 + more + 3)
+    assert line is None and len(enough.labels)
 
 
 def test_siding_is_measured_on_weak_pairs_then_on_all_and_is_half_where_nothing_is_known() -> None:

@@ -81,7 +81,7 @@ def answer(settings: Settings, *stars: str) -> None:
 
 def test_all_folders_of_kinds_are_registered(ratings):
     """A folder is enough: nothing names the kinds one by one."""
-    assert kinds.kind_names() == ["pairs", "rankings", "ratings", "similarity"]
+    assert kinds.kind_names() == ["pairs", "rankings", "ratings", "similarity", "texts"]
     assert [kinds.kind_of(name).name for name in kinds.kind_names()] == kinds.kind_names()
 
 

@@ -18,10 +18,10 @@ from mitl.errors import FundsError, StoreError, UsageError
 from mitl.records import Decision, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import delete, expire
-from mitl.stages.hits.extend import Wish, extend
+from mitl.stages.hits.extend import ExtensionWish, extend
 from mitl.stages.hits.scope import list_hits
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import Ruling, rule
-from mitl.stages.simulate import simulate
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def more(settings, assignments=None, days=None, *, confirm=True, **wish):
     lines = []
     result = extend(
         settings,
-        Wish("b1", assignments, days, **wish),
+        ExtensionWish("b1", assignments, days, **wish),
         confirm=lambda environment, total: confirm,
         announce=lines.append,
     )

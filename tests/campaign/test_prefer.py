@@ -38,12 +38,12 @@ from mitl.records import (
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import expire
 from mitl.stages.hits.scope import list_hits
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
-from mitl.stages.simulate import simulate
 
 
 @pytest.fixture

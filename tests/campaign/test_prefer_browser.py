@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import becomes_true
 
 from mitl.crowd.comparison_answers import parse_comparisons
 from mitl.hits.rendering import PageComparison, PageResult, question_xml, render_rankings
@@ -124,7 +125,7 @@ def test_a_draft_is_told_at_once_and_options_with_it(open_page, site):
 
     def last(kind: str) -> dict[str, object]:
         """The frame is another process, so what it has told already may still be on its way."""
-        page.wait_for_function("kind => heard.some(({type}) => type === kind)", arg=kind)
+        becomes_true(page, "kind => heard.some(({type}) => type === kind)", arg=kind)
         return page.evaluate("kind => heard.filter(({type}) => type === kind).at(-1)", kind)
 
     frame.locator("[value=right]").check()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mitl.campaign.kinds.rankings.systems import designed_lists
 from mitl.errors import PackingError
-from mitl.hits.comparisons import BETTER, RANDOM, Control, Meeting, meetings, pack_comparisons
+from mitl.hits.comparisons import BETTER, RANDOM, ComparisonControl, Meeting, meetings, pack_comparisons
 from mitl.records import ComparisonRole, Direction, Preference
 
 
@@ -24,9 +24,9 @@ def rankings(draw):
     return {name: {query: draw(one_list) for query in queries} for name in names}
 
 
-def controls(count: int) -> list[Control]:
+def controls(count: int) -> list[ComparisonControl]:
     """Controls on queries of their own."""
-    return [Control(100 + place, (1, 2, 3), (7, 8, 9)) for place in range(count)]
+    return [ComparisonControl(100 + place, (1, 2, 3), (7, 8, 9)) for place in range(count)]
 
 
 def packed(found, seed=0, *, per_hit=6, n_controls=2):
@@ -46,7 +46,7 @@ def packed(found, seed=0, *, per_hit=6, n_controls=2):
 @given(found=rankings(), seed=st.integers(0, 5))
 def test_every_two_systems_meet_once_on_every_query_unless_their_lists_are_alike(found, seed):
     """Nothing is lost or asked twice, and the items stand under their system's name."""
-    asked = [i for page in packed(found, seed) for i in page.comparisons if i.role is ComparisonRole.ASKED]
+    asked = [i for page in packed(found, seed) for i in page.items if i.role is ComparisonRole.ASKED]
 
     expected = {
         (query, frozenset(pair))
@@ -64,7 +64,7 @@ def test_every_two_systems_meet_once_on_every_query_unless_their_lists_are_alike
 @given(found=rankings(), seed=st.integers(0, 5))
 def test_either_of_two_systems_is_on_the_left_in_half_of_their_meetings(found, seed):
     """Within one."""
-    asked = [i for page in packed(found, seed) for i in page.comparisons if i.role is ComparisonRole.ASKED]
+    asked = [i for page in packed(found, seed) for i in page.items if i.role is ComparisonRole.ASKED]
 
     left = Counter((item.left, item.right) for item in asked)
     for one, other in combinations(found, 2):
@@ -77,12 +77,12 @@ def test_every_page_has_its_controls_on_both_sides_and_pages_are_of_nearly_equal
     """Who always answers left, right or equal fails one."""
     pages = packed(found, seed)
 
-    sizes = {len(page.comparisons) for page in pages}
+    sizes = {len(page.items) for page in pages}
     assert not sizes or (max(sizes) <= 6 and max(sizes) - min(sizes) <= 1)
     for number, page in enumerate(pages, 1):
-        checks = [item for item in page.comparisons if item.role is ComparisonRole.CONTROL]
+        checks = [item for item in page.items if item.role is ComparisonRole.CONTROL]
         assert page.number == number
-        assert [item.place for item in page.comparisons] == list(range(1, len(page.comparisons) + 1))
+        assert [item.place for item in page.items] == list(range(1, len(page.items) + 1))
         assert {item.expected for item in checks} == {Preference.LEFT, Preference.RIGHT}
         for item in checks:
             better = item.left if item.expected is Preference.LEFT else item.right
@@ -104,7 +104,7 @@ def test_a_query_stands_on_a_page_once_where_that_can_be():
     found = {f"s{i}": {q: (i, q + 10) for q in range(12)} for i in range(4)}
 
     for page in packed(found, per_hit=10):
-        queries = [item.query_id for item in page.comparisons]
+        queries = [item.query_id for item in page.items]
         assert len(set(queries)) == len(queries)
 
 

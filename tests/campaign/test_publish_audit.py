@@ -15,7 +15,8 @@ from audit_kit import add_audit as store_audit
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
-from mitl.campaign.kinds.pairs.planning import Campaign, draw_controls, make_plan
+from mitl.campaign.kinds.pairs.controls import draw_controls
+from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.core.packed import pack_pairs, unpack_pairs
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
@@ -29,10 +30,10 @@ from mitl.settings import Settings, load
 from mitl.stages.analysing.analyse import analyse
 from mitl.stages.fusing.gathering import answered
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import settle
-from mitl.stages.simulate import simulate
 
 AUDIT, CANDIDATE = PairRole.AUDIT, PairRole.CANDIDATE
 

@@ -12,7 +12,7 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
-from mitl.campaign.bill import NEW, Part, Quote, SpendingLimit, committed_cents, part_lines
+from mitl.campaign.bill import NEW, BillPart, Quote, SpendingLimit, committed_cents, part_lines
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.posting import reconcile_only
 from mitl.campaign.publish import publish
@@ -24,8 +24,8 @@ from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import settle
-from mitl.stages.simulate import simulate
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_the_printed_bill_of_2580_hits(reward, charges, said):
     """What a person reads is the hand calculation, to the cent."""
     quote = bill(2580, assignments=1, reward_cents=reward, estimate_s=300, charges_fee=charges)
 
-    text = "\n".join(part_lines(Part(NEW, quote, "by hand"), charges_fee=charges))
+    text = "\n".join(part_lines(BillPart(NEW, quote, "by hand"), charges_fee=charges))
 
     assert all(words in text for words in said), text
 
@@ -83,7 +83,7 @@ def test_the_printed_bill_of_2580_hits(reward, charges, said):
 def test_what_was_planned_before_is_not_promised_twice():
     """Of 5 HITs that 3 workers are asked, 2 were planned by an earlier run: 3 are new."""
     quote = Quote(
-        (Part("b1", bill(5, assignments=3, reward_cents=50, estimate_s=60, charges_fee=True), "", 2),)
+        (BillPart("b1", bill(5, assignments=3, reward_cents=50, estimate_s=60, charges_fee=True), "", 2),)
     )
 
     assert quote.total_cents == 5 * 3 * 60
@@ -238,7 +238,7 @@ def test_ten_workers_a_hit_pay_the_higher_fee(world):
     ten = bill(4, assignments=10, reward_cents=100, estimate_s=300, charges_fee=True)
 
     assert ten.fees_cents == 4 * 10 * 40
-    assert "40 % of each reward" in "\n".join(part_lines(Part(NEW, ten, ""), charges_fee=True))
+    assert "40 % of each reward" in "\n".join(part_lines(BillPart(NEW, ten, ""), charges_fee=True))
     assert run_publish(world, assignments=10, limit=18).counts["assignments"] == 10
 
 

@@ -23,7 +23,7 @@ from mitl.hits.templates import load_template
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, PairRole
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 PLAIN = load_template("pairs-plain")
 

@@ -26,7 +26,7 @@ from mitl.hits.validation import (
     check_question,
     check_request,
 )
-from mitl.records import PackedHit, Pair, PairRole
+from mitl.records import Page, Pair, PairRole
 from mitl.stages.reporting.status import status
 
 PAIRS = [Pair(image, image + 100) for image in range(1, 60)]
@@ -35,7 +35,7 @@ GOLDS = ([Pair(1, 500), Pair(2, 500)], [Pair(3, 500), Pair(4, 500)])
 
 @given(n=st.integers(1, 59), seed=st.integers(0, 5))
 def test_whatever_is_packed_passes(n, seed):
-    """The packing rules and their check agree."""
+    """The packing rules and their check agree: the check raises nothing."""
     pages = pack(PAIRS[:n], *GOLDS, seed=seed)
 
     check_batch(pages)
@@ -80,7 +80,7 @@ def test_a_pair_on_two_hits_of_a_batch_is_found():
     (page,) = pack(PAIRS[:18], *GOLDS, seed=0)
 
     with pytest.raises(PackingError, match="on HITs 1 and 2"):
-        check_batch([page, PackedHit(2, page.items)])
+        check_batch([page, Page(2, page.items)])
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_field_beyond_the_apis_limits_is_named(fields, said):
     cents=st.integers(0, 10**6),
 )
 def test_fields_within_the_limits_pass(title, lifetime, assignments, cents):
-    """The limits themselves are allowed."""
+    """The limits themselves are allowed: nothing is raised."""
     reward = f"{cents // 100}.{cents % 100:02d}"
     check_request(
         "CreateHIT",

@@ -26,7 +26,7 @@ from mitl.records import Decision, Environment, HitState
 from mitl.records.similarity import SIMILARITY_ROLES, TASKS, SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import expire
-from mitl.stages.hits.extend import Wish, extend
+from mitl.stages.hits.extend import ExtensionWish, extend
 from mitl.stages.hits.scope import list_hits
 from mitl.stages.operating.verify import verify
 from mitl.stages.paying.check import check_pay
@@ -430,7 +430,7 @@ def test_work_is_paid_listed_and_ended_as_that_of_other_kinds(settings):
     )
     (row,) = list_hits(settings).counts["rows"]
     assert row["template"] == "similarity-texts"
-    wish = Wish("b1", assignments=6, days=2)
+    wish = ExtensionWish("b1", assignments=6, days=2)
     assert extend(settings, wish, SANDBOX, confirm=lambda environment, total: True).status == "done"
     expire(settings, ["b1"], SANDBOX)
     harvest(settings, SANDBOX)
@@ -489,7 +489,7 @@ def test_the_campaign_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
 
 def test_the_kind_is_registered_by_its_folder():
     """Nothing names it but its folder and its command."""
-    assert kind_names() == ["pairs", "rankings", "similarity"]
+    assert kind_names() == ["pairs", "rankings", "similarity", "texts"]
 
 
 def test_real_money_is_held_paid_and_counted(settings):

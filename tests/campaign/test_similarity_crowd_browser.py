@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import becomes_true
 from crowd_kit import TYPE, post_hit
 from similarity_page_kit import IMAGES, MIXED, NAMES, TEXTS, item, template
 
-from mitl.campaign.kinds.similarity.page import render_similarity
+from mitl.campaign.kinds.similarity.packing import render_similarity
 from mitl.campaign.kinds.similarity.parsing import parse_ratings
 from mitl.hits.rendering import question_xml
 from mitl.records import Outcome
@@ -61,11 +62,7 @@ def test_a_worker_rates_reloads_and_submits(town, new_page, name, size):
     width = line.bounding_box()["width"]
     (line.tap if size is PHONE else line.click)(position={"x": width * 0.3, "y": 24})
     frame.locator("[name=p02_text]").fill("both by the sea")
-    # Polled, because the page's policy forbids the evaluation that wait_for_function would use.
-    for _ in range(200):
-        if "by the sea" in page.evaluate("Object.values(localStorage).join()"):
-            break
-        page.wait_for_timeout(25)
+    becomes_true(page, "Object.values(localStorage).join().includes('by the sea')")
     page.reload()
     frame.locator("#p02.done").wait_for()
     assert frame.locator("#count").inner_text().startswith("2 of 3")

@@ -15,7 +15,7 @@ from similarity_page_kit import IMAGES, MIXED, NAMES, TEXTS, item, items, templa
 
 from mitl import resources
 from mitl.campaign.kinds import wording_of
-from mitl.campaign.kinds.similarity.page import PageItem, render_similarity
+from mitl.campaign.kinds.similarity.packing import ShownPair, render_similarity
 from mitl.errors import TemplateError
 from mitl.hits.rendering import check_size, question_xml
 from mitl.hits.validation import PageChecker, check_question
@@ -92,7 +92,7 @@ def test_one_shell_for_everything_that_stands_on_a_page(name):
     shells = set()
     for place, section in enumerate(re.findall(r"<section.*?</section>", html, re.DOTALL), 1):
         shell = re.sub(rf"\bp{place:02d}(?=[_ >])|(?<=Pair ){place}\b", "PLACE", section)
-        shells.add(re.sub(r'(?<=src=")[^"]+|(?<=<p>)[^<]+', "SHOWN", shell))
+        shells.add(re.sub(r'(?<=src=")[^"]+|(?<=<p dir=auto>)[^<]+', "SHOWN", shell))
 
     assert len(shells) == 1
 
@@ -106,7 +106,7 @@ def test_whatever_a_caption_holds_is_text_and_nothing_else(text):
     check_question(question_xml(page), page)
     tags = re.compile(r"<[^>]*>")
     assert tags.findall(page) == tags.findall(harmless)
-    assert f"<p>{escape(text)}</p>" in page
+    assert f"<p dir=auto>{escape(text)}</p>" in page
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,12 +127,12 @@ def test_ten_pairs_with_long_captions_fit_a_question(name):
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ([PageItem(1, "a", "", "", "")], "place 1 has neither a text nor an image on one side"),
-        ([PageItem(1, "a", "/i/a", "b", "")], "place 1 has a text and an image on one side"),
-        ([PageItem(1, "a", "", "b", ""), PageItem(1, "a", "", "b", "")], "places must differ"),
-        ([PageItem(100, "a", "", "b", "")], "lie in 1 to 99"),
-        ([PageItem(1, "", "javascript:x", "", "/i/a")], "must be root-relative"),
-        ([PageItem(1, "a", "", "b", ""), PageItem(2, "", "/i/a", "b", "")], "one task only"),
+        ([ShownPair(1, "a", "", "", "")], "place 1 has neither a text nor an image on one side"),
+        ([ShownPair(1, "a", "/i/a", "b", "")], "place 1 has a text and an image on one side"),
+        ([ShownPair(1, "a", "", "b", ""), ShownPair(1, "a", "", "b", "")], "places must differ"),
+        ([ShownPair(100, "a", "", "b", "")], "lie in 1 to 99"),
+        ([ShownPair(1, "", "javascript:x", "", "/i/a")], "must be root-relative"),
+        ([ShownPair(1, "a", "", "b", ""), ShownPair(2, "", "/i/a", "b", "")], "one task only"),
         ([], "at least one"),
     ],
 )

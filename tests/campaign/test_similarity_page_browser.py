@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import becomes_true
 from similarity_page_kit import (
     IMAGES,
     MIXED,
@@ -18,7 +19,7 @@ from similarity_page_kit import (
     thumb,
 )
 
-from mitl.campaign.kinds.similarity.page import render_similarity
+from mitl.campaign.kinds.similarity.packing import render_similarity
 from mitl.protocol.pages import bind_submission
 
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
@@ -91,11 +92,11 @@ def test_drafts_go_to_the_page_around_and_come_back(open_page, site):
     frame.locator("#p02 [type=range]").focus()
     for key in ["3", "ArrowRight"]:
         page.keyboard.press(key)
-    page.wait_for_function("drafts.length && drafts.at(-1).some(([, value]) => value === '3.10')")
+    becomes_true(page, "drafts.length && drafts.at(-1).some(([, value]) => value === '3.10')")
     told = page.evaluate("drafts.at(-1)")
     frame.locator("[name=p02_text]").fill("a boat")
     frame.locator("#p03 [value=skipped]").check()
-    page.wait_for_function("drafts.at(-1).some(([, value]) => value === 'skipped')")
+    becomes_true(page, "drafts.at(-1).some(([, value]) => value === 'skipped')")
     fields = page.evaluate("drafts.at(-1)")
     page.evaluate("kept => { window.kept = kept; document.querySelector('iframe').src += '&again' }", fields)
     frame.locator("#p02.done").wait_for()
@@ -109,7 +110,7 @@ def test_drafts_go_to_the_page_around_and_come_back(open_page, site):
     assert frame.locator("#count").inner_text().startswith("2 of 3")
     frame.locator("#help").click()
     frame.locator("#keys").uncheck()
-    page.wait_for_function("options.length")
+    becomes_true(page, "options.length")
     assert page.evaluate("options.at(-1)") == [["keys", False]]
 
 
@@ -137,7 +138,7 @@ def test_active_time_counts_for_the_pair_at_hand(open_page, site):
 
     page.click("#p02 h2")
     before = page.input_value("[name=p01_ms]")
-    page.wait_for_function("+document.forms[0].p02_ms.value > 400")
+    becomes_true(page, "+document.forms[0].p02_ms.value > 400")
 
     assert page.input_value("[name=p03_ms]") == ""
     assert page.input_value("[name=p01_ms]") == before

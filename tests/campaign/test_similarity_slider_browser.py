@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from browser_fixtures import becomes_true
 from similarity_page_kit import IMAGES, MIXED, NAMES, TEXTS, click_at, score, sent, show, thumb
 
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
@@ -271,7 +272,7 @@ def test_a_finger_that_scrolls_answers_nothing(open_page, site):
     before = page.evaluate("scrollY")
 
     touch(page, 2, [(0.5, -10 * step) for step in range(20)])
-    page.wait_for_function("before => scrollY > before + 50", arg=before)
+    becomes_true(page, "before => scrollY > before + 50", arg=before)
 
     assert score(page, 2) == ""
     page.locator("#p02 [type=range]").focus()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
 import subprocess
 import sys
 
 import click
 import pytest
 from cli_kit import fails, mitl, ok
+from desk_kit import copy_of
 
-from mitl.cli import COMMANDS, app
+from mitl import cli
+from mitl.cli import COMMANDS, SECTIONS, app, group
+from mitl.cli.help import CommonOption, usage
 from mitl.cli.reference import commands
 from mitl.errors import DatasetError
 from mitl.records import StageResult, Table
@@ -20,6 +26,9 @@ HEAVY = (
     "sqlalchemy",
     "boto3",
     "numpy",
+    "pandas",
+    "scipy",
+    "alembic",
     "pyarrow",
     "PIL",
     "jinja2",
@@ -27,7 +36,22 @@ HEAVY = (
     "starlette",
     "httpx",
 )
+pytest_plugins = ("desk_fixtures",)
 NAMES = [name for name, _ in commands()]
+
+
+def top(name: str) -> click.Command:
+    """The command that `mitl NAME` runs."""
+    found = group.get_command(click.Context(group), name)
+    assert found is not None
+    return found
+
+
+def below(command: click.Command) -> list[click.Command]:
+    """All its subcommands, at any depth."""
+    if not isinstance(command, click.Group):
+        return []
+    return [found for sub in command.commands.values() for found in (sub, *below(sub))]
 
 
 def modules_after(*words: str) -> set[str]:
@@ -43,13 +67,38 @@ def modules_after(*words: str) -> set[str]:
     return set(loaded)
 
 
-def test_help_lists_every_command():
-    """Every command stands in `mitl --help` with what it does."""
+def test_help_lists_every_command_in_the_section_of_its_work():
+    """Every command stands in `mitl --help` once, with what it does."""
     text = ok("--help").out
 
+    for title, section in SECTIONS.items():
+        lines = text.split(f"\n{title}:\n")[1].split("\n\n")[0].splitlines()
+        assert [line.split()[0] for line in lines if line[2] != " "] == list(section)
     for name, (_, what) in COMMANDS.items():
-        assert f"  {name} " in text
-        assert what.split()[0] in text
+        (line,) = re.findall(rf"(?m)^  {name}  +(.*)$", text)
+        assert what.startswith(line)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if below(top(name))])
+def test_help_of_a_group_tells_whole_what_its_commands_do(name):
+    """In the order of the work, each with its first sentence, cut nowhere."""
+    commands = top(name).commands
+
+    text = " ".join(ok(name, "--help").out.split("\nCommands:\n")[1].split())
+
+    whole = [f"{sub} {re.split(r'[.] ', ' '.join(found.help.split()))[0]}" for sub, found in commands.items()]
+    starts = [text.index(line) for line in whole]
+    assert starts == sorted(starts)
+
+
+def test_every_command_is_registered_in_one_section():
+    """No command of any module is forgotten, and none stands twice."""
+    named = [name for section in SECTIONS.values() for name in section]
+    modules = [importlib.import_module(f"mitl.cli.{m.name}") for m in pkgutil.iter_modules(cli.__path__)]
+    made = {found for m in modules for found in vars(m).values() if isinstance(found, click.Command)}
+
+    assert sorted(named) == sorted(COMMANDS)
+    assert made - {group} <= {found for name in COMMANDS for found in (top(name), *below(top(name)))}
 
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("annotators",), ("init", "--help")])
@@ -58,6 +107,21 @@ def test_what_needs_no_heavy_package_loads_none(words):
     loaded = modules_after(*words)
 
     assert loaded == set()
+
+
+def test_status_loads_what_it_counts_with_and_nothing_more(reviewed, tmp_path):
+    """The database's packages, numpy and what renders pages, also where work waits or is to be asked again."""
+    settings = copy_of(reviewed, tmp_path / "p")
+    words = "--project", str(settings.project)
+
+    waiting = ok("status", "--json", *words).json["counts"]
+    loaded = modules_after("status", *words)
+    numbers = map(str, ok("review", "--json", *words).json["counts"]["submissions"])
+    ok("review", "drop", "--sandbox", *numbers, *words)
+    again = ok("status", "--json", *words).json["counts"]
+
+    assert waiting["queued"] > 0 and again["hits_to_ask_again"] > 0
+    assert loaded | modules_after("status", *words) <= {"sqlalchemy", "numpy", "jinja2"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,26 +148,68 @@ def test_version_names_the_package():
     assert ok("--version").out.startswith("mitl, version ")
 
 
-@pytest.mark.parametrize("words", [(), ("crowd",), ("db",)])
-def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(words):
+@pytest.mark.parametrize(
+    ("words", "title"), [((), "The loop"), (("crowd",), "Commands"), (("db",), "Commands")]
+)
+def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(words, title):
     """Exit status 2, with the commands to choose from on standard error."""
     outcome = mitl(*words)
 
     assert (outcome.status, outcome.out) == (2, "")
-    assert "Commands:" in outcome.err
+    assert f"\n{title}:\n" in outcome.err
 
 
-def test_an_unknown_command_is_one_line():
-    """The line names the word and where the right ones are listed."""
-    assert fails(2, "repot") == "no such command 'repot'; see `mitl --help`"
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("propse", "no such command 'propse'; did you mean 'propose'?"),
+        ("PROPOSE", "no such command 'PROPOSE'; did you mean 'propose'?"),
+        ("repot", "no such command 'repot'; did you mean 'report' or 'export'?"),
+        ("round nxt", "no such command 'nxt'; did you mean 'next'?"),
+        ("db upgrad", "no such command 'upgrad'; did you mean 'upgrade'?"),
+        ("crowd panel clos", "no such command 'clos'; did you mean 'close'?"),
+        ("xyzzy", "no such command 'xyzzy'; see `mitl --help`"),
+        ("round xyzzy", "no such command 'xyzzy'; see `mitl round --help`"),
+        ("status --sandbx", "no such option '--sandbx'; did you mean '--sandbox' or '--db'?"),
+        ("status --xyzzy", "no such option '--xyzzy'; see `mitl status --help`"),
+    ],
+)
+def test_a_mistyped_word_is_one_line(words, message):
+    """The line names the word and the nearest right ones, or where all of them are listed."""
+    assert fails(2, *words.split()) == message
 
 
-def test_an_unknown_option_names_the_command_whose_help_to_read():
-    """The line ends with the help to read."""
-    message = fails(2, "status", "--sandbx")
+@pytest.mark.parametrize("name", NAMES)
+def test_help_ends_with_the_options_of_every_command(name):
+    """Each is named with what it takes, unbroken, below the command's own; `mitl --help` explains it."""
+    own, every = ok(*name.split(), "--help").out.split(
+        "Options of every command, explained by `mitl --help`:"
+    )
+    explained = ok("--help").out.split("Options of every command:")[1]
 
-    assert "'--sandbx'" in message
-    assert message.endswith("see `mitl status --help`")
+    shared = [p for p in dict(commands())[name].params if isinstance(p, CommonOption)]
+    assert len(shared) == 8
+    for option in shared:
+        assert not re.search(rf"(?m)^  {', '.join(option.opts)}\b", own)
+        assert re.search(rf"(?m)^  {', '.join(option.opts)}\b.*  {option.help.split()[0]} ", explained)
+        assert usage(option, click.Context(group)) in every
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_shows_each_own_option_once_and_many_in_sections(name):
+    """In their order; each section begins at an option that the command has."""
+    command = dict(commands())[name]
+    own = [
+        p.opts[0] for p in command.params if isinstance(p, click.Option) and not isinstance(p, CommonOption)
+    ]
+
+    text = ok(*name.split(), "--help").out
+
+    _, *sections = re.split(r"(?m)^\w.*:$", text.split("Options of every command")[0])
+    assert re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", "".join(sections)) == own
+    assert set(command.sections) <= set(own)
+    assert all(f"\n{title}:\n" in text for title in command.sections.values())
+    assert command.sections or len(own) < 16
 
 
 def test_options_of_a_subcommand_may_not_stand_before_it():

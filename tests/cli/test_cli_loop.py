@@ -11,7 +11,7 @@ import pytest
 from cli_kit import clear_environment, ok, use_file_annotators
 from PIL import Image
 from similarity_kit import sample_pairs
-from snapshot_kit import same_as_recorded
+from snapshot_kit import assert_as_recorded
 
 from mitl.cli.reference import COUNTS, PATHS
 from mitl.settings import load
@@ -212,12 +212,12 @@ def aside(tmp_path_factory) -> Walk:
 
 def test_json_is_as_recorded(walk):
     """What the loop prints with `--json` changes on purpose only: keys, their order, figures."""
-    same_as_recorded("loop", walk.calls)
+    assert_as_recorded("loop", walk.calls)
 
 
 def test_json_beside_the_loop_is_as_recorded(aside):
     """The same of studies, decisions, panels and dumps."""
-    same_as_recorded("aside", aside.calls)
+    assert_as_recorded("aside", aside.calls)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from mitl.db.engine import make_engine
 from mitl.errors import EndpointError, SettingsError
 from mitl.records import Decision, Environment
 from mitl.settings import load
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 pytest_plugins = ("crowd_fixtures",)
 

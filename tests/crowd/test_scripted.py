@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from mitl.crowd.answers import parse_answers
-from mitl.crowd.populations import CHARACTERS, Truth, answer_hit
+from mitl.crowd.populations import CHARACTERS, PairTruth, answer_hit
 from mitl.crowd.scripted import ScriptedWorker, run_workers
 from mitl.crowd.worker_session import fill_form
 from mitl.crowd_server import admin
@@ -26,7 +26,7 @@ from mitl.protocol.pages import parse_page
 from mitl.records import Environment, Label, Outcome, PlaceAnswer, Shortcoming
 from mitl.records.questions import RATIONALE
 
-TRUTHS = {place: Truth(list(Label)[place % 4], (Shortcoming.NOT_IN_IMAGE,)) for place in range(1, 6)}
+TRUTHS = {place: PairTruth(list(Label)[place % 4], (Shortcoming.NOT_IN_IMAGE,)) for place in range(1, 6)}
 
 
 class Crowd:

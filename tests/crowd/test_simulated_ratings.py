@@ -18,7 +18,7 @@ from mitl.records import Label
 from mitl.records.similarity import SIMILARITY_ROLES, TASKS, Likeness, SimilarityRole
 from mitl.settings import WORLD_FOLDER
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 
 @pytest.fixture

@@ -24,12 +24,12 @@ from foreign_kit import (
     vendor,
 )
 
-from mitl.crowd_server.protocol.html_page import CROWD_ELEMENTS, Sources, bind, why_unfit
+from mitl.crowd_server.protocol.html_page import CROWD_ELEMENTS, AllowedSources, bind, why_unfit
 from mitl.crowd_server.store.database import ManualClock
 
 pytest_plugins = ("crowd_fixtures",)
 
-NONE = Sources()
+NONE = AllowedSources()
 FORM = "<form action=/mturk/externalSubmit><input name=q></form>"
 
 
@@ -167,7 +167,7 @@ def test_allowed_hosts_and_copies_are_taken_and_the_policy_names_them_alone(crow
         f'src="{JQUERY}"', f'src="{JQUERY}" integrity="sha256-y" crossorigin="anonymous"'
     )
     assert "sha256-y" in page
-    with open_crowd(crowd_engine, Sources(("a.example",), tmp_path / "own")) as crowd:
+    with open_crowd(crowd_engine, AllowedSources(("a.example",), tmp_path / "own")) as crowd:
         hit = post_hit(crowd.boto(), Question=question(page))
         reply = crowd.worker().accept(hit["HITTypeId"]).page()
         copy = httpx.get(f"{crowd.url}/w/vendored/code.jquery.com/jquery-3.6.0.min.js", trust_env=False)
@@ -207,9 +207,9 @@ def test_no_path_leaves_the_folder_of_copies(crowd_engine, tmp_path):
     vendor(own, "https://a.example/.x.js", b"x")
     (tmp_path / "outside.js").write_text("x")
     (own / "a.example" / "circle.js").symlink_to("circle.js")
-    assert Sources((), own).answer(f"https://a.example/{'x' * 300}.js") is None
+    assert AllowedSources((), own).answer(f"https://a.example/{'x' * 300}.js") is None
     (own / "a.example" / "link.js").symlink_to(tmp_path / "outside.js")
-    with open_crowd(crowd_engine, Sources((), own)) as crowd, httpx.Client(trust_env=False) as browser:
+    with open_crowd(crowd_engine, AllowedSources((), own)) as crowd, httpx.Client(trust_env=False) as browser:
         address = f"{crowd.url}/w/vendored/"
         assert browser.get(f"{address}a.example/x.js").status_code == 200
         for path in (
@@ -275,7 +275,7 @@ def test_imports_are_answered_as_what_they_load(tmp_path):
         "<script type=module>import a, {b} from 'https://f.example/a.js'\nexport * from \"http://h.example/b.js?c\"</script>"
         "<p>@import url(//f.example/a.css)</p><form></form>"
     )
-    sources = Sources(("h.example",), tmp_path)
+    sources = AllowedSources(("h.example",), tmp_path)
 
     bound = bind(page, "/s", "A", sources)
 

@@ -24,7 +24,7 @@ from foreign_kit import (
 )
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Environment
 
@@ -39,7 +39,7 @@ SHOTS = os.environ.get("MITL_SHOTS")
 def crowd(crowd_engine, tmp_path):
     """A server with a copy of jQuery that allows the host of Bootstrap."""
     vendor(tmp_path / "vendored", JQUERY, library("jquery"))
-    with open_crowd(crowd_engine, Sources(("cdn.jsdelivr.net",), tmp_path / "vendored")) as server:
+    with open_crowd(crowd_engine, AllowedSources(("cdn.jsdelivr.net",), tmp_path / "vendored")) as server:
         yield server
 
 

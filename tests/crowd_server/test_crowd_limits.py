@@ -20,7 +20,7 @@ from mitl.addresses import parse_address
 from mitl.crowd_server import serving as connections
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.middleware.callers import RequestRate, TokenBuckets, key_of, parse_networks, sender
-from mitl.crowd_server.middleware.limits import BodyLimits, Policy, Rates, host_name
+from mitl.crowd_server.middleware.limits import BodyLimits, CallerRates, Policy, host_name
 from mitl.errors import UsageError
 
 pytest_plugins = ("crowd_fixtures",)
@@ -161,7 +161,7 @@ def test_a_host_is_compared_by_its_name(header, name):
 
 def test_too_many_pages_get_a_plain_page_with_a_time(crowd_engine):
     """429 with Retry-After; pictures and the API have rates of their own."""
-    with guarded_crowd(crowd_engine, rates=Rates(pages=ONE_A_MINUTE)) as crowd:
+    with guarded_crowd(crowd_engine, rates=CallerRates(pages=ONE_A_MINUTE)) as crowd:
         pages = [get(crowd.url + "/w") for _ in range(4)]
         picture = get(crowd.url + "/i/none.png")
         balance = crowd.boto().get_account_balance()
@@ -175,7 +175,7 @@ def test_too_many_pages_get_a_plain_page_with_a_time(crowd_engine):
 
 def test_too_many_calls_get_amazons_throttling(crowd_engine):
     """The code that clients written for MTurk wait and retry by."""
-    with guarded_crowd(crowd_engine, rates=Rates(api=ONE_A_MINUTE)) as crowd:
+    with guarded_crowd(crowd_engine, rates=CallerRates(api=ONE_A_MINUTE)) as crowd:
         client = crowd.boto()
         for _ in range(3):
             client.get_account_balance()
@@ -188,7 +188,7 @@ def test_too_many_calls_get_amazons_throttling(crowd_engine):
 
 def test_one_worker_who_asks_for_ever_slows_nobody_else(crowd_engine):
     """The session is counted, and the colleague behind the same address goes on."""
-    with guarded_crowd(crowd_engine, rates=Rates(worker=RequestRate(1 / 60, 4))) as crowd:
+    with guarded_crowd(crowd_engine, rates=CallerRates(worker=RequestRate(1 / 60, 4))) as crowd:
         eager, other = crowd.worker(), crowd.worker()
         replies = [eager.get("/w").status_code for _ in range(6)]
         colleague = other.get("/w").status_code
@@ -215,7 +215,7 @@ def test_twenty_people_behind_one_address_meet_no_limit(crowd_engine, tmp_path):
 
 def test_behind_a_proxy_each_sender_is_counted_for_itself(crowd_engine):
     """A forged list does not make anybody a new sender."""
-    with guarded_crowd(crowd_engine, PROXIED, rates=Rates(pages=ONE_A_MINUTE)) as crowd:
+    with guarded_crowd(crowd_engine, PROXIED, rates=CallerRates(pages=ONE_A_MINUTE)) as crowd:
 
         def ask(address, forged=""):
             return get(crowd.url + "/w", **{"X-Forwarded-For": forged + address}).status_code
@@ -272,7 +272,7 @@ def test_plain_connections_past_the_proxy_are_turned_away(crowd_engine):
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"])
 def test_who_comes_through_a_proxy_that_nobody_named_is_counted(crowd_engine, name):
     """To the server all of them are one caller of this machine; programs of its own stay free."""
-    rates = Rates(pages=ONE_A_MINUTE)
+    rates = CallerRates(pages=ONE_A_MINUTE)
     with guarded_crowd(crowd_engine, exempt_loopback=True, rates=rates) as crowd:
         own = [get(crowd.url + "/w").status_code for _ in range(6)]
         passed_on = [get(crowd.url + "/w", **{name: "203.0.113.1"}).status_code for _ in range(6)]

@@ -188,12 +188,14 @@ def test_answers_and_previews_fit_and_are_accessible(crowd, client, new_page, wi
     page.get_by_text("Does the caption fit?").first.focus()
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Latest submissions").wait_for()
+    page.wait_for_load_state()
     seen = [page.evaluate("document.documentElement.scrollWidth <= innerWidth"), violations(page)]
     page.get_by_role("link", name=hit["HITId"]).first.press("Enter")
     page.frame_locator("iframe").get_by_label("Words").wait_for()
     seen += [page.evaluate("document.documentElement.scrollWidth <= innerWidth"), violations(page)]
     page.get_by_role("link", name="Read").press("Enter")
     page.get_by_role("heading", name="Answers of").wait_for()
+    page.wait_for_load_state()
     seen += [page.evaluate("document.documentElement.scrollWidth <= innerWidth"), violations(page)]
 
     assert seen == [True, []] * 3

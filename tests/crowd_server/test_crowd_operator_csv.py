@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitl.core.formats import csv_cell, csv_text
-from mitl.crowd_server.operator import payout_files
-from mitl.crowd_server.operator.payout_files import CONNECT, GENERIC, PROLIFIC, pay_file, to_pay
+from mitl.crowd_server.operator import payments as payout_files
+from mitl.crowd_server.operator.payments import CONNECT, GENERIC, PROLIFIC, pay_file, to_pay
 from mitl.crowd_server.store.reports import Payee
 
 FORMULA = "=+-@＝＋－＠"

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import becomes_true
 from crowd_kit import HTML, TYPE, post_hit, question
 
 from mitl.crowd_server import admin
@@ -190,7 +191,7 @@ def test_a_draft_outlives_the_browser_and_goes_with_the_submission(crowd, browse
     frame.locator("label:has([name=p02_label][value=no])").click()
     frame.get_by_role("button", name="Submit all answers").click()
     page.get_by_text("Submitted. Thank you!").wait_for()
-    page.wait_for_function("Object.keys(localStorage).length === 0")
+    becomes_true(page, "Object.keys(localStorage).length === 0")
     second.close()
 
 

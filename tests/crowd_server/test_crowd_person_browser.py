@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from browser_fixtures import becomes_true, enter_the_hit
 from town_kit import MISSING, PLACES
 
 from mitl.records import Concept, Label, Outcome, Shortcoming
@@ -82,6 +83,7 @@ def test_by_keyboard_alone(town, posted, new_page):
     page.keyboard.press("Enter")
     frame = page.frame_locator("#hit")
     frame.get_by_text("0 of 20", exact=True).wait_for()
+    enter_the_hit(page)
     page.keyboard.press("?")
     page.keyboard.press("Escape")
     for place in range(1, PLACES + 1):
@@ -94,6 +96,7 @@ def test_by_keyboard_alone(town, posted, new_page):
         frame.get_by_text(f"{place} of 20", exact=True).wait_for()
     page.keyboard.press("Enter")
     page.get_by_text("Submitted. Thank you!").wait_for()
+    page.locator("button:focus", has_text="Accept the next one").wait_for()
 
     parsed = town.answers(first, rationale=True)
     assert parsed.findings == ()
@@ -208,11 +211,7 @@ def test_with_a_reload_in_the_middle(town, posted, new_page):
     frame.locator("[name=p01_text]").fill("indoors, not “outdoors”")
     for place in range(2, 14):
         frame.locator(f"label:has([name=p{place:02d}_label][value=no])").click()
-    # Polled, because the page's policy forbids the evaluation that wait_for_function would use.
-    for _ in range(200):
-        if "p13_label" in page.evaluate("Object.values(localStorage).join()"):
-            break
-        page.wait_for_timeout(50)
+    becomes_true(page, "Object.values(localStorage).join().includes('p13_label')")
     page.reload()
     frame.get_by_text("13 of 20", exact=True).wait_for()
     for place in range(14, PLACES + 1):
@@ -225,7 +224,7 @@ def test_with_a_reload_in_the_middle(town, posted, new_page):
     assert parsed.findings == () and len(parsed.answers) == PLACES
     assert (first.label, first.concepts) == (Label.WEAK_NO, (Concept.LOCATION,))
     assert first.text == "indoors, not “outdoors”"
-    page.wait_for_function("!Object.keys(localStorage).some(key => key.startsWith('mitl-draft'))")
+    becomes_true(page, "!Object.keys(localStorage).some(key => key.startsWith('mitl-draft'))")
 
 
 def test_without_scripts(town, posted, new_page):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import becomes_true
 from qualification_kit import choice, form, free, key, question
 
 from mitl.crowd_server import admin
@@ -114,7 +115,7 @@ def test_the_script_says_early_what_the_server_would_refuse(crowd, page):
     page.get_by_role("button", name="Send my answers").click()
 
     page.get_by_role("heading", name="Your answers arrived").wait_for()
-    page.wait_for_function("Object.keys(localStorage).length === 0")
+    becomes_true(page, "Object.keys(localStorage).length === 0")
     assert crowd.boto().list_qualification_requests()["NumResults"] == 1
 
 

@@ -112,7 +112,7 @@ def test_pictures_come_by_https_and_open_the_page_for_their_hosts_alone():
     own = question_form.parse(form(question("a", free(), content=content)))
 
     assert own.image_origins == ["https://a.example", "https://b.example:8443"]
-    assert own.questions[0].content[1] == form_content.Picture(
+    assert own.questions[0].content[1] == form_content.LinkedPicture(
         "https://b.example:8443/z.png", "a cat", 30, 20
     )
 

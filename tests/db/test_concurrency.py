@@ -38,7 +38,7 @@ from mitl.records import (
     HitItem,
     IdKind,
     Image,
-    PackedHit,
+    Page,
     Pair,
     PairRole,
     RetrievalSet,
@@ -219,7 +219,7 @@ def test_two_proposes_at_once_store_the_union_once(project):
 def test_a_reader_does_not_wait_for_a_writer(database):
     """`mitl status` answers while a harvest holds the database."""
     with open_database(database) as writer, only_one(database, PUBLISH):
-        hits.open_round(writer, 1, dt.datetime.now(dt.UTC))
+        hits.open_round(writer, 1, SANDBOX, dt.datetime.now(dt.UTC))
         writer.execute(text("UPDATE dataset SET name = 'changed'"))
 
         with open_database(database, read_only=True) as reader:
@@ -347,7 +347,7 @@ def submit(session: Any, times: list[dt.datetime]) -> None:
     items.add_dataset(session, data, "0")
     batch = hits.add_batch(
         session,
-        round_id=hits.open_round(session, 1, times[0]),
+        round_id=hits.open_round(session, 1, SANDBOX, times[0]),
         environment=SANDBOX,
         direction="both",
         template="pairs-plain",
@@ -357,7 +357,7 @@ def submit(session: Any, times: list[dt.datetime]) -> None:
         server_id=None,
         now=times[0],
     )
-    page = PackedHit(1, (HitItem(1, Pair(1, 1), PairRole.CANDIDATE),))
+    page = Page(1, (HitItem(1, Pair(1, 1), PairRole.CANDIDATE),))
     hits.add_hits(session, batch.id, [hits.NewHit(page, 1, None, 9, "token")])
     (hit,) = hits.hits(session, SANDBOX)
     submitted = [

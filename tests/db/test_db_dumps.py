@@ -117,10 +117,12 @@ def test_a_project_moves_to_postgresql_and_back_without_losing_a_bit(settings, t
         assert two.manifest.databases["pipeline"].tables == tables
     assert verify(other).refusal is None
     with open_database(postgres_url) as session:
+        newest = text("SELECT max(id) FROM round")
+        restored = session.execute(newest).scalar_one()
         session.execute(
             text("INSERT INTO round (dataset_id, number, strategy, opened_at) VALUES (1, 3, 's', 1)")
         )
-        assert session.execute(text("SELECT max(id) FROM round")).scalar_one() == 3
+        assert session.execute(newest).scalar_one() == restored + 1
 
 
 @pytest.mark.postgres
@@ -483,3 +485,27 @@ def test_the_commands_say_what_they_did(settings, tmp_path):
     assert "there is no crowd database" in fails(
         1, "db", "backup", dump, "--only", "crowd", "--project", tmp_path
     )
+
+
+@pytest.mark.parametrize("name", ["dump", "dump.tar"])
+def test_what_learnt_goes_with_the_pipeline(settings, tmp_path, name):
+    """Finished weights and their curves come back; what is half done stays, and no other file is written over."""
+    project, dump, there = settings.project, tmp_path / name, tmp_path / "q" / "trained"
+    (project / "trained").mkdir()
+    for made in ("a.safetensors", "a.csv", "b.csv", "b.checkpoint"):
+        (project / "trained" / made).write_text(made)
+    assert "2 files of trained/" in ok("db", "backup", dump, "--project", project).out
+    there.mkdir(parents=True)
+    (there / "a.csv").write_text("mine")
+    assert "a.csv is another file" in fails(1, "db", "restore", dump, "--project", tmp_path / "q")
+    assert sorted(path.name for path in there.iterdir()) == ["a.csv"]
+    assert not (tmp_path / "q" / "mitl.db").exists()
+    (there / "a.csv").unlink()
+
+    assert "put back: 2 files" in ok("db", "restore", dump, "--project", tmp_path / "q").out
+    assert {path.name: path.read_text() for path in there.iterdir()} == {
+        "a.safetensors": "a.safetensors",
+        "a.csv": "a.csv",
+    }
+    assert "all is well" in ok("db", "verify", dump, "--project", project).out
+    assert "nothing to do" in ok("db", "restore", dump, "--project", tmp_path / "q").out

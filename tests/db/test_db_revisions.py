@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 from alembic import command
+from alembic.script import ScriptDirectory
 from db_kit import content, kept, killed_at, old_database, sqlite_url
 from old_dumps import REVISIONS, dump_of
 from sqlalchemy import inspect, text
@@ -31,6 +32,15 @@ def test_every_revision_has_a_dump_that_it_wrote(line, revision):
 
     assert part.revision == revision
     assert all(table.rows for table in part.tables.values())
+
+
+@pytest.mark.parametrize("line", ["pipeline", "crowd"])
+def test_the_files_of_migrations_are_named_by_their_revisions(line):
+    """In the order that Alembic finds in them, so that to know the newest takes no Alembic."""
+    scripts = ScriptDirectory.from_config(migrate.config(line))
+
+    assert migrate.revisions(line) == [script.revision for script in scripts.walk_revisions()][::-1]
+    assert migrate.head(line) == scripts.get_current_head()
 
 
 @each_revision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import json
 import re
 import tarfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.db.session import open_database
 from mitl.db.store import items, proposals
+from mitl.positives.tables import json_bytes
 from mitl.records import IdKind, Item, ItemSet, Pair, Part, PartKind, Side, StoredItem
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.harvest import harvest
@@ -100,17 +102,39 @@ def test_an_upgraded_database_holds_what_a_new_one_does(old, tmp_path):
 
 
 def test_a_release_of_an_upgraded_project_is_byte_for_byte_the_old_one(old, tmp_path):
-    """Its positives, answers and pseudonyms; the manifest but for the hash of the wording, which moved since."""
+    """Its positives, answers and pseudonyms; the description but for what Croissant 1.1 says otherwise.
+
+    So the manifest differs in that file's size and hash, and in the hash of the wording, which moved since.
+    """
     was, now = old.project / "release", tmp_path / "release"
     build_dataset(old, now, SANDBOX)
 
-    names = [path.name for path in sorted(was.iterdir()) if path.name != "manifest.json"]
+    changed = ("croissant.json", "manifest.json")
+    names = [path.name for path in sorted(was.iterdir()) if path.name not in changed]
 
-    assert sorted([*names, "manifest.json"]) == sorted(path.name for path in now.iterdir())
+    assert sorted([*names, *changed]) == sorted(path.name for path in now.iterdir())
     assert filecmp.cmpfiles(was, now, names, shallow=False) == (names, [], [])
     manifests = [(folder / "manifest.json").read_text("utf-8") for folder in (was, now)]
+    file = r'("croissant.json": {\s+"bytes": )\d+(,\s+"sha256": )"[0-9a-f]{64}"'
+    manifests = [re.sub(file, r"\1null\2null", text) for text in manifests]
     same, other = (re.sub(r'("template_sha256": )"[0-9a-f]{64}"', r"\1null", text) for text in manifests)
     assert same == other
+    described = json.loads((now / "croissant.json").read_bytes())
+    assert json_bytes(as_croissant_1_0(described)) == (was / "croissant.json").read_bytes()
+
+
+def as_croissant_1_0(described):
+    """The same with what 1.1 changed taken back, and nothing else."""
+    for term in ("arrayShape", "containedIn", "description", "isArray", "name", "prov"):
+        del described["@context"][term]
+    described["conformsTo"].remove("http://mlcommons.org/croissant/1.1")
+    described["conformsTo"].insert(0, "http://mlcommons.org/croissant/1.0")
+    for field in (field for record_set in described["recordSet"] for field in record_set["field"]):
+        if field.pop("isArray", False):
+            assert field.pop("arrayShape") == "-1"
+            field["repeated"] = True
+        assert field.pop("equivalentProperty", "prov:wasAttributedTo") == "prov:wasAttributedTo"
+    return {key: value for key, value in described.items() if not key.startswith("prov:")}
 
 
 def test_the_loop_goes_on_in_an_upgraded_project(old):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mitl.desk.app import HEADERS
 from mitl.desk.desk import Access, is_own_host, require_loopback
-from mitl.desk.guard import HEADERS
 from mitl.errors import UsageError
 from mitl.records import Decision
 

@@ -12,10 +12,10 @@ from record_kit import agreements, consistency, entropy_bits, longest_run, media
 
 from mitl.desk.words import findings
 from mitl.desk.worker_pages import COLUMNS, in_order
-from mitl.judgements.conduct import Agreement, Haste, Run, gold_interval, haste
+from mitl.judgements.conduct import Agreement, AnswerRun, Haste, gold_interval, haste
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Finding, Label, Pair
-from mitl.stages.reviewing.evidence import Evidence
+from mitl.stages.reviewing.evidence import WorkerEvidence
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 labels = st.sampled_from(list(Label))
@@ -56,8 +56,8 @@ def test_an_interval_lies_within_bounds_around_the_mean(passes, failures):
 
 def test_the_longest_run_stays_within_a_page():
     """Two pages that end and begin alike make no run together."""
-    assert longest_run([[YES, NO, NO], [NO, NO, NO, YES]]) == Run(3, NO)
-    assert longest_run([[YES, YES], [NO, NO]]) == Run(2, YES)
+    assert longest_run([[YES, NO, NO], [NO, NO, NO, YES]]) == AnswerRun(3, NO)
+    assert longest_run([[YES, YES], [NO, NO]]) == AnswerRun(2, YES)
     assert longest_run([[], []]) is None
 
 
@@ -185,10 +185,10 @@ def test_every_later_answer_to_a_pair_is_compared_once(answers):
     assert all(0 <= one.same <= one.comparisons for one in found.values())
 
 
-def evidence(number: int, passes: int, golds: int, median_s: float | None) -> Evidence:
+def evidence(number: int, passes: int, golds: int, median_s: float | None) -> WorkerEvidence:
     """A worker of whom little is known."""
     record = GoldRecord(passes, golds)
-    return Evidence(
+    return WorkerEvidence(
         id=number,
         worker=f"A{number}",
         standing="unproven",

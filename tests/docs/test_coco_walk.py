@@ -14,12 +14,12 @@ from mitl.records import Direction, Pair
 from mitl.settings import load as load_settings
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init
-from mitl.stages.setup.loading import Sources, load
-from mitl.stages.simulate import simulate
+from mitl.stages.setup.loading import DatasetSources, load
 
 PIVOTS = ("pivot-PureT_SCST-tfidf", "pivot-SATIC-tfidf")
 
@@ -31,7 +31,7 @@ def coco(shared_data, tmp_path_factory):
     """A project on the real captions and ratings, with two word pivots over real machine captions."""
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("coco")
-    sources = Sources(
+    sources = DatasetSources(
         "coco",
         captions=(shared_data / "coco_karpathy_test_captions" / "captions.parquet",),
         cxc=shared_data / "cxc" / "sits_test.csv",

@@ -11,6 +11,7 @@ import pytest
 from cli_kit import clear_environment, mitl, ok
 from docs_kit import blocks, mitl_lines
 
+from annotators import registry
 from annotators.catalog import KS, NETWORKS, PUBLISHED
 from mitl.datasets.scenes.files import read_world
 from mitl.records import Direction
@@ -158,3 +159,14 @@ def test_the_published_figures_are_those_that_the_program_compares(row):
     ]
     assert len(published.five_k[Direction.I2T]) == len(KS)
     assert cells[4] == str(published.tolerance)
+
+
+def test_bm25_under_another_name_reads_the_settings_of_the_page():
+    """Every setting that the page names is one."""
+    pytest.importorskip("bm25s", reason="the extra mitl[texts] is missing")
+    ((name, config),) = tomllib.loads(settings_of("shorter"))["annotators"].items()
+
+    assert registry.build(name, config).fingerprint != registry.build("bm25").fingerprint
+    from annotators.bm25 import STOPWORDS
+
+    assert f"# {', '.join(STOPWORDS)}" in settings_of("shorter")

@@ -22,7 +22,7 @@ def project(tmp_path_factory):
     """A small project with judgements."""
     from mitl.records import Environment
     from mitl.stages.harvesting.harvest import harvest
-    from mitl.stages.simulate import simulate
+    from mitl.stages.hits.simulate import simulate
 
     folder = tmp_path_factory.mktemp("project")
     make_world(folder, n_images=12)

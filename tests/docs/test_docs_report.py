@@ -15,7 +15,7 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 from mitl.cli import group
 from mitl.cli.app import run
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")

@@ -47,6 +47,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory) -> dict[str, Page]:
     """Every page of the built site, by its path."""
     pytest.importorskip("material", reason="pip package mkdocs-material is missing")
+    pytest.importorskip("mkdocstrings_handlers.python", reason="pip package mkdocstrings-python is missing")
     out = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(out)],
@@ -63,10 +64,34 @@ def site(tmp_path_factory) -> dict[str, Page]:
 def test_every_document_is_a_page_that_the_menu_names(site):
     """No document is forgotten, and none of the menu's is missing."""
     documents = {f"{path.stem}.html" for path in (ROOT / "docs").glob("*.md")}
+    documents |= {f"notebooks/{path.stem}.html" for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")}
     menu = {urlsplit(link).path for link in site["index.html"].links}
 
     assert documents <= set(site)
     assert documents - menu - {"index.html"} == set()
+
+
+@pytest.mark.slow
+def test_every_public_name_is_described(site):
+    """What `mitl`, `mitl.metrics` and `mitl.errors` give to users, each with its docstring."""
+    import mitl.errors
+    import mitl.metrics
+
+    names = {f"{part.__name__}.{name}" for part in (mitl, mitl.metrics) for name in part.__all__}
+    names |= {f"mitl.errors.{name}" for name in vars(mitl.errors) if name.endswith("Error")}
+
+    assert names - site["api.html"].names == set()
+    assert "its found false negatives" in site["api.html"].text
+
+
+@pytest.mark.slow
+def test_a_notebook_is_shown_as_it_was_executed(site):
+    """Its texts, code, frames and pictures, and the file itself to take away."""
+    page = site["notebooks/release.html"]
+
+    assert "Found false negatives" in page.text and page.text.count("data:image/jpeg") == 6
+    assert "<th>image_id</th>" in page.text.replace(' class="whole"', "") and "<style scoped" not in page.text
+    assert "release.ipynb" in page.links and (page.path.parent / "release.ipynb").is_file()
 
 
 @pytest.mark.slow

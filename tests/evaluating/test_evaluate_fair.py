@@ -81,6 +81,9 @@ def test_tables_show_both_ranks_and_what_they_rest_on(here):
     assert "#1" in outcome.out
     assert "differences of models" in outcome.out
     assert "audited pairs: naive takes unjudged pairs for no match" in outcome.out
+    assert "answers of the audit miss" in outcome.out
+    assert "not told apart" in outcome.out
+    assert "#1-2" in outcome.out
 
 
 def test_twice_gives_the_same_numbers(here):

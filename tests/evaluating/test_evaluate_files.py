@@ -303,11 +303,11 @@ def test_text_ids_are_ranked_in_their_own_order(place):
         caption_ids=np.array(captions),
     )
     from mitl.stages.evaluating.model_files import read_model
-    from mitl.stages.evaluating.models import Side, Sides
+    from mitl.stages.evaluating.models import ModelSide, Sides
     from mitl.stages.evaluating.request import ModelFiles
 
     raw = read_model(ModelFiles("text", similarities=place / "text.npz"), "dot")
-    sides = Sides(Side.of("image", raw.held("image")), Side.of("caption", raw.held("caption")))
+    sides = Sides(ModelSide.of("image", raw.held("image")), ModelSide.of("caption", raw.held("caption")))
 
     assert sides.captions.ids == ("a.jpg#0", "a.jpg#1", "b.jpg#0")
     assert raw.fitted(sides, ()).similarities is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mitl.stages.evaluating.figures import Comparison, Figure
+from mitl.stages.evaluating.figures import Figure, ModelDifference
 from mitl.stages.evaluating.tables import comparison_table, escape_tex, score_tables, to_latex
 
 
@@ -13,7 +13,7 @@ def figure(metric, value, low, high):
 
 
 def difference(metric, value, low, high):
-    return Comparison("release", "b", "a", "i2t", metric, value, low, high, 0.002, 100)
+    return ModelDifference("release", "b", "a", "i2t", metric, value, low, high, 0.002, 100)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from mitl.settings import Settings
 from mitl.stages.harvesting.fetching import sweep
 from mitl.stages.harvesting.harvest import harvest, harvest_once
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_what_a_run_stored_and_died_over_is_parsed_by_the_next(answered, made_an
         session.commit()
         judge(session, SANDBOX, answered.gold_rule)
         session.commit()
-        assert len(parses.unparsed(session, SANDBOX)) == 6
+        assert len(parses.PAIRS.unparsed(session, SANDBOX)) == 6
     assert {row.decision for row in submissions(answered)} == {Decision.NONE}
 
     result = harvest(answered, SANDBOX)
@@ -104,7 +104,7 @@ def test_an_unreadable_document_is_parsed_once_and_waits_for_a_person(answered):
     assert first.counts["queued"] == second.counts["queued"] == 1
     assert second.status == "nothing_to_do"
     with open_database(answered.db_url, read_only=True) as session:
-        assert not parses.unparsed(session, SANDBOX)
+        assert not parses.PAIRS.unparsed(session, SANDBOX)
 
 
 def test_a_submission_that_is_listed_twice_is_stored_once(answered):

@@ -27,10 +27,10 @@ from mitl.records import (
     Image,
     Label,
     Outcome,
-    PackedHit,
+    Page,
     Pair,
     PairRole,
-    ParsedAnswers,
+    Parsed,
     PlaceAnswer,
     RetrievalSet,
     Shortcoming,
@@ -63,7 +63,7 @@ def prepare(session: Session) -> None:
     items.add_dataset(session, RetrievalSet("d", "table", IdKind.STRING, images, captions), "0")
     batch = hits.add_batch(
         session,
-        round_id=hits.open_round(session, 1, START),
+        round_id=hits.open_round(session, 1, SANDBOX, START),
         environment=SANDBOX,
         direction="both",
         template="pairs-plain",
@@ -79,13 +79,13 @@ def prepare(session: Session) -> None:
         asked = tuple(
             HitItem(n, pair, role) for n, (pair, role) in enumerate(zip(pairs, ROLES, strict=True), 1)
         )
-        new.append(hits.NewHit(PackedHit(number, asked), 1, None, 3, f"token{number}"))
+        new.append(hits.NewHit(Page(number, asked), 1, None, 3, f"token{number}"))
     hits.add_hits(session, batch.id, new)
     for hit in hits.hits(session, SANDBOX):
         hits.set_posted(session, hit.id, f"HIT{hit.number}")
 
 
-def parsed(labels: tuple[Any, ...]) -> ParsedAnswers:
+def parsed(labels: tuple[Any, ...]) -> Parsed[PlaceAnswer]:
     """One page's answers; a place of None was left out."""
     found = []
     for place, said in enumerate(labels, 1):
@@ -95,7 +95,7 @@ def parsed(labels: tuple[Any, ...]) -> ParsedAnswers:
             why = {"shortcoming": (Shortcoming.GRAMMAR,)} if label is Label.WEAK_NO else {}
             found.append(PlaceAnswer(place, outcome, label, given=why))
     missing = () if found else (Finding(parses.MISSING_ANSWER, "nothing"),)
-    return ParsedAnswers(tuple(found), missing)
+    return Parsed(tuple(found), missing)
 
 
 def fill(session: Session, rows: list[Any]) -> None:
@@ -153,7 +153,7 @@ def check(session: Session, rows: list[Any], *, excluded: str | None = None) -> 
 
     found = {row.id: row.record.usable for row in judgements.judgements(session, SANDBOX)}
     assert found == expected_usable(session)
-    unread = parses.unparsed(session, SANDBOX)
+    unread = parses.PAIRS.unparsed(session, SANDBOX)
     decisions = {row.id: row.decision for row in answers.assignments(session, SANDBOX)}
     assert {decisions[id_] for id_ in unread} <= {Decision.NONE}
     assert len(unread) == sum(labels is None for _, _, _, labels, _ in rows)

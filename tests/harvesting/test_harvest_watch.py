@@ -23,7 +23,7 @@ from mitl.errors import EndpointError
 from mitl.settings import Settings
 from mitl.stages.harvesting import watching
 from mitl.stages.harvesting.watching import SLOWEST, forecast, watch
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 

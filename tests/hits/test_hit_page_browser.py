@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from browser_fixtures import becomes_true
 from hit_page_kit import chosen
 
 from mitl.crowd.answers import answers_xml, parse_answers
@@ -349,7 +350,7 @@ def test_drafts_go_to_the_page_around_and_come_back(open_page, site):
     frame.locator("#p02 [value=described_wrongly]").check()
     frame.locator("#p02 [value=gender]").check()
     frame.locator("[name=p02_text]").fill("a woman")
-    page.wait_for_function("drafts.length && drafts.at(-1).some(([, value]) => value === 'a woman')")
+    becomes_true(page, "drafts.length && drafts.at(-1).some(([, value]) => value === 'a woman')")
     fields = page.evaluate("drafts.at(-1)")
     page.evaluate(
         "fields => { window.kept = fields; document.querySelector('iframe').src += '&again' }", fields
@@ -392,7 +393,7 @@ def test_active_time_counts_for_the_pair_at_hand(open_page, site):
 
     page.click("#p02 h2")
     before = page.input_value("[name=p01_ms]")
-    page.wait_for_function("+document.forms[0].p02_ms.value > 400")
+    becomes_true(page, "+document.forms[0].p02_ms.value > 400")
 
     assert page.input_value("[name=p03_ms]") == ""
     assert page.input_value("[name=p01_ms]") == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from browser_fixtures import becomes_true
 from hit_page_kit import chosen
 
 from mitl.hits.rendering import PagePair, render_page
@@ -145,7 +146,7 @@ def test_the_image_is_enlarged_by_mouse_and_keys(open_page, site):
     page = open_page(site.show("pairs-plain", 3) + site.query())
     pan = page.locator(".pan img")
 
-    page.wait_for_function("[...document.images].every(image => image.naturalWidth)")
+    becomes_true(page, "[...document.images].every(image => image.naturalWidth)")
     page.click("#p02 img")
     small = page.locator("#p02 img").bounding_box()["width"]
     fit = pan.bounding_box()["width"]
@@ -172,7 +173,7 @@ def test_the_image_is_enlarged_by_touch(open_page, site):
     """A phone already shows it as wide as it is, so a tap shows it at twice that, and it can be moved."""
     page = open_page(site.show("pairs-plain", 2) + site.query(), **PHONE)
 
-    page.wait_for_function("document.images[0].naturalWidth")
+    becomes_true(page, "document.images[0].naturalWidth")
     page.tap("#p01 img")
     pan = page.locator(".pan")
     wide = pan.evaluate("e => [e.scrollWidth / e.clientWidth, e.scrollLeft > 0]")
@@ -187,7 +188,7 @@ def test_a_preview_can_be_read_to_the_end(open_page, site):
     """Instructions, keys and the large view work before the task is accepted; answering does not."""
     page = open_page(site.show("pairs-rationale", 2) + site.query("ASSIGNMENT_ID_NOT_AVAILABLE"))
 
-    page.wait_for_function("document.images[0].naturalWidth")
+    becomes_true(page, "document.images[0].naturalWidth")
     opened = []
     for press in ["z", "?"]:
         page.keyboard.press(press)
@@ -230,7 +231,7 @@ def test_a_hostile_description_stays_text_in_the_large_view_too(open_page, site)
     site.pages["/hostile"] = render_page(template, [PagePair(1, "/i/1.png", hostile)])
     page = open_page("/hostile" + site.query())
 
-    page.wait_for_function("document.images[0].naturalWidth")
+    becomes_true(page, "document.images[0].naturalWidth")
     page.keyboard.press("z")
 
     assert page.inner_text("#box p") == page.inner_text("section h2+p") == hostile

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mitl.errors import PackingError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
-from mitl.records import PackedHit, Pair, PairRole
+from mitl.records import HitItem, Page, Pair, PairRole
 
 PAIR = st.builds(Pair, st.integers(0, 9), st.integers(0, 30))
 POSITIVES = [Pair(1000 + i, i) for i in range(300)]
@@ -21,7 +21,7 @@ def some_pairs(count: int) -> list[Pair]:
     return [Pair(i // 5, i) for i in range(count)]
 
 
-def roles(hit: PackedHit, *wanted: PairRole) -> list[Pair]:
+def roles(hit: Page[HitItem], *wanted: PairRole) -> list[Pair]:
     return [item.pair for item in hit.items if item.role in wanted]
 
 

@@ -22,10 +22,10 @@ from mitl.hits.validation import PageChecker
 from mitl.protocol.answer_xml import answers_xml
 from mitl.records.questions import CONCEPT, RATIONALE, SHORTCOMING
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import report
 from mitl.stages.reviewing.show import show
-from mitl.stages.simulate import simulate
 
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
 

@@ -14,7 +14,7 @@ from mitl.db.store import hits
 from mitl.errors import TemplateError
 from mitl.hits.templates import load_template
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 OWN = "pairs-ours"
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 
 ORDER = """
-mitl mitl.errors mitl.records mitl.resources mitl.addresses mitl.progress mitl.interrupts mitl.logs
+mitl.errors mitl.records mitl.resources mitl.addresses mitl.progress mitl.interrupts mitl.logs
 mitl.core mitl.protocol
 mitl.settings mitl.datasets mitl.judgements
 mitl.audits
@@ -24,9 +24,11 @@ mitl.analysis.report
 annotators
 mitl.retrieval mitl.proposals
 mitl.fusion
+mitl.selection
 mitl.metrics mitl.hits
 mitl.metrics.__init__
 mitl.positives
+mitl.positives.exports
 mitl.db
 mitl.db.models mitl.db.dumps
 mitl.db.store
@@ -41,21 +43,27 @@ mitl.crowd
 mitl.campaign.kinds.protocol
 mitl.campaign
 mitl.campaign.kinds.pairs mitl.campaign.kinds.rankings mitl.campaign.kinds.similarity
+mitl.campaign.kinds.texts
 mitl.campaign.kinds
 mitl.campaign.publish
 mitl.stages.setup mitl.stages.proposing
 mitl.stages.evaluating
+mitl.__init__
 mitl.stages.harvesting
 mitl.stages.hits mitl.stages.past_work mitl.stages.reviewing
 mitl.stages.fusing
 mitl.stages.auditing
-mitl.stages.labelling
+mitl.stages.labelling mitl.stages.choosing
 mitl.stages.analysing mitl.stages.paying
 mitl.stages.planning
+mitl.stages.collecting
+mitl.stages.training
 mitl.stages.releasing
+mitl.stages.rounds
 mitl.stages.reporting
 mitl.stages.operating mitl.stages
 mitl.desk
+mitl.explorer
 mitl.cli
 mitl.cli.reference
 mitl.__main__

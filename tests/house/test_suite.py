@@ -48,6 +48,17 @@ def test_tests_start_programs_only_where_they_are_ended():
     assert bare - {"test_suite.py"} == MAY_START
 
 
+def test_tests_of_pages_wait_by_polling():
+    """Playwright's own wait runs a string inside the page, whose policy forbids it, and mostly does not have to."""
+    found = [
+        path.name
+        for path in TESTS.rglob("*.py")
+        if re.search(r"\.wait_for_function\(", path.read_text("utf-8"))
+    ]
+
+    assert found == []
+
+
 def test_what_was_skipped_is_told_with_how_to_get_it():
     """One line for each thing that was missing, most tests first; another reason stands as it is."""
     reasons = [

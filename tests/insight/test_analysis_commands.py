@@ -45,8 +45,8 @@ from mitl.stages.analysing.table import (
 )
 from mitl.stages.evaluating.figures import keep_scores
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting.report import collect, machine_analysis, report_input
-from mitl.stages.simulate import simulate
 
 NEAR, FAR = ANNOTATORS
 NOT_THERE = (Label.WEAK_NO, Label.NO)
@@ -77,9 +77,9 @@ def found(judged):
 
 
 def test_every_analysis_is_made_or_says_why(found):
-    """Files of embeddings give no uncertainty, plain pages ask for no rationale; nobody rated similarity or fused."""
+    """Embeddings in files give no uncertainty, plain pages no rationale; nobody rated, fused or collected anything."""
     assert set(found["analyses"]) | set(found["left_out"]) == set(ANALYSES)
-    assert set(found["left_out"]) == {"uncertainty", "rationale", "similarity", "fusion"}
+    assert set(found["left_out"]) == {"uncertainty", "rationale", "similarity", "fusion", "texts"}
     assert "no annotator here gives an uncertainty (near, far)" in found["left_out"]["uncertainty"]
     assert "pairs-rationale" in found["left_out"]["rationale"]
 

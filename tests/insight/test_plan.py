@@ -14,8 +14,8 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_
 from mitl.analysis.report.render import render_report
 from mitl.hits.packing import hits_needed
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting.report import collect, report_input
-from mitl.stages.simulate import simulate
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import becomes_true
 from report_sample import HOSTILE, sample_input
 
 from mitl.analysis.known_truth import DirectionScores, Score
@@ -61,9 +62,8 @@ def test_it_asks_for_nothing_and_runs_nothing_hostile(
     page.mouse.wheel(0, 30_000)
     widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
 
-    data = sample_input(tmp_path)
     assert said == []
-    assert len(widths) == len(views.picture_uses(data.examples, data.disputes))
+    assert len(widths) == len(views.picture_uses(sample_input(tmp_path)))
     assert set(widths) == {240}
 
 
@@ -287,6 +287,6 @@ def test_the_navigation_marks_the_section_in_view(new_page: NewPage, address: st
     page.goto(address)
 
     page.locator("nav a", has_text="Disagreements").click()
-    page.wait_for_function("document.querySelector('nav [aria-current]')?.hash === '#disputes'")
+    becomes_true(page, "document.querySelector('nav [aria-current]')?.hash === '#disputes'")
 
     assert page.locator("nav [aria-current]").count() == 1

@@ -13,9 +13,10 @@ from defusedxml.ElementTree import fromstring
 from report_sample import HOSTILE, sample_input
 
 from mitl.analysis.answer_tables import answer_shares
-from mitl.analysis.report import plots
-from mitl.analysis.report.inputs import FunnelCounts
+from mitl.analysis.report import machine_plots, plots
+from mitl.analysis.report.inputs import EvaluationScore, FunnelCounts
 from mitl.analysis.report.views import funnel_steps
+from mitl.records import Direction
 
 
 def drawings(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
@@ -29,6 +30,8 @@ def drawings(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
         "truth": plots.truth_svg(data.truth),
         "multiplicity": plots.multiplicity_svg(data.multiplicity),
         "workers": plots.workers_svg(data.crowd.workers),
+        "ranks": machine_plots.ranks_svg(data.evaluation),
+        **{name: draw() for section in data.analyses for name, draw in section.drawings.items()},
     }
 
 
@@ -77,14 +80,14 @@ def test_ink_and_palette_follow_the_page(tmp_path: Path) -> None:
 )
 def test_a_hostile_name_is_shown_as_it_is_and_does_nothing(tmp_path: Path, name: str) -> None:
     """Markup, formulas, our own tokens and foreign scripts in an annotator's name stay plain text."""
-    for kind, svg in drawings(tmp_path, (name,)).items():
+    for kind, svg in drawings(tmp_path, (name, "clip")).items():
         root = fromstring(svg)
 
         assert not [element for element in root.iter() if element.tag.endswith("script")]
         assert "<script" not in svg
         if kind == "answers":
             assert name in texts(root)
-        if kind == "truth":
+        if kind in ("truth", "ranks"):
             assert name in (root.get("aria-label") or "")
 
 
@@ -94,6 +97,7 @@ def test_nothing_to_draw_draws_nothing() -> None:
     assert plots.answers_svg(answer_shares([])) == ""
     assert plots.multiplicity_svg([]) == ""
     assert plots.workers_svg([]) == ""
+    assert machine_plots.ranks_svg([]) == ""
 
 
 def test_a_funnel_of_equal_steps_and_of_millions_can_be_drawn() -> None:
@@ -116,3 +120,19 @@ def test_importing_the_report_loads_neither_matplotlib_nor_pillow() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_ranks_are_told_before_and_after_of_who_is_scored_on_both() -> None:
+    """Equal scores share a rank; who lacks one set is left out; one annotator alone has no rank to draw."""
+
+    def score(name: str, positives: str, value: float) -> EvaluationScore:
+        return EvaluationScore(name, positives, Direction.I2T, "mAP@R", value)
+
+    scores = [
+        *(score(name, "original", value) for name, value in {"a": 0.5, "b": 0.4, "c": 0.4, "x": 0.9}.items()),
+        *(score(name, "release", value) for name, value in {"a": 0.2, "b": 0.3, "c": 0.1}.items()),
+    ]
+
+    assert machine_plots.ranks(scores, Direction.I2T) == {"b": (2, 1), "a": (1, 2), "c": (2, 3)}
+    assert "i2t: b from 2 to 1, a from 1 to 2, c from 2 to 3" in machine_plots.ranks_svg(scores)
+    assert machine_plots.ranks_svg(scores[:1] + scores[4:5]) == ""

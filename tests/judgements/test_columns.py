@@ -35,7 +35,7 @@ from mitl.records import (
 from mitl.records.questions import CONCEPT
 from mitl.stages.analysing.snapshot import read_project
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 PROPOSALS = st.lists(
     st.builds(

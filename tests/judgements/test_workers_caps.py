@@ -26,8 +26,8 @@ from mitl.records import Decision, HitState, IdKind, JournalState
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.workers import workers
-from mitl.stages.simulate import simulate
 
 CAP = 3
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -226,7 +226,7 @@ def _add_work(session: Session) -> None:
     }
     session.add_all(rows.values())
     session.flush()
-    round_id = hits.open_round(session, dataset.id, NOW)
+    round_id = hits.open_round(session, dataset.id, SANDBOX, NOW)
     number = 0
     for source, names in (("crowd", ["A1", "A1", "A2", "A3", "A3"]), ("import", ["A2", "A2"])):
         batch = hits.add_batch(

@@ -85,7 +85,7 @@ def add_page(
         or [
             hit_store.add_batch(
                 session,
-                round_id=hit_store.open_round(session, item_store.dataset(session).id, NOW),
+                round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, NOW),
                 environment=SANDBOX,
                 direction="both",
                 template="pairs-plain",

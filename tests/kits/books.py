@@ -15,6 +15,7 @@ from mitl.db.models import Journal
 from mitl.db.session import open_database
 from mitl.db.store import (
     answers,
+    collection,
     comparisons,
     hits,
     items,
@@ -144,22 +145,24 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
         rows = answers.assignments(session, SANDBOX)
         here = {row.key: (_sha(answers.raw_xml(session, row.id)), row.status.lower()) for row in rows}
         places = Counter(row.assignment_id for row in judgements.judgements(session, SANDBOX))
-        pages = comparisons.comparisons(session, [row.hit_id for row in rows])
-        given = preferences.answers(session, [row.id for row in rows])
-        to_rate = rating_pages.questions(session, [row.hit_id for row in rows])
-        ratings = rating_pages.answers(session, [row.id for row in rows])
+        # Of campaigns other than of pairs: what stands on their HITs, and what was answered.
+        others = (
+            (comparisons.comparisons, preferences.answers),
+            (rating_pages.questions, rating_pages.answers),
+            (collection.questions, collection.STORED.rows),
+        )
+        pages = [there_is(session, [row.hit_id for row in rows]) for there_is, _ in others]
+        given = [of(session, [row.id for row in rows]) for _, of in others]
         booked = session.execute(text("SELECT key, cents FROM ledger WHERE kind = 'reward'")).all()
         open_calls = session.execute(text("SELECT count(*) FROM journal WHERE state <> 'done'")).scalar_one()
 
     assert len(here) == len(rows)
     assert here == {key: (sha, state) for key, (sha, state, _) in there.items()}
-    assert places == {row.id: 20 for row in rows if not pages[row.hit_id] and not to_rate[row.hit_id]}
-    assert {id_: len(found) for id_, found in ratings.items()} == {
-        row.id: len(to_rate[row.hit_id]) for row in rows if to_rate[row.hit_id]
-    }
-    assert {id_: len(found) for id_, found in given.items()} == {
-        row.id: len(pages[row.hit_id]) for row in rows if pages[row.hit_id]
-    }
+    assert places == {row.id: 20 for row in rows if not any(page.get(row.hit_id) for page in pages)}
+    for page, answered in zip(pages, given, strict=True):
+        assert {id_: len(found) for id_, found in answered.items() if found} == {
+            row.id: len(page[row.hit_id]) for row in rows if page.get(row.hit_id)
+        }
     paid = {key: cents for key, (_, state, cents) in there.items() if state == "approved"}
     assert dict(booked) == {f"reward:{key}": cents for key, cents in paid.items()}
     assert server_rows(

@@ -22,6 +22,25 @@ ARGUMENTS = (
 )
 
 
+def becomes_true(page: Any, expression: str, arg: object = None) -> None:
+    """Wait until a page's expression, or its function of ``arg``, is true.
+
+    Playwright's ``wait_for_function`` evaluates a string inside the page. A page's policy forbids that, which shows
+    only where the expression is not true at the first look.
+    """
+    for _ in range(300):
+        if page.evaluate(expression, arg):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"never true: {expression}")
+
+
+def enter_the_hit(page: Any) -> None:
+    """Wait until a HIT's script listens and the worker's page has led the keyboard there; keys before that are lost."""
+    page.frame_locator("#hit").locator(".now").wait_for()
+    becomes_true(page, "document.activeElement.id === 'hit'")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium; the tests are skipped where it or playwright is missing."""

@@ -24,7 +24,7 @@ from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 REASON = "Nearly every pair was answered within a second, against what the pictures plainly show."
 

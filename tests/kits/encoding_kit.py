@@ -13,7 +13,7 @@ import numpy as np
 from annotators.base import Encoded
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
-from mitl.retrieval.engines import Recipe
+from mitl.retrieval.engines import AnnotatorRecipe
 
 WIDTH = 6
 
@@ -88,7 +88,7 @@ def die_once(folder: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class JealousRecipe(Recipe):
+class JealousRecipe(AnnotatorRecipe):
     """Builds it in a worker."""
 
     def build(self):

@@ -12,7 +12,7 @@ from crowd_kit import Crowd
 from sqlalchemy import Engine
 
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import RunningServer
 from mitl.crowd_server.store.database import ManualClock
 
@@ -147,7 +147,7 @@ BOOTSTRAP_PAGE = f"""<!DOCTYPE html>
 
 
 @contextlib.contextmanager
-def open_crowd(engine: Engine, sources: Sources) -> Iterator[Crowd]:
+def open_crowd(engine: Engine, sources: AllowedSources) -> Iterator[Crowd]:
     """A crowd server whose pages may load from these sources."""
     clock = ManualClock()
     with contextlib.ExitStack() as stack:

@@ -37,6 +37,24 @@ QUERIES = {
         JOIN pair p ON p.id = i.pair_id""",
     "ratings": """SELECT a.mturk_assignment_id, r.place, r.outcome, r.score, r.text FROM similarity_answer r
         JOIN assignment a ON a.id = r.assignment_id""",
+    "rounds": """SELECT number, environment, strategy, config, opened_at IS NULL, closed_at IS NULL,
+        rolled_back_at IS NULL FROM round WHERE environment IS NOT NULL""",
+    "steps of rounds": """SELECT r.number, s.step, s.result FROM round_step s JOIN round r ON r.id = s.round_id
+        WHERE s.ended_at IS NOT NULL""",
+    "choices of rounds": """SELECT r.number, c.place, c.score, c.strategy, p.left_id, p.right_id FROM chosen_pair c
+        JOIN round r ON r.id = c.round_id JOIN pair p ON p.id = c.pair_id""",
+    "batches of rounds": "SELECT r.number, b.name FROM batch b JOIN round r ON r.id = b.round_id",
+    "audits": """SELECT a.environment, a.number, a.purpose, a.design, a.pool_sha256, d.place, d.stratum, p.left_id,
+        p.right_id FROM audit a JOIN audit_pair d ON d.audit_id = a.id JOIN pair p ON p.id = d.pair_id""",
+    "machine labels": """SELECT l.environment, l.config, l.withdrawn_at IS NULL, p.left_id, p.right_id, m.label
+        FROM labelling l JOIN machine_label m ON m.labelling_id = l.id JOIN pair p ON p.id = m.pair_id""",
+    "chosen items": "SELECT environment, side_id, item_id, place, score, strategy FROM collection_choice",
+    "terms of texts": "SELECT b.name, t.terms FROM collection_terms t JOIN batch b ON b.id = t.batch_id",
+    "texts to write and review": f"""SELECT {_HIT}, i.place, i.role, i.side_id, i.item_id, i.offered, w.text
+        FROM collection_item i JOIN hit h ON h.id = i.hit_id JOIN batch b ON b.id = h.batch_id
+        LEFT JOIN collection_answer w ON w.id = i.reviewed_id""",
+    "texts and reviews": """SELECT a.mturk_assignment_id, c.place, c.outcome, c.text, c.picked_id, c.label
+        FROM collection_answer c JOIN assignment a ON a.id = c.assignment_id""",
     "imported files": "SELECT sha256, kind, rows FROM import_file",
     "workers": "SELECT environment, mturk_worker_id, excluded_at IS NULL, capped_at IS NULL FROM worker",
     "submissions": f"""SELECT {_HIT}, w.mturk_worker_id, a.mturk_assignment_id, a.status, a.decision,

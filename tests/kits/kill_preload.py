@@ -1,8 +1,7 @@
 """How the fork server of the kill tests is set up before it forks.
 
 Waiting is cut short in the children: how long a client waits before it tries again is no matter here, only that it
-does. What costs time and is the same for every client is made once: the API's description, the migrations'
-list, the certificates.
+does. What costs time and is the same for every client is made once: the API's description, the certificates.
 """
 
 # ruff: noqa: E402 - waiting is cut short before any module takes hold of it
@@ -19,7 +18,6 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 import mitl.db.engine
-import mitl.db.migrate
 from mitl.crowd.populations import CHARACTERS, Character
 
 _transports = httpx.HTTPTransport.__init__.__globals__
@@ -52,7 +50,6 @@ def _engine_that_remembers(*args, **kwargs):
 mitl.db.engine.create_engine = _engine_that_remembers
 SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(other) is SQLiteDialect_pysqlite
 SQLiteDialect_pysqlite.__hash__ = lambda self: 1
-mitl.db.migrate.head = functools.cache(mitl.db.migrate.head)
 
 # People without chance, so that as many submissions wait for a person in every run.
 _RIGHT = ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1))

@@ -233,12 +233,65 @@ OF_RATINGS = (
         crowd="ceiling_cents = 1000",
     ),
 )
-"""The same of pairs to rate; killed by `test_rate_kill.py`."""
+"""The same of pairs to rate; these and the next are killed by `test_campaign_kills.py`."""
+
+
+def _all_are_right(project: Project) -> None:
+    project.must([["simulate", "--workers", "right"]])
+
+
+def _all_take_care(project: Project) -> None:
+    project.must([["simulate", "--workers", "careful"]])
+
+
+_ROUND = "round next --sandbox --yes --budget 3.00 --label-error 0.3 --label-sample 8"
+
+OF_ROUNDS = (
+    Scenario("round next", "propose", _typed(_ROUND), crowd="ceiling_cents = 300"),
+    Scenario("round run", "round next", _typed("round run --sandbox"), first=_all_are_right),
+    Scenario(
+        "round next after answers",
+        "round next",
+        _typed(_ROUND),
+        first=_all_are_right,
+        crowd="ceiling_cents = 600",
+    ),
+    Scenario(
+        "round close", "round next", _typed("round close --sandbox"), first=_people_work, balances=False
+    ),
+    Scenario("round rollback", "round run", _typed("round rollback --sandbox")),
+)
+"""The same of rounds: opened and posted; ended; ended and followed by the next; closed; taken back."""
+
+
+def _items_are_chosen(project: Project) -> None:
+    listed = project.folder / "images.txt"
+    listed.write_text("1\n2\n3\n4\n5\n6\n7\n8\n", encoding="utf-8")
+    project.must([f"collect choose --count 7 --strategy random --items {listed}".split()])
+
+
+OF_TEXTS = (
+    Scenario(
+        "collect publish",
+        "propose",
+        _typed("collect publish --sandbox"),
+        first=_items_are_chosen,
+        crowd="ceiling_cents = 1000",
+    ),
+    Scenario("harvest of texts", "collect publish", _typed("harvest"), first=_all_take_care),
+    Scenario("collect publish of reviews", "harvest of texts", _typed("collect publish --sandbox")),
+    Scenario("harvest of reviews", "collect publish of reviews", _typed("harvest"), first=_all_take_care),
+)
+"""The same of texts that people write and review."""
 
 
 def named(name: str) -> Scenario:
     """The scenario of this name."""
-    return next(scenario for scenario in (*SCENARIOS, *OF_RANKINGS, *OF_RATINGS) if scenario.name == name)
+    return next(
+        scenario
+        for scenario in (*SCENARIOS, *OF_RANKINGS, *OF_RATINGS, *OF_ROUNDS, *OF_TEXTS)
+        if scenario.name == name
+    )
 
 
 class Bases:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -228,6 +232,32 @@ def _design(purpose: str, *strata: tuple[int, int]) -> str:
     return json.dumps({**fixed, "strata": named}, sort_keys=True)
 
 
+def _recipe() -> str:
+    """How an annotator was trained, as p0010 keeps it."""
+    return json.dumps({"loss": AWKWARD, "steps": 3, "collected": 2}, sort_keys=True)
+
+
+def _taught(*pairs: int) -> bytes:
+    """The pairs that taught an annotator, as p0010 keeps them."""
+    table = {
+        "pair": pa.array(pairs, pa.int64()),
+        "grade": pa.array([0.5] * len(pairs), pa.float64()),
+        "positive": pa.array([True] * len(pairs), pa.bool_()),
+        "n": pa.array([2] * len(pairs), pa.int32()),
+        "original": pa.array([False] * len(pairs), pa.bool_()),
+    }
+    sink = io.BytesIO()
+    pq.write_table(pa.table(table), sink)
+    return sink.getvalue()
+
+
+def _terms() -> str:
+    """What a batch that collects was posted under, as p0010 keeps it."""
+    words = {"least_words": 4, "most_words": 40, "most_characters": 300, "language": "en"}
+    rules = {**words, "forbidden_starts": ["there is", AWKWARD]}
+    return json.dumps({"rules": rules, "accepts": ["yes", "weak_yes"]}, sort_keys=True)
+
+
 NEW_ROWS: dict[str, Rows] = {
     "p0002": {
         "import_file": _table(
@@ -314,6 +344,66 @@ NEW_ROWS: dict[str, Rows] = {
         ),
         "machine_label": _table(
             "id labelling_id pair_id label probability stratum", (1, 1, 5, "weak_yes", 0.987, "match")
+        ),
+    },
+    "p0010": {
+        "round": _table(
+            "id dataset_id number environment strategy config opened_at closed_at rolled_back_at",
+            (3, 1, 4, "sandbox", "expected", AWKWARD, T, T + 9, T + 10),
+        ),
+        "round_step": _table(
+            "id round_id step result started_at ended_at",
+            (1, 3, "train", AWKWARD, T, T + 1),
+            (2, 3, "propose", "{}", T + 1, None),
+        ),
+        "chosen_pair": _table(
+            "id round_id pair_id place score strategy", (1, 3, 5, 1, 0.30000001192092896, "expected")
+        ),
+        "trained_annotator": _table(
+            "id name round_id base base_fingerprint file weights_sha256 recipe taught made_at withdrawn_at",
+            (
+                1,
+                "clip-mini-r3",
+                3,
+                "clip-mini",
+                "ab" * 32,
+                "trained/ä",
+                "cd" * 32,
+                "{}",
+                _taught(5),
+                T,
+                T + 10,
+            ),
+            (
+                2,
+                "mine",
+                None,
+                "clip-mini",
+                "ab" * 32,
+                "trained/mine",
+                "cd" * 32,
+                _recipe(),
+                _taught(),
+                T,
+                None,
+            ),
+        ),
+        "collection_choice": _table(
+            "id environment side_id item_id place score strategy chosen_at",
+            (1, "sandbox", 3, 1, 1, 2.5, "hard-negatives", T),
+        ),
+        "collection_terms": _table("batch_id terms", (1, _terms())),
+        "collection_answer": _table(
+            "id assignment_id place outcome text picked_id label active_ms",
+            (1, 1, 1, "answered", AWKWARD, None, None, 77),
+            (2, 1, 2, "skipped", None, None, None, None),
+            (3, 1, 3, "answered", None, None, "weak_yes", 5),
+        ),
+        "collection_item": _table(
+            "id hit_id place role side_id item_id offered reviewed_id",
+            (1, 1, 1, "write", 3, 1, None, None),
+            (2, 1, 2, "pick", 3, 1, "[3, 4]", None),
+            (3, 1, 3, "review", 3, 1, None, 1),
         ),
     },
     "c0002": {

@@ -16,7 +16,7 @@ from mitl.db.store import items
 from mitl.records import Direction, StageResult
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.simulate import simulate
+from mitl.stages.hits.simulate import simulate
 
 _made: list[Path] = []
 _answered: list[Path] = []

@@ -1,5 +1,6 @@
 """What the fork server imports once for all its children: everything that stages import late."""
 
+import alembic.command
 import PIL.Image
 import process_work
 import pyarrow.parquet
@@ -7,8 +8,9 @@ import torch
 
 import annotators.precomputed
 import mitl.analysis.report.render
+import mitl.campaign.kinds.pairs.controls
 import mitl.crowd_server.app
 import mitl.crowd_server.serving
 import mitl.retrieval.topk
 
-__all__ = ["PIL", "annotators", "mitl", "process_work", "pyarrow", "torch"]
+__all__ = ["PIL", "alembic", "annotators", "mitl", "process_work", "pyarrow", "torch"]

@@ -6,8 +6,8 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.records import StageResult
 from mitl.settings import Settings
-from mitl.stages import simulate
 from mitl.stages.harvesting import harvest as harvesting
+from mitl.stages.hits import simulate
 from mitl.stages.reporting import report as reporting
 from mitl.stages.reviewing import review
 

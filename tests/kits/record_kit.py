@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import pack_ids, unpack_pairs
+from mitl.core.packed import pack_each, pack_ids, unpack_pairs
 from mitl.db.store.judgements import StoredJudgement
-from mitl.judgements.conduct import Agreement, Run
+from mitl.judgements.conduct import Agreement, AnswerRun
 from mitl.judgements.gold_records import MIN_FAILURES_TO_WITHDRAW, GoldRecord, GoldState
 from mitl.positives import merging
 from mitl.positives.merging import Exclusions, MergeRules
-from mitl.positives.pair_answers import PairAnswer, judgement_frame, packed, pair_answers
+from mitl.positives.pair_answers import PairAnswer, judgement_frame, pair_answers
 from mitl.positives.summary import SPEAKS
 from mitl.records import (
     Direction,
@@ -130,16 +130,16 @@ def gold_state(judgements: Sequence[StoredJudgement], rule: GoldRule) -> GoldSta
     return GoldState(gold_records(answers, withdrawn), withdrawn, by_role)
 
 
-def longest_run(pages: Iterable[Sequence[Label]]) -> Run | None:
+def longest_run(pages: Iterable[Sequence[Label]]) -> AnswerRun | None:
     """The longest row of one answer on any of these pages; the earliest of equals, None without answers."""
-    best: Run | None = None
+    best: AnswerRun | None = None
     for labels in pages:
         length, before = 0, None
         for label in labels:
             length = length + 1 if label is before else 1
             before = label
             if best is None or length > best.length:
-                best = Run(length, label)
+                best = AnswerRun(length, label)
     return best
 
 
@@ -327,7 +327,7 @@ def machine_frame(labels: Mapping[Pair, Label]) -> pd.DataFrame:
     return frame(
         MACHINE_LABELS,
         {
-            "pair": packed(labels),
+            "pair": pack_each(labels),
             "label": [LABELS.index(label) for label in labels.values()],
             "probability": [0.97 if label.is_positive else 0.03 for label in labels.values()],
             "stratum": ["all"] * len(labels),
@@ -341,8 +341,8 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
     answers = pair_answers(judgement_frame(data.judgements), rules, data.withdrawn).pairs
     ratings = list(data.ratings)
     scores = np.array([score for _, score in ratings], np.float64)
-    rated = packed(pair for pair, _ in ratings)
-    evidence = merging.gather(answers, rated, scores, packed(data.originals), machine_frame(data.machine))
+    rated = pack_each(pair for pair, _ in ratings)
+    evidence = merging.gather(answers, rated, scores, pack_each(data.originals), machine_frame(data.machine))
     found = merging.merge(evidence, rules, data.exclusions)
     rows = list(zip(unpack_pairs(found.pairs["pair"].to_numpy()), found.pairs.itertuples(), strict=True))
 

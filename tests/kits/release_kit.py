@@ -10,10 +10,10 @@ from record_kit import machine_frame, proposal_frame
 
 from mitl.audits.pool import Pool, RemainderOf
 from mitl.audits.sampling import draw
-from mitl.core.packed import unpack_pairs
+from mitl.core.packed import pack_each, unpack_pairs
 from mitl.positives.certifying import AuditRecord, certified
 from mitl.positives.merging import Exclusions, MergeRules, gather, merge
-from mitl.positives.pair_answers import judgement_frame, packed, pair_answers
+from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.release_input import ReleaseInput
 from mitl.records import (
     AuditPurpose,
@@ -105,7 +105,7 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, machine=None, **changes):
     answers = pair_answers(columns, rules).pairs
     rated = [pair for pair, _ in ratings], np.array([score for _, score in ratings])
     labels = machine_frame(machine or {})
-    evidence = gather(answers, packed(rated[0]), rated[1], packed(originals), labels)
+    evidence = gather(answers, pack_each(rated[0]), rated[1], pack_each(originals), labels)
     return ReleaseInput(
         name="demo",
         dataset="scenes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from PIL import Image, ImageDraw
 
 from mitl.analysis.known_truth import DirectionScores, Score
@@ -19,6 +20,7 @@ from mitl.analysis.records import (
 )
 from mitl.analysis.report.inputs import (
     AgreementStats,
+    AnalysisSection,
     AnnotatorProposals,
     AnswerCount,
     BatchRow,
@@ -29,6 +31,8 @@ from mitl.analysis.report.inputs import (
     EvaluationScore,
     ExampleItem,
     ExampleQuery,
+    Found,
+    FoundPair,
     Frame,
     FunnelCounts,
     GoldStats,
@@ -41,11 +45,14 @@ from mitl.analysis.report.inputs import (
     Reliability,
     ReliabilityBin,
     ReportInput,
+    Section,
     TruthStats,
     WorkerRow,
     WorkerStanding,
 )
-from mitl.records import Concept, Direction, Environment, Label, Shortcoming
+from mitl.analysis.report.loop_plots import RoundFound, Training, rounds_svg, training_svg
+from mitl.audits.chao import Completeness
+from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 
 NAMES = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
 
@@ -97,7 +104,9 @@ def sample_input(
         truth=_truth(names),
         evaluation=_evaluation(names),
         multiplicity=_multiplicity(),
+        completeness={Direction.I2T: Completeness(5, 480, 200, 120, 613.3, 30.0, 570.0, 690.0)},
         reliability=(_reliability(),),
+        found=_found(folder, caption, names) if examples else Found(),
         examples=_examples(folder, caption, examples, names),
         disputes=_disputes(folder, caption, examples, names),
         machines=MachineAnalysis(
@@ -106,6 +115,7 @@ def sample_input(
             correlations=Correlations(("R@1 original", "R@1 release"), ((1.0, 0.4), (0.4, 1.0)), names),
             label_order=tuple(LabelOrder(name, Direction.I2T, 0.41, 30, 2) for name in names),
         ),
+        analyses=_loop(names),
         provenance=Provenance(
             steps=(
                 RebuildStep(
@@ -217,6 +227,30 @@ def _truth(names: tuple[str, ...]) -> TruthStats:
     )
 
 
+def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
+    """Two rounds, and what learnt in the second."""
+    rounds = [RoundFound(1, 54, 300, 35, 23), RoundFound(2, 1080, 6100, 1310, 160)]
+    curve = pd.DataFrame(
+        {"step": [0, 2, 5, 9], "loss": [np.nan, 0.6, 0.4, 0.2], "map_at_r": [0.4, 0.5, 0.6, 0.5]}
+    )
+    trainings = {name: [Training(f"{name}-r2", curve, 5, stopped=True)] for name in names}
+    return (
+        AnalysisSection(
+            Section("rounds", "Rounds", "What each round asked", "Pairs"),
+            tables=(Table("Rounds", ("round", "learnt"), ((1, None), (2, ", ".join(names)))),),
+            drawings={"rounds": lambda: rounds_svg(rounds)},
+        ),
+        AnalysisSection(
+            Section("completeness", "Completeness", "How complete it can be at most", "Positives"),
+            tables=(Table("matches", ("direction", "found", "all, at least"), (("i2t", 480, 613.3),)),),
+        ),
+        AnalysisSection(
+            Section("training", "Training", "How annotators learnt", "Machines"),
+            drawings={"training": lambda: training_svg(trainings)},
+        ),
+    )
+
+
 def _evaluation(names: tuple[str, ...]) -> tuple[EvaluationScore, ...]:
     rows = []
     for i, name in enumerate(names):
@@ -225,9 +259,9 @@ def _evaluation(names: tuple[str, ...]) -> tuple[EvaluationScore, ...]:
                 for metric, base in (("R@1", 0.42), ("R@5", 0.71), ("R-Precision", 0.38), ("mAP@R", 0.29)):
                     wave = 0.02 * ((i * 7 + len(metric)) % 5)
                     value = base + lift + wave
-                    rows.append(
-                        EvaluationScore(name, positives, direction, metric, value, value - 0.04, value + 0.05)
-                    )
+                    taught_by = 54 if positives == "release" and name == names[-1] else 0
+                    ends = value - 0.04, value + 0.05
+                    rows.append(EvaluationScore(name, positives, direction, metric, value, *ends, taught_by))
     return tuple(rows)
 
 
@@ -263,6 +297,29 @@ def _bias(names: tuple[str, ...]) -> Bias:
         by_size_truth=sizes,
         by_size_selection=sizes,
     )
+
+
+def _found(folder: Path, caption: str, names: tuple[str, ...]) -> Found:
+    """Six of 641, the last without a picture."""
+    files = [picture(folder / f"found-{i}.png", 500 + i) for i in range(5)]
+    shown = tuple(
+        FoundPair(
+            DisputedPair(
+                f"{200 + i}",
+                f"{1200 + i}",
+                f"{caption}, found {i}",
+                file,
+                (Label.YES, Label.YES),
+                Label.YES,
+                found_by=((names[0], 1), (names[1], 3)),
+            ),
+            2,
+            (f"{caption}, of the image {i}", "another"),
+            f"{300 + i}",
+        )
+        for i, file in enumerate([*files, None])
+    )
+    return Found(641, 1600, shown)
 
 
 def _disputes(folder: Path, caption: str, number: int, names: tuple[str, ...]) -> tuple[Dispute, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from hit_page_kit import Site
 
 from mitl.campaign.kinds import wording_of
-from mitl.campaign.kinds.similarity.page import PageItem, render_similarity
+from mitl.campaign.kinds.similarity.packing import ShownPair, render_similarity
 from mitl.hits.templates import HitTemplate
 
 TEXTS, IMAGES, MIXED = NAMES = ("similarity-texts", "similarity-images", "similarity-mixed")
@@ -19,16 +19,16 @@ def template(name: str) -> HitTemplate:
     return wording_of("similarity", name, None)
 
 
-def item(name: str, place: int, first: str, second: str) -> PageItem:
+def item(name: str, place: int, first: str, second: str) -> ShownPair:
     """What a page of this wording shows of two texts or addresses."""
     if name == TEXTS:
-        return PageItem(place, first, "", second, "")
+        return ShownPair(place, first, "", second, "")
     if name == IMAGES:
-        return PageItem(place, "", first, "", second)
-    return PageItem(place, "", first, second, "")
+        return ShownPair(place, "", first, "", second)
+    return ShownPair(place, "", first, second, "")
 
 
-def items(name: str, count: int, *, missing: bool = False) -> list[PageItem]:
+def items(name: str, count: int, *, missing: bool = False) -> list[ShownPair]:
     """This many pairs; with ``missing`` the first one's image does not load."""
     address = "/i/missing.png" if missing else "/i/1a.png"
     return [

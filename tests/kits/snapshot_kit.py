@@ -19,7 +19,7 @@ _PAID_BY_TIME = _TIMED + r"|.*cents"
 """The same once a top-up has paid for time."""
 
 
-def same_as_recorded(name: str, calls: Sequence[dict[str, Any]]) -> None:
+def assert_as_recorded(name: str, calls: Sequence[dict[str, Any]]) -> None:
     """The calls in order, their keys in order; MITL_REWRITE_GOLDEN=1 records them after they were looked at."""
     path = RECORDED / f"{name}.json"
     shown, timed = [], _TIMED

@@ -11,7 +11,7 @@ from mitl.crowd.answers import parse_answers
 from mitl.crowd_server import admin
 from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
-from mitl.records import Environment, ParsedAnswers
+from mitl.records import Environment, Parsed, PlaceAnswer
 from mitl.records.questions import RATIONALE
 
 PLACES = 20
@@ -50,7 +50,7 @@ class Town:
         [invitation] = admin.invite(self.crowd.engine, Environment.SANDBOX, clock=self.crowd.clock)
         return self.crowd.url + invitation.path
 
-    def answers(self, hit: str, *, rationale: bool, places: int = PLACES) -> ParsedAnswers:
+    def answers(self, hit: str, *, rationale: bool, places: int = PLACES) -> Parsed[PlaceAnswer]:
         """What the requester gets for a HIT that was done once; then the HIT is gone from the list."""
         [own] = self.client.list_assignments_for_hit(HITId=hit)["Assignments"]
         return parse_answers(

@@ -20,12 +20,12 @@ from mitl.records import Environment, StageResult
 from mitl.settings import WORLD_FOLDER, Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init
-from mitl.stages.setup.loading import Sources, load
-from mitl.stages.simulate import simulate
+from mitl.stages.setup.loading import DatasetSources, load
 
 ANNOTATORS = ("near", "far")
 SANDBOX = Environment.SANDBOX
@@ -46,7 +46,7 @@ def make_world(
     """
     if not draw:
         shutil.copytree(_drawn(n_images), folder / WORLD_FOLDER)
-    loaded = load(Sources("scenes", n_images=n_images), folder)
+    loaded = load(DatasetSources("scenes", n_images=n_images), folder)
     tables = {
         "dataset": {"kind": "scenes"},
         "propose": {"annotators": list(ANNOTATORS)},
@@ -67,7 +67,7 @@ def _drawn(n_images: int) -> Path:
     """A world's files, drawn once by this process and copied for each project: drawing takes most of its making."""
     folder = Path(tempfile.mkdtemp(prefix="mitl-world-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    load(Sources("scenes", n_images=n_images), folder)
+    load(DatasetSources("scenes", n_images=n_images), folder)
     return folder / WORLD_FOLDER
 
 
@@ -105,6 +105,17 @@ def run_propose(settings: Settings, *, image_queries: int = 6, caption_queries: 
 def run_publish(settings: Settings, **campaign: object) -> StageResult:
     """Post to the sandbox, no questions asked."""
     return publish(settings, Campaign(SANDBOX, **campaign), confirm=lambda total: True)  # type: ignore[arg-type]
+
+
+def make_released(folder: Path, *, n_images: int, image_queries: int, caption_queries: int) -> Settings:
+    """A project whose proposed pairs were answered once, with its release in ``release``."""
+    settings = make_world(folder, n_images=n_images)
+    run_propose(settings, image_queries=image_queries, caption_queries=caption_queries)
+    run_publish(settings)
+    simulate(settings, SANDBOX, population="careful")
+    harvest(settings, SANDBOX)
+    build_dataset(settings, folder / "release", SANDBOX)
+    return settings
 
 
 def work_until_done(settings: Settings, population: str = "careful", rounds: int = 6) -> None:

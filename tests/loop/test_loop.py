@@ -18,10 +18,10 @@ from mitl.errors import DatasetError, FundsError, RetrievalError, UsageError
 from mitl.positives.loading import read_release
 from mitl.records import Decision, Direction, Environment, HitState, PairRole
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting.report import report
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
-from mitl.stages.simulate import simulate
 
 
 @pytest.mark.slow
@@ -360,10 +360,10 @@ def test_an_interrupted_propose_resumes_with_the_rankings_it_has(tmp_path):
 def test_another_data_set_in_the_same_project_is_refused(tmp_path):
     """A project holds one data set; the message says to make another folder."""
     from mitl.stages.setup.init import init
-    from mitl.stages.setup.loading import Sources, load
+    from mitl.stages.setup.loading import DatasetSources, load
 
     settings = make_world(tmp_path / "p", n_images=12)
-    other = load(Sources("scenes", n_images=13), tmp_path / "other")
+    other = load(DatasetSources("scenes", n_images=13), tmp_path / "other")
 
     with pytest.raises(DatasetError, match="make another project folder"):
         init(settings, other.data)
@@ -482,10 +482,10 @@ def test_naming_more_at_a_second_init_adds_it(tmp_path):
     """Exclusions and ratings given later are added once; the same again is nothing to do."""
     from mitl.records import Exclusion, ExclusionKind, Rating
     from mitl.stages.setup.init import init
-    from mitl.stages.setup.loading import Sources, load
+    from mitl.stages.setup.loading import DatasetSources, load
 
     settings = make_world(tmp_path / "p", n_images=12)
-    data = load(Sources("scenes", n_images=12), settings.project).data
+    data = load(DatasetSources("scenes", n_images=12), settings.project).data
     ratings = [Rating("1", "1", 4.9, "c2i_original")]
     exclusions = [Exclusion(ExclusionKind.CAPTION, None, "2", "meaningless", "me")]
 

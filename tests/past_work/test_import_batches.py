@@ -29,9 +29,9 @@ from mitl.records import Decision, Direction, Environment, HitState, JudgementSo
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.past_work.importing import import_results
 from mitl.stages.reporting.status import status
-from mitl.stages.simulate import simulate
 
 LIVE = Environment.LIVE
 FORM = "%a %b %d %H:%M:%S %Z %Y"

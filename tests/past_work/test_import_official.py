@@ -14,8 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
-from mitl.crowd.parsed_answer import official_answer
-from mitl.crowd.parsed_csv import official_judgements, official_proposals, official_rows
+from mitl.crowd.parsed_csv import official_answer, official_judgements, official_proposals, official_rows
 from mitl.crowd.result_file import ResultFile, ResultRow, read_result_file
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.db.session import open_database
@@ -32,8 +31,8 @@ from mitl.records import (
 )
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.past_work.importing import import_results
-from mitl.stages.simulate import simulate
 
 HEADER = ",".join(OFFICIAL_COLUMNS) + "\n"
 places = st.tuples(st.integers(1, 3), st.sampled_from([0.25, 0.5, 1.0]))

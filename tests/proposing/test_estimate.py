@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from annotators import costs
 from annotators.catalog import NETWORKS
 from annotators.sizes import ClipConfig, PcmeConfig, PvseConfig, ViltConfig, VsrnConfig
-from mitl.retrieval.estimates import NAMED, AnnotatorPlan, Hardware, Workload, estimate, here, total
+from mitl.retrieval.estimates import NAMED, AnnotatorPlan, Hardware, SearchWorkload, estimate, here, total
 from mitl.stages.proposing import estimate as stage
 from mitl.stages.proposing.estimate import duration, scaled
 
@@ -129,7 +129,7 @@ def test_the_released_sizes_cost_what_is_known_of_them(flop, giga):
 def workloads():
     sizes = st.integers(1, 10**7)
     return st.tuples(sizes, sizes, st.floats(0, 1), st.floats(0, 1)).map(
-        lambda t: Workload(t[0], t[1], int(t[0] * t[2]), int(t[1] * t[3]))
+        lambda t: SearchWorkload(t[0], t[1], int(t[0] * t[2]), int(t[1] * t[3]))
     )
 
 
@@ -187,7 +187,7 @@ def test_an_estimate_can_be_checked_on_paper():
     """10 images, 20 captions, 5 + 4 queries: 5 x 20 + 4 x 10 pairs, of which 20 are met in both directions."""
     vectors = costs.Costs(image=1e9, caption=1e8, pair=1e6, image_bytes=100, caption_bytes=10)
     pairs = replace(vectors, pair_bytes=12, vectors=False)
-    work = Workload(10, 20, 5, 4)
+    work = SearchWorkload(10, 20, 5, 4)
     rankings = 9 * 25 * 16
 
     found, scored = (
@@ -210,14 +210,14 @@ def test_a_shortlist_scores_so_many_pairs_a_query_and_no_pair_twice():
     """Fewer where the gallery is smaller, and never more than there are."""
     plan = AnnotatorPlan(ViltConfig().costs(), shortlist=8)
 
-    assert estimate(plan, Workload(100, 500, 10, 20), MACHINE).pairs == 8 * 30
-    assert estimate(plan, Workload(5, 500, 5, 0), MACHINE).pairs == 5 * 8
-    assert estimate(plan, Workload(3, 4, 3, 4), MACHINE).pairs == 12
+    assert estimate(plan, SearchWorkload(100, 500, 10, 20), MACHINE).pairs == 8 * 30
+    assert estimate(plan, SearchWorkload(5, 500, 5, 0), MACHINE).pairs == 5 * 8
+    assert estimate(plan, SearchWorkload(3, 4, 3, 4), MACHINE).pairs == 12
 
 
 def test_all_queries_of_both_sides_are_one_pass():
     """123,287 x 616,767 pairs are compared once; with one caption fewer searching, both directions are."""
-    work = Workload(123_287, 616_767, 123_287, 616_767)
+    work = SearchWorkload(123_287, 616_767, 123_287, 616_767)
 
     assert estimate(AnnotatorPlan(ClipConfig().costs()), work, MACHINE).pairs == 123_287 * 616_767
     fewer = replace(work, caption_queries=616_766)
@@ -226,7 +226,7 @@ def test_all_queries_of_both_sides_are_one_pass():
 
 def test_a_total_adds_up():
     """Money only where every part has a price."""
-    work = Workload(10, 20, 10, 20)
+    work = SearchWorkload(10, 20, 10, 20)
     parts = {
         name: estimate(AnnotatorPlan(entry.config().costs()), work, MACHINE, cents_per_hour=100)
         for name, entry in NETWORKS.items()

@@ -32,9 +32,9 @@ from mitl.positives.summary import pair_agreement
 from mitl.records import Direction, Environment, Judgement, Label, Pair, PairRole
 from mitl.records.frames import is_gold
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import report
-from mitl.stages.simulate import simulate
 
 ID = "A2SUAM1J3GNN3B"
 

@@ -57,6 +57,7 @@ def test_mlcroissant_finds_nothing_wrong_and_reads_every_row(tmp_path, kind, mon
 
     assert not found.metadata.ctx.issues.errors
     assert not found.metadata.ctx.issues.warnings
+    assert found.metadata.ctx.is_v1_1()
     for name in ("positives", "judgements", "posteriors"):
         table = pandas.read_parquet(folder / f"{name}.parquet")
         rows = list(found.records(name))

@@ -201,7 +201,7 @@ def put_ratings(settings, task, pairs, method, raters=5):
         now = utc_now()
         batch = hit_store.add_batch(
             session,
-            round_id=hit_store.open_round(session, dataset.id, now),
+            round_id=hit_store.open_round(session, dataset.id, SANDBOX, now),
             environment=SANDBOX,
             direction=task.value,
             template={"sts": "similarity-texts", "sis": "similarity-images"}.get(

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from record_kit import proposal_frame
-from release_kit import FILES, SALT, records, world
+from release_kit import FILES, SALT, audited_world, records, world
 
-from mitl.core.packed import unpack_pairs
+from mitl.core.packed import pack_each, unpack_pairs
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.metrics.positives import Positives, locate
@@ -26,7 +26,7 @@ from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
 from mitl.positives.loading import official_positives, read_release
 from mitl.positives.merging import Exclusions, MergeRules, gather, merge
-from mitl.positives.pair_answers import judgement_frame, packed, pair_answers
+from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.privacy import pseudonym
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ExclusionList, Origins, ReleaseCard
@@ -390,11 +390,11 @@ def test_ids_that_cannot_be_told_apart_are_refused():
 
 
 def test_croissant_describes_every_table_and_data_file():
-    """Record sets mirror the tables' columns; hashes are those of the files; lists are repeated."""
+    """Record sets mirror the tables' columns; hashes are those of the files; lists are arrays of any length."""
     files, _ = release_files(world(IdKind.STRING))
     described = json.loads(files["croissant.json"])
 
-    assert described["conformsTo"][0] == "http://mlcommons.org/croissant/1.0"
+    assert described["conformsTo"][0] == "http://mlcommons.org/croissant/1.1"
     hashes = {entry["@id"]: entry["sha256"] for entry in described["distribution"]}
     assert hashes == {
         name: hashlib.sha256(files[name]).hexdigest()
@@ -404,12 +404,40 @@ def test_croissant_describes_every_table_and_data_file():
         schema = pq.read_schema(io.BytesIO(files[f"{record_set['@id']}.parquet"]))
         fields = {field["source"]["extract"]["column"]: field for field in record_set["field"]}
         assert list(fields) == schema.names
-        assert all(
-            fields[n].get("repeated", False) == str(schema.field(n).type).startswith("list") for n in fields
-        )
+        lists = {n for n in fields if str(schema.field(n).type).startswith("list")}
+        arrays = {n: (one["isArray"], one["arrayShape"]) for n, one in fields.items() if "isArray" in one}
+        assert arrays == dict.fromkeys(lists, (True, "-1"))
         assert {key["@id"] for key in record_set.get("key", [])} <= {
             field["@id"] for field in record_set["field"]
         }
+
+
+def test_croissant_says_in_prov_where_a_release_comes_from():
+    """Of which data sets, by what was done, who answers for it; a row's worker is whom it is attributed to."""
+    card = ReleaseCard(creators=("A Lab", "B Lab"))
+    described = json.loads(release_files(audited_world(card=card))[0]["croissant.json"])
+    data, summary = world(), release_files(world())[1]
+
+    assert described["@context"]["prov"] == "http://www.w3.org/ns/prov#"
+    assert described["prov:wasDerivedFrom"][0] == {"@type": "prov:Entity", "prov:label": data.dataset}
+    assert described["prov:wasAttributedTo"] == [
+        {"@type": "prov:Agent", "prov:label": maker} for maker in card.creators
+    ]
+    programs = {
+        one["prov:label"]: [agent["prov:label"] for agent in one.get("prov:wasAssociatedWith", [])]
+        for one in described["prov:wasGeneratedBy"]
+    }
+    assert programs == {
+        "Machine annotators proposed pairs": list(summary.proposed_by),
+        "People said of pairs whether they match": [],
+        "People audited a random sample of pairs": [],
+        "What speaks for a positive was merged": ["mitl"],
+    }
+    fields = [field for record_set in described["recordSet"] for field in record_set["field"]]
+    attributed = {field["@id"] for field in fields if "equivalentProperty" in field}
+    assert attributed == {"judgements/worker", "audit_answers/worker"}
+    nobody = json.loads(release_files(world(salt=SALT))[0]["croissant.json"])
+    assert "prov:wasAttributedTo" not in nobody
 
 
 def test_croissant_says_what_is_known_of_people_and_machines_and_what_is_not():
@@ -477,7 +505,7 @@ def test_the_makers_words_are_text_in_the_datasheet_and_the_readme():
 def test_a_release_without_any_judgement_is_whole(tmp_path):
     """CxC alone makes a release: tables are empty but typed, and it reads back."""
     none = judgement_frame([])
-    evidence = gather(pair_answers(none).pairs, packed([Pair(1, 2)]), np.array([4.0]), packed([]))
+    evidence = gather(pair_answers(none).pairs, pack_each([Pair(1, 2)]), np.array([4.0]), pack_each([]))
     data = dataclasses.replace(
         world(),
         judgements=none,

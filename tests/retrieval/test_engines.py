@@ -24,13 +24,15 @@ from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 from mitl.retrieval import pair_scores, ray_engine, topk
 from mitl.retrieval.encodings import EncodingStore, caption_keys, image_keys
-from mitl.retrieval.engines import Engine, LocalEngine, Recipe
+from mitl.retrieval.engines import AnnotatorRecipe, Engine, LocalEngine
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, Unit
 from mitl.retrieval.products import Backend
 from mitl.retrieval.ray_engine import Merger, RayEngine, merged, tiles
 from mitl.retrieval.topk import top_k
 
-NETWORKS = {name: Recipe(name, {"device": "cpu", "threads": 2}) for name in ("vilt-mini", "pcme-mini")}
+NETWORKS = {
+    name: AnnotatorRecipe(name, {"device": "cpu", "threads": 2}) for name in ("vilt-mini", "pcme-mini")
+}
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra mitl[ray] is not installed")
 """Not ``importorskip``: the engine decides on what ray is told before it is imported."""
 

@@ -18,7 +18,14 @@ from mitl.errors import RetrievalError
 from mitl.records import CaptionItem, Direction, ImageItem
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, ScoredUnit
 from mitl.retrieval.pair_search import PairSearch
-from mitl.retrieval.shortlisted import Audit, PairRanking, Shortlisted, Shortlisting, Union, shortlisted_top_k
+from mitl.retrieval.shortlisted import (
+    PairRanking,
+    ShortlistAudit,
+    Shortlisted,
+    Shortlisting,
+    Union,
+    shortlisted_top_k,
+)
 
 K = 5
 
@@ -98,7 +105,7 @@ def test_an_audit_of_all_queries_gives_the_true_recall(seed, shortlist, noise):
     """Scored in full, the recall is that of brute force and has no interval."""
     world = toy(seed, noise=noise)
 
-    found = world.run(shortlist, audit=Audit(queries=40))
+    found = world.run(shortlist, audit=ShortlistAudit(queries=40))
 
     wanted = true_recall(world, shortlist)
     assert found.recall.share == pytest.approx(wanted)
@@ -111,7 +118,7 @@ def test_the_ranking_is_the_best_of_the_union(seed, shortlist, others):
     """Each query's order is that of the true scores among what the sources propose, and nothing else is scored."""
     world = toy(seed, queries=8, others=others)
 
-    found = world.run(shortlist, audit=Audit(queries=2))
+    found = world.run(shortlist, audit=ShortlistAudit(queries=2))
 
     for row, scores in enumerate(world.true):
         listed = set().union(*(np.argsort(-o[row], kind="stable")[:shortlist].tolist() for o in world.others))
@@ -127,7 +134,7 @@ def test_the_interval_of_a_sample_holds_the_true_recall():
     world = toy(3, queries=200, noise=1.5)
     wanted = true_recall(world, 15)
 
-    found = [world.run(15, audit=Audit(queries=15), seed=seed).recall for seed in range(60)]
+    found = [world.run(15, audit=ShortlistAudit(queries=15), seed=seed).recall for seed in range(60)]
 
     assert sum(one.low <= wanted <= one.high for one in found) >= 55
     assert np.mean([one.high - one.low for one in found]) < 0.3
@@ -139,7 +146,9 @@ def test_random_items_bound_the_recall_from_below():
     world = toy(4, queries=100, items=300, noise=0.8)
     wanted = true_recall(world, 30)
 
-    found = [world.run(30, audit=Audit(queries=40, items=100), seed=seed).recall for seed in range(40)]
+    found = [
+        world.run(30, audit=ShortlistAudit(queries=40, items=100), seed=seed).recall for seed in range(40)
+    ]
 
     assert sum(one.low <= wanted for one in found) >= 38
     assert np.mean([one.share for one in found]) <= wanted + 0.01
@@ -152,7 +161,7 @@ def test_random_items_without_any_outside_say_so():
     """A shortlist of the whole gallery misses nothing, whatever is drawn."""
     world = toy(5, queries=6, items=20)
 
-    found = world.run(20, audit=Audit(queries=3, items=4))
+    found = world.run(20, audit=ShortlistAudit(queries=3, items=4))
 
     assert (found.recall.share, found.recall.low) == (1.0, 1.0)
 
@@ -161,7 +170,7 @@ def test_the_shortlist_grows_until_the_wished_recall_is_sure():
     """N is doubled on the audit's evidence; the gallery is scored once; a recall out of reach is an error."""
     world = toy(6, noise=1.0)
 
-    found = world.run(K, depth=120, wished=0.9, audit=Audit(queries=40))
+    found = world.run(K, depth=120, wished=0.9, audit=ShortlistAudit(queries=40))
 
     assert found.recall.low >= 0.9
     assert true_recall(world, found.recall.depth // 2) < 0.9
@@ -187,8 +196,8 @@ def test_progress_reaches_its_totals():
 
         yield advance
 
-    toy(11).run(10, audit=Audit(queries=3), progress=progress, label="score toy")
-    toy(11).run(10, audit=Audit(queries=3, items=9), progress=progress, label="sample")
+    toy(11).run(10, audit=ShortlistAudit(queries=3), progress=progress, label="score toy")
+    toy(11).run(10, audit=ShortlistAudit(queries=3, items=9), progress=progress, label="sample")
 
     assert set(bars) == {"score toy: audit", "score toy", "sample: audit", "sample"}
     assert bars["score toy: audit"] == [360, 360]
@@ -197,7 +206,9 @@ def test_progress_reaches_its_totals():
 
 def test_the_same_seed_audits_the_same_queries():
     """The recall is a function of data and seed."""
-    first, again, other = (toy(7).run(10, audit=Audit(queries=5), seed=seed).recall for seed in (1, 1, 2))
+    first, again, other = (
+        toy(7).run(10, audit=ShortlistAudit(queries=5), seed=seed).recall for seed in (1, 1, 2)
+    )
 
     assert first == again
     assert first.share != other.share
@@ -236,7 +247,7 @@ def test_rankings_of_other_data_are_refused():
     with pytest.raises(RetrievalError, match="names item"):
         union.places(np.arange(40), 10, K)
     with pytest.raises(RetrievalError, match="measures nothing"):
-        Audit(queries=0)
+        ShortlistAudit(queries=0)
 
 
 def test_a_killed_run_goes_on_with_the_next_pair(tmp_path: Path):
@@ -261,7 +272,7 @@ def test_a_killed_run_goes_on_with_the_next_pair(tmp_path: Path):
             world.gallery_ids,
             K,
             world.sources(100),
-            Shortlisting(100, audit=Audit(queries=5)),
+            Shortlisting(100, audit=ShortlistAudit(queries=5)),
             PairRanking(partial(search.exhaustive, Direction.I2T), partial(search.among, Direction.I2T)),
         )
 

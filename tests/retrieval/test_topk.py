@@ -17,7 +17,7 @@ from mitl.errors import RetrievalError
 from mitl.progress import Advance
 from mitl.records import AnnotatorKind
 from mitl.retrieval import topk
-from mitl.retrieval.choosing import Choice
+from mitl.retrieval.choosing import ProductChoice
 from mitl.retrieval.products import NumpyProduct, Operand
 from mitl.retrieval.search import MemoryCost, plan
 from mitl.retrieval.topk import top_k
@@ -153,7 +153,7 @@ def test_a_rough_product_with_an_honest_bound_gives_the_same_bytes(monkeypatch):
     left, right = encoded(vectors(5, 60, (96,))), encoded(vectors(6, 3000, (96,)), "caption")
     exact = top_k(Vectors(), left, right, 25, backend="numpy")
 
-    monkeypatch.setattr(topk, "choose", lambda *args: Choice((TruncatedProduct(),), (114, 1)))
+    monkeypatch.setattr(topk, "choose", lambda *args: ProductChoice((TruncatedProduct(),), (114, 1)))
     rough = top_k(Vectors(), left, right, 25)
 
     assert same_bytes(rough, exact)
@@ -177,7 +177,7 @@ def test_a_product_through_which_nearly_everything_gets_makes_room_for_a_better_
     left, right = encoded(vectors(5, 40, (16,))), encoded(vectors(6, 5000, (16,)), "caption")
     exact = top_k(Vectors(), left, right, 25, backend="numpy")
 
-    monkeypatch.setattr(topk, "choose", lambda *args: Choice((Wild(), Exact()), (114, 1)))
+    monkeypatch.setattr(topk, "choose", lambda *args: ProductChoice((Wild(), Exact()), (114, 1)))
     ranking = top_k(Vectors(), left, right, 25, block_bytes=200_000)
 
     assert same_bytes(ranking, exact)

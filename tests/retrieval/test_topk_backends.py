@@ -21,7 +21,7 @@ from topk_kit import SHAPES, Vectors, encoded, full_sort, same_bytes, some_vecto
 from annotators.base import Encoded, Ranking
 from mitl.errors import RetrievalError
 from mitl.records import AnnotatorKind
-from mitl.retrieval import choosing, processor, topk, vectors
+from mitl.retrieval import choosing, faiss_lists, processor, topk, vectors
 from mitl.retrieval.products import MOST_SHARE, Buffers, Floors
 from mitl.retrieval.rescoring import Rescorer, canonical_similarities
 from mitl.retrieval.survivors import Survivors
@@ -226,13 +226,13 @@ def test_faiss_searches_again_where_its_margin_is_too_small(monkeypatch):
     gallery = np.repeat(base, 400, axis=0)
     gallery[:, 0] += np.random.default_rng(0).integers(-3, 4, 400).astype(np.float32) * np.float32(1e-8)
     listed = []
-    known = topk._lists
+    known = faiss_lists._lists
 
     def lists(*args):
         listed.append(args[-1])
         return known(*args)
 
-    monkeypatch.setattr(topk, "_lists", lists)
+    monkeypatch.setattr(faiss_lists, "_lists", lists)
     left, right = encoded(base), encoded(gallery, "caption")
 
     assert same_bytes(ranked("faiss", left, right, 10), full_sort(left, right, 10))
@@ -243,8 +243,8 @@ def test_faiss_searches_again_where_its_margin_is_too_small(monkeypatch):
 @pytest.mark.parametrize(("share", "warnings"), [(0.23, 1), (0.97, 0)])
 def test_a_slow_faiss_is_reported_once(share, warnings, monkeypatch, caplog):
     """Where its BLAS has less than half of numpy's rate, one line says how to mend it."""
-    monkeypatch.setattr(topk, "blas_share", lambda: share)
-    topk.warn_of_slow_blas.cache_clear()
+    monkeypatch.setattr(faiss_lists, "blas_share", lambda: share)
+    faiss_lists.warn_of_slow_blas.cache_clear()
     left, right = encoded(some_vectors(1, (3, 8))), encoded(some_vectors(2, (30, 8)), "caption")
 
     with caplog.at_level(logging.WARNING):
@@ -261,10 +261,58 @@ def test_the_rate_of_faiss_is_measured_against_numpys():
     faiss = pytest.importorskip("faiss")
     before = faiss.omp_get_max_threads()
 
-    share = topk.blas_share()
+    share = faiss_lists.blas_share()
 
     assert 0.01 < share < 100
     assert faiss.omp_get_max_threads() == before
+
+
+class FaissForCards:
+    """What of faiss-gpu is called, computed by faiss-cpu: counts the lists that a card gives, and those it does not."""
+
+    METRIC_INNER_PRODUCT = 0
+    StandardGpuResources = object
+
+    def __init__(self, cards: int):
+        self.cards, self.on_card, self.on_processor = cards, 0, 0
+        self._faiss = pytest.importorskip("faiss")
+
+    def get_num_gpus(self) -> int:
+        return self.cards
+
+    def knn(self, queries, items, n, *, metric):
+        self.on_processor += 1
+        return self._faiss.knn(queries, items, n, metric=metric)
+
+    def knn_gpu(self, resources, queries, items, n, *, metric):
+        assert type(resources) is object and n <= 2048  # as a card's selection has it
+        self.on_card += 1
+        return self._faiss.knn(queries, items, n, metric=metric)
+
+
+@pytest.mark.parametrize(
+    ("cards", "k", "on_card", "on_processor"), [(1, 10, 2, 0), (0, 10, 0, 2), (1, 2040, 0, 2)]
+)
+def test_faiss_searches_on_a_card_where_it_has_one(cards, k, on_card, on_processor, monkeypatch):
+    """A list that is longer than a card's is the processor's; the ranking is the same."""
+    faiss = FaissForCards(cards)
+    monkeypatch.setattr(faiss_lists, "import_faiss", lambda: faiss)
+    monkeypatch.setattr(faiss_lists, "warn_of_slow_blas", lambda: None)
+    monkeypatch.setattr(faiss_lists, "_COLUMNS", 2100)
+    left, right = encoded(some_vectors(1, (5, 8))), encoded(some_vectors(2, (4200, 8)), "caption")
+
+    assert same_bytes(ranked("faiss", left, right, k), full_sort(left, right, k))
+    assert (faiss.on_card, faiss.on_processor) == (on_card, on_processor)
+
+
+def test_faiss_on_a_real_card_gives_the_same_bytes():
+    """As numpy's."""
+    faiss = pytest.importorskip("faiss")
+    if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+        pytest.skip("faiss has no GPU here; the same lists were searched on the processor above")
+    left, right = encoded(some_vectors(1, (900, 512))), encoded(some_vectors(2, (40_000, 512)), "caption")
+
+    assert same_bytes(ranked("faiss", left, right, 25), ranked("numpy", left, right, 25))
 
 
 @pytest.mark.parametrize("module", ["faiss", "torch"])
@@ -408,7 +456,9 @@ def test_what_a_sum_in_float32_loses_is_allowed_for(backend, monkeypatch):
         assert set(expected.item_ids.ravel()) == {21}
         task = choosing.SearchTask(*map(vectors.Vectors, sides), 1)
         product = choosing._makers(task)["cuda" if backend == "device" else backend]()
-        monkeypatch.setattr(topk, "choose", lambda *args, found=product: choosing.Choice((found,), (114, 1)))
+        monkeypatch.setattr(
+            topk, "choose", lambda *args, found=product: choosing.ProductChoice((found,), (114, 1))
+        )
 
         assert same_bytes(top_k(Vectors(), *sides, 1), expected)
         with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,7 @@ from mitl.analysis.report import figure as fig
 from mitl.core.formats import count
 from mitl.core.pricing import format_dollars
 
-_LOOKS = (
+LOOKS = (
     (fig.BEFORE, (0, (4, 1.5)), 1.8),
     (fig.AFTER, "solid", 2.0),
     (fig.YES, (0, (1.5, 1.2)), 1.8),
@@ -53,7 +53,7 @@ def frontier_svg(
     with fig.style():
         figure = fig.new_figure(fig.WIDTH_IN, 3.6)
         axes: Any = figure.subplots()
-        for curve, (colour, dash, width) in zip(curves, _LOOKS * 3, strict=False):
+        for curve, (colour, dash, width) in zip(curves, LOOKS * 3, strict=False):
             shares = [100 * value for value in curve.recall]
             axes.plot(curve.answers, shares, color=colour, linestyle=dash, linewidth=width, label=curve.name)
             if curve.low:

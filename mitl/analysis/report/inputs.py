@@ -10,6 +10,7 @@ from pathlib import Path
 from mitl.analysis.answer_tables import AnswerCount, RationaleCount
 from mitl.analysis.known_truth import DirectionScores, Score
 from mitl.analysis.records import MachineAnalysis
+from mitl.audits.chao import Completeness
 from mitl.judgements.wages import WageFigures
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 from mitl.records.questions import RATIONALE, Question
@@ -125,6 +126,29 @@ class Dispute:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundPair:
+    """One match that people verified and the original annotation lacks, with what that holds instead."""
+
+    pair: DisputedPair
+    people: int
+    """Those who answered; one may have been asked twice."""
+    own_captions: tuple[str, ...]
+    """All that the original annotation gives the image."""
+    own_image: str
+    """External id of the one image that it gives the caption; of documents all that it gives the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The false negatives of the original annotation that were found, a few of them to look at."""
+
+    total: int = 0
+    of: int = 0
+    """Pairs beyond the originals with a usable answer."""
+    shown: tuple[FoundPair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TruthStats:
     """Positives against the known truth (yes or weak_yes), over all query x gallery pairs."""
 
@@ -159,6 +183,8 @@ class EvaluationScore:
     low: float | None = None
     """Lower end of the 95 % bootstrap interval over the queries; None where none was made."""
     high: float | None = None
+    taught_by: int = 0
+    """Pairs that these positives judge and on which people's answers taught the annotator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +336,11 @@ class MoneyStats:
     median_hourly_cents: int | None = None
     """Over those workers, bonuses included."""
 
+    @property
+    def paid_cents(self) -> int:
+        """All that has left the purse."""
+        return self.rewards_cents + self.fees_cents + self.bonuses_cents
+
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorProposals:
@@ -420,6 +451,8 @@ __all__ = [
     "EvaluationScore",
     "ExampleItem",
     "ExampleQuery",
+    "Found",
+    "FoundPair",
     "Frame",
     "FunnelCounts",
     "GoldStats",
@@ -493,7 +526,10 @@ class ReportInput:
     truth: TruthStats | None = None
     evaluation: tuple[EvaluationScore, ...] = ()
     multiplicity: tuple[Multiplicity, ...] = ()
+    completeness: Mapping[Direction, Completeness] = field(default_factory=dict)
+    """Of the matches that people confirmed, how many must be missing."""
     reliability: tuple[Reliability, ...] = ()
+    found: Found = field(default_factory=Found)
     examples: tuple[ExampleQuery, ...] = ()
     disputes: tuple[Dispute, ...] = ()
     preference: PreferenceTable | None = None

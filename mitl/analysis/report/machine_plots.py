@@ -11,7 +11,9 @@ import numpy as np
 
 from mitl.analysis.records import Bias, Cell, Matrix, SizeBias, Uncertainty
 from mitl.analysis.report import figure as fig
+from mitl.analysis.report.inputs import EvaluationScore
 from mitl.judgements.calibration import Calibration
+from mitl.records import Direction
 
 WIDTH_IN = 9.0
 _LINES = (
@@ -22,6 +24,80 @@ _LINES = (
 """Field of ``SizeBias``, colour, marker and dash: no line is told by its colour alone."""
 _BIAS = ("bias", "self-bias", "non-self-bias")
 _FROM_TRUTH = ("all annotators", "those used", "the others")
+
+RANKED_BY = "mAP@R"
+_MOVES = (
+    ("better", fig.AFTER, "^", "-"),
+    ("worse", fig.BEFORE, "v", "--"),
+    ("the same", fig.PLAIN, "o", ":"),
+)
+"""What became of a rank, its colour, marker and dash."""
+
+
+def ranks(scores: Sequence[EvaluationScore], way: Direction) -> dict[str, tuple[int, int]]:
+    """Annotator → its ranks by mAP@R on the original annotation and on the release, best first on the latter.
+
+    Equal scores share the better rank. Who is not scored on both is left out and counts in nobody's rank.
+    """
+    value = {
+        (score.annotator, score.positives): score.value
+        for score in scores
+        if score.direction is way and score.metric == RANKED_BY
+    }
+    names = [
+        name
+        for name in dict.fromkeys(name for name, _ in value)
+        if {(name, "original"), (name, "release")} <= {*value}
+    ]
+
+    def rank(name: str, positives: str) -> int:
+        return 1 + sum(value[other, positives] > value[name, positives] for other in names)
+
+    ranked = {name: (rank(name, "original"), rank(name, "release")) for name in names}
+    return dict(sorted(ranked.items(), key=lambda one: one[1][1]))
+
+
+def ranks_svg(scores: Sequence[EvaluationScore]) -> str:
+    """One line an annotator from its rank on the original annotation to that on the release; a panel a direction."""
+    panels = {way: found for way in Direction if len(found := ranks(scores, way)) > 1}
+    if not panels:
+        return ""
+    taught = {score.annotator for score in scores if score.taught_by}
+    height = 0.9 + 0.27 * max(map(len, panels.values()))
+    told = []
+    with fig.style():
+        figure = fig.new_figure(fig.WIDTH_IN, height)
+        for axes, (way, found) in zip(
+            figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+        ):
+            before = sorted(found, key=lambda name: found[name][0])
+            for to, (name, (first, last)) in enumerate(found.items()):
+                at = before.index(name)
+                _, colour, marker, dash = _MOVES[0 if last < first else 1 if last > first else 2]
+                axes.plot((0, 1), (at, to), color=colour, marker=marker, linestyle=dash, markersize=5)
+                shown = fig.short(name, 18) + " †" * (name in taught)
+                axes.annotate(
+                    f"{shown}  {first}", (-0.07, at), ha="right", va="center", fontsize=9, color=fig.INK
+                )
+                axes.annotate(
+                    f"{last}  {shown}", (1.07, to), ha="left", va="center", fontsize=9, color=fig.INK
+                )
+            axes.set_xlim(-1.3, 2.3)
+            axes.set_ylim(len(found) - 0.5, -0.5)
+            axes.set_xticks((0, 1), ("original", "release"))
+            axes.set_yticks(())
+            axes.spines[:].set_visible(False)
+            axes.set_title("image queries" if way is Direction.I2T else "caption queries")
+            told.append(
+                f"{way.value}: "
+                + ", ".join(f"{name} from {one} to {other}" for name, (one, other) in found.items())
+            )
+        for move, colour, marker, dash in _MOVES:
+            axes.plot((), (), color=colour, marker=marker, linestyle=dash, markersize=5, label=move)
+        handles, words = axes.get_legend_handles_labels()
+        figure.legend(handles, words, loc="lower center", ncols=len(_MOVES))
+        figure.subplots_adjust(left=0.02, right=0.98, top=1 - 0.3 / height, bottom=0.58 / height, wspace=0.03)
+        return fig.to_svg(figure, "ranks", f"Ranks by {RANKED_BY}; {'; '.join(told)}")
 
 
 def bias_svg(found: Sequence[Bias]) -> str:

@@ -210,7 +210,12 @@ def scores_svg(scores: Sequence[EvaluationScore]) -> str:
         handles, words = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, words, loc="lower center", ncols=len(sets))
         figure.subplots_adjust(
-            left=0.17, right=0.985, top=1 - 0.32 / height, bottom=0.62 / height, wspace=0.1, hspace=0.5
+            left=0.17,
+            right=0.985,
+            top=1 - 0.32 / height,
+            bottom=0.62 / height,
+            wspace=0.1,
+            hspace=0.95 * len(heights) / sum(heights),
         )
         return fig.to_svg(figure, "scores", f"Scores of annotators on {', '.join(sets)}; see the tables")
 
@@ -238,7 +243,9 @@ def _score_panel(
     axes.set_xlim(-0.03, 1.03)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_yticks(range(len(names)), [fig.short(name, 22) for name in names])
+    taught = {score.annotator for score in scores if score.taught_by}
+    marked = [f"{fig.short(name, 22)} †" if name in taught else fig.short(name, 22) for name in names]
+    axes.set_yticks(range(len(names)), marked)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
     fig.bare(axes)
 

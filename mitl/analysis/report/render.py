@@ -56,7 +56,7 @@ def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
     page = _environment().get_template("report.html.j2")
     context = _context(data)
     bare = page.render(**context, pictures={})
-    uses = views.picture_uses(data.examples, data.disputes)
+    uses = views.picture_uses(data)
     if not uses:
         return bare
     pictures = picture_uris(uses, budget_bytes=max(0, max_bytes - len(bare.encode()) - 100 * len(uses)))
@@ -154,6 +154,7 @@ def _figures(data: ReportInput, answers: answer_tables.AnswerTable) -> dict[str,
             "multiplicity": plots.multiplicity_svg(data.multiplicity),
             "reliability": plots.reliability_svg(data.reliability),
             "scores": plots.scores_svg(data.evaluation),
+            "ranks": machine_plots.ranks_svg(data.evaluation),
             "bias": machine_plots.bias_svg(data.machines.bias),
             "truth_bias": machine_plots.truth_bias_svg(data.machines.bias),
             **{name: draw() for made in data.analyses for name, draw in made.drawings.items()},

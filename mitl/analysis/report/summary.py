@@ -25,7 +25,14 @@ class Finding:
 
 def findings(data: ReportInput) -> tuple[Finding, ...]:
     """What a reader in a hurry should take along, as far as it is known."""
-    return (*_positives(data), *_originals(data), *_people(data), *_money(data), *_machines(data))
+    return (
+        *_positives(data),
+        *_missing(data),
+        *_originals(data),
+        *_people(data),
+        *_money(data),
+        *_machines(data),
+    )
 
 
 def _positives(data: ReportInput) -> Iterator[Finding]:
@@ -46,6 +53,19 @@ def _positives(data: ReportInput) -> Iterator[Finding]:
         if coverage:
             text += f" So far: answered are {' and '.join(coverage)}; queries that nobody was asked about do not count."
         yield Finding(text, "multiplicity")
+
+
+def _missing(data: ReportInput) -> Iterator[Finding]:
+    """Chao's bound; a bound of nothing says nothing."""
+    bounds = {way: bound for way, bound in data.completeness.items() if round(bound.missing)}
+    if bounds:
+        missing = " and ".join(f"{count(round(b.missing))} of {_QUERIES[way]}" for way, b in bounds.items())
+        recall = " and ".join(percent(bound.at_most) for bound in bounds.values())
+        yield Finding(
+            f"Matches that no annotator proposed: at least {missing} (Chao's bound), so the recall is at most "
+            f"{recall}.",
+            "completeness",
+        )
 
 
 def _originals(data: ReportInput) -> Iterator[Finding]:
@@ -79,7 +99,7 @@ def _money(data: ReportInput) -> Iterator[Finding]:
     paid = data.money
     if paid is None:
         return
-    spent = paid.rewards_cents + paid.fees_cents + paid.bonuses_cents
+    spent = paid.paid_cents
     if not spent or not data.funnel.positive:
         return
     text = f"{money(spent)} were paid, {money(round(spent / data.funnel.positive))} for each positive pair"
@@ -94,11 +114,14 @@ def _machines(data: ReportInput) -> Iterator[Finding]:
     before, after = first["original"], first["release"]
     if before is None or after is None:
         return
+    taught = any(score.annotator == after and score.taught_by for score in data.evaluation)
+    known = f"; {after} was trained on answers of this release" if taught else ""
     if before == after:
-        yield Finding(f"{after} ranks best by mAP@R, before and after.", "evaluation")
+        yield Finding(f"{after} ranks best by mAP@R, before and after{known}.", "evaluation")
     else:
         yield Finding(
-            f"By mAP@R {after} ranks best on the release, {before} on the original annotation.", "evaluation"
+            f"By mAP@R {after} ranks best on the release, {before} on the original annotation{known}.",
+            "evaluation",
         )
 
 

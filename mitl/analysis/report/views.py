@@ -6,7 +6,7 @@ import base64
 import io
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, median
@@ -14,7 +14,6 @@ from statistics import fmean, median
 from mitl.analysis.known_truth import DirectionScores
 from mitl.analysis.records import Matrix
 from mitl.analysis.report.inputs import (
-    Dispute,
     DisputedPair,
     DisputeKind,
     EvaluationScore,
@@ -23,6 +22,7 @@ from mitl.analysis.report.inputs import (
     Frame,
     FunnelCounts,
     Multiplicity,
+    ReportInput,
     TruthStats,
 )
 from mitl.records import Direction
@@ -128,6 +128,8 @@ class EvaluationTable:
     best: tuple[float | None, ...]
     """The highest value of each column."""
     has_intervals: bool
+    taught_by: Mapping[str, int]
+    """Annotator → pairs whose answers taught it and that one of the sets judges; without those that none taught."""
 
 
 def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTable, ...]:
@@ -155,7 +157,9 @@ def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTabl
             for i in range(len(columns))
         )
         groups = tuple((positives, tuple(group)) for positives, group in metrics.items())
-        tables.append(EvaluationTable(direction, groups, rows, best, any(s.low is not None for s in here)))
+        taught = {score.annotator: score.taught_by for score in here if score.taught_by}
+        has_intervals = any(score.low is not None for score in here)
+        tables.append(EvaluationTable(direction, groups, rows, best, has_intervals, taught))
     return tuple(tables)
 
 
@@ -269,23 +273,23 @@ def tags(item: ExampleItem) -> list[str]:
 
 
 def said_of(pair: DisputedPair) -> str:
-    """The answers of a disputed pair in words: ``yes, no, no: no``."""
+    """The answers of a disputed pair in words: ``yes, no, no; together no``."""
     given = ", ".join(label.value.replace("_", " ") for label in pair.answers)
     answer = pair.label.value.replace("_", " ")
-    return given if len(pair.answers) == 1 else f"{given}; together {answer}"
+    return given if len(set(pair.answers)) == 1 else f"{given}; together {answer}"
 
 
-def picture_uses(examples: Sequence[ExampleQuery], disputes: Sequence[Dispute] = ()) -> list[Path]:
+def picture_uses(data: ReportInput) -> list[Path]:
     """Every image file once for each time that it is shown, in the page's order."""
-    uses: list[Path] = []
+    uses = [found.pair.image for found in data.found.shown if found.pair.image is not None]
     for direction in Direction:
-        for example in examples:
+        for example in data.examples:
             if example.direction is not direction:
                 continue
             if example.image is not None:
                 uses.append(example.image)
             uses += [item.image for item in example.items if item.image is not None]
-    uses += [pair.image for dispute in disputes for pair in dispute.shown if pair.image is not None]
+    uses += [pair.image for dispute in data.disputes for pair in dispute.shown if pair.image is not None]
     return uses
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import CampaignKind
+from mitl.campaign.kinds.protocol import CampaignKind, Request
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
+from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
+from mitl.errors import UsageError
 from mitl.hits.templates import HitTemplate, load_template
 from mitl.records import BatchKind, Environment
+from mitl.records.frames import Columns
+from mitl.records.items import plurals
 
 
 def kind_of(name: str) -> CampaignKind[Any, Any]:
@@ -35,6 +39,38 @@ def wording_of(kind: str, name: str, wordings: Path | None) -> HitTemplate:
     return load_template(name, wordings, asks=kind, kind_folder=Path(folder) / "hit_templates")
 
 
+PLAIN, TEXTS = "pairs-plain", "pairs-texts"
+"""The wording of pairs where no other one is asked for, and the one in its place where both sides are texts."""
+
+
+def fitting(request: Request, dataset: DatasetRow | None, wordings: Path | None) -> Request:
+    """The request in a wording that can show the items of this data set.
+
+    Raises:
+        UsageError: this kind of campaign, or this wording, shows pictures and the items are texts, or the reverse.
+        TemplateError: see `load_template`.
+    """
+    if dataset is None:
+        return request
+    if request.kind != BatchKind.PAIRS:
+        if dataset.has_documents:
+            raise UsageError(
+                f"`{kind_of(request.kind).command}` asks about images and captions so far, and this data set has "
+                f"{' and '.join(plurals(dataset.pair_sides))}; `mitl publish` asks about pairs of them"
+            )
+        return request
+    if dataset.has_documents and request.template == PLAIN:
+        return replace(request, template=TEXTS)
+    wording = wording_of(request.kind, request.template, wordings)
+    if wording.shows_texts != dataset.has_documents:
+        found, wanted = ("texts", "pictures") if wording.shows_texts else ("pictures", "texts")
+        raise UsageError(
+            f"the wording {request.template!r} shows {found}, and this data set has {wanted}; leave out --template, or "
+            f"give one for {wanted}"
+        )
+    return request
+
+
 def kind_names() -> list[str]:
     """All that are registered."""
     return sorted(folder.name for folder in pkgutil.iter_modules(__path__) if folder.ispkg)
@@ -47,7 +83,7 @@ def kinds_asked(session: Session, environment: Environment) -> list[CampaignKind
 
 
 def to_ask_again(
-    session: Session, environment: Environment, answers: pd.DataFrame | None = None
+    session: Session, environment: Environment, answers: Columns | None = None
 ) -> dict[str, Sequence[HitToReplace]]:
     """Command that asks again → the closed HITs that leave something to it, pairs first; nothing where none does.
 

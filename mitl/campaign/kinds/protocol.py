@@ -16,12 +16,12 @@ from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.commitments import StoredPlan
-from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow, NumberedPage
+from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import RawSubmission
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.gold_records import GoldRecord, GoldVerdict
-from mitl.records import Environment, Finding, GoldControl, Table
+from mitl.records import Environment, GoldControl, Page, Parsed, Table
 from mitl.records.gold_rule import GoldRule
 from mitl.records.questions import Question
 from mitl.settings import Settings
@@ -67,7 +67,7 @@ class Replacement:
     """A page for what a HIT asked in vain, with the HIT whose terms it keeps."""
 
     replaces: HitRow
-    page: NumberedPage
+    page: Page[Any]
     assignments: int
     """Workers who are still wanted."""
 
@@ -96,7 +96,7 @@ class Leftover:
 class Plan:
     """What would be posted: pages of a new batch and pages asked again, or what an interrupted run left."""
 
-    fresh: tuple[NumberedPage, ...] = ()
+    fresh: tuple[Page[Any], ...] = ()
     again: tuple[Replacement, ...] = ()
     left: Leftover = Leftover()
     """What an interrupted run left: this plan completes it and holds nothing else."""
@@ -117,6 +117,10 @@ class Plan:
             *(replacement.page.items for replacement in self.again),
             *self.left.pages.values(),
         ]
+
+    def count(self, *roles: object) -> int:
+        """Places of all pages in one of these roles."""
+        return sum(item.role in roles for page in self.pages for item in page)
 
     @property
     def n_hits(self) -> int:
@@ -149,7 +153,7 @@ def plans_out(session: Session, request: Request) -> tuple[tuple[StoredPlan, ...
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class WorkingTime:
     """The expected working time of a HIT, and where it comes from."""
 
     seconds: int
@@ -174,6 +178,12 @@ def again_lines(plan: Plan) -> list[str]:
 def columns(label: str, value: str) -> str:
     """A figure of the bill under its name."""
     return f"  {label:<14} {value:>13}"
+
+
+def spread(sizes: Collection[int]) -> str:
+    """The sizes of pages: ``10``, or ``8 to 10``."""
+    least, most = min(sizes), max(sizes)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +211,8 @@ class Shown:
     """Image → the address under which pages show it."""
     contact: str | None
     """Whom workers may write to."""
-
-
-class Parsed(Protocol):
-    """What one submission says."""
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What was odd about it."""
+    texts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of documents, which have these in place of a picture."""
 
 
 class Golds(Protocol):
@@ -250,8 +254,6 @@ class CampaignKind(Protocol[RequestT, PlanT]):
     dry_keys: tuple[str, ...]
     posted_keys: tuple[str, ...]
     """The keys of ``counts`` in ``--json``, of a dry run and of a posting one."""
-    parsed: Callable[[tuple[()], tuple[Finding, ...]], Parsed]
-    """Makes a parse of answers and findings."""
 
     # What is asked.
     def plan(self, session: Session, settings: Settings, request: RequestT, *, adopted: int) -> PlanT:
@@ -261,7 +263,7 @@ class CampaignKind(Protocol[RequestT, PlanT]):
             adopted: HITs that were just found to have reached the server.
         """
 
-    def estimate(self, template: HitTemplate, plan: PlanT) -> Estimate:
+    def estimate(self, template: HitTemplate, plan: PlanT) -> WorkingTime:
         """How long a HIT of the new batch takes."""
 
     def to_replace(self, session: Session, environment: Environment) -> Sequence[HitToReplace]:
@@ -312,7 +314,7 @@ class CampaignKind(Protocol[RequestT, PlanT]):
     def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
         """HIT → its batch and the places that its page has."""
 
-    def parse(self, xml: str, *, places: Collection[int], questions: Sequence[Question]) -> Parsed:
+    def parse(self, xml: str, *, places: Collection[int], questions: Sequence[Question]) -> Parsed[Any]:
         """What a submission to a template with these questions says; AnswerError where it cannot be read at all."""
 
     def set_parses(self, session: Session, parses: Mapping[int, Any]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mitl.crowd_server.protocol.errors import invalid, missing, out_of_range, unsupported
-from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.protocol.ids import seal, unseal
 from mitl.crowd_server.store.database import Books, Portion
 
@@ -202,7 +202,7 @@ class ApiCall(Books):
     operation: str
     secret: str
     """The server's own, which seals NextTokens."""
-    sources: Sources
+    sources: AllowedSources
     """Where scripts and styles of pages may come from."""
 
     def portion(self) -> Portion:
@@ -244,7 +244,7 @@ Handler = Callable[[ApiCall], Reply | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     """A handler, whether it writes, and whether it does more than refuse."""
 
     handler: Handler
@@ -252,14 +252,14 @@ class Operation:
     offered: bool
 
 
-OPERATIONS: dict[str, Operation] = {}
+OPERATIONS: dict[str, ApiOperation] = {}
 
 
 def operation(name: str, *, writes: bool, offered: bool = True) -> Callable[[Handler], Handler]:
     """Enter a function in the table under the API's name for it; one that gives nothing answers ``{}``."""
 
     def enter(handler: Handler) -> Handler:
-        OPERATIONS[name] = Operation(handler, writes, offered)
+        OPERATIONS[name] = ApiOperation(handler, writes, offered)
         return handler
 
     return enter

@@ -146,7 +146,7 @@ pages and 500 files at once. A person alone never comes near a worker's rate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class CallerRates:
     """How often one caller may ask, by kind of request; ``worker`` holds besides ``pages``."""
 
     pages: RequestRate = PAGES
@@ -170,7 +170,7 @@ class Policy:
     """How people reach the proxies, where these do not say."""
     exempt_loopback: bool = True
     """Whether programs on this machine are free of rates; never so behind proxies, named or not."""
-    rates: Rates = field(default_factory=Rates)
+    rates: CallerRates = field(default_factory=CallerRates)
     bodies: BodyLimits = field(default_factory=BodyLimits)
     clock: Callable[[], float] = time.monotonic
 

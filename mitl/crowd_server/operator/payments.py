@@ -1,9 +1,9 @@
-"""Who is owed what: ``/operator/payments/<environment>``, and the files to take away."""
+"""Who is owed what, ``/operator/payments/<environment>``, and the files to take away: bulk payments and safe tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -13,14 +13,100 @@ from starlette.responses import Response, StreamingResponse
 from mitl.core.formats import csv_text
 from mitl.core.pricing import amount
 from mitl.crowd_server.operator import page as boards
-from mitl.crowd_server.operator import payout_files
-from mitl.crowd_server.operator.payout_files import CURRENCY, PayFormat
 from mitl.crowd_server.operator.session import nothing_here, page
 from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.store import panels, reports
 from mitl.crowd_server.store.panels import PanelRow
 from mitl.crowd_server.store.reports import LateRow, LedgerRow, Payee, Payment
 from mitl.records import Environment
+
+CURRENCY = "USD"
+MESSAGE = "Thank you for your work."
+
+
+@dataclass(frozen=True, slots=True)
+class PayFormat:
+    """One kind of payment file."""
+
+    name: str
+    words: str
+    """What it is, for the operator."""
+    header: Sequence[str]
+    """Empty where the panel wants none."""
+    per_file: int | None
+    """The most lines that the panel takes at once."""
+    needs_id: bool
+    """Whether people whose panel id was deleted are left out."""
+    row: Callable[[Payee, int], Sequence[object]]
+    """One line for a person and the cents to pay them."""
+
+
+PROLIFIC = PayFormat(
+    name="prolific",
+    words="Prolific's bulk bonuses: participant id and amount",
+    header=(),
+    per_file=200,
+    needs_id=True,
+    row=lambda payee, cents: (payee.external_id, amount(cents)),
+)
+CONNECT = PayFormat(
+    name="connect",
+    words="Connect: participant id, amount and message, to copy into the project's own template",
+    header=("id", "amount", "message"),
+    per_file=None,
+    needs_id=True,
+    row=lambda payee, cents: (payee.external_id, amount(cents), MESSAGE),
+)
+GENERIC = PayFormat(
+    name="generic",
+    words="Everything: panel id, worker, approved HITs, rewards, bonuses, amount to pay",
+    header=("id", "worker", "approved_hits", "rewards", "bonuses", "amount", "currency"),
+    per_file=None,
+    needs_id=False,
+    row=lambda payee, cents: (
+        payee.external_id,
+        payee.worker,
+        payee.approved,
+        amount(payee.reward_cents),
+        amount(payee.bonus_cents),
+        amount(cents),
+        CURRENCY,
+    ),
+)
+CHOICES: dict[str, Callable[[Payee], int]] = {
+    "all": lambda payee: payee.total_cents,
+    "bonuses": lambda payee: payee.bonus_cents,
+}
+"""What to pay: everything owed, or the bonuses alone where the panel pays the reward by itself."""
+
+
+def formats_of(profile: str) -> tuple[PayFormat, ...]:
+    """The files that make sense for a panel of this kind."""
+    own = {kind.name: kind for kind in (PROLIFIC, CONNECT)}
+    return (own[profile], GENERIC) if profile in own else (GENERIC,)
+
+
+def to_pay(payees: Iterable[Payee], kind: PayFormat, choice: str) -> list[tuple[Payee, int]]:
+    """Whom such a file pays how many cents; people who are owed nothing are left out."""
+    cents_of = CHOICES[choice]
+    return [
+        (payee, cents)
+        for payee in payees
+        if (cents := cents_of(payee)) > 0 and (payee.external_id or not kind.needs_id)
+    ]
+
+
+def parts(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> list[Sequence[tuple[Payee, int]]]:
+    """The lines, split as the panel takes them."""
+    size = kind.per_file or max(1, len(lines))
+    return [lines[start : start + size] for start in range(0, len(lines), size)]
+
+
+def pay_file(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> str:
+    """The text of one file."""
+    rows = (kind.row(payee, cents) for payee, cents in lines)
+    return csv_text([kind.header, *rows] if kind.header else rows)
+
 
 SHOWN = 500
 """Workers on the page; the file names all."""
@@ -106,17 +192,15 @@ def panel_csv(site: Site, request: Request) -> Response:
             raise _no_file()
         payees = reports.payees(connection, row)
     wanted = request.query_params
-    kind = next(
-        (kind for kind in payout_files.formats_of(row.profile) if kind.name == wanted.get("format")), None
-    )
+    kind = next((kind for kind in formats_of(row.profile) if kind.name == wanted.get("format")), None)
     choice, part = wanted.get("pay", ""), wanted.get("part", "1")
-    if kind is None or choice not in payout_files.CHOICES:
+    if kind is None or choice not in CHOICES:
         raise _no_file()
-    files = payout_files.parts(payout_files.to_pay(payees, kind, choice), kind)
+    files = parts(to_pay(payees, kind, choice), kind)
     if not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= len(files)):
         raise _no_file()
     name = f"{row.slug}-{kind.name}-{choice}" + (f"-{part}" if len(files) > 1 else "")
-    return _file(name, payout_files.pay_file(files[int(part[:9]) - 1], kind))
+    return _file(name, pay_file(files[int(part[:9]) - 1], kind))
 
 
 @page
@@ -200,10 +284,10 @@ def payments(site: Site, request: Request) -> Response:
 
 def _panel_pay(row: PanelRow, payees: list[Payee]) -> PanelPay:
     bundles = []
-    for kind in payout_files.formats_of(row.profile):
-        for choice in payout_files.CHOICES:
-            lines = payout_files.to_pay(payees, kind, choice)
-            sizes = [len(part) for part in payout_files.parts(lines, kind)]
+    for kind in formats_of(row.profile):
+        for choice in CHOICES:
+            lines = to_pay(payees, kind, choice)
+            sizes = [len(part) for part in parts(lines, kind)]
             bundles.append(Bundle(kind, choice, len(lines), sum(cents for _, cents in lines), sizes))
     nameless = sum(not payee.external_id for payee in payees)
     return PanelPay(row, len(payees), nameless, bundles)

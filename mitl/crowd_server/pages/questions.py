@@ -36,7 +36,7 @@ class ShownQuestion:
     frame_height: int
 
 
-def check(xml: str, sources: html_page.Sources) -> None:
+def check(xml: str, sources: html_page.AllowedSources) -> None:
     """Raise the API's error for a question that is too long, malformed, or that no worker could answer here."""
     question = read(xml)
     if question.url is not None and not _is_secure(question.url):

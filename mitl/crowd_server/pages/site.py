@@ -12,7 +12,7 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.store.database import Clock, Database
 
 PAGES = Path(__file__).parent
@@ -72,7 +72,7 @@ class Site:
     operator_token: str
     public: Sequence[Path]
     """Folders whose images are served under ``/i/``."""
-    sources: Sources
+    sources: AllowedSources
     templates: jinja2.Environment = field(default_factory=template_environment)
 
     def page(self, name: str, *, status: int = 200, **values: object) -> HTMLResponse:

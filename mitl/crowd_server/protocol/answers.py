@@ -15,7 +15,7 @@ from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
 from mitl.crowd_server.protocol import turk_xml
-from mitl.crowd_server.protocol.question_form import Field, FreeText, Question, QuestionForm, Selection
+from mitl.crowd_server.protocol.question_form import Field, FormQuestion, FreeText, QuestionForm, Selection
 from mitl.protocol.answer_xml import ANSWERS_NAMESPACE, xml_ascii
 
 OTHER = "other"
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,15}(?:[.][0-9]{0,15})?|[.][0-9]{1,15})")
 class Answer:
     """What was answered to one question."""
 
-    question: Question
+    question: FormQuestion
     text: str = ""
     """Free text, or what was written beside a selection, which counts only with ``other``."""
     chosen: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ def read(form: QuestionForm, fields: Iterable[tuple[str, str]]) -> tuple[Answer,
     return tuple(_answer(place, question, sent) for place, question in enumerate(form.questions, 1))
 
 
-def _answer(place: int, question: Question, sent: Mapping[str, list[str]]) -> Answer:
+def _answer(place: int, question: FormQuestion, sent: Mapping[str, list[str]]) -> Answer:
     values = sent.get(f"q{place}", [])
     if isinstance(question.field, FreeText):
         return Answer(question, values[0] if values else "")

@@ -147,7 +147,7 @@ class Bullets:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class LinkedPicture:
     """An image elsewhere, by https; its size in pixels where the form gives one."""
 
     kind: ClassVar[str] = "picture"
@@ -167,7 +167,7 @@ class Formatted:
     """Where its images lie."""
 
 
-Content: TypeAlias = Title | Text | Bullets | Picture | Formatted
+Content: TypeAlias = Title | Text | Bullets | LinkedPicture | Formatted
 KINDS = ("Title", "Text", "List", "Binary", "EmbeddedBinary", "FormattedContent")
 
 
@@ -199,14 +199,14 @@ def origins(contents: tuple[Content, ...]) -> frozenset[str]:
     """Where the pictures of these contents lie, for the page's policy."""
     those: set[str] = set()
     for content in contents:
-        if isinstance(content, Picture):
+        if isinstance(content, LinkedPicture):
             those.add(origin(content.url))
         elif isinstance(content, Formatted):
             those |= content.origins
     return frozenset(those)
 
 
-def _picture(element: Element) -> Picture:
+def _picture(element: Element) -> LinkedPicture:
     embedded = turk_xml.name(element) == "EmbeddedBinary"
     mime = "EmbeddedMimeType" if embedded else "MimeType"
     size = ("Width", "Height") if embedded else ()
@@ -218,4 +218,4 @@ def _picture(element: Element) -> Picture:
     if not PICTURE.fullmatch(url):
         raise turk_xml.refusal(f"DataURL is {url[:80]!r}, but must be an https address without spaces.")
     width, height = (turk_xml.integer(parts[name], 1, MAX_PIXELS) for name in size) if size else (None, None)
-    return Picture(url, turk_xml.text(parts["AltText"], required=False), width, height)
+    return LinkedPicture(url, turk_xml.text(parts["AltText"], required=False), width, height)

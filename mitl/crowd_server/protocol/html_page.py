@@ -87,7 +87,7 @@ _NOWHERE = re.compile(r"(?:#.*|about:blank|javascript:.*)?", re.IGNORECASE | re.
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class AllowedSources:
     """Where pages may take scripts, styles and fonts from, besides themselves."""
 
     hosts: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class Sources:
         return "".join(f" {home}/w/static/{name}" for name in names) + remote, remote
 
 
-def allow(hosts: Sequence[str], vendored: Path | None, *, configured: Sequence[str] = ()) -> Sources:
+def allow(hosts: Sequence[str], vendored: Path | None, *, configured: Sequence[str] = ()) -> AllowedSources:
     """The sources of these hosts and this folder.
 
     Args:
@@ -160,7 +160,7 @@ def allow(hosts: Sequence[str], vendored: Path | None, *, configured: Sequence[s
     for host in hosts:
         if _HOST_NAME.fullmatch(host) is None:
             raise UsageError(f"--allow-host is {host!r}; {bare}")
-    return Sources(tuple(sorted({host.lower() for host in (*hosts, *configured)})), vendored)
+    return AllowedSources(tuple(sorted({host.lower() for host in (*hosts, *configured)})), vendored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class _Tag:
     """The attributes of the form or crowd-form around it, which has the key ``crowd`` where it is one."""
 
 
-def why_unfit(html: str, sources: Sources) -> str | None:
+def why_unfit(html: str, sources: AllowedSources) -> str | None:
     """Why a worker could not do this page in its frame, in one line for its requester; None where they can."""
     if _MARK.search(html) and not _loads(html):
         return None
@@ -190,7 +190,7 @@ def _loads(html: str) -> bool:
     return "@import" in lowered or _LOADS.search(lowered) is not None
 
 
-def bind(html: str, submit_url: str, assignment_id: str, sources: Sources) -> str:
+def bind(html: str, submit_url: str, assignment_id: str, sources: AllowedSources) -> str:
     """The page as a worker's frame shows it: its answers sent to ``submit_url`` for ``assignment_id``.
 
     Scripts and styles that are answered here get that address. A page with this server's own marks keeps its forms,
@@ -230,12 +230,12 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: Sources) -> st
 def _elements(tags: list[_Tag]) -> str:
     """What loads the crowd elements, where a page has some and does not load them itself."""
     source = "/w/static/crowd-html-elements.js"
-    loaded = any(Sources().answer(tag.attributes.get("src", "")) == source for tag in tags)
+    loaded = any(AllowedSources().answer(tag.attributes.get("src", "")) == source for tag in tags)
     wanted = not loaded and any(tag.name in CROWD_ELEMENTS for tag in tags)
     return f'<script src="{source}"></script>' if wanted else ""
 
 
-def _loading(tag: _Tag, sources: Sources) -> dict[str, str | None]:
+def _loading(tag: _Tag, sources: AllowedSources) -> dict[str, str | None]:
     """What to change in a tag that loads something which is answered elsewhere than it says."""
     name = {"script": "src", "link": "href"}.get(tag.name, "")
     address = tag.attributes.get(name)
@@ -309,7 +309,7 @@ def _unknown_elements(tags: list[_Tag]) -> Iterator[str]:
         )
 
 
-def _blocked(html: str, tags: list[_Tag], sources: Sources) -> Iterator[str]:
+def _blocked(html: str, tags: list[_Tag], sources: AllowedSources) -> Iterator[str]:
     loads: dict[str, str] = {}
     for tag in tags:
         if tag.name == "script" and _script_type(tag):
@@ -400,7 +400,7 @@ def _unsendable(tags: list[_Tag]) -> Iterator[str]:
 
 def _is_own(script: _Tag) -> bool:
     """Whether a script is one of those that this server answers for, which make no form of a page's fields."""
-    return (Sources().answer(script.attributes.get("src", "")) or "").startswith("/w/static/")
+    return (AllowedSources().answer(script.attributes.get("src", "")) or "").startswith("/w/static/")
 
 
 def _listed(names: list[str]) -> str:

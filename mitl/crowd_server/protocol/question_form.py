@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from mitl.crowd_server.protocol import content as form_content
 from mitl.crowd_server.protocol import turk_xml
-from mitl.crowd_server.protocol.content import Content, Formatted, Picture, Text
+from mitl.crowd_server.protocol.content import Content, Formatted, LinkedPicture, Text
 
 MAX_TEXT = 20_000
 """The longest free text that is taken, in characters; a form may set less."""
@@ -56,7 +56,7 @@ class FreeText:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class FormOption:
     """One of the choices of a selection."""
 
     identifier: str
@@ -66,7 +66,7 @@ class Option:
     def plain(self) -> str:
         """The option without pictures and looks, for a list that can show nothing else."""
         match self.content:
-            case Picture(alt=alt):
+            case LinkedPicture(alt=alt):
                 return alt or self.identifier
             case Formatted(html=html):
                 return html.striptags() or self.identifier
@@ -84,7 +84,7 @@ class Selection:
     style: str
     fewest: int
     most: int
-    options: tuple[Option, ...]
+    options: tuple[FormOption, ...]
     other: FreeText | None
     """A field for an answer that is not among the options."""
 
@@ -177,8 +177,8 @@ def _style(element: Element | None) -> str:
     return _STYLES[style]
 
 
-def _options(element: Element) -> tuple[tuple[Option, ...], FreeText | None]:
-    options: list[Option] = []
+def _options(element: Element) -> tuple[tuple[FormOption, ...], FreeText | None]:
+    options: list[FormOption] = []
     other: FreeText | None = None
     for child in turk_xml.children(element, ("Selection", "OtherSelection")):
         if turk_xml.name(child) == "Selection":
@@ -193,20 +193,20 @@ def _options(element: Element) -> tuple[tuple[Option, ...], FreeText | None]:
     return tuple(options), other
 
 
-def _option(element: Element) -> Option:
+def _option(element: Element) -> FormOption:
     kinds = ("Text", "FormattedContent", "Binary")
     parts = turk_xml.fields(element, ("SelectionIdentifier",), kinds)
     contents = [parts[kind] for kind in kinds if kind in parts]
     if len(contents) != 1:
         raise turk_xml.refusal("A Selection must hold exactly one of Text, FormattedContent and Binary.")
-    return Option(turk_xml.text(parts["SelectionIdentifier"]), form_content.read_one(contents[0]))
+    return FormOption(turk_xml.text(parts["SelectionIdentifier"]), form_content.read_one(contents[0]))
 
 
 VERSIONS = ("2017-11-06", "2005-10-01")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FormQuestion:
     """A question with its field."""
 
     identifier: str
@@ -221,7 +221,7 @@ class QuestionForm:
     """A test."""
 
     overview: tuple[Content, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[FormQuestion, ...]
 
     @property
     def image_origins(self) -> list[str]:
@@ -246,7 +246,7 @@ def parse(xml: str, parameter: str = "Test") -> QuestionForm:
     """
     root = turk_xml.parse(parameter, xml, "QuestionForm", VERSIONS)
     overview: tuple[Content, ...] = ()
-    questions: list[Question] = []
+    questions: list[FormQuestion] = []
     for child in turk_xml.children(root, ("Overview", "Question")):
         if turk_xml.name(child) == "Overview":
             overview += form_content.read(child)
@@ -258,7 +258,7 @@ def parse(xml: str, parameter: str = "Test") -> QuestionForm:
     return QuestionForm(overview, tuple(questions))
 
 
-def _question(element: Element) -> Question:
+def _question(element: Element) -> FormQuestion:
     parts = turk_xml.fields(
         element,
         ("QuestionIdentifier", "QuestionContent", "AnswerSpecification"),
@@ -266,7 +266,7 @@ def _question(element: Element) -> Question:
     )
     field = read_field(parts["AnswerSpecification"])
     required = "IsRequired" in parts and _boolean(parts["IsRequired"])
-    return Question(
+    return FormQuestion(
         identifier=turk_xml.text(parts["QuestionIdentifier"]),
         name=turk_xml.text(parts["DisplayName"], required=False) if "DisplayName" in parts else "",
         # A least length demands an answer, as MTurk's reference says.

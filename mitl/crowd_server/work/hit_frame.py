@@ -292,8 +292,10 @@ def note_page(note: str, status: int, back: str = "") -> Response:
         f"<main><h1>{title}</h1><p>{text}</p>{way_on}</main>"
         # Told for a while: on a slow machine the page around may start to listen only after this one is here.
         '<script>if(parent!==window){document.getElementById("on")?.remove();'
-        f'const tell=()=>parent.postMessage({{type:"{told}",note:"{note}"}},"*");tell();'
-        "const telling=setInterval(tell,250);setTimeout(()=>clearInterval(telling),15000)}</script></html>"
+        f'const tell=()=>parent.postMessage({{type:"{told}",note:"{note}"}},"*");'
+        # Not before all of it is here: the page around goes on at once, and would cut this reply off.
+        'addEventListener("load",()=>{tell();'
+        "const telling=setInterval(tell,250);setTimeout(()=>clearInterval(telling),15000)})}</script></html>"
     )
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; sandbox allow-scripts"

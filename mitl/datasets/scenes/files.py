@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.scenes.drawing import draw
-from mitl.datasets.scenes.graph import Background, Color, Group, Relation, Scene, Shape, Size, Spot
+from mitl.datasets.scenes.graph import (
+    Background,
+    Color,
+    Group,
+    Relation,
+    Scene,
+    Shape,
+    Size,
+    Spot,
+)
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion
 from mitl.datasets.scenes.world import Defect, Description, World
 from mitl.errors import DatasetError

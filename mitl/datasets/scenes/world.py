@@ -211,6 +211,28 @@ def truth_matrix(world: World, image_ids: Sequence[str], caption_ids: Sequence[s
     return label_codes(world.look_up(image_ids, world.scenes), world.look_up(caption_ids, world.meanings))
 
 
+FURTHER = 48
+"""Sentences that onlookers may write of a scene beside its captions."""
+
+
+def further_descriptions(world: World, image_id: str) -> dict[str, Meaning]:
+    """Sentence → meaning: what onlookers may write of a scene that no caption of it says; the same every time.
+
+    Raises:
+        DatasetError: an image that the world lacks.
+    """
+    (scene,) = world.look_up([image_id], world.scenes)
+    said = {caption.text for caption in world.captions.values() if caption.image_id == image_id}
+    stream = Stream("further captions", world.split, world.seed, image_id)
+    found: dict[str, Meaning] = {}
+    for _ in range(FURTHER):
+        meaning = describe(stream, scene)
+        text = say(stream, meaning)
+        if text not in said:
+            found[text] = meaning
+    return found
+
+
 def generate(n_images: int, *, seed: int, split: str = "demo", defect_share: float = DEFECT_SHARE) -> World:
     """A world of ``n_images`` scenes with five captions each.
 

@@ -18,7 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MANIFEST = "manifest.json"
@@ -26,6 +26,9 @@ FORMAT = 2
 """1 named the time and the engine too, by which two dumps of the same rows differed."""
 LINES: tuple[Line, ...] = ("pipeline", "crowd")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+TRAINED = "trained"
+"""Folder, in a dump as in a project, of the weights and curves of what learnt; it goes with the pipeline database."""
+_TRAINED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BLOCK = 1 << 20
 
 
@@ -58,6 +61,8 @@ class Manifest:
     mitl: str
     """The version that wrote it."""
     databases: Mapping[Line, DumpedDatabase]
+    trained: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 by the name of a file of ``TRAINED``."""
 
     @property
     def bytes(self) -> int:
@@ -93,7 +98,10 @@ def from_json(text: bytes, where: str) -> Manifest:
                 "upgrade mitl"
             )
         databases = {_line(name): _database(part) for name, part in found["databases"].items()}
-        return Manifest(str(found["mitl"]), databases)
+        trained = {str(name): str(mark) for name, mark in found.get(TRAINED, {}).items()}
+        if strange := [name for name in trained if not _TRAINED_NAME.fullmatch(name)]:
+            raise ValueError(f"no file of what learnt can be called {strange[0]!r}")
+        return Manifest(str(found["mitl"]), databases, trained)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{where} holds a damaged {MANIFEST} ({type(error).__name__}: {error}); take another backup"
@@ -109,7 +117,8 @@ def sha256(file: BinaryIO) -> str:
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:
-    return {line: (part.revision, part.tables) for line, part in manifest.databases.items()}
+    found: dict[str, Any] = {line: (part.revision, part.tables) for line, part in manifest.databases.items()}
+    return found | {TRAINED: dict(manifest.trained)}
 
 
 def _database(part: Mapping[str, Any]) -> DumpedDatabase:
@@ -184,34 +193,42 @@ class Dump:
             ) from error
 
     def check(self, lines: tuple[Line, ...] = LINES) -> None:
-        """Hold every file of these databases against its hash.
+        """Hold every file of these databases against its hash, those of what learnt with the pipeline's.
 
         Raises:
             StoreError: a file is missing, was changed, or does not belong here.
         """
         wanted = {
-            file_name(line, table): file
+            file_name(line, table): file.sha256
             for line in lines
             if line in self.manifest.databases
             for table, file in self.manifest.databases[line].tables.items()
         }
-        for name, file in wanted.items():
+        places: tuple[str, ...] = lines
+        if "pipeline" in lines:
+            places = (*lines, TRAINED)
+            wanted |= {f"{TRAINED}/{name}": mark for name, mark in self.manifest.trained.items()}
+        for name, mark in wanted.items():
             try:
                 with self._files.open(name) as opened:
                     found = sha256(opened)
             except FileNotFoundError as error:
                 raise StoreError(f"{self.where} lacks {name}; take another backup") from error
-            if found != file.sha256:
+            if found != mark:
                 raise StoreError(
                     f"{name} in {self.where} is not what was written there (its hash differs); take another backup"
                 )
         strange = sorted(
             name
             for name in self._files.names() - set(wanted)
-            if name.startswith(tuple(f"{x}/" for x in lines))
+            if name.startswith(tuple(f"{x}/" for x in places))
         )
         if strange:
             raise StoreError(f"{self.where} holds {strange[0]}, which its {MANIFEST} does not name")
+
+    def trained(self, name: str) -> BinaryIO:
+        """An open file of what learnt."""
+        return self._files.open(f"{TRAINED}/{name}")
 
     def schema(self, line: Line, table: str) -> pa.Schema:
         """The columns of a table's file."""

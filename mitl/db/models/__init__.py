@@ -21,6 +21,15 @@ from mitl.db.models.items import (
     Run,
     Side,
 )
+from mitl.db.models.rounds import (
+    ChosenPair,
+    CollectionAnswer,
+    CollectionChoice,
+    CollectionItem,
+    CollectionTerms,
+    StepOfRound,
+    TrainedAnnotator,
+)
 from mitl.db.models.similarity import SimilarityAnswer, SimilarityItem, SimilaritySample
 from mitl.db.models.work import (
     AnswerSheet,
@@ -50,6 +59,11 @@ __all__ = [
     "AuditPair",
     "Base",
     "Batch",
+    "ChosenPair",
+    "CollectionAnswer",
+    "CollectionChoice",
+    "CollectionItem",
+    "CollectionTerms",
     "Comparison",
     "Dataset",
     "DirectionOfSearch",
@@ -80,5 +94,7 @@ __all__ = [
     "SimilarityAnswer",
     "SimilarityItem",
     "SimilaritySample",
+    "StepOfRound",
+    "TrainedAnnotator",
     "Worker",
 ]

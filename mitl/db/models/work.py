@@ -35,9 +35,15 @@ class Round(Base):
     id: Mapped[int_pk]
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"))
     number: Mapped[int]
+    environment: Mapped[Environment | None]
+    """Of a round that chose what it asks; None for the one that asks every proposal, in either environment."""
     strategy: Mapped[str]
+    config: Mapped[str | None]
+    """JSON of what `mitl round` was asked for: budget, annotators, recipe; None where nothing chose."""
     opened_at: Mapped[dt.datetime]
     closed_at: Mapped[dt.datetime | None]
+    rolled_back_at: Mapped[dt.datetime | None]
+    """When a person took it back: its trained annotators and open choices are read no more, its answers stay."""
 
 
 class Batch(Base):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import AnswerSheet, Assignment
 from mitl.db.store.bulk import add_tuples, chunks, number_columns, plain_rows
-from mitl.records import PairRole
+from mitl.records import Environment, PairRole
 from mitl.records.frames import LABELS, NONE, OUTCOMES, ROLES
 
 Ints = NDArray[np.int64]
@@ -35,7 +36,37 @@ _FEW = 5_000
 """Submissions whose rows are found one by one rather than by a look at all rows."""
 
 
-def read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
+def answers_of(session: Session, environment: Environment) -> dict[str, NDArray[Any]]:
+    """The columns of all answers of an environment (``ANSWERS``), by submission and place.
+
+    HITs' and workers' rows are joined here, which takes a tenth of what it takes the database.
+    """
+    submissions = number_columns(session, _SUBMISSIONS.format(environment=environment.value), 3)
+    submissions = submissions[:, np.argsort(submissions[0], kind="stable")]
+    assignment, pair, word = _read(session, submissions[0])
+    first = np.flatnonzero(np.diff(assignment, prepend=-1))  # ascending: one look-up for each submission
+    lengths = np.diff(first, append=len(assignment))
+    at = np.repeat(np.searchsorted(submissions[0], assignment[first]), lengths)
+    return {
+        "assignment": assignment,
+        "hit": submissions[1][at],
+        "worker": submissions[2][at],
+        "pair": pair,
+        "place": word % ACTIVE_MS // PLACE,
+        "role": word % PLACE // ROLE,
+        "label": word % ROLE // LABEL + NONE,
+        "outcome": word % LABEL // OUTCOME,
+        "active_ms": word // ACTIVE_MS,
+        "usable": word % 2 == 1,
+    }
+
+
+_SUBMISSIONS = """
+    SELECT a.id, a.hit_id, a.worker_id FROM assignment a JOIN worker w ON w.id = a.worker_id
+    WHERE w.environment = '{environment}'"""
+
+
+def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
     """Submission, pair's row and word of every answer of these submissions, by submission and place; each (answers,).
 
     Args:

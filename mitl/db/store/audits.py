@@ -8,10 +8,9 @@ import io
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
@@ -38,6 +37,9 @@ from mitl.records import AuditPurpose, Decision, Environment, PairRole
 from mitl.records import Pair as PairRecord
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WANTED: Schema = {
     "pair": ("int64", "packed, distinct"),
@@ -169,12 +171,16 @@ def _row(audit: Audit) -> AuditRow:
 
 def listed(session: Session, audit_id: int) -> pd.DataFrame:
     """Where the listed pairs of its pool stood when an audit was drawn (``LISTED``)."""
+    import pandas as pd
+
     content = session.execute(select(Audit.listed).where(Audit.id == audit_id)).scalar_one()
     return pd.read_parquet(io.BytesIO(content))
 
 
 def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
     """What was drawn (``AUDITED`` without answers), in the order of drawing."""
+    import pandas as pd
+
     columns = AuditPair.place, AuditPair.stratum, AuditPair.inclusion, AuditPair.recheck, AuditPair.known
     query = (
         select(Pair.left_id, Pair.right_id, *columns)
@@ -303,6 +309,8 @@ def wanted(session: Session, environment: Environment) -> pd.DataFrame:
 
 def open_questions(session: Session, environment: Environment) -> Counter[PairRecord]:
     """Pair → answers that the valid audit of recall wants and that no page out there will give; by place of drawing."""
+    if current(session, environment, AuditPurpose.RECALL) is None:
+        return Counter()
     lacks = wanted(session, environment)
     free = (lacks["wanted"] - lacks["out"]).tolist()
     pairs = unpack_pairs(lacks["pair"].to_numpy())

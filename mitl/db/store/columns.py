@@ -21,20 +21,18 @@ from mitl.db.models import (
     Hit,
     Item,
     Judgement,
-    Pair,
     Proposal,
     Rating,
     Rationale,
     Side,
     Worker,
 )
-from mitl.db.store import answer_sheets as sheets
-from mitl.db.store.bulk import chunks, number_columns
-from mitl.db.store.items import pair_sides
+from mitl.db.store.answer_sheets import answers_of
+from mitl.db.store.bulk import number_columns
+from mitl.db.store.items import QRELS, RIGHT, pair_sides
+from mitl.db.store.proposals import withdrawn_names
 from mitl.records import Direction, Environment, PairRole
-from mitl.records import Pair as PairRecord
 from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, is_role, judgement_schema
-from mitl.records.items import CAPTION
 from mitl.records.questions import RATIONALE, Question
 
 _PLACES = 1 << 16
@@ -42,36 +40,8 @@ _PLACES = 1 << 16
 
 
 def answer_columns(session: Session, environment: Environment) -> pd.DataFrame:
-    """All answers (``ANSWERS``), by submission and place.
-
-    HITs' and workers' rows are joined here, which takes a tenth of what it takes the database.
-    """
-    submissions = number_columns(session, _SUBMISSIONS.format(environment=environment.value), 3)
-    submissions = submissions[:, np.argsort(submissions[0], kind="stable")]
-    assignment, pair, word = sheets.read(session, submissions[0])
-    first = np.flatnonzero(np.diff(assignment, prepend=-1))  # ascending: one look-up for each submission
-    lengths = np.diff(first, append=len(assignment))
-    at = np.repeat(np.searchsorted(submissions[0], assignment[first]), lengths)
-    return frame(
-        ANSWERS,
-        {
-            "assignment": assignment,
-            "hit": submissions[1][at],
-            "worker": submissions[2][at],
-            "pair": pair,
-            "place": word % sheets.ACTIVE_MS // sheets.PLACE,
-            "role": word % sheets.PLACE // sheets.ROLE,
-            "label": word % sheets.ROLE // sheets.LABEL + NONE,
-            "outcome": word % sheets.LABEL // sheets.OUTCOME,
-            "active_ms": word // sheets.ACTIVE_MS,
-            "usable": word % 2 == 1,
-        },
-    )
-
-
-_SUBMISSIONS = """
-    SELECT a.id, a.hit_id, a.worker_id FROM assignment a JOIN worker w ON w.id = a.worker_id
-    WHERE w.environment = '{environment}'"""
+    """All answers (``ANSWERS``), by submission and place."""
+    return frame(ANSWERS, answers_of(session, environment))
 
 
 def judgement_columns(
@@ -121,19 +91,12 @@ def judgement_columns(
     )
 
 
-def pairs_of_rows(session: Session, rows: Ints) -> list[PairRecord]:
-    """The pairs in these rows, in their order."""
-    query = select(Pair.id, Pair.left_id, Pair.right_id)
-    known = {
-        row: PairRecord(image, caption)
-        for chunk in chunks(rows.tolist())
-        for row, image, caption in session.execute(query.where(Pair.id.in_(chunk)))
-    }
-    return [known[row] for row in rows.tolist()]
+def proposal_columns(session: Session, *, withdrawn: bool = False) -> pd.DataFrame:
+    """Who proposed what (``PROPOSALS``), in order: each pair, annotator and direction once, with its best rank.
 
-
-def proposal_columns(session: Session) -> pd.DataFrame:
-    """Who proposed what (``PROPOSALS``), in order: each pair, annotator and direction once, with its best rank."""
+    Args:
+        withdrawn: whether proposals of withdrawn annotators are among them, as for who proposed what was asked.
+    """
     known = sorted(session.execute(select(Annotator.name, Annotator.id)).all())
     columns = Proposal.pair_id, Proposal.annotator_id, _place(Proposal.direction, Direction), Proposal.rank
     # Exact for ids, which are far below 2^53.
@@ -145,6 +108,9 @@ def proposal_columns(session: Session) -> pd.DataFrame:
     order = np.lexsort((run, rank, direction, codes, pairs))
     keys = np.stack([pairs[order], codes[order], direction[order]])
     best = order[(np.diff(keys, axis=1, prepend=-1) != 0).any(axis=0)]
+    gone = frozenset() if withdrawn else withdrawn_names(session)
+    if gone:
+        best = best[~np.array([name in gone for name, _ in known])[codes[best]]]
     return frame(
         PROPOSALS,
         {
@@ -171,20 +137,21 @@ def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
     """CxC's ratings: packed pairs and scores."""
     left, right = pair_sides(session)
     query = select(Rating.left_id, Rating.right_id, Rating.score).where(
-        Rating.left_side_id == left, Rating.right_side_id == right
+        Rating.left_side_id == left, Rating.right_side_id == right, Rating.sampling_method != QRELS
     )
     image, caption, score = number_columns(session, query, 3, np.float64)
     return pack_ids(image.astype(np.int64), caption.astype(np.int64)), score
 
 
 def original_columns(session: Session, dataset_id: int) -> Ints:
-    """Each caption with its own image, packed."""
-    query = (
+    """Each caption with its own image, and other original positives, packed."""
+    own = (
         select(Item.group_id, Item.id)
         .join(Side, Side.id == Item.side_id)
-        .where(Side.dataset_id == dataset_id, Side.name == CAPTION)
+        .where(Side.dataset_id == dataset_id, Side.name.in_(RIGHT))
     )
-    return pack_ids(*number_columns(session, query, 2))
+    more = select(Rating.left_id, Rating.right_id).where(Rating.sampling_method == QRELS)
+    return np.concatenate([pack_ids(*number_columns(session, query, 2)) for query in (own, more)])
 
 
 def _place(column: Any, enum: type[StrEnum]) -> ColumnElement[int]:

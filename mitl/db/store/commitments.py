@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, and_, case, func, select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
@@ -23,11 +23,11 @@ COSTLY = ("bonus", "extend")
 PLAN = "plan"
 """Kind of the journal's rows that keep what one run of a publishing command planned."""
 
-_SUBMITTED, _REJECTED, _OVERRIDE = "Submitted", "Rejected", "override"
+SUBMITTED, _REJECTED, _OVERRIDE = "Submitted", "Rejected", "override"
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class OpenPromise:
     """Assignments of one price that are not settled: still to come, undecided, or decided and not yet paid."""
 
     reward_cents: int
@@ -54,6 +54,8 @@ class StoredPlan:
     hits: int
     cents: int
     """The bill that was confirmed."""
+    round: int | None = None
+    """Row of the round that was under way, whose budget pays; None outside rounds."""
 
     @property
     def key(self) -> str:
@@ -107,13 +109,17 @@ def _plans(session: Session, *conditions: ColumnElement[bool]) -> list[StoredPla
     return [StoredPlan(**json.loads(row)) for row in session.scalars(rows)]
 
 
-def promises(session: Session, environment: Environment) -> list[Promise]:
+def promises(session: Session, environment: Environment, *, round_id: int | None = None) -> list[OpenPromise]:
     """What the HITs of an environment may still cost, those that are planned and not posted included.
 
     A HIT that is not closed promises every assignment that is neither paid nor refused; a closed one those that
     were submitted and are not settled, and the refused ones that a person decided to pay after all.
+
+    Args:
+        round_id: of the HITs that this round pays for; None takes all.
     """
-    unsettled = case((Assignment.status == _SUBMITTED, 1), (_to_override(), 1), else_=0)
+    of_round = () if round_id is None else (paid_by(session, environment, round_id),)
+    unsettled = case((Assignment.status == SUBMITTED, 1), (_to_override(), 1), else_=0)
     per_hit = (
         select(
             Batch.reward_cents.label("reward"),
@@ -125,7 +131,7 @@ def promises(session: Session, environment: Environment) -> list[Promise]:
         .join(Batch, Batch.id == Hit.batch_id)
         .outerjoin(Assignment, Assignment.hit_id == Hit.id)
         .outerjoin(Worker, Worker.id == Assignment.worker_id)
-        .where(Batch.environment == environment, Batch.source == JudgementSource.CROWD)
+        .where(Batch.environment == environment, Batch.source == JudgementSource.CROWD, *of_round)
         .group_by(Hit.id, Hit.assignments, Hit.state, Batch.reward_cents)
         .subquery()
     )
@@ -135,7 +141,29 @@ def promises(session: Session, environment: Environment) -> list[Promise]:
         to_come = max(wanted - submitted, 0) if live else 0
         key = (reward, wanted)
         found[key] = found.get(key, 0) + count * (to_come + int(waiting))
-    return [Promise(*key, count) for key, count in sorted(found.items()) if count]
+    return [OpenPromise(*key, count) for key, count in sorted(found.items()) if count]
+
+
+def paid_by(session: Session, environment: Environment, round_id: int) -> ColumnElement[bool]:
+    """Which HITs, joined with their batches, a round pays for: its own, and those of others that it asked again."""
+    payer = {
+        key: plan.round
+        for plan in _plans(session)
+        if plan.environment == environment and plan.round is not None
+        for key in plan.again
+    }
+    query = (
+        select(Hit.id, Batch.round_id, Batch.name, Hit.number, Hit.attempt)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Hit.attempt > 1)
+    )
+    taken: list[int] = []
+    given: list[int] = []
+    for hit, own, *key in session.execute(query):
+        round_ = payer.get(":".join(map(str, key)), own)
+        if own != round_:
+            (taken if round_ == round_id else given if own == round_id else []).append(hit)
+    return or_(and_(Batch.round_id == round_id, Hit.id.not_in(given)), Hit.id.in_(taken))
 
 
 def promised_calls_cents(session: Session, environment: Environment) -> int:

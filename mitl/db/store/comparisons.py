@@ -129,6 +129,7 @@ def asked(session: Session, environment: Environment) -> list[ComparisonRecord]:
 
 
 def record_of(row: Comparison) -> ComparisonRecord:
+    """A stored comparison as it stands on its page."""
     return ComparisonRecord(
         place=row.place,
         role=row.role,

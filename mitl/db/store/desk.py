@@ -31,6 +31,7 @@ from mitl.db.models import (
 from mitl.db.models import Rationale as RationaleRow
 from mitl.db.store.answers import submission_key
 from mitl.db.store.bulk import number_columns
+from mitl.db.store.items import LEFT, RIGHT
 from mitl.db.store.ledger import answer_tables
 from mitl.records import (
     Decision,
@@ -39,9 +40,9 @@ from mitl.records import (
     Label,
     Outcome,
     PairRole,
+    PartKind,
 )
 from mitl.records import Pair as PairRecord
-from mitl.records.items import CAPTION, IMAGE
 from mitl.records.questions import Given
 
 _DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
@@ -68,7 +69,7 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class JournalEntry:
     """One row of the journal with when its state was entered."""
 
     key: str
@@ -227,14 +228,14 @@ def submitted_since(
     return rows[order], at[order] - first
 
 
-def calls(session: Session, kind: str, prefix: str) -> list[Call]:
+def calls(session: Session, kind: str, prefix: str) -> list[JournalEntry]:
     """The journal's rows of a kind whose key starts so, oldest first."""
     query = (
         select(Journal.key, Journal.state, Journal.request, Journal.reply, Journal.error, Journal.at)
         .where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
         .order_by(Journal.id)
     )
-    return [Call(*row) for row in session.execute(query)]
+    return [JournalEntry(*row) for row in session.execute(query)]
 
 
 def open_keys(session: Session, kind: str) -> set[str]:
@@ -262,13 +263,27 @@ def image_place(session: Session, image_id: int) -> tuple[str | None, str | None
 
 
 def image_addresses(session: Session, image_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
-    """Image → file and address."""
+    """Image → file and address; a document has neither."""
     query = (
         select(Part.item_id, Part.file, Part.url)
         .join(Side, Side.id == Part.side_id)
-        .where(Side.name == IMAGE, Part.item_id.in_(list(image_ids)), Part.place == 1)
+        .where(Side.name.in_(LEFT), Part.item_id.in_(list(image_ids)), Part.place == 1)
     )
     return {id_: (file, url) for id_, file, url in session.execute(query)}
+
+
+def document_texts(session: Session, image_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Document → title, if it has one, and text; nothing of images."""
+    query = (
+        select(Part.item_id, Part.text)
+        .join(Side, Side.id == Part.side_id)
+        .where(Side.name.in_(LEFT), Part.kind == PartKind.TEXT, Part.item_id.in_(list(image_ids)))
+        .order_by(Part.item_id, Part.place)
+    )
+    found: dict[int, tuple[str, ...]] = {}
+    for id_, text in session.execute(query):
+        found[id_] = (*found.get(id_, ()), text or "")
+    return found
 
 
 def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tuple[str, int]]:
@@ -277,7 +292,7 @@ def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tup
         select(Item.id, Part.text, Item.group_id)
         .join(Side, Side.id == Item.side_id)
         .join(Part, and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1))
-        .where(Side.name == CAPTION, Item.id.in_(list(caption_ids)))
+        .where(Side.name.in_(RIGHT), Item.id.in_(list(caption_ids)))
     )
     return {id_: (text or "", image) for id_, text, image in session.execute(query) if image is not None}
 

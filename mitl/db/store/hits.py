@@ -6,15 +6,15 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Batch, Hit, HitItem, Pair, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import BatchKind, Environment, HitState, JudgementSource, PairRole
+from mitl.records import BatchKind, Environment, HitState, JudgementSource, Page, PairRole
 from mitl.records import HitItem as HitItemRecord
 from mitl.records import Pair as PairRecord
 
@@ -63,23 +63,11 @@ class HitRow:
         return f"{self.batch}:{self.number}:{self.attempt}"
 
 
-class NumberedPage(Protocol):
-    """A page of whatever its campaign asks."""
-
-    @property
-    def number(self) -> int:
-        """From 1 within the batch."""
-
-    @property
-    def items(self) -> Sequence[Any]:
-        """What stands on it, by place."""
-
-
 @dataclass(frozen=True, slots=True)
 class NewHit:
     """A page to be stored as a planned HIT."""
 
-    page: NumberedPage
+    page: Page[Any]
     attempt: int
     replaces_id: int | None
     assignments: int
@@ -119,20 +107,43 @@ def _batch_row(row: Any) -> BatchRow:
     return BatchRow(*values)
 
 
-def open_round(session: Session, dataset_id: int, now: dt.datetime) -> int:
-    """The id of the round that is open; the first one is opened where there is none."""
+def open_round(session: Session, dataset_id: int, environment: Environment | None, now: dt.datetime) -> int:
+    """The id of the round to which a new batch belongs: the environment's open one, where `mitl round` opened one,
+    else the one that asks every proposal, which is opened where there is none.
+
+    Args:
+        environment: None for the latter.
+    """
     found = session.scalars(
         select(Round.id)
-        .where(Round.dataset_id == dataset_id, Round.closed_at.is_(None))
-        .order_by(Round.number)
+        .where(
+            Round.dataset_id == dataset_id,
+            Round.closed_at.is_(None),
+            or_(Round.environment == environment, Round.environment.is_(None)),
+        )
+        # Both engines then have what chose before what did not.
+        .order_by(Round.environment.is_(None), Round.number)
     ).first()
     if found is not None:
         return found
-    last = session.scalar(select(func.max(Round.number)).where(Round.dataset_id == dataset_id)) or 0
-    row = Round(dataset_id=dataset_id, number=last + 1, strategy="top-k", opened_at=now, closed_at=None)
+    row = Round(
+        dataset_id=dataset_id,
+        number=next_round(session, dataset_id),
+        environment=None,
+        strategy="top-k",
+        config=None,
+        opened_at=now,
+        closed_at=None,
+        rolled_back_at=None,
+    )
     session.add(row)
     session.flush()
     return row.id
+
+
+def next_round(session: Session, dataset_id: int) -> int:
+    """The number of a round that is opened now."""
+    return (session.scalar(select(func.max(Round.number)).where(Round.dataset_id == dataset_id)) or 0) + 1
 
 
 def add_batch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,19 +17,25 @@ from mitl.db.store.bulk import add_rows
 from mitl.errors import DatasetError, StoreError
 from mitl.records import (
     CaptionItem,
+    Direction,
     ExclusionKind,
     IdKind,
     ImageItem,
     ItemSet,
     Pair,
+    PartKind,
     RetrievalSet,
     StoredItem,
 )
-from mitl.records.items import CAPTION, IMAGE
+from mitl.records.items import CAPTION, DOCUMENT, IMAGE, SEARCHES, way_names
 
 _PART = (Part.kind, Part.text, Part.file, Part.url, Part.width, Part.height, Part.sha256)
 _FIRST = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1)
 """Images and captions have one part each."""
+LEFT, RIGHT = ([sides[place] for sides in SEARCHES] for place in (0, 1))
+"""Names of the sides that stand in the place of images, and of captions."""
+QRELS = "qrels"
+"""How a rating is called that says no more than that a pair is an original positive: an item may have several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,21 @@ class DatasetRow:
     """Name → row."""
     directions: Mapping[str, tuple[str, str]]
     """Name → the side that asks, and the one that is searched."""
+
+    @property
+    def pair_sides(self) -> tuple[str, str]:
+        """What the left and the right side of pairs are called; image and caption where there are others."""
+        return _pair_sides(self.sides)
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether texts stand where other data sets have images."""
+        return self.pair_sides[0] == DOCUMENT
+
+    @property
+    def ways(self) -> Mapping[Direction, str]:
+        """What the data set calls each direction."""
+        return way_names(self.pair_sides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,7 @@ class ExclusionRow:
 
 def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: str) -> int:
     """Insert a data set; the numbers of items follow the tie order of ``data``. Returns the dataset's id."""
+    positives = data.positives if isinstance(data, RetrievalSet) else ()
     data = data.item_set if isinstance(data, RetrievalSet) else data
     dataset = Dataset(name=data.name, kind=data.kind, id_kind=data.id_kind, content_sha256=content_sha256)
     session.add(dataset)
@@ -117,6 +139,23 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
             for name, (query, gallery) in data.directions.items()
         ),
     )
+    if positives:
+        left, right = (data.sides[place].name for place in (0, 1))
+        add_rows(
+            session,
+            Rating,
+            (
+                {
+                    "left_side_id": sides[left],
+                    "left_id": numbers[left][one],
+                    "right_side_id": sides[right],
+                    "right_id": numbers[right][other],
+                    "score": 1.0,
+                    "sampling_method": QRELS,
+                }
+                for one, other in positives
+            ),
+        )
     return dataset.id
 
 
@@ -142,6 +181,7 @@ def find_dataset(session: Session) -> DatasetRow | None:
         session.execute(select(Side.name, Side.id).where(Side.dataset_id == row.id).order_by(Side.id)).all()
     )
     names = {id_: name for name, id_ in sides.items()}
+    left, right = _pair_sides(sides)
     counts = dict(
         session.execute(
             select(Item.side_id, func.count()).where(Item.side_id.in_(list(names))).group_by(Item.side_id)
@@ -156,8 +196,8 @@ def find_dataset(session: Session) -> DatasetRow | None:
         row.kind,
         row.id_kind,
         row.content_sha256,
-        n_images=counts.get(sides.get(IMAGE, 0), 0),
-        n_captions=counts.get(sides.get(CAPTION, 0), 0),
+        n_images=counts.get(sides.get(left, 0), 0),
+        n_captions=counts.get(sides.get(right, 0), 0),
         sides=sides,
         directions={name: (names[query], names[gallery]) for name, query, gallery in session.execute(ways)},
     )
@@ -187,40 +227,64 @@ def items(session: Session, side_id: int) -> list[StoredItem]:
 
 
 def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
-    """All images in tie order; relative files are resolved against the project folder."""
-    query = select(Item.id, Item.external_id, Part.file, Part.url).join(Part, _FIRST)
-    return [
-        ImageItem(id_, external, None if file is None else project / file, url)
-        for id_, external, file, url in session.execute(_of_side(query, IMAGE, dataset_id))
-    ]
+    """All images in tie order; relative files are resolved against the project folder.
+
+    Of a set of texts, the documents with their texts.
+    """
+    query = select(Item.id, Item.external_id, Part.file, Part.url, Part.kind, Part.text)
+    query = query.join(Part, and_(Part.side_id == Item.side_id, Part.item_id == Item.id))
+    rows = session.execute(_of_side(query, LEFT, dataset_id).order_by(Part.place))
+    found: list[ImageItem] = []
+    for (id_, external), parts in groupby(rows, key=lambda row: (row[0], row[1])):
+        ((_, _, file, url, *_), *_) = of_item = list(parts)
+        texts = tuple(row[5] for row in of_item if row[4] is PartKind.TEXT)
+        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts))
+    return found
 
 
 def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
     """All captions in tie order."""
     query = select(Item.id, Item.external_id, Item.group_id, Part.text).join(Part, _FIRST)
-    rows = session.execute(_of_side(query, CAPTION, dataset_id))
+    rows = session.execute(_of_side(query, RIGHT, dataset_id))
     return [CaptionItem(*row) for row in rows]
 
 
-def _of_side(query: Any, name: str, dataset_id: int) -> Any:
-    """The items of a query that are on a data set's side, in tie order."""
+def originals(session: Session, dataset_id: int) -> list[Pair]:
+    """Each caption with its own image, in tie order of captions; then what else is an original positive."""
+    query = select(Item.group_id, Item.id)
+    own = [Pair(*row) for row in session.execute(_of_side(query, RIGHT, dataset_id))]
+    more = select(Rating.left_id, Rating.right_id).where(Rating.sampling_method == QRELS)
+    return [*own, *(Pair(*row) for row in session.execute(more.order_by(Rating.id)))]
+
+
+def _of_side(query: Any, names: Sequence[str], dataset_id: int) -> Any:
+    """The items of a query that are on a data set's side of such a name, in tie order."""
     of_side = query.join(Side, Side.id == Item.side_id)
-    return of_side.where(Side.name == name, Side.dataset_id == dataset_id).order_by(Item.id)
+    return of_side.where(Side.name.in_(names), Side.dataset_id == dataset_id).order_by(Item.id)
 
 
 def pair_sides(session: Session) -> tuple[int, int]:
-    """The sides of pairs, left and right, where no others are named: images and captions; 0 where one is missing."""
+    """The sides of pairs, left and right, where no others are named: images and captions, or documents and queries.
+
+    0 where one is missing.
+    """
     query = select(Side.name, Side.id).where(
         Side.dataset_id == select(func.min(Dataset.id)).scalar_subquery()
     )
     sides = dict(session.execute(query).all())
-    return sides.get(IMAGE, 0), sides.get(CAPTION, 0)
+    left, right = _pair_sides(sides)
+    return sides.get(left, 0), sides.get(right, 0)
+
+
+def _pair_sides(names: Collection[str]) -> tuple[str, str]:
+    """Which of the sides are those of pairs; image and caption where there are others."""
+    return next((both for both in SEARCHES if set(both) <= set(names)), (IMAGE, CAPTION))
 
 
 def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
     """Write down files and addresses that were named again; returns how many images changed."""
     query = select(Item.external_id, Part.side_id, Item.id, Part.file, Part.url).join(Part, _FIRST)
-    known = {row[0]: row[1:] for row in session.execute(_of_side(query, IMAGE, dataset_id))}
+    known = {row[0]: row[1:] for row in session.execute(_of_side(query, LEFT, dataset_id))}
     changed = 0
     for image in data.images:
         side, id_, file, url = known[image.external_id]
@@ -258,7 +322,7 @@ def ratings(session: Session) -> dict[Pair, float]:
     """CxC's score of each rated pair, 0 to 5."""
     left, right = pair_sides(session)
     query = select(Rating.left_id, Rating.right_id, Rating.score).where(
-        Rating.left_side_id == left, Rating.right_side_id == right
+        Rating.left_side_id == left, Rating.right_side_id == right, Rating.sampling_method != QRELS
     )
     return {Pair(image, caption): score for image, caption, score in session.execute(query)}
 
@@ -308,7 +372,7 @@ def id_maps(session: Session, dataset_id: int) -> tuple[dict[str, int], dict[str
     """External id → surrogate, of the images and of the captions."""
     query = select(Item.external_id, Item.id)
     image_ids, caption_ids = (
-        dict(session.execute(_of_side(query, name, dataset_id)).all()) for name in (IMAGE, CAPTION)
+        dict(session.execute(_of_side(query, names, dataset_id)).all()) for names in (LEFT, RIGHT)
     )
     return image_ids, caption_ids
 

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.packed import unpack_pairs
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
 from mitl.db.store import audits as audit_store
+from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.bulk import chunks, number_columns
-from mitl.db.store.columns import answer_columns
+from mitl.db.store.commitments import SUBMITTED
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
 from mitl.db.store.ledger import answer_tables
+from mitl.db.store.proposals import pairs_of_rows
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
-from mitl.records.frames import is_asked, is_role
+from mitl.records.frames import Columns, is_asked, is_role
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
 
@@ -64,7 +64,7 @@ class PairCounts:
     """Pairs with a usable judgement, past work included."""
 
 
-def pair_counts(session: Session, environment: Environment, answers: pd.DataFrame) -> PairCounts:
+def pair_counts(session: Session, environment: Environment, answers: Columns) -> PairCounts:
     """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, and of `usable_workers`.
 
     Args:
@@ -83,7 +83,7 @@ def pair_counts(session: Session, environment: Environment, answers: pd.DataFram
     n_pairs = session.scalar(select(func.count()).select_from(Pair)) or 0
     unproposed = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
     out = np.fromiter(session.scalars(live), np.int64)
-    judged = answers.loc[answers["usable"] & is_asked(answers), "pair"].to_numpy()
+    judged = np.asarray(answers["pair"])[np.asarray(answers["usable"]) & is_asked(answers)]
     labelled = audit_store.labelled_rows(session, environment)
     newest = max((int(rows.max()) for rows in (unproposed, out, judged, labelled) if len(rows)), default=0)
     asked = np.zeros(newest + 1, np.bool_)  # by row of the pair; to sort millions takes longer
@@ -155,14 +155,38 @@ def usable_workers(
     }
 
 
+def lost_share(session: Session, environment: Environment) -> float:
+    """The share of the settled submissions about pairs of which no answer can be used; 0 before there is one."""
+    usable = (
+        select(func.max(case((Judgement.usable, 1), else_=0)).label("is_usable"))
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            Batch.source == JudgementSource.CROWD,
+            Assignment.status != SUBMITTED,
+        )
+        .group_by(Judgement.assignment_id)
+        .subquery()
+    )
+    share = session.scalar(select(1 - func.avg(usable.c.is_usable)))
+    return float(share or 0)
+
+
 def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
     """The pairs that need not be asked: on a HIT that is not closed, judged usably, or labelled by machine."""
-    labelled = unpack_pairs(audit_store.machine_labels(session, environment)["pair"].to_numpy())
+    labelled = _labelled(session, environment)
     return {*live_pairs(session, environment), *usable_workers(session, environment), *labelled}
 
 
+def _labelled(session: Session, environment: Environment) -> set[PairRecord]:
+    """The pairs that have a machine label."""
+    return set(pairs_of_rows(session, audit_store.labelled_rows(session, environment)))
+
+
 def hits_to_replace(
-    session: Session, environment: Environment, answers: pd.DataFrame | None = None
+    session: Session, environment: Environment, answers: Columns | None = None
 ) -> list[HitToReplace]:
     """Closed HITs without a successor that leave something to be asked again; past work from files is never.
 
@@ -180,7 +204,7 @@ def hits_to_replace(
         if row.source is not JudgementSource.IMPORT
     }
     overlaps = _overlap_hits(session, environment)
-    answers = answer_columns(session, environment) if answers is None else answers
+    answers = answers_of(session, environment) if answers is None else answers
     of_hit = _usable_submissions(session, answers)
     closed = hits_of(session, _lacking(session, environment, wanted, overlaps, of_hit))
     if not closed:
@@ -193,9 +217,7 @@ def hits_to_replace(
     second = _second_opinions(session, environment) if overlaps else set()
     wants = audit_store.open_questions(session, environment)
     found = []
-    taken: set[PairRecord] = set(
-        unpack_pairs(audit_store.machine_labels(session, environment)["pair"].to_numpy())
-    )
+    taken = _labelled(session, environment)
     for hit in closed:
         asking = PairRole.OVERLAP if hit.id in overlaps else PairRole.CANDIDATE
         asked = [item.pair for item in items.get(hit.id, ()) if item.role is asking]
@@ -240,10 +262,11 @@ _CLOSED = """
         AND h.id NOT IN (SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL)"""
 
 
-def _usable_submissions(session: Session, answers: pd.DataFrame) -> NDArray[np.int64]:
+def _usable_submissions(session: Session, answers: Columns) -> NDArray[np.int64]:
     """(rows of HITs,): how many submissions of each gave a usable judgement on a candidate or audit question."""
-    usable = answers[answers["usable"] & is_role(answers, PairRole.CANDIDATE, PairRole.AUDIT)]
-    hits = usable["hit"][usable["assignment"].diff() != 0]
+    usable = np.asarray(answers["usable"]) & is_role(answers, PairRole.CANDIDATE, PairRole.AUDIT)
+    assignment, hit = (np.asarray(answers[name])[usable] for name in ("assignment", "hit"))
+    hits = hit[np.diff(assignment, prepend=-1) != 0]
     newest = session.scalar(select(func.max(Hit.id))) or 0
     return np.bincount(hits, minlength=newest + 1)
 

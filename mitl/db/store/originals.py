@@ -9,9 +9,8 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Exclusion, Item, OriginalReview, Side
-from mitl.db.store.items import pair_sides
+from mitl.db.store.items import RIGHT, pair_sides
 from mitl.records import ExclusionKind, OriginalVerdict, Pair
-from mitl.records.items import CAPTION
 
 SOURCE = "review of originals"
 _REASONS = {
@@ -81,7 +80,7 @@ def captions_by_external_id(session: Session, external_ids: Collection[str]) -> 
     query = (
         select(Item.external_id, Item.group_id, Item.id)
         .join(Side, Side.id == Item.side_id)
-        .where(Side.name == CAPTION)
+        .where(Side.name.in_(RIGHT))
     )
     wanted = set(external_ids)
     return {

@@ -17,6 +17,9 @@ from sqlalchemy.orm import Session
 from mitl.db.models import (
     Assignment,
     Batch,
+    CollectionAnswer,
+    CollectionItem,
+    Comparison,
     Finding,
     Hit,
     HitItem,
@@ -24,9 +27,10 @@ from mitl.db.models import (
     PreferenceAnswer,
     Rationale,
     SimilarityAnswer,
+    SimilarityItem,
 )
 from mitl.db.store.bulk import add_rows, chunks
-from mitl.records import BatchKind, Environment, JudgementSource, ParsedAnswers
+from mitl.records import BatchKind, Environment, JudgementSource, Parsed, PlaceAnswer
 from mitl.records import Finding as FindingRecord
 
 UNREADABLE = "unreadable"
@@ -35,7 +39,8 @@ _MARKS_OF_A_PARSE = (UNREADABLE, MISSING_ANSWER)
 """A parse without an answer has one of these findings."""
 
 
-AnswerTable = type[Judgement] | type[PreferenceAnswer] | type[SimilarityAnswer]
+ItemTable = type[HitItem] | type[Comparison] | type[SimilarityItem] | type[CollectionItem]
+AnswerTable = type[Judgement] | type[PreferenceAnswer] | type[SimilarityAnswer] | type[CollectionAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,70 +53,101 @@ class RawSubmission:
     """Byte for byte."""
 
 
-def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
-    """HIT → its batch and the places that its page has."""
-    query = select(Hit.batch_id, HitItem.hit_id, HitItem.place).join(Hit, Hit.id == HitItem.hit_id)
-    found: dict[int, tuple[int, list[int]]] = {}
-    for chunk in chunks(hit_ids):
-        rows = session.execute(query.where(HitItem.hit_id.in_(chunk)).order_by(HitItem.place))
-        for batch_id, hit_id, place in rows:
-            found.setdefault(hit_id, (batch_id, []))[1].append(place)
-    return found
+@dataclass(frozen=True, slots=True)
+class Submissions:
+    """Where a kind of campaign keeps what stands on its pages and what was answered, a row for each place."""
 
+    kind: str
+    items: ItemTable
+    answers: AnswerTable
 
-def unparsed(
-    session: Session, environment: Environment, ids: Sequence[int] | None = None
-) -> dict[int, RawSubmission]:
-    """Submissions of pages of pairs that were posted from here and have no parse; see ``unread``."""
-    return unread(session, environment, BatchKind.PAIRS, Judgement, ids)
+    def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
+        """HIT → its batch and the places that its page has; nothing for a HIT that asks something else."""
+        items = self.items
+        query = select(Hit.batch_id, items.hit_id, items.place).join(Hit, Hit.id == items.hit_id)
+        found: dict[int, tuple[int, list[int]]] = {}
+        for chunk in chunks(hit_ids):
+            for batch, hit, place in session.execute(
+                query.where(items.hit_id.in_(chunk)).order_by(items.place)
+            ):
+                found.setdefault(hit, (batch, []))[1].append(place)
+        return found
 
-
-def unread(
-    session: Session,
-    environment: Environment,
-    kind: str,
-    answers: AnswerTable,
-    ids: Sequence[int] | None = None,
-) -> dict[int, RawSubmission]:
-    """Submissions to a kind of campaign that have no parse, by id; all of them, or those among ``ids``.
-
-    Args:
-        answers: where that kind's answers are kept, a row for each place.
-    """
-    query = (
-        select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(
-            Batch.environment == environment,
-            Batch.source == JudgementSource.CROWD,
-            Batch.kind == kind,
-            ~select(answers.id).where(answers.assignment_id == Assignment.id).exists(),
-            ~select(Finding.id)
-            .where(Finding.assignment_id == Assignment.id, Finding.code.in_(_MARKS_OF_A_PARSE))
-            .exists(),
+    def ids(
+        self, session: Session, environment: Environment, source: JudgementSource = JudgementSource.CROWD
+    ) -> list[int]:
+        """The submissions that came that way to an environment, in order of their rows."""
+        query = (
+            select(Assignment.id)
+            .join(Hit, Hit.id == Assignment.hit_id)
+            .join(Batch, Batch.id == Hit.batch_id)
+            .where(Batch.environment == environment, Batch.source == source, Batch.kind == self.kind)
+            .order_by(Assignment.id)
         )
-        .order_by(Assignment.id)
-    )
-    parts = [query] if ids is None else [query.where(Assignment.id.in_(chunk)) for chunk in chunks(ids)]
-    return {row[0]: RawSubmission(*row) for part in parts for row in session.execute(part)}
+        return list(session.scalars(query))
+
+    def unparsed(
+        self, session: Session, environment: Environment, ids: Sequence[int] | None = None
+    ) -> dict[int, RawSubmission]:
+        """Submissions to HITs posted from here that have no parse, by id; all of them, or those among ``ids``."""
+        answers = self.answers
+        query = (
+            select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
+            .join(Hit, Hit.id == Assignment.hit_id)
+            .join(Batch, Batch.id == Hit.batch_id)
+            .where(
+                Batch.environment == environment,
+                Batch.source == JudgementSource.CROWD,
+                Batch.kind == self.kind,
+                ~select(answers.id).where(answers.assignment_id == Assignment.id).exists(),
+                ~select(Finding.id)
+                .where(Finding.assignment_id == Assignment.id, Finding.code.in_(_MARKS_OF_A_PARSE))
+                .exists(),
+            )
+            .order_by(Assignment.id)
+        )
+        parts = [query] if ids is None else [query.where(Assignment.id.in_(chunk)) for chunk in chunks(ids)]
+        return {row[0]: RawSubmission(*row) for part in parts for row in session.execute(part)}
+
+    def rows(self, session: Session, ids: Iterable[int]) -> dict[int, list[Any]]:
+        """Submission → its stored answers, by place; to be read only."""
+        answers = self.answers
+        found: dict[int, list[Any]] = defaultdict(list)
+        query = select(answers).order_by(answers.assignment_id, answers.place)
+        for chunk in chunks(list(ids)):
+            rows: Iterable[Any] = session.scalars(query.where(answers.assignment_id.in_(chunk)))
+            for row in rows:
+                found[row.assignment_id].append(row)
+        return found
+
+    def set_parses(self, session: Session, given: Mapping[int, Parsed[Any]], answer: str) -> None:
+        """Write what was parsed from these submissions, in place of an earlier parse.
+
+        Args:
+            answer: the column, and the field of a parsed answer, that holds what the page asks.
+        """
+        for chunk in chunks(list(given)):
+            session.execute(delete(self.answers).where(self.answers.assignment_id.in_(chunk)))
+        add_rows(
+            session,
+            self.answers,
+            (
+                {
+                    "assignment_id": id_,
+                    "place": at.place,
+                    "outcome": at.outcome,
+                    answer: getattr(at, answer),
+                    "text": at.text or None,
+                    "active_ms": at.active_ms,
+                }
+                for id_, parsed in given.items()
+                for at in parsed.answers
+            ),
+        )
+        add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
 
 
-def ids(
-    session: Session,
-    environment: Environment,
-    source: JudgementSource = JudgementSource.CROWD,
-    kind: str = BatchKind.PAIRS,
-) -> list[int]:
-    """The submissions to a kind of campaign that came that way to an environment, in order of their rows."""
-    query = (
-        select(Assignment.id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.source == source, Batch.kind == kind)
-        .order_by(Assignment.id)
-    )
-    return list(session.scalars(query))
+PAIRS = Submissions(BatchKind.PAIRS, HitItem, Judgement)
 
 
 def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:
@@ -126,7 +162,7 @@ def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:
 
 def set_parses(
     session: Session,
-    parses: Mapping[int, ParsedAnswers],
+    parses: Mapping[int, Parsed[PlaceAnswer]],
     *,
     source: JudgementSource = JudgementSource.CROWD,
 ) -> None:
@@ -174,7 +210,7 @@ def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:
     }
 
 
-def _add_rationale(session: Session, parses: Mapping[int, ParsedAnswers]) -> None:
+def _add_rationale(session: Session, parses: Mapping[int, Parsed[PlaceAnswer]]) -> None:
     given = {
         (id_, answer.place): [
             {"kind": name, "value": value} for name, values in answer.given.items() for value in values

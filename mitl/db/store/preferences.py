@@ -5,80 +5,40 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Comparison, Hit, PreferenceAnswer, Worker
-from mitl.db.store import parses
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import chunks
 from mitl.db.store.comparisons import KEPT, record_of
-from mitl.db.store.parses import RawSubmission, add_all_findings, unread
+from mitl.db.store.parses import Submissions
 from mitl.records import (
     BatchKind,
     ComparisonAnswer,
     ComparisonRole,
     Environment,
-    ParsedComparisons,
+    Parsed,
     Preference,
     Vote,
 )
 
-
-def unparsed(
-    session: Session, environment: Environment, ids: Sequence[int] | None = None
-) -> dict[int, RawSubmission]:
-    """Submissions of pages of rankings that have no parse, by id; all of them, or those among ``ids``."""
-    return unread(session, environment, BatchKind.RANKINGS, PreferenceAnswer, ids)
+STORED = Submissions(BatchKind.RANKINGS, Comparison, PreferenceAnswer)
 
 
-def ids(session: Session, environment: Environment) -> list[int]:
-    """The submissions of pages of rankings, in order of their rows."""
-    return parses.ids(session, environment, kind=BatchKind.RANKINGS)
-
-
-def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
-    """HIT → its batch and the places that its page has; nothing for a HIT that asks pairs."""
-    query = select(Hit.batch_id, Comparison.hit_id, Comparison.place).join(Hit, Hit.id == Comparison.hit_id)
-    found: dict[int, tuple[int, list[int]]] = {}
-    for chunk in chunks(hit_ids):
-        rows = session.execute(query.where(Comparison.hit_id.in_(chunk)).order_by(Comparison.place))
-        for batch_id, hit_id, place in rows:
-            found.setdefault(hit_id, (batch_id, []))[1].append(place)
-    return found
-
-
-def set_parses(session: Session, given: Mapping[int, ParsedComparisons]) -> None:
+def set_parses(session: Session, given: Mapping[int, Parsed[ComparisonAnswer]]) -> None:
     """Write what was parsed from these submissions, in place of an earlier parse."""
-    for chunk in chunks(list(given)):
-        session.execute(delete(PreferenceAnswer).where(PreferenceAnswer.assignment_id.in_(chunk)))
-    add_rows(
-        session,
-        PreferenceAnswer,
-        (
-            {
-                "assignment_id": id_,
-                "place": answer.place,
-                "outcome": answer.outcome,
-                "answer": answer.answer,
-                "text": answer.text or None,
-                "active_ms": answer.active_ms,
-            }
-            for id_, parsed in given.items()
-            for answer in parsed.answers
-        ),
-    )
-    add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
+    STORED.set_parses(session, given, "answer")
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[ComparisonAnswer]]:
     """What these submissions say, by place."""
-    found: dict[int, list[ComparisonAnswer]] = defaultdict(list)
-    query = select(PreferenceAnswer).order_by(PreferenceAnswer.assignment_id, PreferenceAnswer.place)
-    for chunk in chunks(assignment_ids):
-        for row in session.scalars(query.where(PreferenceAnswer.assignment_id.in_(chunk))):
-            answer = ComparisonAnswer(row.place, row.outcome, row.answer, row.text or "", row.active_ms)
-            found[row.assignment_id].append(answer)
-    return found
+    return {
+        id_: [
+            ComparisonAnswer(row.place, row.outcome, row.answer, row.text or "", row.active_ms)
+            for row in rows
+        ]
+        for id_, rows in STORED.rows(session, assignment_ids).items()
+    }
 
 
 def controls(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Annotator, Pair, Proposal, Query, Run
+from mitl.core.packed import Ints
+from mitl.db.models import Annotator, Pair, Proposal, Query, Run, TrainedAnnotator
 from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id
 from mitl.db.store.items import pair_sides
 from mitl.errors import StoreError
@@ -109,6 +110,17 @@ def pair_ids(session: Session, sides: tuple[int, int] | None = None) -> dict[Pai
     return {PairRecord(*row[:2]): row[2] for row in session.execute(query)}
 
 
+def pairs_of_rows(session: Session, rows: Ints) -> list[PairRecord]:
+    """The pairs in these rows, in their order."""
+    query = select(Pair.id, Pair.left_id, Pair.right_id)
+    known = {
+        row: PairRecord(image, caption)
+        for chunk in chunks(rows.tolist())
+        for row, image, caption in session.execute(query.where(Pair.id.in_(chunk)))
+    }
+    return [known[row] for row in rows.tolist()]
+
+
 def ensure_pairs(
     session: Session, pairs: Iterable[PairRecord], sides: tuple[int, int] | None = None
 ) -> dict[PairRecord, int]:
@@ -179,12 +191,35 @@ def proposals(session: Session, run_id: int | None = None) -> list[ProposalRecor
     ]
 
 
+def withdrawn_names(session: Session) -> frozenset[str]:
+    """The annotators that learnt in a round that was taken back: nothing is proposed from their rankings."""
+    return frozenset(session.scalars(_withdrawn()))
+
+
+def _withdrawn() -> Select[str]:
+    return select(TrainedAnnotator.name).where(TrainedAnnotator.withdrawn_at.is_not(None))
+
+
+def unmark_withdrawn(session: Session) -> None:
+    """Mark the pairs that withdrawn annotators alone proposed as not proposed; who proposed them stays written."""
+    is_theirs = Annotator.name.in_(_withdrawn())
+    theirs, others = (
+        select(Proposal.pair_id).join(Annotator, Annotator.id == Proposal.annotator_id).where(side)
+        for side in (is_theirs, ~is_theirs)
+    )
+    session.execute(
+        update(Pair).where(Pair.id.in_(theirs), Pair.id.not_in(others)).values(proposed=False),
+        execution_options={"synchronize_session": False},
+    )
+
+
 def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[PairRecord]:
-    """The distinct pairs that were proposed in any of these directions, in canonical order."""
+    """The distinct pairs that stand as proposed in any of these directions, in canonical order."""
     query = (
         select(Pair.left_id, Pair.right_id)
         .join(Proposal, Proposal.pair_id == Pair.id)
-        .where(Proposal.direction.in_(list(directions)))
+        .join(Annotator, Annotator.id == Proposal.annotator_id)
+        .where(Proposal.direction.in_(list(directions)), Annotator.name.not_in(_withdrawn()))
         .distinct()
         .order_by(Pair.left_id, Pair.right_id)
     )

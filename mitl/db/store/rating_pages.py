@@ -7,21 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Pair, SimilarityAnswer, SimilarityItem, Worker
-from mitl.db.store import parses
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.hits import LIVE_STATES, HitRow, hits
-from mitl.db.store.parses import RawSubmission, add_all_findings, unread
+from mitl.db.store.parses import Submissions
 from mitl.db.store.similarity import KEPT, ensure_similarity_pairs
-from mitl.records import Environment, HitState
+from mitl.records import Environment, HitState, Parsed
 from mitl.records.similarity import (
     SIMILARITY,
     GivenRating,
     Likeness,
-    ParsedRatings,
     SimilarityQuestion,
     SimilarityRole,
 )
@@ -93,19 +91,6 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Simila
     return found
 
 
-def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
-    """HIT → its batch and the places that its page has; nothing for a HIT that asks something else."""
-    query = select(Hit.batch_id, SimilarityItem.hit_id, SimilarityItem.place).join(
-        Hit, Hit.id == SimilarityItem.hit_id
-    )
-    found: dict[int, tuple[int, list[int]]] = {}
-    for chunk in chunks(hit_ids):
-        rows = session.execute(query.where(SimilarityItem.hit_id.in_(chunk)).order_by(SimilarityItem.place))
-        for batch_id, hit_id, place in rows:
-            found.setdefault(hit_id, (batch_id, []))[1].append(place)
-    return found
-
-
 def asked_pairs(session: Session, environment: Environment, task: Likeness) -> set[TwoItems]:
     """The pairs of a task that are on a HIT of an environment, controls left out; also where the HIT is closed."""
     return _pairs_on_pages(session, environment, task, (SimilarityRole.ASKED,))
@@ -134,50 +119,20 @@ def _pairs_on_pages(
     return {(left, right) for left, right in session.execute(query)}
 
 
-def unparsed(
-    session: Session, environment: Environment, ids: Sequence[int] | None = None
-) -> dict[int, RawSubmission]:
-    """Submissions of pages of similarity that have no parse, by id; all of them, or those among ``ids``."""
-    return unread(session, environment, SIMILARITY, SimilarityAnswer, ids)
+STORED = Submissions(SIMILARITY, SimilarityItem, SimilarityAnswer)
 
 
-def submissions(session: Session, environment: Environment) -> list[int]:
-    """The submissions of pages of similarity, in order of their rows."""
-    return parses.ids(session, environment, kind=SIMILARITY)
-
-
-def set_parses(session: Session, given: Mapping[int, ParsedRatings]) -> None:
+def set_parses(session: Session, given: Mapping[int, Parsed[GivenRating]]) -> None:
     """Write what was parsed from these submissions, in place of an earlier parse."""
-    for chunk in chunks(list(given)):
-        session.execute(delete(SimilarityAnswer).where(SimilarityAnswer.assignment_id.in_(chunk)))
-    add_rows(
-        session,
-        SimilarityAnswer,
-        (
-            {
-                "assignment_id": id_,
-                "place": answer.place,
-                "outcome": answer.outcome,
-                "score": answer.score,
-                "text": answer.text or None,
-                "active_ms": answer.active_ms,
-            }
-            for id_, parsed in given.items()
-            for answer in parsed.answers
-        ),
-    )
-    add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
+    STORED.set_parses(session, given, "score")
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[GivenRating]]:
     """What these submissions say, by place."""
-    found: dict[int, list[GivenRating]] = defaultdict(list)
-    query = select(SimilarityAnswer).order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
-    for chunk in chunks(assignment_ids):
-        for row in session.scalars(query.where(SimilarityAnswer.assignment_id.in_(chunk))):
-            given = GivenRating(row.place, row.outcome, row.score, row.text or "", row.active_ms)
-            found[row.assignment_id].append(given)
-    return found
+    return {
+        id_: [GivenRating(row.place, row.outcome, row.score, row.text or "", row.active_ms) for row in rows]
+        for id_, rows in STORED.rows(session, assignment_ids).items()
+    }
 
 
 def usable_raters(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:

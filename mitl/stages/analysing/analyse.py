@@ -24,7 +24,8 @@ from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.sets import SETS
 from mitl.stages.analysing.similarity import SIMILARITY
-from mitl.stages.analysing.table import Analysis, AnalysisInput, Findings, Options
+from mitl.stages.analysing.table import Analysis, AnalysisInput, AnalysisOptions, Findings
+from mitl.stages.analysing.texts import TEXTS
 from mitl.stages.analysing.uncertainty import UNCERTAINTY
 from mitl.stages.analysing.wrong_positives import WRONG_POSITIVES
 
@@ -45,6 +46,7 @@ ANALYSES: dict[str, Analysis[Any]] = {
         FAVOUR,
         UNCERTAINTY,
         SIMILARITY,
+        TEXTS,
         FUSION,
     )
 }
@@ -78,7 +80,7 @@ def analyse(
     names: Sequence[str] = (),
     environment: Environment | None = None,
     *,
-    options: Options | None = None,
+    options: AnalysisOptions | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
     """Make the analyses named, or all.
@@ -89,7 +91,7 @@ def analyse(
         MitlError: none of the analyses can be made: the reason of the first; or a file or set that was named cannot
             be read.
     """
-    asked = options or Options()
+    asked = options or AnalysisOptions()
     _check(names, asked)
     of = AnalysisInput(settings, environment, asked, progress)
     chosen = [name for name in ANALYSES if not names or name in names]
@@ -109,7 +111,7 @@ def analyse(
     return _result(made, left_out, asked)
 
 
-def _check(names: Sequence[str], asked: Options) -> None:
+def _check(names: Sequence[str], asked: AnalysisOptions) -> None:
     unknown = next((name for name in names if name not in ANALYSES), None)
     if unknown is not None:
         raise UsageError(f"no analysis called {unknown!r}; known: {', '.join(ANALYSES)}")
@@ -125,7 +127,9 @@ def _check(names: Sequence[str], asked: Options) -> None:
             raise UsageError(f"{option} means nothing without the analysis {needed!r}; name it too")
 
 
-def _result(made: Mapping[str, Findings], left_out: Mapping[str, MitlError], asked: Options) -> StageResult:
+def _result(
+    made: Mapping[str, Findings], left_out: Mapping[str, MitlError], asked: AnalysisOptions
+) -> StageResult:
     lines = [f"{name}: {line}" if len(made) > 1 else line for name, one in made.items() for line in one.lines]
     lines += [f"left out: {name}: {error}" for name, error in left_out.items()]
     paths: AnalysePaths = {}

@@ -132,8 +132,9 @@ def _deeper(of: AnalysisInput, direction: Direction, lists: Lists, depth: int) -
     """The same queries ranked to this depth, by the annotators as they are set up now."""
     from mitl.stages.proposing.computing import ComputeContext
     from mitl.stages.proposing.ranking import build_annotators, rank_all
+    from mitl.stages.proposing.trained import with_trained
 
-    settings = of.settings
+    settings = with_trained(of.settings, lists.annotators)
     depth = min(depth, len(of.project.gallery(direction)))
     ranked, _ = rank_all(
         settings.runs / ANALYSIS_FOLDER,

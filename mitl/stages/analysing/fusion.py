@@ -40,8 +40,7 @@ _BINS: tuple[Column[_Row], ...] = (
 
 
 def _compute(of: AnalysisInput) -> dict[str, Any]:
-    runs = [run.hash for run in of.project.runs]
-    for said, _ in kept_scores(of.settings, of.project.environment, runs):
+    for said, _ in kept_scores(of.settings, of.project.environment, of.project.fused_from):
         counts: dict[str, Any] = said["counts"]
         return counts
     raise MetricError("no probabilities were fused from the present proposals; run `mitl fuse`")

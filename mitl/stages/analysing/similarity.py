@@ -42,7 +42,7 @@ from mitl.stages.analysing.table import (
     number,
     percent,
 )
-from mitl.stages.evaluating.texts import Texts, read_texts
+from mitl.stages.evaluating.texts import CaptionTexts, read_texts
 
 if TYPE_CHECKING:
     pass
@@ -137,28 +137,28 @@ def _of_project(of: AnalysisInput) -> pd.DataFrame:
     )
 
 
-def _texts(of: AnalysisInput) -> Texts | None:
+def _texts(of: AnalysisInput) -> CaptionTexts | None:
     """Of the file that is named, else of the project."""
     if of.options.captions is not None:
         return read_texts(of.options.captions)
     if not _has_project(of):
         return None
     project = of.project
-    return Texts(
+    return CaptionTexts(
         {caption.external_id: caption.text for caption in project.captions},
         {caption.external_id: project.image_ids[caption.image_id] for caption in project.captions},
         "the project",
     )
 
 
-def _words(rated: pd.DataFrame, texts: Texts | None) -> list[WordLikeness]:
+def _words(rated: pd.DataFrame, texts: CaptionTexts | None) -> list[WordLikeness]:
     rows = rated[rated["task"] == TASKS.index(Likeness.STS)]
     if texts is None or not len(rows):
         return []
     return word_likeness(rows, _cosines(rows, texts))
 
 
-def _cosines(rows: pd.DataFrame, texts: Texts) -> Floats:
+def _cosines(rows: pd.DataFrame, texts: CaptionTexts) -> Floats:
     """(rows,) of the two captions' words, weighted by TF-IDF over all captions; NaN where a text is not known."""
     from annotators.pivot import WeightedWords
 

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import pack_each
 from mitl.crowd.context import choose_environment
 from mitl.crowd.truth import TruthOf, has_known_truth, truth_source
 from mitl.datasets.scenes.files import read_world
@@ -34,7 +35,7 @@ from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import declared_questions
 from mitl.judgements.gold_records import GoldState, gold_state
 from mitl.positives.merging import Exclusions, Merged, MergeRules, gather, merge
-from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers, packed, pair_answers
+from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers, pair_answers
 from mitl.records import (
     BatchKind,
     CaptionItem,
@@ -54,7 +55,8 @@ from mitl.records import (
 from mitl.records.frames import counts
 from mitl.records.questions import Question
 from mitl.settings import WORLD_FOLDER, Settings
-from mitl.stages.proposing.ranking import Items
+from mitl.stages.fusing.scores import sources
+from mitl.stages.proposing.ranking import SearchedItems
 
 OBJECT = "object"
 """A thing that a caption tells of and the image does not show, or shows as another."""
@@ -84,6 +86,8 @@ class ProjectSnapshot:
     ratings: Mapping[Pair, float]
     exclusion_rows: tuple[ExclusionRow, ...]
     runs: tuple[RunRow, ...]
+    fused_from: tuple[str, ...]
+    """`mitl.stages.fusing.scores.sources`."""
     annotators: tuple[AnnotatorRow, ...]
     queries: Mapping[Direction, tuple[int, ...]]
     proposals: tuple[Proposal, ...]
@@ -101,6 +105,8 @@ class ProjectSnapshot:
     work: OpenWork
     settled: tuple[SettledWork, ...]
     """The submissions on posted pages with what was paid for them."""
+    originals: Sequence[Pair]
+    """Each caption with its own image, and what else the data set knows to match."""
     questions: tuple[Question, ...]
     """What pages of pairs asked besides the label; the standard questions always."""
 
@@ -108,11 +114,6 @@ class ProjectSnapshot:
     def merge_rules(self) -> MergeRules:
         """How the latest release was merged; the default recipe if there is none."""
         return MergeRules(**json.loads(self.releases[-1].rules)) if self.releases else MergeRules()
-
-    @cached_property
-    def originals(self) -> list[Pair]:
-        """Each caption with its own image."""
-        return [Pair(caption.image_id, caption.id) for caption in self.captions]
 
     @cached_property
     def image_ids(self) -> dict[int, str]:
@@ -144,9 +145,9 @@ class ProjectSnapshot:
         return np.array(sorted(self.sides(direction)[1]), np.int64)
 
     @property
-    def items(self) -> Items:
+    def items(self) -> SearchedItems:
         """Both sides of the data set, as annotators take them."""
-        return Items(self.dataset.id_kind, self.images, self.captions)
+        return SearchedItems(self.dataset.id_kind, self.images, self.captions)
 
     @cached_property
     def exclusions(self) -> Exclusions:
@@ -173,7 +174,7 @@ class ProjectSnapshot:
         """What a release would hold, by the rules of the latest, without what only an audit found."""
         answers = pair_answers(self.judgements, self.merge_rules, self.golds.withdrawn).pairs
         scores = np.array(list(self.ratings.values()), np.float64)
-        evidence = gather(answers, packed(self.ratings), scores, packed(self.originals), self.machine)
+        evidence = gather(answers, pack_each(self.ratings), scores, pack_each(self.originals), self.machine)
         return merge(evidence, self.merge_rules, self.exclusions)
 
     @cached_property
@@ -211,8 +212,12 @@ class ProjectSnapshot:
         return tuple(self.ranks.get(pair, {}).items())
 
     def is_original(self, pair: Pair) -> bool:
-        """Whether the caption was written for this image."""
-        return self.caption_of[pair.caption_id].image_id == pair.image_id
+        """Whether the caption was written for this image, or the data set knows otherwise that they match."""
+        return pair in self._originals
+
+    @cached_property
+    def _originals(self) -> frozenset[Pair]:
+        return frozenset(self.originals)
 
     def is_refused(self, pair: Pair) -> bool:
         """Whether people answered, and called it no match."""
@@ -232,6 +237,10 @@ class ProjectSnapshot:
         """The usable answers, best first."""
         labels = (record.label for record in self._counting.get(pair, ()))
         return tuple(sorted((label for label in labels if label is not None), key=lambda label: label.code))
+
+    def people(self, pair: Pair) -> int:
+        """How many workers gave its usable answers."""
+        return len({record.worker for record in self._counting.get(pair, ())})
 
     def reasons(self, pair: Pair) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
         """What its workers ticked, each once."""
@@ -278,9 +287,11 @@ def read_project(
         dataset=dataset,
         images=tuple(item_store.images(session, dataset.id, settings.project)),
         captions=tuple(item_store.captions(session, dataset.id)),
+        originals=item_store.originals(session, dataset.id),
         ratings=item_store.ratings(session),
         exclusion_rows=tuple(item_store.exclusions(session)),
         runs=tuple(proposal_store.runs(session)),
+        fused_from=tuple(sources(session)),
         annotators=tuple(proposal_store.annotators(session)),
         queries={direction: tuple(items) for direction, items in queries.items()},
         proposals=_best(proposal_store.proposals(session)),

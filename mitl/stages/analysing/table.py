@@ -30,7 +30,7 @@ NO_JUDGEMENTS = "nobody has judged a pair yet; run `mitl publish`, then `mitl ha
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AnalysisOptions:
     """What was asked for beside the names of the analyses."""
 
     annotators: tuple[str, ...] = ()
@@ -81,14 +81,14 @@ class AnalysisInput:
 
     settings: Settings
     environment: Environment | None = None
-    options: Options = field(default_factory=Options)
+    options: AnalysisOptions = field(default_factory=AnalysisOptions)
     progress: Progress = no_progress
     _lists: dict[Direction, Lists] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, project: ProjectSnapshot, options: Options | None = None) -> AnalysisInput:
+    def of(cls, project: ProjectSnapshot, options: AnalysisOptions | None = None) -> AnalysisInput:
         """A project that is read already."""
-        made = cls(project.settings, project.environment, options or Options())
+        made = cls(project.settings, project.environment, options or AnalysisOptions())
         made.project = project
         return made
 

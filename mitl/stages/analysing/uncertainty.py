@@ -29,6 +29,7 @@ from mitl.stages.analysing.table import (
     number,
 )
 from mitl.stages.proposing.computing import ComputeContext
+from mitl.stages.proposing.trained import with_trained
 
 Values = NDArray[np.float64]
 
@@ -54,7 +55,7 @@ class SigmaReader:
 
     def __init__(self, of: AnalysisInput, name: str) -> None:
         self._of = of
-        self._compute = ComputeContext.of(of.settings)
+        self._compute = ComputeContext.of(with_trained(of.settings, [name]))
         self._annotator: Any = self._compute.build(name)
 
     def of(self, direction: Direction, queries: Sequence[int]) -> Sigmas | None:

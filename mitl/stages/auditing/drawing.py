@@ -10,17 +10,13 @@ import numpy as np
 
 from mitl.audits.planning import AuditPlan, Guess, Price, deal, plan_audit
 from mitl.audits.sampling import draw
-from mitl.campaign.bill import terms_of
-from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
-from mitl.campaign.pilots import estimate_of, find_pilots
-from mitl.core.pricing import bill
+from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store.audits import AuditRow
 from mitl.errors import AuditError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
-from mitl.hits.templates import load_template
 from mitl.records import (
     AuditPurpose,
     BatchKind,
@@ -33,6 +29,7 @@ from mitl.records import (
 from mitl.records.audits import AuditDesign, Stratum
 from mitl.records.results import printed_by
 from mitl.settings import Settings
+from mitl.stages.auditing.hit_price import price_of_hit
 from mitl.stages.auditing.pools import UNANSWERED, Strata, pool_of, strata_for_labels, strata_for_recall
 
 RECALL = 0.9
@@ -303,16 +300,7 @@ def answer_price(context: Context) -> Price:
     ]
     request = Campaign(context.environment)
     request = replace(request, template=templates[-1]) if templates else request
-    wording = load_template(request.template, settings.wordings)
-    pilots = find_pilots(session, context.environment, request.template, PAIRS_PER_HIT)
-    terms = terms_of(settings, request, wording, estimate_of(pilots, wording, PAIRS_PER_HIT))
-    one = bill(
-        1,
-        assignments=1,
-        reward_cents=terms.reward_cents,
-        estimate_s=terms.estimate.seconds,
-        charges_fee=settings.endpoint is not None,
-    )
+    one = price_of_hit(session, settings, request, charges_fee=settings.endpoint is not None)
     return Price(one.total_cents, CANDIDATES_PER_HIT)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mitl.audits.planning import Guess
 from mitl.audits.pool import Pool, RemainderOf
-from mitl.campaign.kinds.pairs.planning import all_rankings
+from mitl.campaign.kinds.pairs.controls import all_rankings
 from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.db.store import audits as audit_store

@@ -1,21 +1,91 @@
-"""Which models are scored on which tasks, and what of it cannot go together."""
+"""Which models are scored on which tasks, what of it cannot go together, and who learnt from the answers that score."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from mitl.errors import UsageError
-from mitl.records import Direction
+from mitl.positives.folders import MANIFEST
+from mitl.positives.loading import read_positives_json
+from mitl.positives.sources import verified_pairs
+from mitl.records import Direction, several
 from mitl.records.similarity import Likeness
+from mitl.settings import Settings
 from mitl.stages.evaluating.baselines import BASELINES
 from mitl.stages.evaluating.model_files import RawModel
 from mitl.stages.evaluating.models import BOTH, Modality
 from mitl.stages.evaluating.project import Project
-from mitl.stages.evaluating.request import Request
+from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.wanted_tasks import EVERY_TASK, NamedTask, alone, doable, refuse_undoable
+from mitl.stages.proposing.trained import with_trained
+
+_PAIRS = frozenset[tuple[str, str]]
 
 
-def refuse_empty(request: Request, project: Project | None, official: Sequence[str]) -> None:
+def judged_pairs(folder: Path) -> _PAIRS:
+    """(image id, caption id) of the pairs that people judged for a release, matches or not.
+
+    A folder of the two JSONs alone does not say who judged what; there all listed positives are taken.
+
+    Raises:
+        ReleaseError: a file is missing, changed or malformed.
+    """
+    if not (folder / MANIFEST).is_file():
+        found = read_positives_json(folder)
+        return found.pairs(Direction.I2T) | found.pairs(Direction.T2I)
+    verified = verified_pairs(folder)
+    return frozenset() if verified is None else verified.judged
+
+
+def trained_on_release(settings: Settings, names: Sequence[str], release: Path) -> dict[str, int]:
+    """Annotator → how many of the release's judged pairs people answered to teach it; those with none are left out.
+
+    Read are weights in our own format: of annotators that learnt here, and of those of ``mitl.toml``. Other weights do
+    not say from what they learnt, and original pairs that taught without an answer do not count.
+
+    Raises:
+        AnnotatorError: one of the names was withdrawn, or a weights file is damaged.
+        ReleaseError: a file of the release is missing, changed or malformed.
+    """
+    config = with_trained(settings, names).annotator_config
+    files = {name: _weights(settings.project, config.get(name, {})) for name in names}
+    taught = {name: _taught(path) for name, path in files.items() if path is not None}
+    if not any(taught.values()):
+        return {}
+    judged = judged_pairs(release)
+    found = {name: len(pairs & judged) for name, pairs in taught.items()}
+    return {name: count for name, count in found.items() if count}
+
+
+def warnings_of(found: Mapping[str, int]) -> list[str]:
+    """A line for each model that was taught by pairs of the release that scores it."""
+    return [
+        f"{name} learnt from people's answers on {several(count, 'pair')} of this release, so its scores on the "
+        "release say how well it remembers them; compare models that were not taught by them, or score it on a "
+        "release of other queries"
+        for name, count in found.items()
+    ]
+
+
+def _weights(project: Path, config: Mapping[str, object]) -> Path | None:
+    """Its weights in safetensors; None where it has others or none."""
+    named = config.get("towers", config.get("weights"))
+    if not isinstance(named, str) or not named.endswith(".safetensors"):
+        return None
+    path = project / named
+    return path if path.is_file() else None
+
+
+def _taught(path: Path) -> _PAIRS:
+    from annotators.training.files import taught_pairs_of  # torch
+
+    pairs = taught_pairs_of(path)
+    answered = pairs[pairs["answers"] > 0]
+    return frozenset(zip(answered["image"], answered["caption"], strict=True))
+
+
+def refuse_empty(request: EvaluationRequest, project: Project | None, official: Sequence[str]) -> None:
     """UsageError where nothing is to be scored, or against nothing, or what was named does not go together."""
     against = request.against
     if project is not None and official and project.kind != "coco":
@@ -56,7 +126,8 @@ Comers = Sequence[tuple[str, frozenset[Modality]]]
 """The models that will be scored: name, and the sides that each knows."""
 
 
-def comers_of(request: Request, raw: Sequence[RawModel], project: Project | None) -> Comers:
+def comers_of(request: EvaluationRequest, raw: Sequence[RawModel], project: Project | None) -> Comers:
+    """All that will be scored: models in files, built-in ones, and the project's annotators."""
     names = () if project is None else scored_annotators(request, project)
     return (
         *((model.name, model.sides) for model in raw),
@@ -65,7 +136,7 @@ def comers_of(request: Request, raw: Sequence[RawModel], project: Project | None
     )
 
 
-def scored_annotators(request: Request, project: Project) -> tuple[str, ...]:
+def scored_annotators(request: EvaluationRequest, project: Project) -> tuple[str, ...]:
     """The project's annotators that are scored."""
     others = request.models or request.baselines
     return tuple(request.annotators) or (() if others else project.annotators)
@@ -76,7 +147,7 @@ def likenesses(sides: frozenset[Modality]) -> frozenset[Likeness]:
     return frozenset(task.likeness for task in NamedTask if task.sides <= sides)
 
 
-def refuse_one_sided(request: Request, comers: Comers) -> None:
+def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
     """UsageError where something with two sides is asked for by name, or nothing else is, and no model has both."""
     named = list(request.tasks)
     if not named and len(request.directions) == 1:
@@ -105,7 +176,7 @@ def refuse_one_sided(request: Request, comers: Comers) -> None:
         )
 
 
-def asked_tasks(request: Request) -> frozenset[NamedTask]:
+def asked_tasks(request: EvaluationRequest) -> frozenset[NamedTask]:
     """The tasks that are asked for: those named, else all but those that a single direction leaves out."""
     if request.tasks:
         return frozenset(request.tasks)
@@ -114,7 +185,7 @@ def asked_tasks(request: Request) -> frozenset[NamedTask]:
     return EVERY_TASK - {NamedTask.T2T, NamedTask.I2I}
 
 
-def left_out(request: Request, comers: Comers) -> Iterator[str]:
+def left_out(request: EvaluationRequest, comers: Comers) -> Iterator[str]:
     """What is not scored because of a direction or of the sides that a model lacks, a sentence each."""
     tasks = asked_tasks(request)
     if request.against.cxc is not None and not request.tasks and len(request.directions) < len(Direction):

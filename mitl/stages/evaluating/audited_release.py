@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.audits.evidence import confirmed, refused
+from mitl.audits.evidence import answered, confirmed, refused
 from mitl.core.packed import unpack_ids
 from mitl.errors import MetricError
+from mitl.metrics.answer_rates import Rates, Reading
 from mitl.metrics.partial_labels import Flags, Floats
 from mitl.metrics.positives import Ids
 from mitl.positives.audit_files import ReleasedAudit, read_audit
 from mitl.positives.folders import read_checked, read_manifest
 from mitl.records import Direction
-from mitl.stages.evaluating.models import Side, Sides
+from mitl.stages.evaluating.models import ModelSide, Sides
 from mitl.stages.evaluating.positive_sets import ByQuery
 
 Pairs = tuple[Ids, Ids]
@@ -37,8 +38,11 @@ class AuditedRelease:
     audited: Pairs
     matches: Flags
     """(n,) of the audited pairs: held ones unless two of three refuse them, others where they were confirmed."""
+    reading: Reading
     strata: NDArray[np.integer]
     inclusion: Floats
+    rates: Rates | None
+    """How often the audit's answers err; None where it holds too few to tell."""
 
 
 def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> AuditedRelease:
@@ -57,6 +61,8 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
         )
     rows = audit.audited
     held = rows["held"].to_numpy()
+    matches = np.where(held, ~refused(rows), confirmed(rows))
+    rates = Rates.measured(answered(rows)[1], rows["recheck"].to_numpy(), held)
     return AuditedRelease(
         queries={
             direction: np.unique(_numbers(sides.queries(direction), list(by_query.get(direction, {}))))
@@ -65,9 +71,11 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
         held=_released(audit, audit.held["pair"].to_numpy(), sides),
         refused=_negatives(read_checked(folder, manifest, "negatives.parquet"), sides),
         audited=_released(audit, rows["pair"].to_numpy(), sides),
-        matches=np.where(held, ~refused(rows), confirmed(rows)),
+        matches=matches,
+        reading=Reading.of(matches, held, rates),
         strata=rows["stratum"].to_numpy(),
         inclusion=rows["inclusion"].to_numpy(),
+        rates=rates,
     )
 
 
@@ -90,7 +98,7 @@ def _negatives(content: bytes, sides: Sides) -> Pairs:
     )
 
 
-def _numbers(side: Side, ids: Sequence[object]) -> Ids:
+def _numbers(side: ModelSide, ids: Sequence[object]) -> Ids:
     missing = [str(one) for one in ids if str(one) not in side.number_of]
     if missing:
         raise MetricError(

@@ -19,9 +19,9 @@ from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import CaptionItem
 from mitl.settings import Settings
-from mitl.stages.evaluating.models import EVERY, ItemSimilarities, Modality, Model, Sides, Vectors
+from mitl.stages.evaluating.models import EVERY, ItemSimilarities, Modality, Model, ModelVectors, Sides
 from mitl.stages.evaluating.project import Project
-from mitl.stages.evaluating.texts import Texts
+from mitl.stages.evaluating.texts import CaptionTexts
 
 if TYPE_CHECKING:
     from annotators.item_encoders import OneSided
@@ -58,7 +58,7 @@ class BaselineInput:
     settings: Settings
     sides: Sides
     project: Project | None
-    texts: Texts | None
+    texts: CaptionTexts | None
     """Of the captions, where they are at hand."""
     progress: Progress
 
@@ -89,9 +89,9 @@ def fitted_baseline(name: str, of: BaselineInput) -> Model:
     if name == BAG_OF_WORDS:
         similarities: ItemSimilarities = bag_of_words(of.words(f"the baseline {name}"))
     elif BASELINES[name] == "caption":
-        similarities = Vectors(None, caption_vectors(name, of, f"the baseline {name}"))
+        similarities = ModelVectors(None, caption_vectors(name, of, f"the baseline {name}"))
     else:
-        similarities = Vectors(_image_vectors(name, of), None)
+        similarities = ModelVectors(_image_vectors(name, of), None)
     return Model(name, within=similarities, sides=frozenset({BASELINES[name]}))
 
 

@@ -20,8 +20,8 @@ from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.records.similarity import Likeness, SamplingMethod
-from mitl.stages.evaluating.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
-from mitl.stages.evaluating.models import Block, Model, Side, Sides, joined, strange_ids_hint
+from mitl.stages.evaluating.figures import CONFIDENCE, Figure, ModelDifference, Sampling, Scored
+from mitl.stages.evaluating.models import Block, Model, ModelSide, Sides, joined, strange_ids_hint
 from mitl.stages.evaluating.request import Wanted
 from mitl.stages.evaluating.tasks import PositivesTask, block_values
 from mitl.stages.evaluating.wanted_tasks import EVERY_TASK, NamedTask
@@ -76,7 +76,7 @@ def read_crisscrossed(folder: Path, split: str, sides: Sides, wanted: Collection
     return Crisscrossed(split, rated, left_out)
 
 
-def _inside(task: Likeness, whole: pd.DataFrame, sides: Sequence[Side]) -> RatedPairs:
+def _inside(task: Likeness, whole: pd.DataFrame, sides: Sequence[ModelSide]) -> RatedPairs:
     """The pairs of which the sides hold both items, in the sides' numbers."""
     first, second = (
         np.array([side.number_of.get(name, _MISSING) for name in whole[column].tolist()], np.int64)
@@ -86,7 +86,7 @@ def _inside(task: Likeness, whole: pd.DataFrame, sides: Sequence[Side]) -> Rated
     return RatedPairs(task, first[kept], second[kept], whole["score"].to_numpy()[kept])
 
 
-def caption_groups(folder: Path, split: str, captions: Side) -> tuple[Ids, int]:
+def caption_groups(folder: Path, split: str, captions: ModelSide) -> tuple[Ids, int]:
     """(C,) a number for each caption's image, as the original pairs of a folder tell it; and of how many none is told.
 
     A caption of which nothing is told stands alone.
@@ -116,7 +116,7 @@ def score_within_sides(
     """Those of text to text and image to image that are asked for and that the model and the ratings have."""
     if model.within is None:
         return []
-    searched: list[tuple[Task, Side, Positives]] = []
+    searched: list[tuple[Task, ModelSide, Positives]] = []
     if known.has(NamedTask.T2T, model):
         assert known.groups is not None, "the groups are there where captions are searched with captions"
         own = sides.captions.numbers, known.groups
@@ -130,7 +130,9 @@ def score_within_sides(
     ]
 
 
-def _within(model: Model, side: Side, positives: Positives, wanted: Wanted, progress: Progress) -> Values:
+def _within(
+    model: Model, side: ModelSide, positives: Positives, wanted: Wanted, progress: Progress
+) -> Values:
     """The values of one side's items searching the others of the same side."""
     similarities = model.within
     assert similarities is not None
@@ -174,7 +176,7 @@ def correlation(model: str, pairs: ScoredPairs, kind: Likeness, sampling: Sampli
 
 def compare_correlations(
     rated: Mapping[str, Mapping[Likeness, ScoredPairs]], against: str, sampling: Sampling
-) -> list[Comparison]:
+) -> list[ModelDifference]:
     """Every other model's correlations less those of one, on the same samples; kinds that both have."""
     return [
         _comparison(model, against, kind, (pairs, rated[against][kind]), sampling)
@@ -186,9 +188,9 @@ def compare_correlations(
 
 def _comparison(
     model: str, against: str, kind: Likeness, pairs: tuple[ScoredPairs, ScoredPairs], sampling: Sampling
-) -> Comparison:
+) -> ModelDifference:
     test = paired_spearman(*pairs, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
-    return Comparison(
+    return ModelDifference(
         NAME,
         model,
         against,

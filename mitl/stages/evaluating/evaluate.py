@@ -12,6 +12,7 @@ from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, several
+from mitl.records.items import in_ways
 from mitl.records.results import printed_by
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
@@ -27,8 +28,8 @@ from mitl.stages.evaluating.fair_tables import fair_lines, fair_tables
 from mitl.stages.evaluating.figures import (
     SCORES_FILE,
     ByMetric,
-    Comparison,
     Figure,
+    ModelDifference,
     Sampling,
     Scored,
     compare,
@@ -39,9 +40,9 @@ from mitl.stages.evaluating.figures import (
     rsums,
     value_of,
 )
-from mitl.stages.evaluating.gathering import Gathered, gather
+from mitl.stages.evaluating.gathering import RELEASE, Gathered, gather
 from mitl.stages.evaluating.pseudo_task import LabelledRatings, on_ratings
-from mitl.stages.evaluating.request import Against, Request
+from mitl.stages.evaluating.request import Against, EvaluationRequest
 from mitl.stages.evaluating.scoring import score_model
 from mitl.stages.evaluating.tables import (
     comparison_table,
@@ -102,6 +103,10 @@ class EvaluateCounts(TypedDict):
         "with `--fair`: a list of model, against, direction, metric, and the differences naive, settled, "
         "prediction_powered with low and high",
     ]
+    trained_on_release: Annotated[
+        dict[str, int],
+        "with `--release`: model → how many of its judged pairs taught it; models that none taught are left out",
+    ]
     rankings_computed: Annotated[int, "rankings not found in `runs/`"]
 
 
@@ -122,7 +127,7 @@ class _Evaluation:
     agreement: Sequence[Figure]
     """Correlations with CxC's scores."""
     rsums: Sequence[Figure]
-    tests: Sequence[Comparison]
+    tests: Sequence[ModelDifference]
     labelled: LabelledRatings | None
     fair: FairComparison
 
@@ -136,13 +141,15 @@ def evaluate(
     progress: Progress = no_progress,
 ) -> StageResult:
     """The project's annotators under the usual metrics; see :func:`evaluate_models`."""
-    request = Request(
+    request = EvaluationRequest(
         Against(release, official), annotators=annotators, sampling=Sampling(seed=settings.seed)
     )
     return evaluate_models(settings, request, progress)
 
 
-def evaluate_models(settings: Settings, request: Request, progress: Progress = no_progress) -> StageResult:
+def evaluate_models(
+    settings: Settings, request: EvaluationRequest, progress: Progress = no_progress
+) -> StageResult:
     """Every model on every set, with intervals; in a project the scores are kept for its report.
 
     The project's own originals are always among the sets, so that before and after stand side by side. Every set is
@@ -174,15 +181,20 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
     made = _Evaluation(found, agreement, sums, tests, _labelled(gathered, rated), fair)
     changed = _write(request, made)
     if gathered.project is not None:
-        of_all, environments = gathered.of_all, gathered.environments
-        scores, intervals = nested(found, value_of), nested(found, ends_of)
         changed.append(
-            keep_scores(settings.runs, scores, intervals, of_all=of_all, environments=environments)
+            keep_scores(
+                settings.runs,
+                nested(found, value_of),
+                nested(found, ends_of),
+                of_all=gathered.of_all,
+                environments=gathered.environments,
+                taught={RELEASE: gathered.trained_on_release},
+            )
         )
     return _result(request, gathered, made, idle=bool(changed) and not any(changed))
 
 
-def _within_sides(gathered: Gathered, request: Request, progress: Progress) -> list[Scored]:
+def _within_sides(gathered: Gathered, request: EvaluationRequest, progress: Progress) -> list[Scored]:
     """The tasks within one side, of the models that have such similarities."""
     known = gathered.crisscrossed
     if known is None or not known.asked & {NamedTask.T2T, NamedTask.I2I}:
@@ -202,7 +214,7 @@ _Rated = dict[str, dict[Likeness, ScoredPairs]]
 """Model → kind of ratings → its similarities beside them."""
 
 
-def _correlated(gathered: Gathered, request: Request) -> tuple[_Rated, list[Figure]]:
+def _correlated(gathered: Gathered, request: EvaluationRequest) -> tuple[_Rated, list[Figure]]:
     """The correlations of the models that have similarities of rated pairs, and what they are taken of.
 
     Where too few pairs are rated, or too alike, a kind is left out with a warning.
@@ -242,7 +254,7 @@ def _by_set(rows: Iterable[Scored], order: Sequence[str]) -> list[Scored]:
     return sorted(rows, key=lambda row: order.index(row.positives))
 
 
-def _write(request: Request, made: _Evaluation) -> list[bool]:
+def _write(request: EvaluationRequest, made: _Evaluation) -> list[bool]:
     """Write the files that are wanted; whether each of them changed."""
     changed = []
     if request.csv is not None:
@@ -262,7 +274,7 @@ def _write_text(path: Path, text: str) -> bool:
     return True
 
 
-def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bool) -> StageResult:
+def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *, idle: bool) -> StageResult:
     queries = _queries(made.figures)
     idle = idle and not gathered.computed
     computed = (f"{several(gathered.computed, 'ranking')} computed",) if gathered.computed else ()
@@ -283,6 +295,7 @@ def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bo
         "pseudo_labels": made.labelled,
         "fair": [asdict(one) for one in made.fair.figures],
         "fair_differences": [asdict(one) for one in made.fair.differences],
+        "trained_on_release": gathered.trained_on_release,
         "rankings_computed": gathered.computed,
     }
     paths: EvaluatePaths = {}
@@ -292,19 +305,20 @@ def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bo
         paths["csv"] = str(request.csv)
     if request.latex is not None:
         paths["latex"] = str(request.latex)
+    tables = (
+        *score_tables(made.figures),
+        *rsum_table(made.rsums),
+        *correlation_table(made.agreement),
+        *labelled_table(made.labelled),
+        *comparison_table(made.tests),
+        *fair_tables(made.fair),
+    )
     return StageResult(
         status="nothing_to_do" if idle else "done",
         counts=counts,
         paths=paths,
         warnings=tuple(gathered.warnings),
-        tables=(
-            *score_tables(made.figures),
-            *rsum_table(made.rsums),
-            *correlation_table(made.agreement),
-            *labelled_table(made.labelled),
-            *comparison_table(made.tests),
-            *fair_tables(made.fair),
-        ),
+        tables=tables if gathered.project is None else in_ways(tables, gathered.project.items.sides),
         lines=(
             *(("nothing to do: these scores are kept already",) if idle else computed),
             *fair_lines(made.fair),

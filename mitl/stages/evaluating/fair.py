@@ -10,11 +10,12 @@ import numpy as np
 
 from mitl.core.packed import places
 from mitl.errors import MetricError, UsageError
+from mitl.metrics.answer_rates import Rates
 from mitl.metrics.expected import draws_for
-from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares, settled
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
-from mitl.metrics.rank_chances import BANDS, with_rank_chances
+from mitl.metrics.rank_chances import DEPTH, with_rank_chances
 from mitl.metrics.table import Asked
 from mitl.progress import Progress
 from mitl.records import Direction
@@ -23,8 +24,8 @@ from mitl.stages.evaluating.audited_release import AuditedRelease, Pairs, read_a
 from mitl.stages.evaluating.gathering import Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
 from mitl.stages.evaluating.positive_sets import release_by_query
-from mitl.stages.evaluating.project import Need, ranked_models
-from mitl.stages.evaluating.request import Request
+from mitl.stages.evaluating.project import RankingNeed, ranked_models
+from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named
 
 RELEASE = "release"
@@ -73,10 +74,12 @@ class FairComparison:
     audited: int = 0
     left_out: int = 0
     """Queries that the release lists without a positive of its own."""
+    rates: Rates | None = None
+    """How often the audit's answers err, where it tells."""
 
 
 def compare_fairly(
-    settings: Settings, request: Request, gathered: Gathered, progress: Progress
+    settings: Settings, request: EvaluationRequest, gathered: Gathered, progress: Progress
 ) -> FairComparison:
     """Every model of both sides on the release that is asked for.
 
@@ -108,7 +111,7 @@ def compare_fairly(
         differences += found[1]
     if not figures:
         raise MetricError("no query of the release has a positive of its own, so there is nothing to compare")
-    return FairComparison(tuple(figures), tuple(differences), len(release.matches), left_out)
+    return FairComparison(tuple(figures), tuple(differences), len(release.matches), left_out, release.rates)
 
 
 def _turned(pairs: Pairs, direction: Direction) -> tuple[Ids, Ids]:
@@ -133,7 +136,7 @@ class _Direction:
     """One direction of a call."""
 
     settings: Settings
-    request: Request
+    request: EvaluationRequest
     gathered: Gathered
     direction: Direction
     progress: Progress
@@ -146,7 +149,7 @@ class _Direction:
         self, models: Sequence[Model], release: AuditedRelease, judged: PartialLabels
     ) -> tuple[list[FairFigure], list[FairDifference]]:
         """All models' figures, and the differences of pairs of them."""
-        depth = max(BANDS[-1], 2 * int(judged.positives.max()), *(one.k for one in self.asked))
+        depth = max(DEPTH, 2 * int(judged.positives.max()), *(one.k for one in self.asked))
         ranked = {model.name: self._ranked(model, judged.query_ids, depth) for model in models}
         evidence = self._evidence(release, judged, list(ranked.values()))
         needed = evidence.depth(self.asked)
@@ -156,7 +159,7 @@ class _Direction:
         for name, ranking in ranked.items():
             with named(name, RELEASE, self.gathered.sides, self.direction):
                 fair[name] = evidence.fair(ranking, self.asked, short=self.request.wanted.short)
-        values = dict(zip(fair, settled(list(fair.values())), strict=True))
+        values = dict(zip(fair, evidence.settled(list(fair.values())), strict=True))
         return self._figures(fair, values, ranked, evidence), self._differences(fair, values, evidence)
 
     def _ranked(self, model: Model, query_ids: Ids, depth: int) -> Ranked:
@@ -172,15 +175,18 @@ class _Direction:
             )
             return Ranked.whole(query_ids, np.concatenate([part.head(depth) for part in parts]))
         assert self.gathered.project is not None
-        needs = {one: Need((), 1) for one in Direction} | {direction: Need(query_ids.tolist(), depth)}
+        needs = {one: RankingNeed((), 1) for one in Direction} | {
+            direction: RankingNeed(query_ids.tolist(), depth)
+        }
         (made,), _ = ranked_models(self.settings, [model.name], self.gathered.project, needs, self.progress)
         return made.rankings[direction]
 
     def _evidence(self, release: AuditedRelease, judged: PartialLabels, ranked: Sequence[Ranked]) -> Evidence:
         audited = _turned(release.audited, self.direction)
-        sample = AuditSample(*audited, release.matches, release.strata, release.inclusion)
-        labels = with_rank_chances(judged, ranked, sample)
-        return Evidence.of(labels, sample, draws=draws_for(len(judged)), seed=self.settings.seed)
+        sample = AuditSample(*audited, release.matches, release.strata, release.inclusion, release.reading)
+        chances = with_rank_chances(judged, ranked, sample)
+        draws = draws_for(len(judged))
+        return Evidence.of(judged, sample, chances=chances, draws=draws, seed=self.settings.seed)
 
     def _figures(
         self,

@@ -26,7 +26,7 @@ def fair_tables(made: FairComparison) -> tuple[Table, ...]:
     tables = []
     if made.figures:
         title = "release, if every pair of the pool were judged: in percent, with 95 % intervals over audits"
-        tables.append(Table(title, _FIGURES, tuple(_figure(one, made.figures) for one in made.figures)))
+        tables.append(Table(title, _FIGURES, tuple(_figure(one, made) for one in made.figures)))
     if made.differences:
         title = "differences of models: in points, with 95 % intervals over audits"
         tables.append(Table(title, _DIFFERENCES, tuple(map(_difference, made.differences))))
@@ -40,7 +40,11 @@ def fair_lines(made: FairComparison) -> tuple[str, ...]:
     lines = [
         f"from {several(made.audited, 'audited pair')}: naive takes unjudged pairs for no match; fair is what ranks "
         "models, and the interval is of the prediction-powered value; #2 is a place among the models; holes are the "
-        "unjudged among a ranking's first K or R"
+        "unjudged among a ranking's first K or R; #2-4 is a place that the audit does not tell more closely",
+        "answers are taken as they are: too few released pairs have three of them to tell how often they err"
+        if made.rates is None
+        else f"answers of the audit miss {100 * made.rates.false_no:.1f} % of matches and call "
+        f"{100 * made.rates.false_yes:.1f} % of other pairs one; prediction-powered is corrected for both",
     ]
     if made.left_out:
         lines.append(
@@ -49,26 +53,46 @@ def fair_lines(made: FairComparison) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _figure(one: FairFigure, figures: Sequence[FairFigure]) -> tuple[object, ...]:
-    peers = [each for each in figures if (each.direction, each.metric) == (one.direction, one.metric)]
+def _figure(one: FairFigure, made: FairComparison) -> tuple[object, ...]:
+    peers = [each for each in made.figures if (each.direction, each.metric) == (one.direction, one.metric)]
     naive = 1 + sum(each.naive > one.naive for each in peers)
-    fair = 1 + sum(each.settled > one.settled for each in peers)
     return (
         one.model,
         one.direction,
         one.metric,
         one.queries,
         f"{100 * one.naive:.1f} #{naive}",
-        f"{100 * one.settled:.1f} #{fair}",
+        f"{100 * one.settled:.1f}{_places(one, made.differences, len(peers))}",
         f"{100 * one.prediction_powered:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})",
         f"{100 * one.horvitz_thompson:.1f}",
         f"{100 * one.holes:.1f}",
     )
 
 
+def _places(one: FairFigure, differences: Sequence[FairDifference], models: int) -> str:
+    """Behind all that are apart and ahead, ahead of all that are apart and behind; nothing if not all were compared."""
+    own = [
+        (each, 1 if each.model == one.model else -1)
+        for each in differences
+        if one.model in (each.model, each.against)
+        and (each.direction, each.metric) == (one.direction, one.metric)
+    ]
+    if len(own) < models - 1 or models == 1:
+        return ""
+    signs = [sign * _sign(each) for each, sign in own]
+    first, last = 1 + signs.count(-1), models - signs.count(1)
+    return f" #{first}" if first == last else f" #{first}-{last}"
+
+
+def _sign(one: FairDifference) -> int:
+    """1 or -1 where the audit tells the models apart, else 0; without width, it met nothing that could change them."""
+    if one.low <= 0 <= one.high or one.low == one.high:
+        return 0
+    return 1 if one.low > 0 else -1
+
+
 def _difference(one: FairDifference) -> tuple[object, ...]:
-    # without width, the sample met nothing that could change it
-    apart = "" if one.low <= 0 <= one.high or one.low == one.high else "apart"
+    apart = "apart" if _sign(one) else "not told apart"
     interval = f"{100 * one.prediction_powered:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
     naive, fair = f"{100 * one.naive:+.1f}", f"{100 * one.settled:+.1f}"
     return one.model, one.against, one.direction, one.metric, naive, fair, interval, apart

@@ -66,7 +66,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelDifference:
     """A model's metric minus that of another, over the same queries."""
 
     positives: str
@@ -150,7 +150,7 @@ def _rsum(positives: str, model: str, parts: Sequence[QueryValues], sampling: Sa
     return Figure(positives, model, "both", "RSUM", value, low, high, sum(units))
 
 
-def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[Comparison]:
+def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[ModelDifference]:
     """Every other model against one, on every set, direction and metric that both have.
 
     Raises:
@@ -163,7 +163,7 @@ def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[Co
     if len(names) == 1:
         raise UsageError(f"--against {against} needs a second model; name it by --model or --annotator")
     base = {(row.positives, row.direction): row for row in rows if row.model == against}
-    found: list[Comparison] = []
+    found: list[ModelDifference] = []
     for row in rows:
         other = base.get((row.positives, row.direction))
         if row.model != against and other is not None:
@@ -171,7 +171,7 @@ def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[Co
     return found
 
 
-def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[Comparison]:
+def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[ModelDifference]:
     from mitl.metrics.intervals import paired
 
     for values in row.values:
@@ -185,7 +185,7 @@ def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[Com
             test = paired(*both, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
         except MetricError as error:
             raise MetricError(f"{row.model} and {other.model} on {row.positives}: {error}") from error
-        yield Comparison(
+        yield ModelDifference(
             row.positives,
             row.model,
             other.model,
@@ -248,19 +248,22 @@ def keep_scores(
     *,
     of_all: bool,
     environments: Mapping[str, str] | None = None,
+    taught: Mapping[str, Mapping[str, int]] | None = None,
 ) -> bool:
     """Keep the scores of these sets beside those of others; returns whether anything changed.
 
     The file holds positives → model → direction → metric → the value, or its ``value``, ``low`` and ``high``. Beside
-    the directions of a model stands ``environment``, where the positives come of a release that names its own.
+    the directions of a model stand ``environment``, where the positives come of a release that names its own, and
+    ``taught_by``, where the model learnt from answers that the positives hold.
 
     Args:
         scores: positives → model → direction → metric → value.
         intervals: the same with [low, high].
         of_all: whether all of the project's annotators were scored; where not, what is kept of the others stays.
         environments: positives → the environment whose answers they hold, ``sandbox`` or ``live``.
+        taught: positives → model → on how many of their judged pairs people's answers taught it.
     """
-    known = environments or {}
+    known, taught = environments or {}, taught or {}
     path = runs / SCORES_FILE
     before = path.read_text(encoding="utf-8") if path.exists() else "{}"
     kept: dict[str, dict[str, Any]] = json.loads(before)
@@ -271,6 +274,7 @@ def keep_scores(
                 for direction, values in by_direction.items()
             }
             | ({"environment": known[positives]} if positives in known else {})
+            | ({"taught_by": taught[positives][model]} if model in taught.get(positives, {}) else {})
             for model, by_direction in by_model.items()
         }
         kept[positives] = new if of_all else {**kept.get(positives, {}), **new}

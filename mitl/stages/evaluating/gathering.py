@@ -24,6 +24,8 @@ from mitl.stages.evaluating.admission import (
     refuse_empty,
     refuse_one_sided,
     scored_annotators,
+    trained_on_release,
+    warnings_of,
 )
 from mitl.stages.evaluating.baselines import (
     SENTENCES,
@@ -48,15 +50,15 @@ from mitl.stages.evaluating.positive_sets import (
 )
 from mitl.stages.evaluating.project import (
     AnnotatorSimilarities,
-    Need,
     Project,
+    RankingNeed,
     ranked_models,
     read_project,
     similarities_of,
 )
 from mitl.stages.evaluating.pseudo_task import PseudoLabelsTask, pseudo_task
-from mitl.stages.evaluating.request import Request, Wanted
-from mitl.stages.evaluating.scoring import Task
+from mitl.stages.evaluating.request import EvaluationRequest, Wanted
+from mitl.stages.evaluating.scoring import ScoredTask
 from mitl.stages.evaluating.searching import is_official_split, searched
 from mitl.stages.evaluating.tasks import (
     GRADED_RELEASE,
@@ -66,7 +68,7 @@ from mitl.stages.evaluating.tasks import (
     plausible_task,
     release_grades,
 )
-from mitl.stages.evaluating.texts import Texts, read_texts
+from mitl.stages.evaluating.texts import CaptionTexts, read_texts
 from mitl.stages.evaluating.wanted_tasks import NamedTask
 
 PROJECT_ORIGINALS = "original"
@@ -79,9 +81,9 @@ class Gathered:
 
     sides: Sides
     project: Project | None
-    texts: Texts | None = None
+    texts: CaptionTexts | None = None
     """The captions' words, where they are at hand."""
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[ScoredTask] = field(default_factory=list)
     models: list[Model] = field(default_factory=list)
     computed: int = 0
     """Rankings that had to be computed."""
@@ -91,10 +93,12 @@ class Gathered:
     pseudo_labels: PseudoLabelsTask | None = None
     environments: dict[str, str] = field(default_factory=dict)
     """Of the sets that come of a release: the environment whose answers it holds."""
+    trained_on_release: dict[str, int] = field(default_factory=dict)
+    """Model → how many of the release's judged pairs taught it."""
     warnings: list[str] = field(default_factory=list)
 
 
-def gather(settings: Settings, request: Request, progress: Progress) -> Gathered:
+def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -> Gathered:
     """Read the models and the sets, and fit them to the images and captions that are searched.
 
     Those are the project's, where there is one; else those of the file of captions; else the official test split where
@@ -135,7 +139,7 @@ def gather(settings: Settings, request: Request, progress: Progress) -> Gathered
     return found
 
 
-def _project(settings: Settings, request: Request) -> Project | None:
+def _project(settings: Settings, request: EvaluationRequest) -> Project | None:
     there = (settings.project / "mitl.toml").is_file()
     if (request.models or request.baselines or request.captions) and not (there or request.annotators):
         return None
@@ -150,11 +154,11 @@ def _project(settings: Settings, request: Request) -> Project | None:
 
 
 def _searched(
-    request: Request, project: Project | None, raw: Sequence[RawModel], release: ByQuery | None
+    request: EvaluationRequest, project: Project | None, raw: Sequence[RawModel], release: ByQuery | None
 ) -> Gathered:
     """What is searched, and the captions' texts where they are at hand."""
     if project is not None:
-        return Gathered(project.sides, project, Texts.of_project(project))
+        return Gathered(project.sides, project, CaptionTexts.of_project(project))
     if request.captions is not None:
         texts = read_texts(request.captions)
         return Gathered(texts.sides, None, texts)
@@ -199,7 +203,7 @@ def _add_folds(found: Gathered, wanted: Wanted) -> None:
     found.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
 
 
-def _add_ratings(found: Gathered, request: Request, doable: frozenset[Likeness]) -> None:
+def _add_ratings(found: Gathered, request: EvaluationRequest, doable: frozenset[Likeness]) -> None:
     """The tasks of a folder of ratings, of those that are asked for and that some model can do.
 
     Raises:
@@ -230,7 +234,7 @@ def _add_ratings(found: Gathered, request: Request, doable: frozenset[Likeness])
         found.tasks.append(across_task(known, request.wanted))
 
 
-def _groups(found: Gathered, request: Request, split: str) -> Ids:
+def _groups(found: Gathered, request: EvaluationRequest, split: str) -> Ids:
     """(C,) a number for each caption's image."""
     if found.texts is not None or is_official_split(request):
         return image_of(found)
@@ -263,7 +267,7 @@ def image_of(found: Gathered) -> Ids:
         ) from error
 
 
-def _add_other_tasks(found: Gathered, request: Request) -> None:
+def _add_other_tasks(found: Gathered, request: EvaluationRequest) -> None:
     """Plausible matches and graded labels."""
     against = request.against
     if against.graded and against.cxc is not None:
@@ -307,7 +311,7 @@ def _warn_of_others(found: Gathered, raw: Sequence[RawModel]) -> None:
 
 
 def _addannotators(
-    found: Gathered, project: Project, settings: Settings, request: Request, progress: Progress
+    found: Gathered, project: Project, settings: Settings, request: EvaluationRequest, progress: Progress
 ) -> None:
     names = scored_annotators(request, project)
     others = bool(request.models or request.baselines)
@@ -316,6 +320,9 @@ def _addannotators(
         return
     by_ranking = [task for task in found.tasks if not task.deep]
     needs = {direction: _need(by_ranking, direction, request) for direction in Direction}
+    if request.against.release is not None:
+        found.trained_on_release = trained_on_release(settings, names, request.against.release)
+        found.warnings += warnings_of(found.trained_on_release)
     models, found.computed = ranked_models(settings, names, project, needs, progress)
     deep = found.crisscrossed is not None or any(one.deep for one in found.tasks)
     known = similarities_of(settings, names, project, progress) if deep else {}
@@ -331,8 +338,8 @@ def _addannotators(
         )
 
 
-def _need(tasks: Sequence[Task], direction: Direction, request: Request) -> Need:
+def _need(tasks: Sequence[ScoredTask], direction: Direction, request: EvaluationRequest) -> RankingNeed:
     if direction not in request.directions or not tasks:
-        return Need((), 1)
+        return RankingNeed((), 1)
     queries = np.unique(np.concatenate([task.queries(direction) for task in tasks]))
-    return Need(queries.tolist(), max(task.depth(direction) for task in tasks))
+    return RankingNeed(queries.tolist(), max(task.depth(direction) for task in tasks))

@@ -21,10 +21,10 @@ from mitl.stages.evaluating.models import (
     Matrix,
     Modality,
     Model,
+    ModelSide,
+    ModelVectors,
     Ranked,
-    Side,
     Sides,
-    Vectors,
     strange_ids_hint,
 )
 from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, id_texts, read_rankings
@@ -131,11 +131,13 @@ class EmbeddingModel:
 
     def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
         """Rows in the order of the sides, scaled to unit length for cosines."""
-        vectors = Vectors(self._rows(self.images, sides.images), self._rows(self.captions, sides.captions))
+        vectors = ModelVectors(
+            self._rows(self.images, sides.images), self._rows(self.captions, sides.captions)
+        )
         both = self.sides == BOTH
         return Model(self.name, similarities=vectors if both else None, within=vectors, sides=self.sides)
 
-    def _rows(self, table: EmbeddingTable | None, side: Side) -> NDArray[np.float32] | None:
+    def _rows(self, table: EmbeddingTable | None, side: ModelSide) -> NDArray[np.float32] | None:
         from annotators.base import unit_rows
 
         if table is None:
@@ -228,7 +230,7 @@ class RankingModel:
         )
 
 
-def read_caption_vectors(path: Path, captions: Side) -> NDArray[np.float32]:
+def read_caption_vectors(path: Path, captions: ModelSide) -> NDArray[np.float32]:
     """(C, D) the embeddings of a file in the captions' order.
 
     Raises:
@@ -244,7 +246,7 @@ def read_caption_vectors(path: Path, captions: Side) -> NDArray[np.float32]:
     return np.asarray(table.embedding[_places(table.path, table.row_of, captions)])
 
 
-def _places(path: Path, place_of: Mapping[str, int], side: Side) -> Ids:
+def _places(path: Path, place_of: Mapping[str, int], side: ModelSide) -> Ids:
     missing = [one for one in side.ids if one not in place_of]
     if missing:
         raise MetricError(
@@ -273,12 +275,13 @@ def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
         values, images, captions = _from_npz(path)
     else:
         raise MetricError(f"{str(path)!r} is not a file of similarities; it should end in .npy or .npz")
-    return _checked(files.name, path, values, images, captions)
+    return checked_similarities(files.name, path, values, images, captions)
 
 
-def _checked(
+def checked_similarities(
     name: str, path: Path, values: object, images: Sequence[str], captions: Sequence[str]
 ) -> SimilarityModel:
+    """Similarities (I, C) with their ids; MetricError where they do not fit, or one is NaN."""
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "fiu":
         found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
         raise MetricError(

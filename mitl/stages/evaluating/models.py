@@ -29,7 +29,7 @@ _CELLS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class ModelSide:
     """The images, or the captions, in tie order: ``ids[i]`` has the number ``numbers[i]``; numbers rise strictly."""
 
     modality: Modality
@@ -38,7 +38,7 @@ class Side:
     number_of: Mapping[str, int]
 
     @classmethod
-    def of(cls, modality: Modality, ids: Iterable[str]) -> Side:
+    def of(cls, modality: Modality, ids: Iterable[str]) -> ModelSide:
         """A side of these ids in tie order; integers are their own numbers, texts are numbered from 0."""
         distinct = set(ids)
         kind = id_kind(distinct)
@@ -48,7 +48,7 @@ class Side:
         return cls.numbered(modality, ordered, range(len(ordered)))
 
     @classmethod
-    def numbered(cls, modality: Modality, ids: Sequence[str], numbers: Sequence[int]) -> Side:
+    def numbered(cls, modality: Modality, ids: Sequence[str], numbers: Sequence[int]) -> ModelSide:
         """A side whose items have numbers already, rising."""
         return cls(modality, tuple(ids), np.asarray(numbers, np.int64), dict(zip(ids, numbers, strict=True)))
 
@@ -76,18 +76,18 @@ class Side:
 class Sides:
     """What is searched with and in."""
 
-    images: Side
-    captions: Side
+    images: ModelSide
+    captions: ModelSide
 
-    def queries(self, direction: Direction) -> Side:
+    def queries(self, direction: Direction) -> ModelSide:
         """The side that searches."""
         return self.images if direction is Direction.I2T else self.captions
 
-    def gallery(self, direction: Direction) -> Side:
+    def gallery(self, direction: Direction) -> ModelSide:
         """The side that is searched."""
         return self.captions if direction is Direction.I2T else self.images
 
-    def of(self, modality: Modality) -> Side:
+    def of(self, modality: Modality) -> ModelSide:
         """The images or the captions."""
         return self.images if modality == "image" else self.captions
 
@@ -149,7 +149,7 @@ class ItemSimilarities(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Vectors:
+class ModelVectors:
     """Embeddings in the order of the sides: (I, D) and (C, D), or (I, K, D) and (C, K, D) for the best of K x K.
 
     A model of one modality has those of its own side alone.

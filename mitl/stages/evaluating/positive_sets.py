@@ -15,7 +15,7 @@ from mitl.metrics.positives import Positives, locate
 from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import official_positives, read_positives_json, read_release
 from mitl.records import Direction
-from mitl.stages.evaluating.models import Side, Sides, strange_ids_hint
+from mitl.stages.evaluating.models import ModelSide, Sides, strange_ids_hint
 
 OFFICIAL = ("original", "cxc", "eccv")
 FOLDS = "original-1k"
@@ -84,7 +84,7 @@ def located(
     return found
 
 
-def _refuse_missing(name: str, table: Mapping[str, Sequence[str]], side: Side) -> None:
+def _refuse_missing(name: str, table: Mapping[str, Sequence[str]], side: ModelSide) -> None:
     missing = [query for query in table if query not in side.number_of]
     if missing:
         raise MetricError(

@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, RankingSource, scores_pairs
 from mitl.db.session import open_database
+from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress
-from mitl.records import Direction
+from mitl.records import Direction, Pair
 from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.settings import Settings
-from mitl.stages.evaluating.models import EVERY, Model, Ranked, Side, Sides
+from mitl.stages.evaluating.models import EVERY, Model, ModelSide, Ranked, Sides
 from mitl.stages.proposing.computing import ComputeContext
-from mitl.stages.proposing.ranking import Items, build_annotators, rank_all, read_items
+from mitl.stages.proposing.ranking import SearchedItems, build_annotators, rank_all, read_items
+from mitl.stages.proposing.trained import with_trained
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,19 +33,22 @@ class Project:
     kind: str
     """Which reader made the data set: ``coco``, ``scenes`` …"""
     dataset: str
-    items: Items
+    items: SearchedItems
     queries: Mapping[Direction, Sequence[int]]
     """The queries of its runs."""
     annotators: tuple[str, ...]
     """Those of its runs, else those of ``mitl.toml``."""
+    original_pairs: Sequence[Pair] = ()
 
     @property
     def sides(self) -> Sides:
         """Its images and captions, under their numbers of the database."""
         images, captions = self.items.images, self.items.captions
         return Sides(
-            Side.numbered("image", [one.external_id for one in images], [one.id for one in images]),
-            Side.numbered("caption", [one.external_id for one in captions], [one.id for one in captions]),
+            ModelSide.numbered("image", [one.external_id for one in images], [one.id for one in images]),
+            ModelSide.numbered(
+                "caption", [one.external_id for one in captions], [one.id for one in captions]
+            ),
         )
 
     def originals(self) -> dict[Direction, dict[str, list[str]]]:
@@ -52,12 +57,13 @@ class Project:
         wanted = {direction: set(self.queries[direction]) for direction in Direction}
         everything = not any(wanted.values())
         found: dict[Direction, dict[str, list[str]]] = {d: defaultdict(list) for d in Direction}
-        for caption in self.items.captions:
-            image = images[caption.image_id]
-            if everything or caption.image_id in wanted[Direction.I2T]:
-                found[Direction.I2T][image].append(caption.external_id)
-            if everything or caption.id in wanted[Direction.T2I]:
-                found[Direction.T2I][caption.external_id].append(image)
+        captions = {caption.id: caption.external_id for caption in self.items.captions}
+        for pair in self.original_pairs:
+            image, caption = images[pair.image_id], captions[pair.caption_id]
+            if everything or pair.image_id in wanted[Direction.I2T]:
+                found[Direction.I2T][image].append(caption)
+            if everything or pair.caption_id in wanted[Direction.T2I]:
+                found[Direction.T2I][caption].append(image)
         return found
 
 
@@ -67,11 +73,12 @@ def read_project(settings: Settings) -> Project:
         dataset, items = read_items(session, settings)
         ran = tuple(row.name for row in proposal_store.annotators(session))
         queries = proposal_store.queries(session)
-    return Project(dataset.kind, dataset.name, items, queries, ran or settings.annotators)
+        originals = item_store.originals(session, dataset.id)
+    return Project(dataset.kind, dataset.name, items, queries, ran or settings.annotators, originals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Need:
+class RankingNeed:
     """What rankings of one direction must hold."""
 
     queries: Sequence[int]
@@ -82,7 +89,7 @@ def ranked_models(
     settings: Settings,
     names: Sequence[str],
     project: Project,
-    needs: Mapping[Direction, Need],
+    needs: Mapping[Direction, RankingNeed],
     progress: Progress,
 ) -> tuple[list[Model], int]:
     """Every annotator with rankings as deep as needed, and how many of them had to be computed.
@@ -95,6 +102,7 @@ def ranked_models(
         direction: min(need.depth, len(project.items.side(direction, gallery=True)))
         for direction, need in needs.items()
     }
+    settings = with_trained(settings, names)
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)
     compute = ComputeContext.of(settings, progress=progress)
@@ -158,6 +166,7 @@ def similarities_of(
     Raises:
         AnnotatorError: an annotator is unknown, or lacks what it needs.
     """
+    settings = with_trained(settings, names)
     compute = ComputeContext.of(settings, progress=progress)
     found: dict[str, AcrossSimilarities] = {}
     for annotator in build_annotators(settings, names):

@@ -67,7 +67,7 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EvaluationRequest:
     """One call."""
 
     against: Against = field(default_factory=Against)

@@ -6,14 +6,15 @@ A task is what models are compared with: it scores rankings, or similarities tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids, Short
+from mitl.metrics.positives import Ids, Positives, Short
+from mitl.metrics.ranks import NOTHING
 from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
@@ -25,7 +26,7 @@ IN_PYTHON = " (short='zero')"
 _QUERY = re.compile(r"\b(query|item) (-?[0-9]+)\b")
 
 
-class Task(Protocol):
+class ScoredTask(Protocol):
     """One thing that models are scored on, in one direction at a time."""
 
     @property
@@ -61,7 +62,7 @@ class Task(Protocol):
 
 def score_model(
     model: Model,
-    tasks: Sequence[Task],
+    tasks: Sequence[ScoredTask],
     sides: Sides,
     directions: Sequence[Direction],
     short: Short,
@@ -104,8 +105,8 @@ def score_model(
 
 
 def _run(
-    model: Model, tasks: Sequence[Task], sides: Sides, direction: Direction, progress: Progress
-) -> list[tuple[Task, list[Any]]]:
+    model: Model, tasks: Sequence[ScoredTask], sides: Sides, direction: Direction, progress: Progress
+) -> list[tuple[ScoredTask, list[Any]]]:
     """One pass over the similarities for all these tasks: what each keeps of the blocks."""
     if not tasks:
         return []
@@ -144,3 +145,39 @@ def named(model: str, task: str, sides: Sides, direction: Direction) -> Iterator
     except MetricError as error:
         text = _QUERY.sub(id_of, str(error)).replace(IN_PYTHON, " (--short zero)")
         raise MetricError(f"{model} {direction} on {task}: {text}") from error
+
+
+def best_items(
+    model: Model, sides: Sides, positives: Mapping[Direction, Positives], depth: int, progress: Progress
+) -> dict[Direction, Mapping[str, Sequence[str]]]:
+    """Direction → query → the head of its ranking, in the order that metrics read: of tied items the smaller id first.
+
+    Args:
+        depth: places, as far as the gallery goes; as many as a query has positives where that is more.
+    """
+    found: dict[Direction, Mapping[str, Sequence[str]]] = {}
+    for direction, known in positives.items():
+        if not len(known):
+            continue
+        deep = max(depth, int(known.counts.max()))
+        queries, gallery = sides.queries(direction), sides.gallery(direction)
+        found[direction] = {
+            queries.id_of(int(query)): [gallery.id_of(int(item)) for item in row if item != NOTHING]
+            for query, row in _heads(model, sides, direction, known.query_ids, deep, progress)
+        }
+    return found
+
+
+def _heads(
+    model: Model, sides: Sides, direction: Direction, query_ids: Ids, depth: int, progress: Progress
+) -> Iterator[tuple[int, Ids]]:
+    rankings = model.rankings.get(direction)
+    if rankings is not None:
+        depth = min(depth, rankings.items.shape[1])
+        items = rankings.block(rankings.rows_of(query_ids), 0, depth)
+        yield from zip(query_ids.tolist(), np.asarray(items, np.int64), strict=True)
+        return
+    assert model.similarities is not None, "a model has rankings or similarities"
+    label = f"rank {direction}"
+    for block in blocks(model.similarities, sides, direction, query_ids, progress, label):
+        yield from zip(block.query_ids.tolist(), block.head(depth), strict=True)

@@ -8,12 +8,12 @@ from mitl.datasets.ratings import choose_split, is_coco_named
 from mitl.errors import MetricError
 from mitl.records import Direction
 from mitl.stages.evaluating.model_files import RankingModel, RawModel
-from mitl.stages.evaluating.models import BOTH, Side, Sides, strange_ids_hint
+from mitl.stages.evaluating.models import BOTH, ModelSide, Sides, strange_ids_hint
 from mitl.stages.evaluating.positive_sets import ByQuery, official_by_query
-from mitl.stages.evaluating.request import Request
+from mitl.stages.evaluating.request import EvaluationRequest
 
 
-def is_official_split(request: Request) -> bool:
+def is_official_split(request: EvaluationRequest) -> bool:
     """Whether COCO's test split is searched: an official set is asked for, or ratings under its names."""
     against = request.against
     if against.official or against.cxc is None:
@@ -31,14 +31,16 @@ def searched(raw: Sequence[RawModel], release: ByQuery | None, *, whole_split: b
     """
     if whole_split:
         originals = official_by_query("original")
-        return Sides(Side.of("image", originals[Direction.I2T]), Side.of("caption", originals[Direction.T2I]))
+        return Sides(
+            ModelSide.of("image", originals[Direction.I2T]), ModelSide.of("caption", originals[Direction.T2I])
+        )
     whole = [model for model in raw if not isinstance(model, RankingModel)]
     if whole:
         held = {
             side: next((model.held(side) for model in whole if side in model.sides), ())
             for side in sorted(BOTH)
         }
-        return Sides(Side.of("image", held["image"]), Side.of("caption", held["caption"]))
+        return Sides(ModelSide.of("image", held["image"]), ModelSide.of("caption", held["caption"]))
     return _union(raw, release or {})
 
 
@@ -60,5 +62,5 @@ def _union(raw: Sequence[RawModel], release: ByQuery) -> Sides:
                     f"{strange_ids_hint(sorted(ids), held)}; rank them under the release's ids"
                 )
             named.update(held)
-        sides.append(Side.of(modality, named))
+        sides.append(ModelSide.of(modality, named))
     return Sides(*sides)

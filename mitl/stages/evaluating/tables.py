@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mitl.core.latex import escape_tex
 from mitl.metrics.table import metric_named
 from mitl.records import Table
-from mitl.stages.evaluating.figures import Comparison, Figure
+from mitl.stages.evaluating.figures import Figure, ModelDifference
 from mitl.stages.evaluating.pseudo_task import LabelledRatings
 
 COLUMNS = (
@@ -99,7 +99,7 @@ def _with_std(figure: Figure | None) -> str | None:
     return None if figure is None else f"{100 * figure.value:.1f} ± {100 * (figure.std or 0.0):.1f}"
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> tuple[Table, ...]:
+def comparison_table(comparisons: Sequence[ModelDifference]) -> tuple[Table, ...]:
     """One row a set, model, direction and metric; nothing where nothing was compared."""
     if not comparisons:
         return ()
@@ -118,7 +118,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> tuple[Table, ...]:
     return (Table(title, ("positives", "model", "direction", "metric", "difference", "p"), body),)
 
 
-def _difference(one: Comparison) -> str:
+def _difference(one: ModelDifference) -> str:
     """With its interval, fine enough to show on which side of 0 the ends are."""
     digits = 3 if one.metric.startswith(_FROM_MINUS_1) else 2
     middle, low, high = (
@@ -127,7 +127,7 @@ def _difference(one: Comparison) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def to_csv(figures: Sequence[Figure], comparisons: Sequence[Comparison]) -> str:
+def to_csv(figures: Sequence[Figure], comparisons: Sequence[ModelDifference]) -> str:
     """One row a figure, in the metric's own unit (shares from 0 to 1), with the paired test where there is one."""
     tests = {(one.positives, one.model, one.direction, one.metric): one for one in comparisons}
     text = io.StringIO()

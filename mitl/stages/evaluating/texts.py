@@ -12,7 +12,7 @@ from mitl.datasets.assembling import check_unique
 from mitl.datasets.files import read_rows
 from mitl.errors import DatasetError, MetricError
 from mitl.metrics.positives import Ids
-from mitl.stages.evaluating.models import Side, Sides, strange_ids_hint
+from mitl.stages.evaluating.models import ModelSide, Sides, strange_ids_hint
 from mitl.stages.evaluating.project import Project
 
 _COLUMNS = ("caption_id", "image_id", "text")
@@ -20,7 +20,7 @@ _WHAT = f"captions with the columns {', '.join(_COLUMNS)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Texts:
+class CaptionTexts:
     """Captions by their own ids: what each says and which image it was written for."""
 
     text_of: Mapping[str, str]
@@ -29,7 +29,7 @@ class Texts:
     """Where they stand, for messages."""
 
     @classmethod
-    def of_project(cls, project: Project) -> Texts:
+    def of_project(cls, project: Project) -> CaptionTexts:
         """Those of the project's data set."""
         images = {image.id: image.external_id for image in project.items.images}
         captions = project.items.captions
@@ -42,9 +42,9 @@ class Texts:
     @property
     def sides(self) -> Sides:
         """The captions and their images."""
-        return Sides(Side.of("image", self.image_of.values()), Side.of("caption", self.text_of))
+        return Sides(ModelSide.of("image", self.image_of.values()), ModelSide.of("caption", self.text_of))
 
-    def of(self, side: Side) -> list[str]:
+    def of(self, side: ModelSide) -> list[str]:
         """The texts of a side's captions, in its order; MetricError where one has none."""
         missing = [one for one in side.ids if one not in self.text_of]
         if missing:
@@ -66,7 +66,7 @@ class Texts:
         return np.array([sides.images.number_of[one] for one in images], np.int64)
 
 
-def read_texts(path: Path) -> Texts:
+def read_texts(path: Path) -> CaptionTexts:
     """The captions of a Parquet or CSV file with ``caption_id``, ``image_id`` and ``text``; ids are any texts.
 
     Raises:
@@ -82,7 +82,7 @@ def read_texts(path: Path) -> Texts:
     )
     if mute is not None:
         raise DatasetError(f"row {mute} of {str(path)!r} has no text")
-    return Texts(
+    return CaptionTexts(
         {one: row["text"] for one, row in zip(ids, rows, strict=True)},
         {one: str(row["image_id"]) for one, row in zip(ids, rows, strict=True)},
         repr(str(path)),

@@ -27,9 +27,9 @@ from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.fusing.gathering import answered, evidence
-from mitl.stages.fusing.scores import FOLDER, KeptScores, kept_scores, stamp
+from mitl.stages.fusing.scores import FOLDER, KeptScores, kept_scores, sources, stamp
 
-VERSION = 2
+VERSION = 3
 """Raised when the same inputs give other probabilities, so that kept ones are not taken for them."""
 
 
@@ -117,7 +117,7 @@ def _configuration(context: Context, answers: pd.DataFrame, excluded: Ints) -> d
     return {
         "version": VERSION,
         "environment": context.environment.value,
-        "runs": [run.hash for run in proposals.runs(context.session)],
+        "runs": sources(context.session),
         "answers_sha256": hashlib.sha256(pairs + table).hexdigest(),
         "excluded_sha256": hashlib.sha256(excluded.tobytes()).hexdigest(),
         "seed": context.settings.seed,

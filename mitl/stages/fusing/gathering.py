@@ -24,7 +24,8 @@ from mitl.records.frames import LABELS, PROPOSALS, counts, frame
 from mitl.retrieval.encodings import Chunk
 from mitl.retrieval.rankings import read_ranking
 from mitl.stages.proposing.computing import ComputeContext
-from mitl.stages.proposing.ranking import Items, read_items
+from mitl.stages.proposing.ranking import SearchedItems, read_items
+from mitl.stages.proposing.trained import with_trained
 
 _WORD = re.compile(r"\w+")
 _POSITIVE = np.array([label.is_positive for label in LABELS])
@@ -53,8 +54,8 @@ def evidence(context: Context, answers: pd.DataFrame) -> Evidence:
     _, items = read_items(context.session, context.settings)
     proposals.latest_run(context.session)
     runs = proposals.runs(context.session)
-    compute = ComputeContext.of(context.settings, progress=context.progress)
-    joint = tuple(_joint(compute, items, annotator_names(runs)))
+    compute = ComputeContext.of(with_trained(context.settings), progress=context.progress)
+    joint = tuple(_joint(compute, items, annotator_names(context, runs)))
     captions = [one.captions for one in joint]
     return Evidence(
         ranked=ranked(context, items, runs),
@@ -68,15 +69,17 @@ def evidence(context: Context, answers: pd.DataFrame) -> Evidence:
     )
 
 
-def annotator_names(runs: Sequence[RunRow]) -> list[str]:
-    """The annotators of these runs, each once."""
-    return list(dict.fromkeys(one["name"] for run in runs for one in json.loads(run.config)["annotators"]))
+def annotator_names(context: Context, runs: Sequence[RunRow]) -> list[str]:
+    """The annotators of these runs, each once, without those that were withdrawn."""
+    names = dict.fromkeys(one["name"] for run in runs for one in json.loads(run.config)["annotators"])
+    gone = proposals.withdrawn_names(context.session)
+    return [name for name in names if name not in gone]
 
 
-def ranked(context: Context, items: Items, runs: Sequence[RunRow]) -> pd.DataFrame:
+def ranked(context: Context, items: SearchedItems, runs: Sequence[RunRow]) -> pd.DataFrame:
     """``PROPOSALS``: the ranking files of all runs to their full depth, and what was proposed where a file is gone.
 
-    A pair that several runs ranked keeps its best rank.
+    A pair that several runs ranked keeps its best rank. What withdrawn annotators ranked is not read.
     """
     sides = {
         direction: tuple(
@@ -87,7 +90,7 @@ def ranked(context: Context, items: Items, runs: Sequence[RunRow]) -> pd.DataFra
     }
     parts = [columns.proposal_columns(context.session).astype({"annotator": "str"})]
     for run in runs:
-        for name in annotator_names([run]):
+        for name in annotator_names(context, [run]):
             for direction in Direction:
                 path = ranking_path(context.settings.runs / run.hash, name, direction)
                 if path.is_file():
@@ -99,7 +102,7 @@ def ranked(context: Context, items: Items, runs: Sequence[RunRow]) -> pd.DataFra
     return frame(PROPOSALS, {name: once[name].to_numpy() for name in PROPOSALS})
 
 
-def _texts(compute: ComputeContext, items: Items) -> Iterator[Vectors]:
+def _texts(compute: ComputeContext, items: SearchedItems) -> Iterator[Vectors]:
     """By each encoder of captions that is installed."""
     for name, encoder in KNOWN.items():
         if encoder.modality != "caption" or not encoder.is_installed:
@@ -111,7 +114,7 @@ def _texts(compute: ComputeContext, items: Items) -> Iterator[Vectors]:
             continue
 
 
-def _joint(compute: ComputeContext, items: Items, names: Iterable[str]) -> Iterator[Joint]:
+def _joint(compute: ComputeContext, items: SearchedItems, names: Iterable[str]) -> Iterator[Joint]:
     """The annotators whose vectors of both sides are at hand: kept, or read from a file."""
     for name in names:
         try:
@@ -134,7 +137,7 @@ def _refuse(chunks: Iterable[Chunk]) -> Iterator[tuple[int, Encoded]]:
     raise _NotKeptError
 
 
-def _kept(compute: ComputeContext, annotator: Annotator, modality: Modality, items: Items) -> Encoded:
+def _kept(compute: ComputeContext, annotator: Annotator, modality: Modality, items: SearchedItems) -> Encoded:
     of = items.images if modality == "image" else items.captions
     if is_reusable(annotator):
         return compute.encodings.encoded(annotator, modality, of, _refuse)

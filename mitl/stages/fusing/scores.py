@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from sqlalchemy.orm import Session
 
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import Context
@@ -70,7 +71,7 @@ class KeptScores:
 def kept_scores(
     settings: Settings, environment: Environment, runs: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], KeptScores]]:
-    """What is said of each file that was made in this environment from the runs of these hashes, newest first."""
+    """What is said of each file that was made in this environment from these `sources`, newest first."""
     found = []
     for about in (settings.runs / FOLDER).glob("*.json"):
         kept = KeptScores(about.with_suffix(".parquet"))
@@ -81,10 +82,15 @@ def kept_scores(
         yield said, kept
 
 
+def sources(session: Session) -> list[str]:
+    """What probabilities are made from now: the runs' hashes, and the withdrawn annotators that they do without."""
+    runs = [run.hash for run in proposals.runs(session)]
+    return [*runs, *(f"without {name}" for name in sorted(proposals.withdrawn_names(session)))]
+
+
 def fused_scores(context: Context) -> pd.DataFrame | None:
     """``FUSED``: the newest probabilities made from the present runs; None where there are none."""
-    runs = [run.hash for run in proposals.runs(context.session)]
-    for _, kept in kept_scores(context.settings, context.environment, runs):
+    for _, kept in kept_scores(context.settings, context.environment, sources(context.session)):
         fused = kept.read()
         if fused is not None:
             return fused

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from mitl.crowd.batch_csv import expanded_cells, find_layout
 from mitl.crowd.column_map import ColumnMap, column_map
 from mitl.crowd.mapped_rows import MappedAnswer, MappedRow, read_mapped
-from mitl.crowd.parsed_answer import official_answer
 from mitl.crowd.parsed_csv import KIND as OFFICIAL
+from mitl.crowd.parsed_csv import official_answer
 from mitl.crowd.result_file import KeptRows, kept_rows
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
@@ -32,7 +32,7 @@ from mitl.records import (
     JudgementSource,
     Pair,
     PairRole,
-    ParsedAnswers,
+    Parsed,
     PlaceAnswer,
 )
 from mitl.settings import Settings
@@ -252,10 +252,10 @@ def _spots(row: PairedRow) -> list[_Spot]:
     return spots
 
 
-def _placed(row: PairedRow, places: Mapping[_Spot, int]) -> ParsedAnswers:
+def _placed(row: PairedRow, places: Mapping[_Spot, int]) -> Parsed[PlaceAnswer]:
     answers = [
         replace(answer, place=places[spot])
         for spot, (_, answer) in zip(_spots(row), row.answers, strict=True)
         if answer is not None
     ]
-    return ParsedAnswers(tuple(sorted(answers, key=lambda answer: answer.place)), row.findings)
+    return Parsed(tuple(sorted(answers, key=lambda answer: answer.place)), row.findings)

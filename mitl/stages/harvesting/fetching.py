@@ -44,7 +44,7 @@ _FINISHED = ("Reviewable", "Reviewing", DISPOSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class HitsOut:
     """The HITs of ours that are out, as the server has them."""
 
     found: Mapping[int, ListedHit]
@@ -68,7 +68,7 @@ class Sweep:
         return 0 if found is None else found.n_completed
 
 
-def sweep(client: MTurkClient, known: Sequence[HitRow], listed: Mapping[str, ListedHit]) -> Sweep:
+def sweep(client: MTurkClient, known: Sequence[HitRow], listed: Mapping[str, ListedHit]) -> HitsOut:
     """Hold our posted HITs against the listing; a HIT that is missing there is asked for by its id.
 
     Args:
@@ -83,7 +83,7 @@ def sweep(client: MTurkClient, known: Sequence[HitRow], listed: Mapping[str, Lis
     found = {id_: listed[name] for id_, name in names.items() if name in listed}
     found.update({hit.id: one for hit, one in missing.items() if one is not None})
     deleted = [hit for hit, one in missing.items() if one is None or one.status == DISPOSED]
-    return Sweep(found, tuple(deleted))
+    return HitsOut(found, tuple(deleted))
 
 
 WINDOW = 64
@@ -120,7 +120,7 @@ class Fetcher:
         self._parser = Parser(session, environment, self._batches, context.settings.wordings)
         session.rollback()
 
-    def fetch(self, swept: Sweep, posted: Sequence[HitRow]) -> Fetched:
+    def fetch(self, swept: HitsOut, posted: Sequence[HitRow]) -> Fetched:
         """Store and parse what is new on these HITs; another harvest may do the same meanwhile."""
         stored = submission_store.stored_counts(self._session, self._environment)
         self._session.rollback()
@@ -138,7 +138,7 @@ class Fetcher:
                 advance(len(window))
         return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost))
 
-    def _windows(self, hits: Sequence[HitRow], swept: Sweep) -> Generator[list[_Listed]]:
+    def _windows(self, hits: Sequence[HitRow], swept: HitsOut) -> Generator[list[_Listed]]:
         """The HITs with what the server lists of them, window by window; the next ones are fetched meanwhile."""
         windows = iter(chunks(hits, WINDOW))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="harvest") as pool:
@@ -170,7 +170,7 @@ class Fetcher:
         if failure is not None:
             raise failure
 
-    def _listed(self, hit: HitRow, swept: Sweep) -> _Listed:
+    def _listed(self, hit: HitRow, swept: HitsOut) -> _Listed:
         """A HIT's submissions, each once; None where the HIT was deleted and the server gives none."""
         found: dict[tuple[str, str], ListedAssignment] = {}
         try:
@@ -241,5 +241,5 @@ class Fetcher:
 _Listed = tuple[HitRow, list[tuple[HitRow, ListedAssignment]] | None]
 
 
-def _has_changed(swept: Sweep, hit: HitRow, stored: int, settled: int) -> bool:
+def _has_changed(swept: HitsOut, hit: HitRow, stored: int, settled: int) -> bool:
     return swept.n_submitted(hit) > stored or swept.n_settled(hit) > settled

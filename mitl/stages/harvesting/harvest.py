@@ -26,7 +26,7 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.deriving import rederive
-from mitl.stages.harvesting.fetching import Fetched, Fetcher, Sweep, sweep
+from mitl.stages.harvesting.fetching import Fetched, Fetcher, HitsOut, sweep
 from mitl.stages.harvesting.judging import approves_itself_at, judge, utc
 from mitl.stages.harvesting.parsing import Parser
 
@@ -157,7 +157,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     return Harvested(environment, result, counts, awaited)
 
 
-def _close_expired(context: Context, swept: Sweep) -> None:
+def _close_expired(context: Context, swept: HitsOut) -> None:
     """HITs whose time is over, or that are gone, and of which nothing waits; what was not answered is open again."""
     session, environment = context.session, context.environment
     undecided = Counter(row.hit_id for row in answer_store.assignments(session, environment, _WAITING))
@@ -170,7 +170,7 @@ def _close_expired(context: Context, swept: Sweep) -> None:
     hit_store.set_state(session, over, HitState.CLOSED)
 
 
-def _warnings(context: Context, swept: Sweep, fetched: Fetched) -> tuple[str, ...]:
+def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, ...]:
     session, environment = context.session, context.environment
     stored = answer_store.stored_counts(session, environment)
     gone = [hit for hit in swept.deleted if stored.get(hit.id, 0) < hit.assignments]

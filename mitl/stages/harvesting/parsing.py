@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kind_of, wording_of
-from mitl.campaign.kinds.protocol import CampaignKind, Parsed
+from mitl.campaign.kinds.protocol import CampaignKind
 from mitl.db.store import hits as hit_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.bulk import chunks
@@ -17,7 +17,7 @@ from mitl.db.store.hits import BatchRow
 from mitl.db.store.parses import RawSubmission
 from mitl.errors import AnswerError
 from mitl.progress import Progress
-from mitl.records import BatchKind, Environment, Finding, JudgementSource
+from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed
 from mitl.records.questions import Question
 
 WINDOW = 64
@@ -81,7 +81,7 @@ class Parser:
         kind.set_parses(self._session, {id_: parsed[id_] for id_ in still})
         self._session.commit()
 
-    def _parsed(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> dict[int, Parsed]:
+    def _parsed(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> dict[int, Parsed[Any]]:
         """What these submissions say; one that cannot be read at all says so as a finding."""
         new = sorted({row.hit_id for row in rows} - self._pages.keys())
         for hit_id, (batch_id, places) in kind.places(self._session, new).items():
@@ -92,5 +92,5 @@ class Parser:
             try:
                 parsed[row.id] = kind.parse(row.raw_xml, places=places, questions=questions)
             except AnswerError as error:
-                parsed[row.id] = kind.parsed((), (Finding(parse_store.UNREADABLE, str(error)),))
+                parsed[row.id] = Parsed((), (Finding(parse_store.UNREADABLE, str(error)),))
         return parsed

@@ -33,7 +33,7 @@ _NEAR = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ExtensionWish:
     """What is asked of the HITs of one batch."""
 
     batch: str
@@ -64,7 +64,7 @@ class ExtendCounts(TypedDict):
 
 def extend(
     settings: Settings,
-    wish: Wish,
+    wish: ExtensionWish,
     environment: Environment | None = None,
     *,
     confirm: Callable[[Environment, int], bool],
@@ -164,7 +164,7 @@ class More:
 class _Run:
     """Extending one batch."""
 
-    def __init__(self, scope: Scope, batch: BatchRow, wish: Wish) -> None:
+    def __init__(self, scope: Scope, batch: BatchRow, wish: ExtensionWish) -> None:
         self._scope, self._batch, self._wish = scope, batch, wish
         self._context, self._session, self._client = scope.context, scope.context.session, scope.client
         self._environment = scope.context.environment

@@ -27,7 +27,7 @@ from mitl.audits.machine_labels import (
 from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
-from mitl.db.store import columns, open_work, proposals
+from mitl.db.store import columns, open_work
 from mitl.db.store.audits import AuditRow
 from mitl.errors import AuditError
 from mitl.progress import Progress, no_progress
@@ -35,7 +35,7 @@ from mitl.records import AuditPurpose, Environment, StageResult, Table, several
 from mitl.records.frames import counts as speaks
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.fusing.scores import kept_scores
+from mitl.stages.fusing.scores import kept_scores, sources
 
 
 class StratumCounts(TypedDict):
@@ -146,8 +146,7 @@ def _sample(context: Context) -> AuditRow:
 
 def _score(context: Context, audit: AuditRow, sampled: Ints) -> tuple[Mapping[str, Any], pd.DataFrame]:
     """What is said of the newest probabilities, and ``FUSED``; AuditError where they may have read the sample."""
-    runs = [run.hash for run in proposals.runs(context.session)]
-    for about, kept in kept_scores(context.settings, context.environment, runs):
+    for about, kept in kept_scores(context.settings, context.environment, sources(context.session)):
         fused = kept.read()
         if fused is None:
             continue

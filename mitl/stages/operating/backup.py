@@ -13,12 +13,21 @@ from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict, cast
 
 from mitl.core.whole_files import part_name, remove_dead_parts, sync_folder, to_disk
-from mitl.db.dumps.reading import ARCHIVE, MANIFEST, DumpedDatabase, Manifest, open_dump, to_json
+from mitl.db.dumps.reading import (
+    ARCHIVE,
+    MANIFEST,
+    TRAINED,
+    DumpedDatabase,
+    Manifest,
+    open_dump,
+    sha256,
+    to_json,
+)
 from mitl.db.dumps.restoring import write_database
 from mitl.db.migrate import Line
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
-from mitl.records import StageResult, Table
+from mitl.records import StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.operating.databases import existing, one_moment, opened
@@ -55,6 +64,7 @@ def backup(
 ) -> StageResult:
     """Write all tables of the databases that exist, each as it was at one moment; the same rows give the same bytes.
 
+    With the pipeline's go the weights and curves of what learnt in the project, which nothing could make again.
     The pipeline's moment comes first, so that the server's part knows every call that the pipeline's has made.
 
     Raises:
@@ -84,12 +94,30 @@ def _write(settings: Settings, only: Line | None, folder: Path, progress: Progre
         moments = [(place, stack.enter_context(one_moment(engine))) for place, engine in views]
         for place, connection in moments:
             databases[place.line] = write_database(place.line, connection, folder, progress=progress)
-    manifest = Manifest(version("mitl"), databases)
+    trained = _copy_trained(settings.project / TRAINED, folder / TRAINED) if "pipeline" in databases else {}
+    manifest = Manifest(version("mitl"), databases, trained)
     with (folder / MANIFEST).open("wb") as sink:
         sink.write(to_json(manifest).encode())
         to_disk(sink)
     sync_folder(folder)
     return manifest
+
+
+def _copy_trained(source: Path, target: Path) -> dict[str, str]:
+    """Finished weights, which are never written again, and their curves; SHA-256 by name."""
+    found = {}
+    for weights in sorted(source.glob("*.safetensors")):
+        for path in (weights, weights.with_suffix(".csv")):
+            if path.is_file():
+                target.mkdir(exist_ok=True)
+                with path.open("rb") as file, (target / path.name).open("wb") as sink:
+                    shutil.copyfileobj(file, sink)
+                    to_disk(sink)
+                with (target / path.name).open("rb") as copy:
+                    found[path.name] = sha256(copy)
+    if found:
+        sync_folder(target)
+    return found
 
 
 def _put_in_place(part: Path, target: Path) -> None:
@@ -134,6 +162,8 @@ def _result(status: str, target: Path, manifest: Manifest, lines: tuple[str, ...
     rows = tuple(
         (line, part.revision, len(part.tables), part.rows) for line, part in manifest.databases.items()
     )
+    kept = several(len(manifest.trained), "file")
+    learnt = (f"in it too: {kept} of {TRAINED}/, by annotators that learnt here",) if manifest.trained else ()
     counts = {line: part.rows for line, part in manifest.databases.items()} | {"bytes": manifest.bytes}
     paths: BackupPaths = {"backup": os.fspath(target)}
     columns = ("database", "revision", "tables", "rows")
@@ -142,7 +172,7 @@ def _result(status: str, target: Path, manifest: Manifest, lines: tuple[str, ...
         counts=cast(BackupCounts, counts),
         paths=paths,
         tables=(Table(f"{target} · {manifest.bytes:,} bytes", columns, rows),),
-        lines=lines or (NOT_IN_IT, SECRET),
+        lines=lines or (*learnt, NOT_IN_IT, SECRET),
         next=f"mitl db verify {target}",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,16 +11,17 @@ from typing import Annotated, NotRequired, TypedDict, cast
 
 from sqlalchemy import Connection, func, select
 
+from mitl.core.whole_files import whole_file
 from mitl.db import migrate
 from mitl.db.copies import keep_copy
-from mitl.db.dumps.reading import Dump, open_dump
+from mitl.db.dumps.reading import TRAINED, Dump, open_dump, sha256
 from mitl.db.dumps.restoring import restore_database, write_database
 from mitl.db.engine import make_engine
 from mitl.db.migrate import Line, changing
 from mitl.db.tables import reflected
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
-from mitl.records import StageResult, Table
+from mitl.records import StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.operating.databases import Place, opened, places, write_sheets
@@ -49,12 +51,12 @@ def restore(
     between the two is completed by the same words.
 
     Raises:
-        StoreError: the dump is damaged or of a newer mitl, a database holds something and ``replace`` is false, or a
-            database cannot be written; they are as they were then.
+        StoreError: the dump is damaged or of a newer mitl, a database holds something and ``replace`` is false, other
+            weights lie under a name of the dump's, or a database cannot be written; all is as it was then.
     """
     rows: list[tuple[str, str, str, str, int]] = []
     copies: list[str] = []
-    left_alone = 0
+    left_alone, learnt = 0, 0
     with open_dump(source) as dump, ExitStack() as stack:
         wanted = _wanted(settings, dump, only)
         dump.check(tuple(place.line for place in wanted))
@@ -69,11 +71,14 @@ def restore(
                 restore_database(place.line, connection, dump, place.name, replace=replace, progress=progress)
             if place.line == "pipeline":
                 write_sheets(connection)
+                learnt = _put_trained(dump, settings.project / TRAINED)
             rows.append((place.name, place.line, part.revision, migrate.head(place.line), part.rows))
     columns = ("database", "line", "dump's revision", "revision now", "rows")
     kept = tuple(f"as it was before: {copy}" for copy in copies)
     counts = cast(RestoreCounts, {line: count for _, line, _, _, count in rows} | {"copies": copies})
-    if left_alone == len(wanted):
+    if learnt:
+        kept = (*kept, f"put back: {several(learnt, 'file')} of {TRAINED}/")
+    if left_alone == len(wanted) and not learnt:
         return StageResult(
             status="nothing_to_do",
             counts=counts,
@@ -98,6 +103,25 @@ def _wanted(settings: Settings, dump: Dump, only: Line | None) -> list[Place]:
         held = ", ".join(dump.manifest.databases) or "none"
         raise StoreError(f"{dump.where} holds no {only or 'database'}; it holds: {held}")
     return found
+
+
+def _put_trained(dump: Dump, folder: Path) -> int:
+    """Write the files of what learnt that are not there; how many. StoreError, and none, where another has the name."""
+    missing = []
+    for name, mark in dump.manifest.trained.items():
+        path = folder / name
+        if not path.is_file():
+            missing.append(name)
+            continue
+        with path.open("rb") as file:
+            if sha256(file) != mark:
+                raise StoreError(
+                    f"{path} is another file than the dump's of that name; move it away, then restore again"
+                )
+    for name in missing:
+        with dump.trained(name) as file, whole_file(folder / name) as sink:
+            shutil.copyfileobj(file, sink)
+    return len(missing)
 
 
 def _holds(line: Line, connection: Connection, dump: Dump) -> bool:

@@ -36,7 +36,7 @@ class FaultCounts(TypedDict):
 
 
 @printed_by("db verify")
-class VerifyCounts(TypedDict):
+class DatabaseVerifyCounts(TypedDict):
     """What a check of the databases counts."""
 
     databases: Annotated[int, "databases that were looked at"]
@@ -87,7 +87,7 @@ def _faults(line: Line, connection: Connection) -> list[Fault]:
 
 def _verdict(found: dict[str, list[Fault]]) -> Verdict:
     rows = tuple((name, fault.what, fault.rows) for name, faults in found.items() for fault in faults)
-    counts: VerifyCounts = {
+    counts: DatabaseVerifyCounts = {
         "databases": len(found),
         "faults": [{"database": name, "what": what, "rows": count} for name, what, count in rows],
     }

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from mitl.crowd.batch_csv import ANSWER_PREFIX, Layout, expanded_cells, own_answers, require_known
 from mitl.crowd.column_map import ColumnMap, require_pairs, shown_columns
 from mitl.crowd.mapped_rows import MappedAnswer
-from mitl.crowd.parsed_answer import ANSWER_COLUMNS
 from mitl.crowd.parsed_csv import (
+    ANSWER_COLUMNS,
     KIND,
     OfficialJudgement,
     OfficialProposal,

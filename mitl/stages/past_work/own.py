@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from mitl.campaign.posting import CREATE
-from mitl.crowd.batch_csv import Layout, Submission, own_answers, submission
+from mitl.crowd.batch_csv import Layout, RowSubmission, own_answers, submission
 from mitl.crowd.context import Context
 from mitl.crowd.paying import APPROVED, REJECTED, SUBMITTED, book_payment
 from mitl.crowd.result_file import KeptRows, ResultFile, ResultRow, row_document
@@ -33,7 +33,7 @@ class SubmissionRow:
 
     row: ResultRow
     cells: Mapping[str, str]
-    submission: Submission
+    submission: RowSubmission
 
 
 def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRow], int]:
@@ -96,7 +96,7 @@ def sort_rows(
     return own, foreign
 
 
-def _require_ids(file: ResultFile, layout: Layout, row: ResultRow, said: Submission) -> None:
+def _require_ids(file: ResultFile, layout: Layout, row: ResultRow, said: RowSubmission) -> None:
     named = {layout.assignment: said.assignment_id, layout.worker: said.worker_id}
     if layout.hit is not None:
         named[layout.hit] = said.hit_id

@@ -164,7 +164,7 @@ def _batch(context: Context, about: PastBatch, new_hits: Sequence[PastHit], know
     now = context.now()
     return hit_store.add_batch(
         session,
-        round_id=hit_store.open_round(session, item_store.dataset(session).id, now),
+        round_id=hit_store.open_round(session, item_store.dataset(session).id, context.environment, now),
         environment=context.environment,
         direction="both",
         template=about.template,

@@ -30,7 +30,7 @@ _KEPT = ("environment", "worker", "submission", "assignment", "cents", "cost_cen
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedBonus:
     """A bonus to be sent once, as the journal keeps it; its amount never changes again."""
 
     key: str
@@ -58,15 +58,15 @@ class Planned:
         """What the endpoint charges on top."""
         return self.cost_cents - self.cents
 
-    def call(self) -> Call[Planned]:
+    def call(self) -> Call[PlannedBonus]:
         """The call that sends it."""
         return Call(self.key, self, {name: getattr(self, name) for name in _KEPT}, self.token)
 
 
-def unsent(session: Session, environment: Environment) -> list[Planned]:
+def unsent(session: Session, environment: Environment) -> list[PlannedBonus]:
     """The bonuses that were confirmed and are not known to be sent; those that were refused before come last."""
     waiting = [
-        Planned(
+        PlannedBonus(
             row.key,
             row.token or "",
             **{name: row.request[name] for name in _KEPT} | {"environment": environment},
@@ -87,10 +87,10 @@ class BonusSender:
         self._limit = SpendingLimit(
             context.session, context.settings, context.environment, charges_fee=endpoint.charges_fee
         )
-        self.sent: dict[str, Planned] = {}
+        self.sent: dict[str, PlannedBonus] = {}
         """By key, as the server has granted them."""
 
-    def bonus(self, key: str, row: SettledWork, cents: int, text: str) -> Planned:
+    def bonus(self, key: str, row: SettledWork, cents: int, text: str) -> PlannedBonus:
         """A bonus on a submission; its token and its reference derive from the project and the key.
 
         Args:
@@ -98,7 +98,7 @@ class BonusSender:
         """
         project_id = self._context.settings.project_id
         reference = reference_of(project_id, key)
-        return Planned(
+        return PlannedBonus(
             key=key,
             token=_digest(project_id, key).hex()[:48],
             environment=self._context.environment,
@@ -114,7 +114,7 @@ class BonusSender:
     def _fee_cents(self, cents: int) -> int:
         return fee_cents(cents, 1) if self._endpoint.charges_fee else 0
 
-    def check(self, fresh: Sequence[Planned], what: str) -> None:
+    def check(self, fresh: Sequence[PlannedBonus], what: str) -> None:
         """Refuse what is above the ceiling or the balance.
 
         Args:
@@ -133,20 +133,20 @@ class BonusSender:
                 "with `mitl crowd budget`; nothing new was sent"
             )
 
-    def plan(self, fresh: Sequence[Planned], what: str) -> None:
+    def plan(self, fresh: Sequence[PlannedBonus], what: str) -> None:
         """Journal all of what was confirmed, or nothing where the ceiling no longer allows it."""
         self._limit.require(cost_of(fresh), what)
         plan_calls(self._context, BONUS, [bonus.call() for bonus in fresh])
         self._session.commit()
 
-    def send(self, planned: Sequence[Planned]) -> None:
+    def send(self, planned: Sequence[PlannedBonus]) -> None:
         """Send what is journalled, each once.
 
         Raises:
             FundsError: the ceiling was lowered, or reached by others, meanwhile.
             CrowdError: a call failed; what was sent is booked.
         """
-        sending: Operation[Planned, int] = Operation(
+        sending: Operation[PlannedBonus, int] = Operation(
             BONUS,
             lambda bonus: send_once(self._client, bonus),
             self._book,
@@ -155,7 +155,7 @@ class BonusSender:
         calls = [bonus.call() for bonus in planned]
         make_calls(self._context, sending, calls, in_order=self._endpoint.in_process)
 
-    def _book(self, bonus: Planned, cents: int) -> None:
+    def _book(self, bonus: PlannedBonus, cents: int) -> None:
         fee = self._fee_cents(cents)
         journal.add_ledger(self._session, bonus.submission, BONUS, f"bonus:{bonus.key}", cents)
         if fee:
@@ -163,7 +163,7 @@ class BonusSender:
         self.sent[bonus.key] = replace(bonus, cents=cents, cost_cents=cents + fee)
 
 
-def send_once(client: MTurkClient, bonus: Planned) -> int:
+def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:
     """Send a bonus unless the server has it; returns the cents that it has granted."""
     known = _granted(client, bonus)
     if known is not None:
@@ -174,7 +174,7 @@ def send_once(client: MTurkClient, bonus: Planned) -> int:
     return bonus.cents if known is None else known
 
 
-def _granted(client: MTurkClient, bonus: Planned) -> int | None:
+def _granted(client: MTurkClient, bonus: PlannedBonus) -> int | None:
     """What the server has granted under this bonus's reference; None where it knows none."""
     for listed in client.list_bonuses(assignment_id=bonus.assignment):
         if listed.worker_id == bonus.worker and marked(bonus.reference) in listed.reason:
@@ -182,13 +182,13 @@ def _granted(client: MTurkClient, bonus: Planned) -> int | None:
     return None
 
 
-def in_words(planned: Sequence[Planned]) -> str:
+def in_words(planned: Sequence[PlannedBonus]) -> str:
     """``3 bonuses of $4.50 in all``."""
     cents = format_dollars(sum(bonus.cents for bonus in planned))
     return f"1 bonus of {cents}" if len(planned) == 1 else f"{len(planned):,} bonuses of {cents} in all"
 
 
-def cost_of(planned: Sequence[Planned]) -> int:
+def cost_of(planned: Sequence[PlannedBonus]) -> int:
     """Cents of all of them, fees included."""
     return sum(bonus.cost_cents for bonus in planned)
 

@@ -21,7 +21,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.paying.bonuses import BonusSender, Planned, cost_of, unsent
+from mitl.stages.paying.bonuses import BonusSender, PlannedBonus, cost_of, unsent
 from mitl.stages.reviewing.decisions import MIN_REASON
 
 MAX_REASON = 1900
@@ -141,7 +141,7 @@ def _key(environment: Environment, gift: Gift) -> str:
     return f"{COMPENSATE}:{environment}:{gift.worker}:{what}"
 
 
-def _counts(environment: Environment, worker: str, sent: Planned | None = None) -> CompensateCounts:
+def _counts(environment: Environment, worker: str, sent: PlannedBonus | None = None) -> CompensateCounts:
     return {
         "environment": environment.value,
         "worker": worker,

@@ -19,7 +19,7 @@ from mitl.judgements.wages import WageFigures, WorkerPay, wage_figures, worker_p
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.paying.bonuses import Planned, unsent
+from mitl.stages.paying.bonuses import PlannedBonus, unsent
 
 _HEADER = (
     *("environment", "batch", "wording", "worker", "submitted", "approved"),
@@ -152,7 +152,7 @@ class _Paid:
         least: int,
         settled: Sequence[SettledWork],
         held_cents: int,
-        planned: Sequence[Planned],
+        planned: Sequence[PlannedBonus],
     ) -> None:
         self._environment, self._least, self._held, self._planned = environment, least, held_cents, planned
         self.work = paid_work(settled, environment)

@@ -27,7 +27,7 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import (
     BonusSender,
-    Planned,
+    PlannedBonus,
     cost_of,
     in_words,
     marked,
@@ -203,7 +203,7 @@ class _Run:
                 f"nobody of id {strangers[0]!r} has submitted work on {self._environment}; see `mitl pay`"
             )
 
-    def _propose(self, settled: Sequence[SettledWork], pay: Sequence[WorkerPay]) -> list[Planned]:
+    def _propose(self, settled: Sequence[SettledWork], pay: Sequence[WorkerPay]) -> list[PlannedBonus]:
         """A bonus for everyone whose paid work is short of the floor, on the worker's latest approved submission.
 
         Nobody whose bonus still waits gets another.
@@ -232,7 +232,7 @@ class _Run:
                 "--floor, or leave workers out with --skip; nothing new was sent"
             )
 
-    def _offer_table(self, fresh: Sequence[Planned], pay: Sequence[WorkerPay]) -> Table:
+    def _offer_table(self, fresh: Sequence[PlannedBonus], pay: Sequence[WorkerPay]) -> Table:
         """The bonuses beside what their workers have earned so far."""
         known = {one.worker: one for one in pay}
         rows = tuple(
@@ -249,7 +249,7 @@ class _Run:
         columns = ("worker", "HITs", "minutes", "paid so far", "an hour", "bonus")
         return Table(f"bonuses on {self._environment}", columns, rows)
 
-    def _total_line(self, fresh: Sequence[Planned]) -> str:
+    def _total_line(self, fresh: Sequence[PlannedBonus]) -> str:
         fees = sum(bonus.fee_cents for bonus in fresh)
         where = "the endpoint charges a fee" if self._charges_fee else "this endpoint charges none"
         return (
@@ -257,7 +257,7 @@ class _Run:
             f"({where}); total {format_dollars(cost_of(fresh))}"
         )
 
-    def _outcome(self, every: Sequence[Planned]) -> str:
+    def _outcome(self, every: Sequence[PlannedBonus]) -> str:
         if every:
             verb = "dry run: would send" if self._terms.dry_run else "sent"
             return f"{verb} {in_words(every)}"

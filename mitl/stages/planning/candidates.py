@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mitl.audits.frontier import Pilot
 from mitl.audits.pilot_scores import pilot_scores, rank_features
-from mitl.core.packed import Ints, contains, pack_ids, pack_pairs, places
+from mitl.core.packed import Ints, contains, pack_each, pack_pairs, places
 from mitl.errors import AuditError
-from mitl.records import Direction, Pair, PairRole, several
+from mitl.records import Direction, PairRole, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 
 Floats = NDArray[np.float64]
@@ -78,11 +78,11 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
         own = [one.pair for one in project.proposals if one.direction is direction]
-        at = places(pairs, _packed(own))
+        at = places(pairs, pack_each(own))
         asking = [pair.image_id if direction is Direction.I2T else pair.caption_id for pair in own]
         queries[at] = (number << _QUERY_BITS) + np.array(asking, np.int64)
     judged = list(project.answers)
-    at = places(pairs, _packed(judged))
+    at = places(pairs, pack_each(judged))
     known = at >= 0
     labels = np.array([project.answers[pair].label.is_positive for pair in judged], np.bool_)
     order = np.argsort(at[known], kind="stable")
@@ -98,11 +98,6 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     from_samples = np.sort(np.fromiter(sampled, np.int64, len(sampled)))
     drawn = contains(pack_pairs(random), pairs[answered]) | contains(from_samples, pairs[answered])
     return Candidates(pairs, queries, answered, labels[known][order], drawn)
-
-
-def _packed(pairs: Collection[Pair]) -> Ints:
-    rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
-    return pack_ids(rows[:, 0], rows[:, 1])
 
 
 def sample(project: ProjectSnapshot, found: Candidates, fused: pd.DataFrame | None, seed: int) -> Sampled:
@@ -138,7 +133,7 @@ def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
     rows = project.proposals
     features = rank_features(
         np.array([names[one.annotator] * len(ways) + ways[one.direction] for one in rows], np.int64),
-        places(found.pairs, _packed([one.pair for one in rows])),
+        places(found.pairs, pack_each([one.pair for one in rows])),
         np.array([one.rank for one in rows], np.int64),
         np.array([one.similarity for one in rows], np.float64),
         len(found.pairs),

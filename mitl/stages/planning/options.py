@@ -1,4 +1,4 @@
-"""Ways to go on, side by side: what each takes of people, what it keeps, and what no threshold can do."""
+"""Ways to go on, side by side: what each costs and takes of people, what it keeps, and what no threshold can do."""
 
 from __future__ import annotations
 
@@ -10,13 +10,88 @@ import numpy as np
 from mitl.analysis.report.frontier_plot import Curve
 from mitl.audits.frontier import TOLERATED, Estimate, Frontier, Labelling, estimate
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
+from mitl.campaign.bill import PostingTerms, terms_of
+from mitl.campaign.kinds import fitting, wording_of
+from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
+from mitl.campaign.pilots import estimate_of, find_pilots
+from mitl.core.pricing import Bill, bill, format_dollars
 from mitl.crowd.context import Context
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
 from mitl.errors import UsageError
-from mitl.records import Environment
+from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
+from mitl.records import BatchKind, Environment, JudgementSource
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.planning.candidates import Candidates, Sampled, sample
-from mitl.stages.planning.price import Price, price_of
+
+
+@dataclass(frozen=True, slots=True)
+class HitPrice:
+    """What pages of pairs are posted under."""
+
+    terms: PostingTerms
+    charges_fee: bool
+
+    def cents(self, answers: float) -> int:
+        """Of so many pairs asked once of each worker wanted, controls included."""
+        return self._bill(hits_needed(round(answers))).total_cents
+
+    def answers_for(self, cents: int) -> int:
+        """The most pairs that can be asked for so many cents."""
+        each = self._bill(1).total_cents
+        return CANDIDATES_PER_HIT * (cents // each) if each else 0
+
+    def _bill(self, hits: int) -> Bill:
+        return bill(
+            hits,
+            assignments=self.terms.assignments,
+            reward_cents=self.terms.reward_cents,
+            estimate_s=self.terms.estimate.seconds,
+            charges_fee=self.charges_fee,
+        )
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        workers = f" × {self.terms.assignments} workers" if self.terms.assignments > 1 else ""
+        return (
+            f"priced as `mitl publish` does: {format_dollars(self.terms.reward_cents)} a HIT of {CANDIDATES_PER_HIT} "
+            f"pairs{workers}, {self.terms.estimate.seconds:,} s ({self.terms.estimate.note})"
+            + ("; with MTurk's fee" if self.charges_fee else "")
+        )
+
+
+def price_of(
+    context: Context, *, template: str | None, reward_cents: int | None, assignments: int
+) -> HitPrice:
+    """The price of one page more.
+
+    Args:
+        template: the wording; None takes that of the latest batch of pairs, else the plain one.
+
+    Raises:
+        TemplateError: there is no such wording.
+        UsageError: the wording cannot show the items of the data set.
+    """
+    session, settings = context.session, context.settings
+    if template is None:
+        posted = [
+            batch.template
+            for batch in hit_store.batches(session, context.environment)
+            if batch.kind == BatchKind.PAIRS and batch.source is JudgementSource.CROWD
+        ]
+        template = posted[-1] if posted else Campaign(context.environment).template
+    request = fitting(
+        Campaign(context.environment, template=template, reward_cents=reward_cents, assignments=assignments),
+        item_store.find_dataset(session),
+        settings.wordings,
+    )
+    wording = wording_of(request.kind, request.template, settings.wordings)
+    pilots = find_pilots(session, context.environment, request.template, PAIRS_PER_HIT)
+    terms = terms_of(settings, request, wording, estimate_of(pilots, wording, PAIRS_PER_HIT))
+    return HitPrice(terms, charges_fee=settings.endpoint is not None)
+
 
 SAMPLE_SIZES = (60, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400)
 RISK = 0.05
@@ -24,7 +99,7 @@ POINTS = 41
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlanWish:
     """What a plan should reach."""
 
     target_recall: float = 0.95
@@ -56,7 +131,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class WayToGoOn:
     """One way to go on."""
 
     key: str
@@ -68,19 +143,19 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedWays:
     """All that was found."""
 
     environment: Environment
     found: Candidates
     sampled: Sampled
     frontier: Frontier
-    price: Price
-    wish: Wish
-    options: tuple[Option, ...]
+    price: HitPrice
+    wish: PlanWish
+    options: tuple[WayToGoOn, ...]
     curves: tuple[Curve, ...]
 
-    def option(self, key: str) -> Option | None:
+    def option(self, key: str) -> WayToGoOn | None:
         """The option of that key, where it can be had."""
         return next((one for one in self.options if one.key == key), None)
 
@@ -96,7 +171,7 @@ class Planned:
         return self.frontier.matches.value / len(self.found.pairs)
 
 
-def make_plan(context: Context, project: ProjectSnapshot, found: Candidates, wish: Wish) -> Planned:
+def make_plan(context: Context, project: ProjectSnapshot, found: Candidates, wish: PlanWish) -> PlannedWays:
     """Estimate the frontier and price it."""
     seed = context.settings.seed
     sampled = sample(project, found, fused_scores(context), seed)
@@ -104,7 +179,7 @@ def make_plan(context: Context, project: ProjectSnapshot, found: Candidates, wis
     price = price_of(
         context, template=wish.template, reward_cents=wish.reward_cents, assignments=wish.assignments
     )
-    return Planned(
+    return PlannedWays(
         environment=context.environment,
         found=found,
         sampled=sampled,
@@ -120,18 +195,18 @@ def _exact(value: float) -> Estimate:
     return Estimate(value, value, value)
 
 
-def _options(frontier: Frontier, wish: Wish) -> tuple[Option, ...]:
+def _options(frontier: Frontier, wish: PlanWish) -> tuple[WayToGoOn, ...]:
     lost = wish.tolerated[0]
     target, error = _exact(wish.target_recall), _exact(wish.max_error)
     options = [
-        Option("exhaustive", "everything is asked", _exact(frontier.open), _exact(1.0), _exact(0.0)),
-        Option(
+        WayToGoOn("exhaustive", "everything is asked", _exact(frontier.open), _exact(1.0), _exact(0.0)),
+        WayToGoOn(
             "score_only", "the top of the score is asked", frontier.people(lost, 0.0), target, _exact(0.0)
         ),
     ]
     if wish.max_error > 0:
         options.append(
-            Option(
+            WayToGoOn(
                 "two_thresholds",
                 "machine labels, thresholds known (no sample)",
                 frontier.people(lost, wish.max_error),
@@ -142,7 +217,7 @@ def _options(frontier: Frontier, wish: Wish) -> tuple[Option, ...]:
         best = best_labelling(frontier, Tolerance(wish.max_error, RISK, wish.siding))
         if best is not None:
             options.append(
-                Option(
+                WayToGoOn(
                     "bounded_labels",
                     "machine labels under a bound",
                     best.people,
@@ -166,7 +241,7 @@ def best_labelling(frontier: Frontier, tolerance: Tolerance) -> Labelling | None
     return min(made, key=lambda one: one.people.value, default=None)
 
 
-def _curves(frontier: Frontier, wish: Wish) -> tuple[Curve, ...]:
+def _curves(frontier: Frontier, wish: PlanWish) -> tuple[Curve, ...]:
     answers = np.linspace(0, frontier.open, POINTS)
     kinds = [("score_only", "people alone, by score", 0.0)]
     if wish.max_error > 0:
@@ -185,7 +260,7 @@ def _rows(estimates: Sequence[Estimate]) -> list[tuple[float, float, float]]:
 PARTS = ((0.75, "three quarters"), (0.5, "half"), (0.25, "a quarter"))
 
 
-def not_reachable(planned: Planned) -> list[str]:
+def not_reachable(planned: PlannedWays) -> list[str]:
     """What these scores cannot do, and what they can, in words."""
     frontier, wish = planned.frontier, planned.wish
     said = []

@@ -19,7 +19,7 @@ from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
 from mitl.stages.auditing.drawing import answer_price
 from mitl.stages.auditing.pools import pool_of, strata_for_recall
 from mitl.stages.planning.candidates import candidates
-from mitl.stages.planning.options import Planned, Wish, make_plan, not_reachable
+from mitl.stages.planning.options import PlannedWays, PlanWish, make_plan, not_reachable
 from mitl.stages.planning.showing import (
     PlanCounts,
     about,
@@ -44,7 +44,7 @@ class PlanPaths(TypedDict, total=False):
 
 def plan(
     settings: Settings,
-    wish: Wish,
+    wish: PlanWish,
     environment: Environment | None = None,
     *,
     plot: Path | None = None,
@@ -112,7 +112,7 @@ def random_samples(context: Context) -> set[int]:
     return pairs
 
 
-def _next(planned: Planned) -> str:
+def _next(planned: PlannedWays) -> str:
     environment = f"--{planned.environment.value}"
     if not planned.sampled.random:
         return f"mitl publish {environment} --pilot 10, and plan again on a random sample"
@@ -132,7 +132,7 @@ def plan_section(context: Context, project: ProjectSnapshot) -> AnalysisSection 
         found = candidates(project, random_samples(context))
         if not found.open:
             return None
-        planned = make_plan(context, project, found, Wish())
+        planned = make_plan(context, project, found, PlanWish())
     except MitlError:
         return None
     return AnalysisSection(

@@ -13,10 +13,10 @@ from mitl.core.pricing import format_dollars
 from mitl.hits.packing import hits_needed
 from mitl.records import Table
 from mitl.records.results import printed_by
-from mitl.stages.planning.options import Planned, in_percent, not_reachable
+from mitl.stages.planning.options import PlannedWays, in_percent, not_reachable
 
 
-class Interval(TypedDict):
+class PlannedInterval(TypedDict):
     """A number with its 95 % interval over resamples of the queries."""
 
     value: float
@@ -24,12 +24,12 @@ class Interval(TypedDict):
     high: float
 
 
-class Need(TypedDict):
+class PlannedNeed(TypedDict):
     """What a pair of tolerances leaves to people."""
 
     lost: float
     wrong: float
-    answers: Interval
+    answers: PlannedInterval
     share: float
     cents: int
     share_by_auc: float
@@ -39,15 +39,15 @@ class PlanRow(TypedDict):
     """One plan."""
 
     plan: str
-    answers: Interval
+    answers: PlannedInterval
     hits: int
     cents: int
-    recall: Interval
-    wrong: Interval
+    recall: PlannedInterval
+    wrong: PlannedInterval
     sample: int | None
 
 
-class AuditRow(TypedDict):
+class PlannedAudit(TypedDict):
     """An audit of recall."""
 
     recall: float
@@ -63,7 +63,7 @@ class Point(TypedDict):
 
     answers: int
     cents: int
-    recall: Interval
+    recall: PlannedInterval
 
 
 @printed_by("plan")
@@ -77,12 +77,12 @@ class PlanCounts(TypedDict, total=False):
     random: Annotated[bool, "whether every answered candidate was drawn at random"]
     scored_by: Annotated[str, "fusion, or annotators where ranks alone were calibrated on the answers"]
     auc: Annotated[
-        Interval,
+        PlannedInterval,
         "chance that a match scores above another candidate: value, low and high of its 95 % interval",
     ]
-    matches: Annotated[Interval, "expected matches among all candidates"]
+    matches: Annotated[PlannedInterval, "expected matches among all candidates"]
     needs: Annotated[
-        list[Need],
+        list[PlannedNeed],
         "for lost recall and wrong matches tolerated (shares): the open pairs that people must judge, the share and "
         "price of them, and the share that the AUC alone would say (share_by_auc)",
     ]
@@ -98,13 +98,13 @@ class PlanCounts(TypedDict, total=False):
     within_budget: Annotated[dict[str, Point] | None, "what each curve reaches for --budget; null without it"]
     not_reachable: Annotated[list[str], "what these scores cannot do, in words"]
     audit: Annotated[
-        AuditRow | None,
+        PlannedAudit | None,
         "what certifying the recall of a release of today would take of the whole pool, as `mitl audit plan` reckons; "
         "null without `--certify`, or where it cannot be reckoned",
     ]
 
 
-def about(planned: Planned) -> list[str]:
+def about(planned: PlannedWays) -> list[str]:
     """What the plan rests on, in words."""
     frontier, found = planned.frontier, planned.found
     matches, auc = frontier.matches, frontier.auc
@@ -138,7 +138,7 @@ def audit_lines(audit: AuditPlan | None) -> list[str]:
     return [f"{beside} (`mitl audit plan`)"]
 
 
-def budget_lines(planned: Planned) -> list[str]:
+def budget_lines(planned: PlannedWays) -> list[str]:
     """What the budget reaches; nothing without one."""
     points = within_budget(planned)
     if points is None:
@@ -157,7 +157,7 @@ def budget_lines(planned: Planned) -> list[str]:
     ]
 
 
-def within_budget(planned: Planned) -> dict[str, Point] | None:
+def within_budget(planned: PlannedWays) -> dict[str, Point] | None:
     """What each curve reaches for the budget; None without one."""
     if planned.wish.budget_cents is None:
         return None
@@ -174,18 +174,18 @@ def within_budget(planned: Planned) -> dict[str, Point] | None:
     }
 
 
-def _interval(one: Estimate) -> Interval:
-    return Interval(value=one.value, low=one.low, high=one.high)
+def _interval(one: Estimate) -> PlannedInterval:
+    return PlannedInterval(value=one.value, low=one.low, high=one.high)
 
 
-def needs(planned: Planned) -> list[Need]:
+def needs(planned: PlannedWays) -> list[PlannedNeed]:
     """What the usual tolerances, and those wished for, leave to people."""
     frontier = planned.frontier
     made = []
     for lost, wrong in dict.fromkeys([*TOLERATED, planned.wish.tolerated]):
         answers = frontier.people(lost, wrong)
         made.append(
-            Need(
+            PlannedNeed(
                 lost=lost,
                 wrong=wrong,
                 answers=_interval(answers),
@@ -197,7 +197,7 @@ def needs(planned: Planned) -> list[Need]:
     return made
 
 
-def counts(planned: Planned, audit: AuditPlan | None) -> PlanCounts:
+def counts(planned: PlannedWays, audit: AuditPlan | None) -> PlanCounts:
     """What ``--json`` prints."""
     frontier, found, price = planned.frontier, planned.found, planned.price
     return {
@@ -227,7 +227,7 @@ def counts(planned: Planned, audit: AuditPlan | None) -> PlanCounts:
                 Point(
                     answers=round(answers),
                     cents=price.cents(answers),
-                    recall=Interval(value=value, low=low, high=high),
+                    recall=PlannedInterval(value=value, low=low, high=high),
                 )
                 for answers, value, low, high in zip(
                     curve.answers, curve.recall, curve.low, curve.high, strict=True
@@ -239,7 +239,7 @@ def counts(planned: Planned, audit: AuditPlan | None) -> PlanCounts:
         "not_reachable": not_reachable(planned),
         "audit": None
         if audit is None
-        else AuditRow(
+        else PlannedAudit(
             recall=audit.target,
             reached=audit.best.recall,
             affordable=audit.cost is not None,
@@ -250,7 +250,7 @@ def counts(planned: Planned, audit: AuditPlan | None) -> PlanCounts:
     }
 
 
-def needs_table(planned: Planned) -> Table:
+def needs_table(planned: PlannedWays) -> Table:
     """Tolerances by what they leave to people."""
     rows = tuple(
         (
@@ -267,7 +267,7 @@ def needs_table(planned: Planned) -> Table:
     return Table("what a tolerated loss and error leave to people, audits apart", columns, rows)
 
 
-def plans_table(planned: Planned) -> Table:
+def plans_table(planned: PlannedWays) -> Table:
     """The options by what they take and keep."""
     rows = tuple(
         (
@@ -293,7 +293,7 @@ def _share(one: Estimate) -> str:
     return shown if one.low == one.high else f"{shown} ({100 * one.low:.2f}–{100 * one.high:.2f})"
 
 
-def draw(planned: Planned) -> str:
+def draw(planned: PlannedWays) -> str:
     """The curves as SVG."""
     return frontier_svg(
         planned.curves,

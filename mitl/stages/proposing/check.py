@@ -14,6 +14,7 @@ from mitl.errors import AnnotatorError
 from mitl.records import StageResult, Table, Verdict
 from mitl.records.results import printed_by
 from mitl.settings import Settings
+from mitl.stages.proposing.trained import trained_rows, with_trained
 
 if TYPE_CHECKING:
     from annotators.checkpoints.checkpoint import Checkpoint, Examination
@@ -35,7 +36,17 @@ class AnnotatorsCounts(TypedDict):
 
 def list_annotators(settings: Settings) -> StageResult:
     """What each known annotator is, what it needs and lacks, and what to download."""
-    known = registry.describe(settings.annotator_config, settings.project)
+    learnt = {row.name: row for row in trained_rows(settings)}
+    described = registry.describe(with_trained(settings).annotator_config, settings.project)
+    what = {line.name: line.what for line in described}
+    for row in learnt.values():  # oldest first: what learnt from another one is what that is
+        what[row.name] = what.get(row.base, what.get(row.name, ""))
+    known = [
+        replace(line, what=what[line.name], needs=f"learnt here from {learnt[line.name].base}")
+        if line.name in learnt
+        else line
+        for line in described
+    ]
     rows = tuple(
         (line.name, "yes" if line.ready else f"lacks {', '.join(line.missing)}", line.what, line.needs)
         for line in known
@@ -96,6 +107,7 @@ def check(settings: Settings, name: str, file: Path, *, vocabulary: Path | None 
     Raises:
         AnnotatorError: the name stands for none of the five networks; a file is missing, cut off or of no known form.
     """
+    settings = with_trained(settings, [name])
     network = _network(settings, name)
     examination = registry.examine(network, file)
     findings = _Findings(examination, *_held_by(Path(examination.path)))

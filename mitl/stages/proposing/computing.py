@@ -18,9 +18,9 @@ from mitl.errors import AnnotatorError
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction
 from mitl.retrieval.encodings import EncodingStore, Items, check_encoded, encode_items
-from mitl.retrieval.engines import LocalEngine, Recipe
+from mitl.retrieval.engines import AnnotatorRecipe, LocalEngine
 from mitl.retrieval.products import Backend
-from mitl.retrieval.shortlisted import Recall
+from mitl.retrieval.shortlisted import ShortlistRecall
 from mitl.settings import Settings
 
 KEYS = ("scope", "shortlist", "shortlist_from", "shortlist_recall", "audit_queries", "audit_items")
@@ -118,7 +118,7 @@ class ComputeContext:
     progress: Progress = no_progress
     scored: Counter[str] = field(default_factory=Counter)
     """Pairs that had to be scored, by annotator."""
-    recalls: dict[tuple[str, Direction], Recall] = field(default_factory=dict)
+    recalls: dict[tuple[str, Direction], ShortlistRecall] = field(default_factory=dict)
     """Of the shortlists of annotators of pairs, by annotator and direction."""
     own_recalls: dict[tuple[str, Direction], Any] = field(default_factory=dict)
     """What annotators that shortlist for themselves measured: ``count``, ``recall``, ``k``, ``queries``."""
@@ -185,5 +185,5 @@ def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) 
     for name in names:
         for one in (name, *ComputeContext.of(settings).scope(name).sources):
             config, _ = split_scope(one, settings.annotator_config.get(one, {}))
-            recipes[one] = Recipe(one, config, settings.project)
+            recipes[one] = AnnotatorRecipe(one, config, settings.project)
     return RayEngine(recipes, address=computing.ray_address, backend=backend)

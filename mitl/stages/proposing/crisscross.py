@@ -58,9 +58,8 @@ from mitl.stages.proposing.crisscross_encoders import (
     images_by_pictures,
     side_encoders,
 )
-from mitl.stages.proposing.crisscross_ratings import Ratings
-from mitl.stages.proposing.crisscross_samples import KeptSamples, new_rows
-from mitl.stages.proposing.ranking import Items, read_items
+from mitl.stages.proposing.crisscross_samples import KeptSamples, Ratings, new_rows
+from mitl.stages.proposing.ranking import SearchedItems, read_items
 
 VERSION = 1
 """Raised when the same configuration samples other pairs, so that kept ones are not taken for them."""
@@ -109,7 +108,7 @@ class _Project:
 
     settings: Settings
     dataset: DatasetRow
-    items: Items
+    items: SearchedItems
     groups: CaptionGroups
     samples: pd.DataFrame
     """``SAMPLES`` that are stored."""

@@ -14,7 +14,8 @@ from mitl.errors import AnnotatorError, ProposalError
 from mitl.proposals.crisscross import CaptionGroups, group_means, nearest
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, split_scope
-from mitl.stages.proposing.ranking import AnnotatorRun, Items, require_pictures
+from mitl.stages.proposing.ranking import AnnotatorRun, SearchedItems, require_pictures
+from mitl.stages.proposing.trained import with_trained
 
 NO_ENCODER = "none"
 """Named as an encoder: leave these pairs out."""
@@ -41,7 +42,7 @@ class SideEncoders:
 
 def side_encoders(
     settings: Settings,
-    items: Items,
+    items: SearchedItems,
     compute: ComputeContext,
     modality: Modality,
     names: Sequence[str],
@@ -64,7 +65,10 @@ def side_encoders(
             f"{NO_ENCODER!r} stands for no encoder of {modality}s; name it alone or leave it out"
         )
     chosen = list(names) or _default(modality, are_scenes=are_scenes)
-    configs = {name: split_scope(name, config)[0] for name, config in settings.annotator_config.items()}
+    configs = {
+        name: split_scope(name, config)[0]
+        for name, config in with_trained(settings, chosen).annotator_config.items()
+    }
     built = [build_encoder(name, modality, configs, settings.project) for name in chosen]
     twice = [
         one.name for place, one in enumerate(built) if one.name in [other.name for other in built[:place]]
@@ -84,7 +88,7 @@ def side_encoders(
     return SideEncoders(modality, tuple(AnnotatorRun(encoder, items, compute) for encoder in built))
 
 
-def _require_pictures(encoders: Sequence[Annotator], items: Items) -> None:
+def _require_pictures(encoders: Sequence[Annotator], items: SearchedItems) -> None:
     try:
         for encoder in encoders:
             require_pictures(encoder, items.images)

@@ -24,7 +24,7 @@ from mitl.retrieval.estimates import (
     AnnotatorPlan,
     ComputeEstimate,
     Hardware,
-    Workload,
+    SearchWorkload,
     estimate,
     here,
     total,
@@ -32,6 +32,7 @@ from mitl.retrieval.estimates import (
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import SHORTLIST, split_scope
 from mitl.stages.proposing.propose import ProposeCounts
+from mitl.stages.proposing.trained import with_trained
 
 HERE = "here"
 HARDWARE = (HERE, *NAMED)
@@ -68,6 +69,7 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Estima
     if unknown:
         raise UsageError(f"no hardware called {unknown[0]!r}; known: {', '.join(HARDWARE)}")
     names = list(dict.fromkeys(chosen or NETWORKS))
+    settings = with_trained(settings, names)
     plans = {name: plan for name in names if (plan := plan_of(settings, name)) is not None}
     if not plans:
         raise AnnotatorError(
@@ -120,7 +122,7 @@ def _alternatives(settings: Settings, plans: Mapping[str, AnnotatorPlan]) -> dic
     return found
 
 
-def _workload(settings: Settings, wanted: EstimateOptions) -> Workload:
+def _workload(settings: Settings, wanted: EstimateOptions) -> SearchWorkload:
     images, captions = wanted.images, wanted.captions
     if images is None or captions is None:
         with open_database(settings.db_url, read_only=True) as session:
@@ -132,7 +134,7 @@ def _workload(settings: Settings, wanted: EstimateOptions) -> Workload:
         images, captions = images or there[0], captions or there[1]
     image_queries = images if wanted.image_queries is None else min(wanted.image_queries, images)
     caption_queries = captions if wanted.caption_queries is None else min(wanted.caption_queries, captions)
-    return Workload(images, captions, image_queries, caption_queries)
+    return SearchWorkload(images, captions, image_queries, caption_queries)
 
 
 def plan_of(settings: Settings, name: str) -> AnnotatorPlan | None:
@@ -197,7 +199,7 @@ def _stated(path: Path) -> Costs | None:
 
 
 def _result(
-    work: Workload, wanted: EstimateOptions, found: Sequence[_OnHardware], warnings: tuple[str, ...]
+    work: SearchWorkload, wanted: EstimateOptions, found: Sequence[_OnHardware], warnings: tuple[str, ...]
 ) -> StageResult:
     counts: ProposeCounts = {
         "images": work.images,

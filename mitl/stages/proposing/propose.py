@@ -22,6 +22,7 @@ from mitl.proposals.candidates import DIRECTIONS, proposal_summary, ranking_path
 from mitl.proposals.candidates import propose as take_top
 from mitl.proposals.sampling import sample
 from mitl.records import Direction, Proposal, StageResult, Table
+from mitl.records.items import DOCUMENT, counted, way_names
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
@@ -29,13 +30,14 @@ from mitl.stages.proposing.crisscross_counts import CrisscrossCounts
 from mitl.stages.proposing.query_lists import query_ids
 from mitl.stages.proposing.ranking import (
     AnnotatorRun,
-    Items,
     RankingFolder,
+    SearchedItems,
     annotator_runs,
     build_annotators,
     rank_with,
     read_items,
 )
+from mitl.stages.proposing.trained import with_trained
 
 
 class ShareCounts(TypedDict):
@@ -127,6 +129,7 @@ def propose(
         RetrievalError: ``top_k`` exceeds a gallery.
         DatasetError: an id list names an item that is not in the data set.
     """
+    settings = with_trained(settings, annotators)
     with open_database(settings.db_url, read_only=True) as session:
         dataset, items = read_items(session, settings)
     choices = {Direction.I2T: images, Direction.T2I: captions}
@@ -134,7 +137,9 @@ def propose(
         direction: _queries(items, direction, choice, settings.seed) for direction, choice in choices.items()
     }
     if not any(queries.values()):
-        raise UsageError("no image and no caption is left to search with; ask for one query at least")
+        raise UsageError(
+            f"no {items.sides[0]} and no {items.sides[1]} is left to search with; ask for one query at least"
+        )
     depths = _depths(items, queries, top_k, depth)
     compute = ComputeContext.of(settings, progress=progress)
     runs = annotator_runs(build_annotators(settings, annotators), items, compute)
@@ -200,7 +205,7 @@ def _records(proposals: pd.DataFrame) -> Iterator[Proposal]:
         yield Proposal(pair, annotator, DIRECTIONS[direction], rank, similarity)
 
 
-def _queries(items: Items, direction: Direction, choice: QueryChoice, seed: int) -> list[int]:
+def _queries(items: SearchedItems, direction: Direction, choice: QueryChoice, seed: int) -> list[int]:
     ids = {item.external_id: item.id for item in items.side(direction)}
     if choice.file is not None:
         return query_ids(choice.file, direction, ids)
@@ -209,14 +214,15 @@ def _queries(items: Items, direction: Direction, choice: QueryChoice, seed: int)
 
 
 def _depths(
-    items: Items, queries: Mapping[Direction, list[int]], top_k: int, depth: int
+    items: SearchedItems, queries: Mapping[Direction, list[int]], top_k: int, depth: int
 ) -> dict[Direction, int]:
     depths = {}
     for direction in Direction:
         gallery = len(items.side(direction, gallery=True))
         if queries[direction] and top_k > gallery:
             raise RetrievalError(
-                f"--top-k is {top_k}, but the gallery of {direction} has {gallery} items; give {gallery} or less"
+                f"--top-k is {top_k}, but the gallery of {way_names(items.sides)[direction]} has {gallery} items; "
+                f"give {gallery} or less"
             )
         depths[direction] = min(max(top_k, depth), gallery)
     return depths
@@ -290,8 +296,12 @@ def _result(
         "encodings": str(compute.encodings.folder),
         "scores": str(compute.scores),
     }
+    sides = run.annotators[0].items.sides
+    searching = f"{n_images:,} image and {n_captions:,} caption queries"
+    if sides[0] == DOCUMENT:
+        searching = f"what {counted(sides, n_images, n_captions)} find"
     shares = Table(
-        f"run {run.name} · top {top_k} of {n_images:,} image and {n_captions:,} caption queries",
+        f"run {run.name} · top {top_k} of {searching}",
         ("annotator", "proposed", "unique", "new", "only this one", "overlap"),
         tuple((name, *share.values()) for name, share in counts["annotators"].items()),
     )

@@ -36,10 +36,17 @@ from mitl.db.store.items import DatasetRow
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.proposals.candidates import NamedRanking, ranking_path
 from mitl.records import CaptionItem, Direction, IdKind, ImageItem
+from mitl.records.items import CAPTION, IMAGE
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, ScoredUnit, Unit
 from mitl.retrieval.pair_search import PairSearch
 from mitl.retrieval.rankings import ExternalIds, MadeBy, read_ranking, read_ranking_info, write_ranking
-from mitl.retrieval.shortlisted import Audit, PairRanking, Recall, Shortlisting, shortlisted_top_k
+from mitl.retrieval.shortlisted import (
+    PairRanking,
+    ShortlistAudit,
+    Shortlisting,
+    ShortlistRecall,
+    shortlisted_top_k,
+)
 from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, PairScope, split_scope
@@ -71,12 +78,14 @@ def build_annotators(settings: Settings, names: Sequence[str]) -> list[Annotator
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class SearchedItems:
     """Both sides of the data set, in tie order."""
 
     id_kind: IdKind
     images: Sequence[ImageItem]
     captions: Sequence[CaptionItem]
+    sides: tuple[str, str] = (IMAGE, CAPTION)
+    """What both are called."""
 
     def side(
         self, direction: Direction, *, gallery: bool = False
@@ -85,11 +94,12 @@ class Items:
         return self.images if (direction is Direction.I2T) != gallery else self.captions
 
 
-def read_items(session: Session, settings: Settings) -> tuple[DatasetRow, Items]:
+def read_items(session: Session, settings: Settings) -> tuple[DatasetRow, SearchedItems]:
     """The project's data set, and all of its items; StoreError where there is none."""
     dataset = item_store.dataset(session)
     images = item_store.images(session, dataset.id, settings.project)
-    return dataset, Items(dataset.id_kind, images, item_store.captions(session, dataset.id))
+    captions = item_store.captions(session, dataset.id)
+    return dataset, SearchedItems(dataset.id_kind, images, captions, dataset.pair_sides)
 
 
 def at_hand(annotator: Annotator | RankingSource, images: Sequence[ImageItem]) -> list[ImageItem]:
@@ -107,6 +117,11 @@ def require_pictures(
     lacking = [image for image in images if image.id not in there]
     if not lacking:
         return
+    if images[0].texts:
+        raise AnnotatorError(
+            f"annotator {annotator.name!r} looks at pictures, but this data set has texts on both sides; use bm25, "
+            "minilm, or embeddings or rankings from files"
+        )
     unnamed = [image.external_id for image in lacking if image.path is None]
     lost = [image.path for image in lacking if image.path is not None]
     folders = sorted({str(path.parent) for path in lost})
@@ -134,7 +149,7 @@ class AnnotatorRun:
     """One annotator at work on a data set: what its rankings depend on, its encodings, and the search itself."""
 
     annotator: Annotator | RankingSource
-    items: Items
+    items: SearchedItems
     compute: ComputeContext
     sources: Sequence[AnnotatorRun] = ()
     """Whose rankings give the candidates, where it scores a shortlist only."""
@@ -259,7 +274,7 @@ class AnnotatorRun:
                 Shortlisting(
                     min(scope.shortlist, len(gallery)),
                     scope.recall,
-                    Audit(scope.audit_queries, scope.audit_items),
+                    ShortlistAudit(scope.audit_queries, scope.audit_items),
                 ),
                 PairRanking(
                     partial(search.exhaustive, direction),
@@ -291,7 +306,7 @@ class AnnotatorRun:
 
 
 def annotator_runs(
-    annotators: Sequence[Annotator | RankingSource], items: Items, compute: ComputeContext
+    annotators: Sequence[Annotator | RankingSource], items: SearchedItems, compute: ComputeContext
 ) -> list[AnnotatorRun]:
     """One for each annotator; those that score a shortlist know whose rankings make it.
 
@@ -324,7 +339,7 @@ def annotator_runs(
 def rank_all(
     folder: Path,
     annotators: Sequence[Annotator | RankingSource],
-    items: Items,
+    items: SearchedItems,
     queries: Mapping[Direction, Sequence[int]],
     depth: Mapping[Direction, int],
     compute: ComputeContext,
@@ -452,10 +467,10 @@ class RankingFolder:
             )
 
 
-def _read_recall(path: Path) -> Recall | None:
+def _read_recall(path: Path) -> ShortlistRecall | None:
     """What was measured when the shortlist was made; None where it is gone."""
     try:
         recall = json.loads(path.read_bytes())
-        return Recall(**{**recall, "audit": Audit(**recall["audit"])})
+        return ShortlistRecall(**{**recall, "audit": ShortlistAudit(**recall["audit"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None

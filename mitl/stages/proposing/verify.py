@@ -24,14 +24,14 @@ from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import NamedRanking
 from mitl.records import AnnotatorKind, Direction, StageResult, Table, Verdict
 from mitl.records.results import printed_by
-from mitl.retrieval.estimates import Hardware, Workload, estimate, here
+from mitl.retrieval.estimates import Hardware, SearchWorkload, estimate, here
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
 from mitl.stages.proposing.estimate import duration, plan_of, weights_files
 from mitl.stages.proposing.ranking import (
     AnnotatorRun,
-    Items,
     RankingFolder,
+    SearchedItems,
     annotator_runs,
     at_hand,
     build_annotators,
@@ -39,6 +39,7 @@ from mitl.stages.proposing.ranking import (
     read_items,
     require_pictures,
 )
+from mitl.stages.proposing.trained import with_trained
 
 COCO = "coco"
 RecallByProtocol = Mapping[str, Mapping[str, Mapping[str, float | None]]]
@@ -47,7 +48,7 @@ FOLDS = 5
 
 
 @printed_by("annotators verify")
-class VerifyCounts(TypedDict):
+class ProposalsVerifyCounts(TypedDict):
     """What a verification found."""
 
     annotator: Annotated[str, "its name"]
@@ -91,6 +92,7 @@ def verify(
     """
     if published is not None and published not in PUBLISHED:
         raise UsageError(f"nothing is published as {published!r}; known: {', '.join(PUBLISHED)}")
+    settings = with_trained(settings, [name])
     with open_database(settings.db_url, read_only=True) as session:
         dataset, items = read_items(session, settings)
     kind = dataset.kind
@@ -156,11 +158,11 @@ _SLOWEST = Hardware("slow", 2e9, 2e9, 1e9, 1e8, 20, "assumed")
 """A machine so slow that what it does in a minute needs no estimate."""
 
 
-def _cost(settings: Settings, name: str, items: Items) -> VerifyCost | None:
+def _cost(settings: Settings, name: str, items: SearchedItems) -> VerifyCost | None:
     """What ranking these items takes here; None where it is little, or costs are not known."""
     plan = plan_of(settings, name)
     n_images, n_captions = len(items.images), len(items.captions)
-    work = Workload(n_images, n_captions, n_images, n_captions)
+    work = SearchWorkload(n_images, n_captions, n_images, n_captions)
     if plan is None or estimate(plan, work, _SLOWEST).seconds < _WORTH_MEASURING:
         return None
     expected = estimate(plan, work, here(weights_files(settings)))
@@ -169,7 +171,7 @@ def _cost(settings: Settings, name: str, items: Items) -> VerifyCost | None:
     return VerifyCost(name, expected.pairs, expected.seconds, n_images)
 
 
-def _sampled(annotator: Annotator | RankingSource, items: Items, count: int) -> Items:
+def _sampled(annotator: Annotator | RankingSource, items: SearchedItems, count: int) -> SearchedItems:
     """So many images, evenly spaced among those that the annotator can look at, with their captions."""
     if isinstance(annotator, RankingSource):
         raise UsageError(
@@ -186,7 +188,7 @@ def _sampled(annotator: Annotator | RankingSource, items: Items, count: int) -> 
     return _only(items, {there[place].id for place in places})
 
 
-def _test_split(items: Items) -> list[list[int]]:
+def _test_split(items: SearchedItems) -> list[list[int]]:
     """The images of the five parts of COCO's test split, in the official order, by the project's own ids."""
     wanted = coco_test_ids()
     image_of = {caption.external_id: caption.image_id for caption in items.captions}
@@ -202,9 +204,9 @@ def _test_split(items: Items) -> list[list[int]]:
     return [images[start : start + length] for start in range(0, len(images), length)]
 
 
-def _only(items: Items, images: set[int], captions: Collection[str] | None = None) -> Items:
+def _only(items: SearchedItems, images: set[int], captions: Collection[str] | None = None) -> SearchedItems:
     """These images and their captions, of which only those with these external ids where they are given."""
-    return Items(
+    return SearchedItems(
         items.id_kind,
         [image for image in items.images if image.id in images],
         [
@@ -245,7 +247,7 @@ class _Run:
     compute: ComputeContext
     folder: Path
 
-    def rankings(self, items: Items, part: str = "") -> RankingFolder:
+    def rankings(self, items: SearchedItems, part: str = "") -> RankingFolder:
         """The rankings of all of ``items`` both ways, as deep as they are looked at."""
         return RankingFolder(
             self.folder / part,
@@ -253,14 +255,14 @@ class _Run:
             {d: min(max(KS), len(items.side(d, gallery=True))) for d in Direction},
         )
 
-    def recalls(self, items: Items, part: str = "") -> tuple[Recalls, int]:
+    def recalls(self, items: SearchedItems, part: str = "") -> tuple[Recalls, int]:
         """Recall of ranking all of ``items`` both ways, and how many rankings had to be computed."""
         runs = annotator_runs([self.annotator], items, self.compute)
         rankings, computed = rank_with(self.rankings(items, part), runs)
         return {named.direction: _recall(named, items) for named in rankings}, computed
 
 
-def _recall(named: NamedRanking, items: Items) -> tuple[float, ...]:
+def _recall(named: NamedRanking, items: SearchedItems) -> tuple[float, ...]:
     """An image finds any of its captions, a caption its own image; a gallery smaller than K has no further places."""
     captions = np.array([caption.id for caption in items.captions], dtype=np.int64)
     images = np.array([caption.image_id for caption in items.captions], dtype=np.int64)
@@ -270,7 +272,7 @@ def _recall(named: NamedRanking, items: Items) -> tuple[float, ...]:
     return tuple(100 * recall.estimate for recall in recalls)
 
 
-def _verdict(found: RecallComparison, items: Items, computed: int, *, is_coco: bool) -> Verdict:
+def _verdict(found: RecallComparison, items: SearchedItems, computed: int, *, is_coco: bool) -> Verdict:
     row = found.row
     counts = _counts(found, items, computed, within=None if row is None else not found.outside)
     lines = found.lines
@@ -287,7 +289,7 @@ _CONFIDENCE = 0.998
 
 
 def _sample_verdict(
-    name: str, recalls: Recalls, row: Published | None, items: Items, computed: int
+    name: str, recalls: Recalls, row: Published | None, items: SearchedItems, computed: int
 ) -> Verdict:
     """A sample's recall beside that of the whole split, which it should reach: fewer items leave fewer errors."""
     found = RecallComparison.of(name, {"sample": recalls}, row)
@@ -323,7 +325,9 @@ def _sample_verdict(
     return Verdict(StageResult(counts=counts, tables=(table,), lines=lines), refusal)
 
 
-def _counts(found: RecallComparison, items: Items, computed: int, *, within: bool | None) -> VerifyCounts:
+def _counts(
+    found: RecallComparison, items: SearchedItems, computed: int, *, within: bool | None
+) -> ProposalsVerifyCounts:
     row = found.row
     return {
         "annotator": found.annotator,
@@ -338,7 +342,7 @@ def _counts(found: RecallComparison, items: Items, computed: int, *, within: boo
     }
 
 
-def _key(items: Items) -> str:
+def _key(items: SearchedItems) -> str:
     listed = [[item.external_id for item in side] for side in (items.images, items.captions)]
     return hashlib.sha256(repr(listed).encode()).hexdigest()[:16]
 

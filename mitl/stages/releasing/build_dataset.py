@@ -10,6 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+import numpy as np
+
+from mitl.core.packed import pack_pairs
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
@@ -30,14 +33,19 @@ from mitl.records import (
     Direction,
     Environment,
     JudgementSource,
+    Pair,
     StageResult,
     Table,
     several,
 )
+from mitl.records.items import way_names
 from mitl.records.results import printed_by
 from mitl.settings import Settings
+from mitl.stages.collecting.collected import accepted_texts
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
 from mitl.stages.releasing.certifying import with_certificate, with_machine_bound
+from mitl.stages.releasing.collecting import collected, collecting
+from mitl.stages.releasing.learning import learning
 from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
 
 
@@ -57,7 +65,7 @@ def release_input(
         humans_only: leave machine labels out, as if none had been given.
 
     Raises:
-        ReleaseError: nobody judged or rated anything.
+        ReleaseError: nobody judged, rated or wrote anything.
     """
     session, settings = context.session, context.settings
     crowd = (batch.template for batch in known.batches if batch.source is JudgementSource.CROWD)
@@ -67,14 +75,19 @@ def release_input(
     )
     rated, scores = columns.rating_columns(session)
     machine = None if humans_only else audit_store.machine_labels(session, known.environment)
-    if not len(judgements) and not len(rated):
+    texts = accepted_texts(context)
+    if not len(judgements) and not len(rated) and not texts:
         raise ReleaseError(
             "there are no judgements and no CxC ratings, so there is nothing to release; run `mitl harvest` first"
         )
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
     golds = gold_state(judgements, settings.gold_rule)
     answers = pair_answers(judgements, rules, golds.withdrawn)
-    originals = columns.original_columns(session, known.dataset.id)
+    picked = [Pair(text.image, text.caption) for text in texts if text.caption is not None]
+    originals = np.concatenate(
+        [columns.original_columns(session, known.dataset.id), pack_pairs(picked)]
+    ).astype(np.int64)
+    learnt = learning(session, known.environment)
     evidence = gather(answers.pairs, rated, scores, originals, machine)
     data = ReleaseInput(
         name=name,
@@ -87,17 +100,21 @@ def release_input(
         merged=merge(evidence, rules, known.exclusions),
         rules=rules,
         judgements=judgements,
-        proposals=columns.proposal_columns(session),
+        proposals=columns.proposal_columns(session, withdrawn=True),
         salt=b"",
         questions=questions,
         seeds={"project": settings.seed},
-        configuration=_configuration(settings, known, rules),
-        origins=origins(context, known, golds, judgements),
+        configuration={**_configuration(settings, known, rules), **learnt.configuration},
+        origins=origins(context, known, golds, judgements, learnt),
+        chosen=learnt.chosen,
         texts=scan,
         fit=answers.fit,
         posterior=answers.posterior,
         warnings=answers.warnings,
         card=release_card(settings),
+        collected=collected(texts, chain.from_iterable(known.private_ids.values())),
+        collecting=collecting(context),
+        sides=known.dataset.pair_sides,
     )
     if data.has_machine_labels:
         data = with_machine_bound(context, data)
@@ -267,9 +284,10 @@ def _result(
             "which images and captions searched is not known here, so the two JSONs list nothing; name them with "
             "--image-query-ids and --caption-query-ids if lists by query are wanted"
         )
+    ways = way_names(data.sides)
     rows = tuple(
         (
-            direction.value,
+            ways[direction],
             len(data.queries[direction]),
             summary.queries_listed[direction],
             summary.query_positives[direction],

@@ -12,7 +12,7 @@ from mitl.positives.certifying import AuditRecord, certified
 from mitl.positives.merging import Exclusions
 from mitl.positives.release_input import LabelledPart, MachineBound, ReleaseInput
 from mitl.records import AuditPurpose
-from mitl.stages.auditing.pools import pool_of
+from mitl.stages.auditing.showing import audit_record
 
 
 def with_certificate(
@@ -38,15 +38,7 @@ def _record(context: Context) -> tuple[AuditRecord | None, str]:
     session, environment = context.session, context.environment
     audit = audit_store.current(session, environment, AuditPurpose.RECALL)
     if audit is not None:
-        return AuditRecord(
-            number=audit.number,
-            design=audit.design,
-            pool_sha256=audit.pool_sha256,
-            pool=pool_of(context),
-            listed=audit_store.listed(session, audit.id),
-            audited=audit_store.audited(session, audit.id),
-            answers=audit_store.audit_answers(session, audit.id),
-        ), ""
+        return audit_record(context, audit), ""
     drawn = [row for row in audit_store.audits(session, environment) if row.purpose is AuditPurpose.RECALL]
     if not drawn:
         return None, ""

@@ -73,14 +73,14 @@ class VerdictCounts(TypedDict):
 
 
 @printed_by("review originals export")
-class ExportCounts(TypedDict):
+class OriginalsExportCounts(TypedDict):
     """What was written as exclusion lists."""
 
     exclusions: Annotated[int, "entries written"]
 
 
 @printed_by("review originals export", key="paths")
-class ExportPaths(TypedDict):
+class OriginalsExportPaths(TypedDict):
     """Where the exclusion lists are."""
 
     exclusions: Annotated[str, "the CSV file"]
@@ -195,8 +195,8 @@ def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResu
         caption = "" if row.caption_id is None else captions[row.caption_id]
         writer.writerow((row.kind.value, image, caption, row.reason, row.source))
     changed = write_kept(out, text.getvalue().encode(), replace=replace)
-    counts: ExportCounts = {"exclusions": len(rows)}
-    paths: ExportPaths = {"exclusions": str(out)}
+    counts: OriginalsExportCounts = {"exclusions": len(rows)}
+    paths: OriginalsExportPaths = {"exclusions": str(out)}
     return StageResult(
         status="done" if changed else "nothing_to_do",
         counts=counts,

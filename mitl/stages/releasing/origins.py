@@ -53,6 +53,7 @@ from mitl.records import (
 )
 from mitl.records.frames import ROLES, is_asked, is_gold
 from mitl.settings import Settings
+from mitl.stages.releasing.learning import Learning
 
 _STREAMS = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 
@@ -125,7 +126,9 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
     )
 
 
-def origins(context: Context, known: ReleaseFacts, golds: GoldState, answers: pd.DataFrame) -> Origins:
+def origins(
+    context: Context, known: ReleaseFacts, golds: GoldState, answers: pd.DataFrame, learnt: Learning
+) -> Origins:
     """How the answers (``JUDGEMENTS``) came to be."""
     session, settings = context.session, context.settings
     machines = (Machine(row.name, row.kind) for row in proposal_store.annotators(session))
@@ -134,6 +137,8 @@ def origins(context: Context, known: ReleaseFacts, golds: GoldState, answers: pd
     return Origins(
         machines=tuple(sorted(machines, key=lambda machine: machine.name)),
         runs=proposal_runs(session, known.dataset, names, settings.seed),
+        rounds=learnt.rounds,
+        trained=learnt.trained,
         controls=_controls(settings, golds, answers),
         crowd=crowd(
             context,

@@ -15,7 +15,7 @@ _SHOWN = 20
 
 
 @printed_by("verify")
-class VerifyCounts(TypedDict):
+class ReleaseVerifyCounts(TypedDict):
     """What a release's files say."""
 
     files: Annotated[int, "files whose hashes were compared with the manifest"]
@@ -42,7 +42,7 @@ def verify(folder: Path) -> Verdict:
         ReleaseError: the folder is not a release.
     """
     found = verify_release(folder)
-    counts: VerifyCounts = {
+    counts: ReleaseVerifyCounts = {
         "files": found.files,
         "certified": found.certificate is not None and not found.differences,
         "audited": found.audited,

@@ -33,10 +33,10 @@ from mitl.records import (
 from mitl.records.frames import counts
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.releasing.origins import pay
-from mitl.stages.reviewing.evidence import Crowd, usual_seconds
+from mitl.stages.reviewing.evidence import CrowdConduct, usual_seconds
 
 
-def crowd_stats(project: ProjectSnapshot, people: Crowd, salt: bytes) -> CrowdStats:
+def crowd_stats(project: ProjectSnapshot, people: CrowdConduct, salt: bytes) -> CrowdStats:
     """Submissions by what became of them, controls, agreement and workers under pseudonyms."""
     count = Counter(row.decision for row in project.submissions)
     times = usual_seconds(project.settled, project.environment)

@@ -1,20 +1,29 @@
-"""Pairs to look at: queries with their positives and near misses, and pairs on which the sources disagree."""
+"""Pairs to look at: matches that were found, queries with their positives, pairs on which the sources disagree."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from mitl.analysis.report.inputs import Dispute, DisputedPair, DisputeKind, ExampleItem, ExampleQuery, Frame
+from mitl.analysis.report.inputs import (
+    Dispute,
+    DisputedPair,
+    DisputeKind,
+    ExampleItem,
+    ExampleQuery,
+    Found,
+    FoundPair,
+    Frame,
+)
 from mitl.core.packed import unpack_pairs
-from mitl.records import Direction, Pair
+from mitl.records import Direction, Label, Pair
 from mitl.stages.analysing.snapshot import ProjectSnapshot, wrong_parts
 
 PER_DIRECTION = 6
 MOST = {Frame.ORIGINAL: 5, Frame.YES: 6, Frame.WEAK_YES: 4, Frame.CXC: 3, Frame.REFUSED: 3}
 """Items shown of each kind; the page says how many there are."""
 SHOWN = 6
-"""Pairs of each kind of disagreement."""
+"""Pairs of each kind of disagreement, and of the found matches."""
 
 Weight = tuple[float, ...]
 """The smaller, the more a pair is worth a look."""
@@ -113,6 +122,40 @@ class _Gallery:
             truth=project.truth(pair),
             released=pair in self._positives,
         )
+
+
+def found_pairs(project: ProjectSnapshot) -> Found:
+    """Matches by people's answers that a release keeps and the original annotation lacks.
+
+    Those with the largest share of plain yes come first, then those of most people, then the data set's order; no two
+    that are shown share an image or a caption.
+    """
+    beyond = [pair for pair in project.answers if not project.is_original(pair)]
+    if not beyond:
+        return Found()
+    kept = set(unpack_pairs(project.merged.where("kept")))
+    matches = [pair for pair in beyond if pair in kept and not project.is_refused(pair)]
+
+    def weight(pair: Pair) -> tuple[float, int, Pair]:
+        given = project.given(pair)
+        return (-given.count(Label.YES) / len(given), -project.people(pair), pair)
+
+    shown, _ = _apart(sorted(matches, key=weight))
+    own: dict[int, list[str]] = {pair.image_id: [] for pair in shown}
+    images: dict[int, list[str]] = {pair.caption_id: [] for pair in shown}
+    for original in project.originals:
+        if original.image_id in own:
+            own[original.image_id].append(project.caption_of[original.caption_id].text)
+        if original.caption_id in images:
+            images[original.caption_id].append(project.image_ids[original.image_id])
+
+    def with_annotation(pair: Pair) -> FoundPair:
+        with_caption = ", ".join(images[pair.caption_id])
+        return FoundPair(
+            _disputed(project, pair), project.people(pair), tuple(own[pair.image_id]), with_caption
+        )
+
+    return Found(len(matches), len(beyond), tuple(map(with_annotation, shown)))
 
 
 def disputes(project: ProjectSnapshot, true: Collection[Pair] | None = None) -> tuple[Dispute, ...]:
@@ -215,12 +258,13 @@ def _dispute(
     weight: Callable[[Pair], Weight | None],
 ) -> Dispute:
     weighed = [(found, pair) for pair in pairs if (found := weight(pair)) is not None]
-    chosen = _varied((pair for _, pair in sorted(weighed)), SHOWN)
+    first, others = _apart(pair for _, pair in sorted(weighed))
+    chosen = [*first, *others[: SHOWN - len(first)]]
     return Dispute(kind, len(weighed), len(pairs), tuple(_disputed(project, pair) for pair in chosen))
 
 
-def _varied(ranked: Iterable[Pair], count: int) -> list[Pair]:
-    """The first so many of which no two share an image or a caption; filled up with others in their order."""
+def _apart(ranked: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """The first few of which no two share an image or a caption, and those that were passed over."""
     chosen: list[Pair] = []
     others: list[Pair] = []
     images: set[int] = set()
@@ -232,9 +276,9 @@ def _varied(ranked: Iterable[Pair], count: int) -> list[Pair]:
         chosen.append(pair)
         images.add(pair.image_id)
         captions.add(pair.caption_id)
-        if len(chosen) == count:
+        if len(chosen) == SHOWN:
             break
-    return [*chosen, *others[: count - len(chosen)]]
+    return chosen, others
 
 
 def _disputed(project: ProjectSnapshot, pair: Pair) -> DisputedPair:

@@ -16,7 +16,7 @@ from mitl.db.store.hits import BatchRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
-from mitl.positives.merging import CXC_POSITIVE, MergeRules, Recipe
+from mitl.positives.merging import CXC_POSITIVE, MergeRecipe, MergeRules
 from mitl.positives.release_input import ProposalRun, QueryDraw
 from mitl.records import BatchKind, Direction, JudgementSource, PairRole, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot
@@ -168,7 +168,7 @@ def _flags(rules: MergeRules) -> Iterator[str]:
     if rules.cxc_threshold != CXC_POSITIVE:
         yield from ("--cxc-threshold", f"{rules.cxc_threshold:g}")
     for given, flag in (
-        (rules.recipe is Recipe.PAPER and not rules.official, "--recipe paper"),
+        (rules.recipe is MergeRecipe.PAPER and not rules.official, "--recipe paper"),
         (rules.strict, "--strict"),
         (rules.official, "--official-filters"),
     ):

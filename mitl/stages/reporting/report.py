@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,22 +31,31 @@ from mitl.settings import Settings
 from mitl.stages.analysing.analyse import ANALYSES
 from mitl.stages.analysing.answers import ANSWERS, RATIONALE
 from mitl.stages.analysing.bias import BIAS
+from mitl.stages.analysing.completeness import COMPLETENESS
 from mitl.stages.analysing.correlations import CORRELATIONS
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
-from mitl.stages.analysing.table import Analysis, AnalysisInput, Options
+from mitl.stages.analysing.table import Analysis, AnalysisInput, AnalysisOptions
 from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.planning.plan import plan_section
 from mitl.stages.releasing.origins import proposal_runs
 from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats, preference
 from mitl.stages.reporting.funnel import annotator_proposals, funnel_counts, proposal_places
-from mitl.stages.reporting.gallery import disputes, examples
+from mitl.stages.reporting.gallery import disputes, examples, found_pairs
+from mitl.stages.reporting.loop import rounds_section, training_section
 from mitl.stages.reporting.provenance import provenance
 from mitl.stages.reporting.truth import packed_truth, reliability, truth_stats
-from mitl.stages.reviewing.evidence import Crowd, crowd, habits
+from mitl.stages.reviewing.evidence import CrowdConduct, crowd, habits
 
 T = TypeVar("T")
+
+SECTIONS: tuple[Callable[[Context, ProjectSnapshot], AnalysisSection | None], ...] = (
+    rounds_section,
+    training_section,
+    plan_section,
+)
+"""Those that no analysis makes, in the page's order; each gives None where the project holds nothing of it."""
 
 REPORT_FILE = "report.html"
 _REPORT_SALT = "<the report page>"
@@ -121,7 +130,7 @@ class ReportSource:
     """All that the database knows for a report."""
 
     project: ProjectSnapshot
-    people: Crowd
+    people: CrowdConduct
     runs: tuple[ProposalRun, ...]
     salt: bytes
     """Secret of the workers' pseudonyms."""
@@ -129,8 +138,8 @@ class ReportSource:
     """Where the report lies unless another file is named."""
     has_other_work: bool
     """Whether the project has posted to the other environment too."""
-    plan: AnalysisSection | None = None
-    """What further answers would bring; None where nothing is open or too little is answered."""
+    sections: tuple[AnalysisSection, ...] = ()
+    """That are made of the database itself: see ``SECTIONS``."""
 
 
 def report(
@@ -151,7 +160,7 @@ def report(
     """
     with _no_sweeps():
         source = collect(settings, environment)
-        data = report_input(source, Options(ratings=ratings))
+        data = report_input(source, AnalysisOptions(ratings=ratings))
     file = out or source.file
     content = render_report(data).encode("utf-8")
     changed = _write(file, content)
@@ -207,10 +216,12 @@ def collect(settings: Settings, environment: Environment | None = None) -> Repor
             runs = proposal_runs(session, project.dataset, names, settings.seed)
             has_other_work = any(other is not chosen for other in hit_store.environments(session))
             file = report_file(session, settings.project, chosen)
-            planned = plan_section(Context(session, settings, chosen), project)
+            context = Context(session, settings, chosen)
+            made = (section(context, project) for section in SECTIONS)
+            sections = tuple(one for one in made if one is not None)
         salt = releases.salt(session, _REPORT_SALT)
         session.commit()
-    return ReportSource(project, people, runs, salt, file, has_other_work, planned)
+    return ReportSource(project, people, runs, salt, file, has_other_work, sections)
 
 
 def report_file(session: Session, project: Path, environment: Environment) -> Path:
@@ -228,7 +239,7 @@ def report_file(session: Session, project: Path, environment: Environment) -> Pa
     return project / f"report-{environment.value}.html"
 
 
-def report_input(source: ReportSource, options: Options | None = None) -> ReportInput:
+def report_input(source: ReportSource, options: AnalysisOptions | None = None) -> ReportInput:
     """All that the report shows."""
     project = source.project
     of = AnalysisInput.of(project, options)
@@ -260,11 +271,13 @@ def report_input(source: ReportSource, options: Options | None = None) -> Report
         truth=None if true is None else truth_stats(project, merged, true),
         evaluation=scores,
         multiplicity=_made(MULTIPLICITY, of) or (),
+        completeness={one.direction: one.bound for one in _made(COMPLETENESS, of) or ()},
         reliability=reliability(project, true),
+        found=found_pairs(project),
         examples=() if merged is None else examples(project),
         disputes=disputes(project, None if true is None else set(unpack_pairs(true))),
         machines=machine_analysis(of),
-        analyses=(*_sections(of), *([] if source.plan is None else [source.plan])),
+        analyses=(*_sections(of), *source.sections),
         preference=preference(project),
         provenance=provenance(project, source.runs, evaluated=bool(scores)),
         notes=_notes(project, funnel, has_other_work=source.has_other_work),
@@ -328,7 +341,7 @@ def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[Evaluatio
     ways = {way.value for way in Direction}
     place = {name: number for number, name in enumerate(order)}
     return tuple(
-        _score(annotator, positives, Direction(way), metric, values[metric])
+        _score(annotator, positives, Direction(way), metric, values[metric], by_way.get("taught_by", 0))
         for positives, by_annotator in sets.items()
         for annotator, by_way in sorted(by_annotator.items(), key=lambda one: place.get(one[0], len(place)))
         for way, values in by_way.items()
@@ -338,11 +351,14 @@ def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[Evaluatio
     )
 
 
-def _score(annotator: str, positives: str, way: Direction, metric: str, kept: Any) -> EvaluationScore:
-    if isinstance(kept, Mapping):
-        value = kept["value"] if "value" in kept else kept["estimate"]
-        return EvaluationScore(annotator, positives, way, metric, value, kept.get("low"), kept.get("high"))
-    return EvaluationScore(annotator, positives, way, metric, float(kept))
+def _score(
+    annotator: str, positives: str, way: Direction, metric: str, kept: Any, taught_by: int
+) -> EvaluationScore:
+    ends = kept if isinstance(kept, Mapping) else {"value": float(kept)}
+    value = ends["value"] if "value" in ends else ends["estimate"]
+    return EvaluationScore(
+        annotator, positives, way, metric, value, ends.get("low"), ends.get("high"), taught_by
+    )
 
 
 def headline(data: ReportInput) -> Headline:
@@ -372,6 +388,8 @@ def headline(data: ReportInput) -> Headline:
 
 def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tuple[str, ...]:
     notes = []
+    if project.dataset.has_documents:
+        notes.append("Both sides are texts: images here are documents, and captions are queries.")
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in project.submissions)
     if undecided:
         waits = "waits" if undecided == 1 else "wait"

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, TypedDict
-
-import pandas as pd
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from mitl.campaign.kinds import kinds_asked, to_ask_again
+from mitl.campaign.kinds.texts.standing import ItemStanding, standing, tally
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as answer_store
+from mitl.db.store import audits as audit_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work
-from mitl.db.store.columns import answer_columns
+from mitl.db.store import rounds as round_store
+from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.items import DatasetRow
-from mitl.records import Decision, Environment, HitState, StageResult, Table, several
+from mitl.records import AuditPurpose, Decision, Environment, HitState, StageResult, Table, several
+from mitl.records.frames import Columns
+from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.auditing.showing import AuditState, audit_state
-from mitl.stages.reviewing.review import in_words
 from mitl.stages.setup.init import first_step
+
+if TYPE_CHECKING:
+    from mitl.stages.auditing.showing import AuditState
 
 
 class AuditCounts(TypedDict):
@@ -63,6 +68,11 @@ class StatusCounts(TypedDict):
     audit: Annotated[
         AuditCounts | None, "the valid audit of recall: see `mitl audit show`; null where there is none"
     ]
+    texts: Annotated[
+        dict[str, int] | None,
+        "items chosen to get a partner, texts written and images picked for them, and those of both that are faulty, "
+        "refused, accepted or waiting for a review: see `mitl collect show`; null where no item was chosen",
+    ]
     paid_cents: Annotated[int, "rewards and fees paid"]
     hits_out: Annotated[int, "posted HITs that still wait for a worker"]
     held_cents: Annotated[int, "rewards promised for work that is not decided"]
@@ -74,22 +84,38 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         dataset = item_store.dataset(context.session)
         n_batches = len(hit_store.batches(context.session, context.environment))
         scores = [kind.scores for kind in kinds_asked(context.session, context.environment) if kind.scores]
-        answers = answer_columns(context.session, context.environment)
+        answers = answers_of(context.session, context.environment)
         again = to_ask_again(context.session, context.environment, answers)
-        state = audit_state(context)
+        state = _audit(context)
         now = _counts(context, dataset, answers, sum(map(len, again.values())), state)
+        under_way = round_store.open_round(context.session, context.environment)
+    rows = _rows(now, dataset, n_batches, state)
+    following = _next(now, settings.annotators, next(iter(again), "mitl publish"), scores, dataset.pair_sides)
+    if under_way is not None:
+        rows = (*rows, ("round", f"{under_way.number} is under way; see `mitl round show`"))
+        if following.startswith("mitl publish"):  # which a round has for itself while it is open
+            following = f"mitl round run --{now['environment']}"
     title = f"{settings.project.name} · {context.environment}"
     return StageResult(
         counts=now,
-        tables=(Table(title, ("what", "now"), _rows(now, dataset, n_batches, state)),),
-        next=_next(now, settings.annotators, next(iter(again), "mitl publish"), scores),
+        tables=(Table(title, ("what", "now"), rows),),
+        next=following,
     )
+
+
+def _audit(context: Context) -> AuditState | None:
+    """The valid audit of recall as it stands; what computes its bounds is loaded only where there is one."""
+    if audit_store.current(context.session, context.environment, AuditPurpose.RECALL) is None:
+        return None
+    from mitl.stages.auditing.showing import audit_state
+
+    return audit_state(context)
 
 
 def _counts(
     context: Context,
     dataset: DatasetRow,
-    answers: pd.DataFrame,
+    answers: Columns,
     hits_to_ask_again: int,
     audit: AuditState | None,
 ) -> StatusCounts:
@@ -115,6 +141,7 @@ def _counts(
         "golds_passed": sum(record.passes for record in golds.records.values()),
         "golds_withdrawn": len(golds.withdrawn),
         "audit": None if audit is None else _audit_counts(audit),
+        "texts": _text_counts(standing(session, chosen)),
         "paid_cents": sum(journal.spent(session, chosen).values()),
         "hits_out": work.hits,
         "held_cents": work.held_cents,
@@ -133,6 +160,13 @@ def _audit_counts(state: AuditState) -> AuditCounts:
     }
 
 
+def _text_counts(known: Sequence[ItemStanding]) -> dict[str, int] | None:
+    if not known:
+        return None
+    counted = tally(known)
+    return {**asdict(counted), "waiting": counted.waiting}
+
+
 def _rows(
     now: StatusCounts, data: DatasetRow, n_batches: int, audit: AuditState | None
 ) -> tuple[tuple[object, ...], ...]:
@@ -144,32 +178,50 @@ def _rows(
     hits, out, again = sum(now["hits"].values()), now["hits_out"], now["hits_to_ask_again"]
     paid, held = format_dollars(now["paid_cents"]), format_dollars(now["held_cents"])
     pairs = f"{now['pairs']:,} proposed, {now['pairs_judged']:,} judged, {now['pairs_open']:,} open"
-    unsent = now["calls_open"]
+    unsent, texts = now["calls_open"], now["texts"]
     rows = (
         (
             "data set",
-            f"{data.name}: {several(data.n_images, 'image')}, {several(data.n_captions, 'caption')}",
+            f"{data.name}: {counted(data.pair_sides, data.n_images, data.n_captions)}",
         ),
         ("pairs", pairs),
         ("HITs", f"{hits:,} in {batches}, {out:,} out, {again:,} to ask again"),
         ("answers", f"{several(now['submissions'], 'submission')}, {now['queued']:,} wait for a person"),
-        ("calls", f"{in_words(unsent)}; `mitl harvest` carries that out") if unsent else None,
+        ("calls", _calls_line(unsent)) if unsent else None,
         ("controls", rate),
         None if audit is None else ("audit", audit.line),
+        None if texts is None else ("texts", _texts_line(texts)),
         ("money", f"{paid} paid, {held} held for work that is not decided"),
     )
     return tuple(row for row in rows if row is not None)
 
 
-def _next(now: StatusCounts, annotators: Sequence[str], asks: str, scores: Sequence[str]) -> str:
+def _calls_line(unsent: int) -> str:
+    from mitl.stages.reviewing.review import in_words
+
+    return f"{in_words(unsent)}; `mitl harvest` carries that out"
+
+
+def _texts_line(texts: Mapping[str, int]) -> str:
+    given = texts["written"] + texts["picked"]
+    return (
+        f"{several(texts['chosen'], 'item')} chosen, {given:,} written or picked, {texts['accepted']:,} accepted, "
+        f"{texts['refused'] + texts['faulty']:,} refused or against a rule, {texts['waiting']:,} without a review"
+    )
+
+
+def _next(
+    now: StatusCounts, annotators: Sequence[str], asks: str, scores: Sequence[str], sides: tuple[str, str]
+) -> str:
     """The next step.
 
     Args:
         asks: the command that asks what is open, or asks again what could not be used.
         scores: commands that show what came of other kinds of campaign than pairs.
+        sides: of pairs, by name.
     """
     if not now["pairs"] and not sum(now["hits"].values()):
-        return first_step(annotators)
+        return first_step(annotators, min(now["images"], now["captions"]), sides)
     if now["calls_open"]:
         return "mitl harvest"
     if now["queued"]:

@@ -14,6 +14,7 @@ from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
 from mitl.db.store import ledger, rating_pages
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.desk import AnswerRow
@@ -49,7 +50,7 @@ class SeenPair:
     """Where the desk shows the picture: its own address, an https address, or None where there is neither."""
     caption: str
     own: bool
-    """Whether the caption was written for this image."""
+    """Whether the caption was written for this image, or the pair is another original positive."""
     role: PairRole
     outcome: Outcome
     label: Label | None
@@ -65,6 +66,8 @@ class SeenPair:
     """Other workers' answers on the same pair."""
     expected: tuple[Label, ...]
     """The answers with which a control passes; empty for other pairs."""
+    texts: tuple[str, ...] = ()
+    """Of a document, in place of a picture: its title, if it has one, and its text."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -95,7 +98,7 @@ class SeenPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class DeskSubmission:
     """All of one submission."""
 
     row: AssignmentRow
@@ -145,7 +148,7 @@ class Strip:
         return sum(answered), len(answered)
 
 
-def submission(context: Context, number: int, golds: GoldState) -> Submission:
+def submission(context: Context, number: int, golds: GoldState) -> DeskSubmission:
     """Everything about one submission; haste is among its findings, though it decides nothing.
 
     Raises:
@@ -159,7 +162,7 @@ def submission(context: Context, number: int, golds: GoldState) -> Submission:
     noted = answer_store.findings_of(session, [row.id]).get(row.id, [])
     active = ledger.active_ms(session, row.id)
     asked = hit_store.other_kinds(session, environment).get(row.hit_id, BatchKind.PAIRS)
-    return Submission(
+    return DeskSubmission(
         row=row,
         reward_cents=rewards[row.batch],
         pairs=pairs,
@@ -175,6 +178,9 @@ def _pairs(context: Context, row: AssignmentRow, golds: GoldState) -> tuple[Seen
     answers = desk_store.answers_of(session, row.id)
     images = desk_store.image_addresses(session, [answer.pair.image_id for answer in answers])
     captions = desk_store.caption_texts(session, [answer.pair.caption_id for answer in answers])
+    documents = desk_store.document_texts(session, [answer.pair.image_id for answer in answers])
+    # A caption has one image of its own; a query may have several documents.
+    originals = set(item_store.originals(session, item_store.dataset(session).id)) if documents else set()
     given = desk_store.given(session, row.id)
     others: dict[Pair, Counter[Label]] = defaultdict(Counter)
     for beside in desk_store.answers_beside(session, context.environment, row.id):
@@ -190,7 +196,7 @@ def _pairs(context: Context, row: AssignmentRow, golds: GoldState) -> tuple[Seen
                 image_id=answer.pair.image_id,
                 image=_address(answer.pair.image_id, *images[answer.pair.image_id]),
                 caption=text,
-                own=own_image == answer.pair.image_id,
+                own=own_image == answer.pair.image_id or answer.pair in originals,
                 role=answer.role,
                 outcome=answer.outcome,
                 label=answer.label,
@@ -200,6 +206,7 @@ def _pairs(context: Context, row: AssignmentRow, golds: GoldState) -> tuple[Seen
                 seconds=answer.active_ms / 1000 if answer.active_ms else None,
                 others=others[answer.pair],
                 expected=rule.passes(answer.role) if control else (),
+                texts=documents.get(answer.pair.image_id, ()),
             )
         )
     return tuple(pairs)

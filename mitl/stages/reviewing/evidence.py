@@ -20,7 +20,7 @@ from mitl.db.store.desk import WorkerSubmissions
 from mitl.db.store.ledger import SettledWork
 from mitl.judgements.conduct import (
     Agreement,
-    Run,
+    AnswerRun,
     agreement_and_consistency,
     entropy_of_counts,
     gold_interval,
@@ -44,7 +44,7 @@ class Habit:
     answers: int = 0
     median_s: float | None = None
     """Active seconds on one pair."""
-    run: Run | None = None
+    run: AnswerRun | None = None
     """The longest row of one answer on a page."""
     entropy: float | None = None
     """Bits, 0 to 2."""
@@ -156,7 +156,7 @@ _MANY = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence(Habit):
+class WorkerEvidence(Habit):
     """One worker over all submissions."""
 
     id: int
@@ -191,10 +191,10 @@ class Evidence(Habit):
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class CrowdConduct:
     """All workers of an environment and what is usual among them."""
 
-    workers: tuple[Evidence, ...]
+    workers: tuple[WorkerEvidence, ...]
     habits: Habits
 
     @property
@@ -203,14 +203,14 @@ class Crowd:
         return self.habits.golds
 
     @property
-    def raters(self) -> list[Evidence]:
+    def raters(self) -> list[WorkerEvidence]:
         """Those who rated likeness, what is odd first."""
         return sorted(
             (one for one in self.workers if one.rating is not None),
             key=lambda one: (one.rating is not None and -len(one.rating.findings), one.worker),
         )
 
-    def find(self, worker_id: int) -> Evidence | None:
+    def find(self, worker_id: int) -> WorkerEvidence | None:
         """The worker of this row."""
         return next((one for one in self.workers if one.id == worker_id), None)
 
@@ -222,7 +222,7 @@ def standing(record: GoldRecord, *, excluded: bool) -> str:
     return "good" if record.is_good else "poor" if record.is_bad else "unproven"
 
 
-def crowd(session: Session, environment: Environment, known: Habits) -> Crowd:
+def crowd(session: Session, environment: Environment, known: Habits) -> CrowdConduct:
     """Everyone with a submission, by id."""
     paid = desk_store.paid(session, environment)
     capped = cap_store.capped_at(session, environment)
@@ -230,15 +230,15 @@ def crowd(session: Session, environment: Environment, known: Habits) -> Crowd:
         _evidence(one, known, capped=one.worker in capped, earned_cents=paid.get(one.worker_id, 0))
         for one in desk_store.worker_submissions(session, environment)
     )
-    return Crowd(tuple(found), known)
+    return CrowdConduct(tuple(found), known)
 
 
-def _evidence(work: WorkerSubmissions, known: Habits, *, capped: bool, earned_cents: int) -> Evidence:
+def _evidence(work: WorkerSubmissions, known: Habits, *, capped: bool, earned_cents: int) -> WorkerEvidence:
     record = known.golds.record(work.worker)
     low, high = gold_interval(record)
     others_s = known.median_s if len(known.of) > _MANY else known.others_s(work.worker)
     habit = known.of.get(work.worker, Habit())  # none where every page was unreadable
-    return Evidence(
+    return WorkerEvidence(
         id=work.worker_id,
         worker=work.worker,
         standing=standing(record, excluded=work.excluded),

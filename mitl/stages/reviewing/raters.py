@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mitl.core.formats import rounded
 from mitl.judgements.rating_conduct import RatingConduct
 from mitl.records import Table
 
@@ -16,21 +17,21 @@ def rater_row(worker: str, rating: RatingConduct) -> dict[str, object]:
         "ratings": rating.n,
         "one_number": round(number.value, 2),
         "one_number_share": round(number.share, 4),
-        "one_number_others": _rounded(number.others),
+        "one_number_others": rounded(number.others),
         "spread": round(number.spread, 4),
         "repeats": None if line is None else line.matches,
         "repeats_of": None if line is None else line.n,
         "repeats_lag": None if line is None else line.lag,
         "repeats_expected": None if line is None else round(line.expected, 2),
         "repeats_longest": None if line is None or line.longest < 2 else line.longest,
-        "offset": _rounded(rating.offset),
+        "offset": rounded(rating.offset),
         "drift": None if drift is None else round(drift.change, 4),
         "drift_low": None if drift is None else round(drift.low, 4),
         "drift_high": None if drift is None else round(drift.high, 4),
         "controls": rating.controls.all.golds,
         "controls_passed": rating.controls.all.passes,
-        "seconds_a_pair": _rounded(rating.median_s),
-        "speed": _rounded(rating.speed),
+        "seconds_a_pair": rounded(rating.median_s),
+        "speed": rounded(rating.speed),
         "findings": [{"code": finding.code, "detail": finding.detail} for finding in rating.findings],
     }
 
@@ -81,7 +82,3 @@ def rater_lines(raters: Mapping[str, RatingConduct]) -> list[str]:
         "in under 1 of 1,000 cases, and what is large too",
         *noticed,
     ]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)

@@ -17,8 +17,8 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import approves_itself_at, reversible_until, utc
 from mitl.stages.reviewing.decisions import is_imported
-from mitl.stages.reviewing.desk_submission import SeenPair, Submission, submission, waiting
-from mitl.stages.reviewing.evidence import Crowd, Evidence, crowd, habits
+from mitl.stages.reviewing.desk_submission import DeskSubmission, SeenPair, submission, waiting
+from mitl.stages.reviewing.evidence import CrowdConduct, WorkerEvidence, crowd, habits
 
 _WAITS = (Decision.QUEUED, Decision.NONE)
 
@@ -27,9 +27,9 @@ _WAITS = (Decision.QUEUED, Decision.NONE)
 class _Known:
     """What is shown."""
 
-    found: Submission
-    people: Crowd
-    worker: Evidence
+    found: DeskSubmission
+    people: CrowdConduct
+    worker: WorkerEvidence
     images: Mapping[int, str]
     """Row → external id."""
     also_waiting: tuple[int, ...]
@@ -108,7 +108,11 @@ def _failed(known: _Known) -> Table:
     rows = (
         (
             pair.place,
-            "own caption" if pair.own else "foreign caption",
+            ("original" if pair.own else "random")
+            if pair.texts
+            else "own caption"
+            if pair.own
+            else "foreign caption",
             _answer(pair),
             _words(pair.expected),
             _of(*pair.others_passed),

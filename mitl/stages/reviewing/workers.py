@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
 
 from mitl.analysis.answer_tables import Workload, WorkloadBin, by_workload, together
-from mitl.core.formats import csv_text
+from mitl.core.formats import csv_text, rounded
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import open_context
@@ -19,7 +19,7 @@ from mitl.judgements.wages import worker_pay
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.reviewing.evidence import Evidence, crowd, habits, usual_seconds
+from mitl.stages.reviewing.evidence import WorkerEvidence, crowd, habits, usual_seconds
 from mitl.stages.reviewing.raters import rater_lines, rater_row, rater_table
 
 NOBODY = "nothing to show: nobody has submitted work yet"
@@ -102,7 +102,9 @@ def workers(
     )
 
 
-def busiest_first(settings: Settings, environment: Environment | None) -> tuple[Environment, list[Evidence]]:
+def busiest_first(
+    settings: Settings, environment: Environment | None
+) -> tuple[Environment, list[WorkerEvidence]]:
     """Every worker with a submission, busiest first."""
     with open_context(settings, environment, read_only=True) as context:
         session, chosen = context.session, context.environment
@@ -110,7 +112,9 @@ def busiest_first(settings: Settings, environment: Environment | None) -> tuple[
     return chosen, sorted(people, key=lambda one: (-one.submissions, one.worker))
 
 
-def _row(one: Evidence, hourly_cents: int | None, hit_s: float | None, floor_s: float) -> dict[str, object]:
+def _row(
+    one: WorkerEvidence, hourly_cents: int | None, hit_s: float | None, floor_s: float
+) -> dict[str, object]:
     return {
         "worker": one.worker,
         "submitted": one.submissions,
@@ -124,13 +128,13 @@ def _row(one: Evidence, hourly_cents: int | None, hit_s: float | None, floor_s: 
         "pass_rate": round(one.mean, 4),
         "pass_rate_low": round(one.low, 4),
         "pass_rate_high": round(one.high, 4),
-        "seconds_a_pair": _rounded(one.median_s),
-        "speed": _rounded(one.speed),
+        "seconds_a_pair": rounded(one.median_s),
+        "speed": rounded(one.speed),
         "too_fast": one.is_under(floor_s),
-        "seconds_a_hit": _rounded(hit_s),
+        "seconds_a_hit": rounded(hit_s),
         "longest_run": None if one.run is None else one.run.length,
         "longest_run_of": None if one.run is None else one.run.label.value,
-        "entropy_bits": _rounded(one.entropy),
+        "entropy_bits": rounded(one.entropy),
         **_agreement_row("agreement", one.agreement),
         **_agreement_row("consistency", one.consistency),
         "earned_cents": one.earned_cents,
@@ -145,7 +149,7 @@ def _agreement_row(name: str, found: Agreement | None) -> dict[str, object]:
     }
 
 
-def _work(chosen: Environment, people: Sequence[Evidence], hourly: Mapping[str, int | None]) -> Table:
+def _work(chosen: Environment, people: Sequence[WorkerEvidence], hourly: Mapping[str, int | None]) -> Table:
     columns = (
         "worker",
         "HITs",
@@ -174,7 +178,7 @@ def _work(chosen: Environment, people: Sequence[Evidence], hourly: Mapping[str, 
     return Table(f"workers on {chosen}: {len(people):,}", columns, tuple(rows))
 
 
-def _conduct(people: Sequence[Evidence], floor_s: float) -> Table:
+def _conduct(people: Sequence[WorkerEvidence], floor_s: float) -> Table:
     columns = ("worker", "s a pair", "others = 1", "longest run", "bits", "agrees", "with own")
     rows = (
         (
@@ -191,7 +195,7 @@ def _conduct(people: Sequence[Evidence], floor_s: float) -> Table:
     return Table("how they go about it: evidence, no verdict", columns, tuple(rows))
 
 
-def _lines(settings: Settings, people: Sequence[Evidence], csv: Path | None) -> tuple[str, ...]:
+def _lines(settings: Settings, people: Sequence[WorkerEvidence], csv: Path | None) -> tuple[str, ...]:
     lines = []
     n_hasty = sum(one.is_under(settings.min_seconds_a_pair) for one in people)
     if n_hasty:
@@ -220,10 +224,6 @@ def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> Worker
 
 def _share(found: Agreement | None) -> str:
     return "–" if found is None else f"{100 * found.share:.0f} % of {found.comparisons:,}"
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def workers_by_hits(

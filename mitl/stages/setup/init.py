@@ -12,23 +12,30 @@ from typing import Annotated, Any, TypedDict
 from sqlalchemy.orm import Session
 
 from mitl.datasets.assembling import content_hash, require_same
+from mitl.datasets.checking import Checked
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
+from mitl.records.items import DOCUMENT, counted, plurals
 from mitl.records.results import printed_by
-from mitl.settings import CONFIG_FILE, Settings, write_config
+from mitl.settings import CONFIG_FILE, DEPTH, TOP_K, Settings, write_config
+from mitl.stages.setup.overview import overview
 
 
 @printed_by("init")
 class InitCounts(TypedDict):
     """What loading a data set counts."""
 
-    images: Annotated[int, "images loaded"]
-    captions: Annotated[int, "captions loaded"]
+    images: Annotated[int, "images loaded; of a set of texts the documents, here and in all that follows"]
+    captions: Annotated[int, "captions loaded; of a set of texts the queries"]
     images_placed: Annotated[int, "images whose file or address this call made known"]
     ratings: Annotated[int, "CxC ratings that this call added"]
     exclusions: Annotated[int, "exclusion list entries that this call added"]
+    pictures: Annotated[
+        dict[str, int] | None,
+        "pictures that are missing, unreadable, repeated (byte for byte) or animated; null without --check-items",
+    ]
 
 
 @printed_by("init", key="paths")
@@ -45,13 +52,15 @@ def make_project_id(name: str) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
-def ensure_config(folder: Path, name: str, seed: int, tables: Mapping[str, Mapping[str, Any]]) -> bool:
+def ensure_config(
+    folder: Path, name: str, seed: int, tables: Mapping[str, Mapping[str, Any]], comments: str = ""
+) -> bool:
     """Write ``mitl.toml`` where there is none; returns whether it was written."""
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / CONFIG_FILE).exists():
         return False
     about = {"name": name, "id": make_project_id(name), "seed": seed}
-    write_config(folder, {"project": about, **tables})
+    write_config(folder, {"project": about, **tables}, comments)
     return True
 
 
@@ -62,63 +71,136 @@ def init(
     ratings: Sequence[Rating] = (),
     exclusions: Sequence[Exclusion] = (),
     annotators: Sequence[str] = (),
+    told: Sequence[str] = (),
+    checked: Checked | None = None,
     now: dt.datetime | None = None,
 ) -> StageResult:
     """Load a data set into the project's database, once.
 
     Args:
         annotators: those that propose unless others are asked for; they decide what is said to come next.
+        told: lines on how the files were read.
+        checked: what looking at every picture found.
 
     Raises:
         StoreError: another data set is loaded here already.
     """
     moment = now or dt.datetime.now(dt.UTC)
-    warnings = _left_out(data, ratings)
+    warnings = (*_left_out(data, ratings), *(checked.lines if checked else ()))
     with open_database(settings.db_url, create=True) as session:
         found = items.find_dataset(session)
         if found is not None:
             require_same(found.content_sha256, data)
             added = _add_missing(session, found.id, data, ratings, exclusions)
             session.commit()
-            return _loaded_before(settings, found, added, warnings, annotators)
+            return _loaded_before(settings, found, added, warnings, annotators, checked)
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
-        hits.open_round(session, dataset_id, moment)
+        hits.open_round(session, dataset_id, None, moment)
         session.commit()
-    with_file = sum(image.file is not None for image in data.images)
+    with_file = sum(image.file is not None or bool(image.texts) for image in data.images)
     counts: InitCounts = {
         "images": len(data.images),
         "captions": len(data.captions),
         "images_placed": sum(image.file is not None or image.url is not None for image in data.images),
         "ratings": n_ratings,
         "exclusions": n_exclusions,
+        "pictures": _faults(checked),
     }
     return StageResult(
         counts=counts,
         paths=_paths(settings),
-        warnings=(*warnings, *_unplaced(data)),
+        warnings=(*warnings, *(() if checked else _unplaced(data))),
+        tables=overview(data, checked),
         lines=(
-            f"data set {data.name}: {several(len(data.images), 'image')} ({with_file:,} with a picture at hand), "
-            f"{several(len(data.captions), 'caption')}, {several(n_ratings, 'CxC rating')}, "
-            f"{several(n_exclusions, 'exclusion')}",
+            *told,
+            f"data set {data.name}: "
+            + (
+                counted(data.sides, len(data.images), len(data.captions))
+                if data.sides[0] == DOCUMENT
+                else f"{several(len(data.images), 'image')} ({with_file:,} with a picture at hand), "
+                f"{several(len(data.captions), 'caption')}, {several(n_ratings, 'CxC rating')}, "
+                f"{several(n_exclusions, 'exclusion')}"
+            ),
         ),
-        next=first_step(annotators),
+        next=first_step(
+            annotators,
+            min(len(data.images), len(data.captions)) if with_file == len(data.images) else None,
+            data.sides,
+        ),
     )
+
+
+def _faults(checked: Checked | None) -> dict[str, int] | None:
+    kinds = ("missing", "unreadable", "repeated", "animated")
+    return None if checked is None else {kind: getattr(checked, kind) for kind in kinds}
 
 
 def _paths(settings: Settings) -> InitPaths:
     return {"project": str(settings.project), "config": str(settings.project / CONFIG_FILE)}
 
 
-def first_step(annotators: Sequence[str]) -> str:
-    """What comes after loading: naming annotators if none is named, then proposing."""
+def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple[str, str]) -> str:
+    """What comes after loading: naming annotators if none is named, then proposing.
+
+    Args:
+        smaller_side: how many images there are, or captions if these are fewer; None where a picture is not at hand.
+    """
     if annotators:
         return "mitl propose"
+    named = "say who proposes, in mitl.toml, which has examples (mitl annotators lists all)"
+    if smaller_side is None:
+        return named
+    names = " ".join(f"--annotator {name}" for name in REHEARSAL)
+    sizes = "".join(f" --{size.replace('_', '-')} {value}" for size, value in _small(smaller_side).items())
+    if sides[0] == DOCUMENT:
+        return f"mitl propose --annotator bm25{sizes}"
     return (
-        "mitl annotators, which lists who can propose; then name some, as annotators = [...] under [propose] of "
-        "mitl.toml or with mitl propose --annotator NAME"
+        f"{named}; or rehearse with networks that have seen drawn scenes alone: mitl propose {names}{sizes}"
     )
+
+
+REHEARSAL = ("clip-mini", "vsrn-mini")
+"""Annotators that come with mitl: their proposals on other pictures are poor, and every step works."""
+
+
+def _small(side: int) -> dict[str, int]:
+    """Sizes of a search that leave pairs unranked, from which negative controls are drawn; none for larger sets."""
+    depth = max(1, side // 4)
+    return {"top_k": min(TOP_K, depth), "depth": depth} if depth < DEPTH else {}
+
+
+_TRANSFORMERS = """# A model of transformers, by its folder or its name on the hub:
+#
+# [annotators.my-clip]
+# transformers = "openai/clip-vit-base-patch32"
+#
+"""
+
+
+def examples_of_settings(smaller_side: int, sides: tuple[str, str]) -> str:
+    """The comments of ``mitl.toml``: who could propose, each example to be used by taking its marks away."""
+    sizes = "".join(f"# {size} = {value}\n" for size, value in _small(smaller_side).items())
+    left, right = plurals(sides)
+    first, example = ("bm25", "") if sides[0] == DOCUMENT else ("my-clip", _TRANSFORMERS)
+    return f"""
+# Who proposes pairs: take the marks away from [propose] and from an annotator or more below. Several that differ find
+# more than one. `mitl annotators` lists every kind, docs/annotators.md describes them.
+#
+# [propose]
+# annotators = ["{first}", "my-vectors"]
+{sizes}#
+{example}# Vectors that you computed, files with the arrays `ids` and `embedding`:
+#
+# [annotators.my-vectors]
+# embeddings = {{ {left} = "my-{left}.npz", {right} = "my-{right}.npz" }}
+#
+# Whom workers may ask; HIT pages and the release's datasheet show it:
+#
+# [crowd]
+# contact = "you@example.org"
+"""
 
 
 def loaded_content(settings: Settings) -> str | None:
@@ -153,7 +235,11 @@ def _add_missing(
 
 def _unplaced(data: RetrievalSet) -> tuple[str, ...]:
     """A warning about images that no page could show, while it costs nothing to mend that."""
-    missing = [image.external_id for image in data.images if image.file is None and image.url is None]
+    missing = [
+        image.external_id
+        for image in data.images
+        if image.file is None and image.url is None and not image.texts
+    ]
     if not missing:
         return ()
     return (
@@ -186,6 +272,7 @@ def _loaded_before(
     added: dict[str, int],
     warnings: tuple[str, ...],
     annotators: Sequence[str],
+    checked: Checked | None,
 ) -> StageResult:
     counts: InitCounts = {
         "images": found.n_images,
@@ -193,6 +280,7 @@ def _loaded_before(
         "images_placed": added["images_placed"],
         "ratings": added["ratings"],
         "exclusions": added["exclusions"],
+        "pictures": _faults(checked),
     }
     new = [f"{count:,} {what.replace('_', ' ')}" for what, count in added.items() if count]
     return StageResult(
@@ -205,5 +293,5 @@ def _loaded_before(
             if new
             else f"nothing to do: {found.name} is loaded already",
         ),
-        next=first_step(annotators),
+        next=first_step(annotators, min(found.n_images, found.n_captions), found.pair_sides),
     )

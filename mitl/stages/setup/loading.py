@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from mitl.datasets.assembling import require_same
+from mitl.datasets.cached import cached_folder
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
+from mitl.datasets.table import Reading, Told, read_table
+from mitl.datasets.text_sets import BEIR, MSMARCO, read_text_set, text_set_kind
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Exclusion, Rating, RetrievalSet
 from mitl.settings import SEED, WORLD_FOLDER
 
+TEST = "test"
 KINDS = ("scenes", "coco", "flickr30k", "table")
 PAPER = "paper"
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class DatasetSources:
     """The files and sizes that a data set is read from; which are needed depends on the kind."""
 
     kind: str
+    name: str | None = None
+    """In place of the reader's own."""
     captions: tuple[Path, ...] = ()
     split_file: Path | None = None
-    split: str = "test"
+    split: str | None = None
+    """``test`` where a Karpathy file is read and none is named."""
+    columns: tuple[str, ...] = ()
+    """Of tables: ``ROLE=COLUMN``."""
+    skip_empty: bool = False
     caption_ids: Path | None = None
     images: Path | None = None
     image_url: str | None = None
@@ -43,10 +54,40 @@ class Loaded:
     data: RetrievalSet
     ratings: tuple[Rating, ...]
     exclusions: tuple[Exclusion, ...]
+    told: Told = field(default_factory=Told)
+
+
+def kind_or_path(given: str, captions: Sequence[Path]) -> tuple[str, tuple[Path, ...], str | None]:
+    """What ``--dataset`` names: (kind, files, name); the path of anything that is there is a table of that name.
+
+    Otherwise it may be the name of a data set that Hugging Face's library has prepared on this machine.
+
+    Raises:
+        UsageError: it is neither, or files are named twice.
+    """
+    if given in KINDS:
+        return given, tuple(captions), None
+    path = Path(given).absolute()
+    name = path.stem
+    if not path.exists():
+        prepared = cached_folder(given)
+        if prepared is None:
+            near = get_close_matches(given, KINDS, 1)
+            raise UsageError(
+                f"there is no data set {given!r}{f'; {near[0]!r} is one' if near else ''}: give "
+                f"{', '.join(map(repr, KINDS))}, the path of a file or folder that is there, or the name of what "
+                "load_dataset of the datasets library prepared on this machine"
+            )
+        path, name = prepared, given.partition(":")[0].rpartition("/")[2]
+    if captions:
+        raise UsageError(
+            f"--dataset {given} and --captions {captions[0]} both name what to read; leave one out"
+        )
+    return text_set_kind(path) or "table", (path,), name
 
 
 def load(
-    sources: Sources,
+    sources: DatasetSources,
     project: Path,
     *,
     seed: int = SEED,
@@ -72,41 +113,54 @@ def load(
         (paper_exclusions(), False) if source == PAPER else (read_exclusions(Path(source)), True)
         for source in sources.exclusions
     ]
-    data = _read(sources, project, seed, expected, progress)
+    told = Told()
+    data = _read(sources, project, seed, expected, progress, told)
+    data = replace(data, name=sources.name or data.name)
     exclusions = [entry for rows, strict in lists for entry in resolve(rows, data, strict=strict)]
-    return Loaded(data, ratings, tuple(exclusions))
+    return Loaded(data, ratings, tuple(exclusions), told)
 
 
 def _read(
-    sources: Sources, project: Path, seed: int, expected: str | None, progress: Progress
+    sources: DatasetSources,
+    project: Path,
+    seed: int,
+    expected: str | None,
+    progress: Progress,
+    told: Told,
 ) -> RetrievalSet:
     if sources.kind == "scenes":
         return _scenes(sources, project, seed, expected, progress)
     if sources.kind == "coco":
         return _coco(sources)
     if sources.kind == "flickr30k":
-        from mitl.datasets.flickr30k import read_flickr30k
+        from mitl.datasets.karpathy import read_flickr30k
 
         if sources.split_file is None:
             raise UsageError(
                 "flickr30k is read from its Karpathy file; give --split-file dataset_flickr30k.json"
             )
         return read_flickr30k(
-            sources.split_file, split=sources.split, images=sources.images, url_template=sources.image_url
+            sources.split_file,
+            split=sources.split or TEST,
+            images=sources.images,
+            url_template=sources.image_url,
         )
     if sources.kind == "table":
-        from mitl.datasets.table import read_table
-
         return read_table(
             _one(sources.captions, "a table of pairs", "--captions pairs.csv"),
             images=sources.images,
             url_template=sources.image_url,
             unpack=project / WORLD_FOLDER,
+            reading=Reading(sources.columns, sources.split, sources.skip_empty),
+            told=told,
         )
+    if sources.kind in (BEIR, MSMARCO):
+        (folder,) = sources.captions
+        return read_text_set(folder, sources.kind, Reading((), sources.split, sources.skip_empty), told)
     raise UsageError(f"no data set kind called {sources.kind!r}; known: {', '.join(KINDS)}")
 
 
-def _coco(sources: Sources) -> RetrievalSet:
+def _coco(sources: DatasetSources) -> RetrievalSet:
     if any(path.suffix in (".parquet", ".csv") for path in sources.captions):
         from mitl.datasets.compact import read_compact
 
@@ -126,7 +180,7 @@ def _coco(sources: Sources) -> RetrievalSet:
     return read_coco(
         sources.captions,
         karpathy=sources.split_file,
-        split=sources.split,
+        split=sources.split or TEST,
         caption_ids=sources.caption_ids,
         images=sources.images,
         url_template=sources.image_url,
@@ -134,7 +188,7 @@ def _coco(sources: Sources) -> RetrievalSet:
 
 
 def _scenes(
-    sources: Sources, project: Path, seed: int, expected: str | None, progress: Progress
+    sources: DatasetSources, project: Path, seed: int, expected: str | None, progress: Progress
 ) -> RetrievalSet:
     from mitl.datasets.scenes.files import write_world
     from mitl.datasets.scenes.world import DEFECT_SHARE, generate

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import sqlalchemy as sa
 
-from mitl.campaign.kinds.protocol import Estimate, Plan, Replacement, Request, columns, leftover, plans_out
+from mitl.campaign.kinds.protocol import Plan, Replacement, Request, WorkingTime, columns, leftover, plans_out
 from mitl.db.models import Assignment, Batch, Finding, Hit
 from mitl.db.store import items as item_store
 from mitl.db.store.hits import hits
@@ -82,7 +82,6 @@ class Ratings:
     choices = ("1", "2", "3")
     dry_keys = ("environment", "hits", "captions", "total_cents", "requests", "largest_question_bytes")
     posted_keys = ("batch", "environment", "captions", "hits_posted", "hits_again", "total_cents")
-    parsed = Stars
 
     def plan(self, session, settings, request, *, adopted):
         left = leftover(session, request.environment, self.name, self.items)
@@ -118,7 +117,7 @@ class Ratings:
         return Plan(tuple(fresh), tuple(again), n_limited=len(chosen), n_held_back=held, out=out)
 
     def estimate(self, template, plan):
-        return Estimate(PER_PAGE * template.seconds_per_pair, note="the wording's")
+        return WorkingTime(PER_PAGE * template.seconds_per_pair, note="the wording's")
 
     def to_replace(self, session, environment):
         kept = [decision for decision in Decision if decision.keeps_answers]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
-from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
+from mitl.campaign.kinds.protocol import Golds, Shown, Wording, WorkingTime, again_lines, columns, spread
 from mitl.campaign.pilots import estimate_of
 from mitl.crowd.answers import parse_answers
 from mitl.db.store import hits as hit_store
@@ -27,41 +28,23 @@ from mitl.records import (
     HitItem,
     Judgement,
     Label,
-    ParsedAnswers,
     Table,
     several,
 )
 from mitl.records.gold_rule import GoldRule
 from mitl.records.results import printed_by
 
-_MONEY = ("assignments", "rewards_cents", "fees_cents", "total_cents")
-
 
 @printed_by("publish")
-class PublishCounts(TypedDict, total=False):
+class PublishCounts(PostingCounts, total=False):
     """What publishing pairs counts, and comparing with the server alone."""
 
-    environment: Annotated[str, "sandbox or live"]
-    batch: Annotated[str | None, "name of the new batch; null where only earlier HITs were posted"]
-    hits: Annotated[int, "HITs that would be posted (`--dry-run`)"]
     pairs: Annotated[int, "candidate pairs on the pages"]
-    hits_posted: Annotated[int, "HITs created by this run"]
-    hits_adopted: Annotated[int, "HITs of an interrupted run, or of an older database, found on the server"]
     hits_again: Annotated[int, "HITs that ask again what could not be used"]
     repeats: Annotated[int, "pairs that fill the last page; they measure agreement"]
     overlap: Annotated[int, "pairs that a second worker is asked (`--overlap`)"]
     audit_questions: Annotated[int, "questions of an audit's random sample on the pages"]
-    assignments: Annotated[int, "assignments of all HITs on the bill"]
-    rewards_cents: Annotated[int, "all rewards on the bill"]
-    fees_cents: Annotated[int, "all fees on the bill"]
-    total_cents: Annotated[int, "the bill, fees included"]
-    reward_cents: Annotated[int | None, "reward of the new batch's HITs; null without one"]
-    estimate_s: Annotated[int | None, "seconds that one of them is expected to take; null without one"]
     pilot: Annotated[bool, "whether the new batch is a pilot (`--pilot`)"]
-    committed_cents: Annotated[int, "spent and promised on this environment after posting"]
-    balance_cents: Annotated[int, "the balance after posting; the sandbox always says 10,000.00"]
-    requests: Annotated[int, "requests written (`--dry-run`)"]
-    largest_question_bytes: Annotated[int, "size of the largest page (`--dry-run`); 65,535 are allowed"]
     hits_gone: Annotated[int, "posted HITs that the server has deleted; they are closed here (`--reconcile`)"]
     hits_orphaned: Annotated[
         int, "HITs of this project on the server that are not known here (`--reconcile`)"
@@ -69,7 +52,7 @@ class PublishCounts(TypedDict, total=False):
     hits_unposted: Annotated[int, "HITs that are planned and not posted (`--reconcile`)"]
 
 
-class Pairs:
+class PairsKind:
     """Pages of 18 candidates and 2 gold controls."""
 
     name = BatchKind.PAIRS.value
@@ -81,43 +64,20 @@ class Pairs:
     page_size = PAIRS_PER_HIT
     answer_field = "label"
     choices = tuple(Label)
-    dry_keys = (
-        "environment",
-        "hits",
-        "pairs",
-        "audit_questions",
-        *_MONEY,
-        "requests",
-        "largest_question_bytes",
-    )
-    posted_keys = (
-        *(
-            "batch",
-            "environment",
-            "pairs",
-            "hits_posted",
-            "hits_adopted",
-            "hits_again",
-            "repeats",
-            "overlap",
-            "audit_questions",
-        ),
-        *(*_MONEY, "reward_cents", "estimate_s", "pilot", "committed_cents", "balance_cents"),
-    )
-
+    dry_keys = dry_keys("hits", "pairs", "audit_questions")
+    posted_keys = posted_keys("pairs", after=("repeats", "overlap", "audit_questions"), pilots=True)
     plan = staticmethod(make_plan)
     to_replace = staticmethod(open_work.hits_to_replace)
     add_items = staticmethod(hit_store.add_items)
     items = staticmethod(hit_store.hit_items)
     check_page = staticmethod(check_page)
-    unparsed = staticmethod(parse_store.unparsed)
-    submissions = staticmethod(parse_store.ids)
-    places = staticmethod(parse_store.places)
+    unparsed = parse_store.PAIRS.unparsed
+    submissions = parse_store.PAIRS.ids
+    places = parse_store.PAIRS.places
     parse = staticmethod(parse_answers)
-    parsed = ParsedAnswers
     set_parses = staticmethod(parse_store.set_parses)
 
-    def estimate(self, template: HitTemplate, plan: PairsPlan) -> Estimate:
+    def estimate(self, template: HitTemplate, plan: PairsPlan) -> WorkingTime:
         """By the times of the wording's latest pilot, else by the wording's own."""
         return estimate_of(plan.pilots, template, PAIRS_PER_HIT)
 
@@ -131,12 +91,17 @@ class Pairs:
     def render(self, items: Sequence[HitItem], wording: Wording, shown: Shown) -> tuple[str, list[str]]:
         """See `CampaignKind`."""
         pairs = [
-            PagePair(item.place, shown.sources[item.pair.image_id], shown.captions[item.pair.caption_id])
+            PagePair(
+                item.place,
+                shown.sources.get(item.pair.image_id, ""),
+                shown.captions[item.pair.caption_id],
+                shown.texts.get(item.pair.image_id, ()),
+            )
             for item in items
         ]
         seconds = -(-len(pairs) * wording.estimate_s // PAIRS_PER_HIT)
         html = render_page(wording.template, pairs, contact=shown.contact, estimate_s=seconds)
-        return html, [text for pair in pairs for text in (pair.image_src, pair.caption)]
+        return html, [text for pair in pairs for text in pair.shown]
 
     def headline(self, request: Campaign, plan: PairsPlan) -> str:
         """See `CampaignKind`."""
@@ -149,8 +114,7 @@ class Pairs:
             filled += f"; {several(plan.n_overlap, 'pair')} asked of a second worker too"
         what = "questions" if plan.n_audit else "candidates"
         asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
-        least, most = min(asked), max(asked)
-        on_page = f"{most if least == most else f'{least} to {most}'} {what} + 2 controls"
+        on_page = f"{spread(asked)} {what} + 2 controls"
         lines = [
             f"{columns('pairs', f'{plan.n_pairs:,}')}{columns('HITs', f'{plan.n_hits:,}')} ({on_page}{filled})",
             *again_lines(plan),
@@ -207,4 +171,4 @@ class Pairs:
         return None
 
 
-KIND = Pairs()
+KIND = PairsKind()

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.again import rotated, seed_of, within
 from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
 from mitl.campaign.pilots import Pilot, find_pilots, pilot_is_out, pilot_out, waits_for
-from mitl.core.packed import pack_pairs
-from mitl.crowd.golds import gold_state
+from mitl.core.packed import unpack_pairs
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store import items as item_store
-from mitl.db.store import judgements as judgement_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
+from mitl.db.store import rounds as round_store
 from mitl.db.store.open_work import HitToReplace
-from mitl.errors import ProposalError, StoreError, UsageError
+from mitl.errors import RoundError, UsageError
 from mitl.hits.packing import (
     CANDIDATES_PER_HIT,
     hits_needed,
@@ -33,22 +30,11 @@ from mitl.hits.packing import (
     pages_again,
 )
 from mitl.hits.validation import check_batch
-from mitl.positives.merging import CXC_POSITIVE
-from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path
-from mitl.proposals.sampling import gold_negatives, gold_positives, shuffled_pairs
-from mitl.records import BatchKind, Direction, Environment, HitItem, PackedHit, Pair, PairRole
-from mitl.retrieval.rankings import read_ranking
+from mitl.proposals.sampling import shuffled_pairs
+from mitl.records import BatchKind, Direction, HitItem, Page, Pair, PairRole
 from mitl.settings import Settings
 
 PAIRS_PER_HIT = CANDIDATES_PER_HIT + 2
-
-
-PAGES_PER_GOLD = 3
-"""On how many pages of a batch a control stands. One met once could never be put on trial: withdrawing it takes
-two workers of good record who failed it. The pages of one control lie a third of the batch apart."""
-
-FEW_PAGES = 18
-"""A batch of up to so many pages has a control of its own for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +52,17 @@ class Campaign(Request):
     """Whether nothing new is posted in this wording while a pilot of it is out."""
     drawn: bool = False
     """Whether only what an audit drew is asked, for recall or for machine labels; other candidates stay open."""
+    chosen: bool = False
+    """Whether only what the open round chose is asked, beside what audits drew; who proposed it does not matter."""
+    disputes: bool = True
+    """Whether disputed pairs of the sample for machine labels are asked of further workers."""
 
     def __post_init__(self) -> None:
+        if self.chosen and (self.pilot is not None or self.drawn or self.direction != "both"):
+            raise UsageError(
+                "--chosen asks what a round chose, in both directions and beside what audits drew; leave out --pilot, "
+                "--drawn and --direction"
+            )
         if self.pilot is not None and self.overlap:
             raise UsageError(
                 "--overlap does not go with --pilot; a pilot is as many HITs as it says, so give --overlap with the "
@@ -83,6 +78,7 @@ class Campaign(Request):
             "template": self.template,
             "pilot": self.pilot is not None,
             **({"drawn": True} if self.drawn else {}),
+            **({"chosen": True} if self.chosen else {}),
         }
 
     @property
@@ -103,12 +99,12 @@ class PairsPlan(Plan):
     @property
     def n_pairs(self) -> int:
         """Candidate pairs on the pages."""
-        return self._count(PairRole.CANDIDATE, self.pages)
+        return self.count(PairRole.CANDIDATE)
 
     @property
     def n_audit(self) -> int:
         """Audit questions on the pages; a pair that several workers are asked counts as often."""
-        return self._count(PairRole.AUDIT, self.pages)
+        return self.count(PairRole.AUDIT)
 
     @property
     def n_overlap(self) -> int:
@@ -127,23 +123,43 @@ def make_plan(session: Session, settings: Settings, request: Campaign, *, adopte
     Raises:
         StoreError: nothing was proposed yet, or a ranking file that the controls need is gone.
         ProposalError: there are not enough gold controls.
+        RoundError: a round is open and its choices are not what is asked, or the other way about.
         UsageError: there is something to post, but a pilot of the same wording is out.
     """
+    candidates = _candidates(session, request)
     left = leftover(session, request.environment, BatchKind.PAIRS, hit_store.hit_items)
     pilots = tuple(find_pilots(session, request.environment, request.template, PAIRS_PER_HIT))
     out = pilot_out(pilots) if request.wait_for_pilot else None
     if out is None:
-        return dataclasses.replace(_open_plan(session, settings, request, left), pilots=pilots)
+        return dataclasses.replace(_open_plan(session, settings, request, candidates, left), pilots=pilots)
     is_first_look = request.pilot is None and not left.hits and not adopted
-    if is_first_look and _open_plan(session, settings, request, left).n_hits:
+    if is_first_look and _open_plan(session, settings, request, candidates, left).n_hits:
         raise pilot_is_out(out, request.template)
     return PairsPlan(left=left, waits_for=waits_for(out), pilots=pilots)
 
 
-def _open_plan(session: Session, settings: Settings, request: Campaign, left: Leftover) -> PairsPlan:
+def _candidates(session: Session, request: Campaign) -> list[Pair]:
+    """What may be asked if it is open: what was proposed; or what the open round chose, in its order."""
+    under_way = round_store.open_round(session, request.environment)
+    if request.chosen:
+        if under_way is None:
+            raise RoundError(
+                f"no round is open on {request.environment}, so nothing is chosen; open one with `mitl round next`"
+            )
+        return unpack_pairs(round_store.chosen_pairs(session, under_way.id)["pair"].to_numpy())
+    if under_way is not None and not request.drawn:
+        raise RoundError(
+            f"round {under_way.number} is open and asks only what it chose: add --chosen; or end it with "
+            "`mitl round close`, after which every candidate is asked as before"
+        )
+    return proposal_store.candidate_pairs(session, request.directions)
+
+
+def _open_plan(
+    session: Session, settings: Settings, request: Campaign, candidates: Sequence[Pair], left: Leftover
+) -> PairsPlan:
     """What is open whether or not a pilot is out, or what is left."""
     environment = request.environment
-    candidates = proposal_store.candidate_pairs(session, request.directions)
     if not candidates and not left.hits:
         proposal_store.latest_run(session)
     if left:
@@ -153,7 +169,7 @@ def _open_plan(session: Session, settings: Settings, request: Campaign, left: Le
     to_replace = [] if request.pilot is not None else what.again
     n_open = len(what.pairs) + len(what.audits) + sum(map(_n_asked, to_replace))
     out, limit = plans_out(session, request)
-    to_replace = _within(to_replace, limit)
+    to_replace = list(within(to_replace, limit, _n_asked))
     n_again = sum(map(_n_asked, to_replace))
     now = what if limit is None else what.within(limit - n_again)
     if request.pilot is not None:
@@ -167,16 +183,19 @@ def _open_plan(session: Session, settings: Settings, request: Campaign, left: Le
     n_pages = hits_needed(len(now.pairs) + len(now.audits)) + hits_needed(n_second) + len(to_replace)
     n_pages += pages_again(disputed)
     if not n_pages:
-        return PairsPlan(n_held_back=n_held_back, out=out)
+        why = "every chosen pair is on an open HIT or judged" if request.chosen and not n_held_back else ""
+        return PairsPlan(n_held_back=n_held_back, out=out, waits_for=why)
+    from mitl.campaign.kinds.pairs.controls import draw_controls  # which loads pandas and scipy
+
     positives, negatives = draw_controls(session, settings, environment, n_pages)
     items = hit_store.hit_items(session, [wanted.hit.id for wanted in to_replace])
     again = tuple(
         _replacement(
-            wanted, items[wanted.hit.id], _rotate(positives, place), _rotate(negatives, place), settings.seed
+            wanted, items[wanted.hit.id], rotated(positives, place), rotated(negatives, place), settings.seed
         )
         for place, wanted in enumerate(to_replace)
     )
-    golds = (_rotate(positives, len(to_replace)), _rotate(negatives, len(to_replace)))
+    golds = (rotated(positives, len(to_replace)), rotated(negatives, len(to_replace)))
     fresh = pack(now.pairs, *golds, seed=settings.seed, audits=now.audits)
     if n_second:
         fresh += pack_overlap(fresh, *golds, share=request.overlap, seed=settings.seed)
@@ -196,6 +215,7 @@ class _Questions:
     audits: list[Pair]
     """In the order of drawing; a pair as often as HITs are to ask it."""
     again: list[HitToReplace]
+    """Those that hold a pair drawn for machine labels come first."""
     disputed: Mapping[Pair, int]
     """Pairs of the sample for machine labels that are to be asked of so many further workers."""
 
@@ -228,10 +248,13 @@ def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pa
         asked.update(hit.pairs)
         wanted.subtract(dict.fromkeys(hit.audits, hit.missing))
         disputed.subtract(dict.fromkeys(hit.pairs, hit.missing))
+    may_ask = {*drawn, *candidates} if request.chosen else drawn
+    if request.chosen:
+        candidates = [*candidates, *sorted(drawn.difference(candidates))]
     pairs = [pair for pair in candidates if pair not in asked and (pair in drawn or not request.drawn)]
-    if request.drawn:
+    if request.drawn or request.chosen:
         kept = (
-            dataclasses.replace(hit, pairs=tuple(pair for pair in hit.pairs if pair in drawn))
+            dataclasses.replace(hit, pairs=tuple(pair for pair in hit.pairs if pair in may_ask))
             for hit in again
         )
         again = [hit for hit in kept if hit.pairs or hit.audits]
@@ -240,24 +263,24 @@ def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pa
         n_drawn=sum(pair in drawn for pair in pairs),
         # A HIT of several workers gives several answers.
         audits=[pair for pair, count in wanted.items() for _ in range(-(-count // request.assignments))],
-        again=again,
-        disputed={} if request.pilot is not None else {pair: n for pair, n in disputed.items() if n > 0},
+        again=sorted(again, key=lambda hit: drawn.isdisjoint(hit.pairs)),
+        disputed={
+            pair: n for pair, n in disputed.items() if n > 0 and request.pilot is None and request.disputes
+        },
     )
+
+
+def asked_of(session: Session, request: Campaign, candidates: Sequence[Pair] = ()) -> tuple[int, int]:
+    """HITs that only ask again, and questions that fill HITs together, if these were a round's choice.
+
+    A choice that stands on a HIT to be asked again comes with it, though it does not fill it.
+    """
+    what = _open_questions(session, request, candidates)
+    return len(what.again) + pages_again(what.disputed), len(what.pairs) + len(what.audits)
 
 
 def _n_asked(hit: HitToReplace) -> int:
     return len(hit.pairs) + len(hit.audits)
-
-
-def _within(to_replace: Sequence[HitToReplace], limit: int | None) -> list[HitToReplace]:
-    """The first of these HITs whose questions the limit holds."""
-    chosen: list[HitToReplace] = []
-    for hit in to_replace:
-        limit = None if limit is None else limit - _n_asked(hit)
-        if limit is not None and limit < 0:
-            break
-        chosen.append(hit)
-    return chosen
 
 
 def _replacement(
@@ -275,13 +298,11 @@ def _replacement(
     hit = wanted.hit
     met = {item.pair for item in before if item.role.is_gold}
     is_second = any(item.role is PairRole.OVERLAP for item in before)
-    # Named by the page, not the project, so that the same data and seed make the same pages anywhere.
-    name = f"{seed}:{hit.batch}:{hit.number}:{hit.attempt + 1}"
     (page,) = pack(
         wanted.pairs,
         [pair for pair in positives if pair not in met],
         [pair for pair in negatives if pair not in met],
-        seed=int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),
+        seed=seed_of(seed, hit),
         audits=wanted.audits,
     )
     placed = tuple(
@@ -290,89 +311,4 @@ def _replacement(
         else item
         for item in page.items
     )
-    return Replacement(hit, PackedHit(hit.number, placed), wanted.missing)
-
-
-def _rotate(pairs: Sequence[Pair], places: int) -> list[Pair]:
-    start = places % len(pairs) if pairs else 0
-    return [*pairs[start:], *pairs[:start]]
-
-
-def draw_controls(
-    session: Session, settings: Settings, environment: Environment, n_pages: int
-) -> tuple[list[Pair], list[Pair]]:
-    """Gold positives and negatives for this many pages; those that stand on fewest pages so far come first."""
-    dataset = item_store.dataset(session)
-    captions = item_store.captions(session, dataset.id)
-    exclusions = item_store.exclusions(session)
-    ratings = item_store.ratings(session)
-    withdrawn = {gold.pair for gold in gold_state(session, environment, settings.gold_rule).withdrawn}
-    used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
-    originals = [Pair(caption.image_id, caption.id) for caption in captions]
-    refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn
-    known = {
-        *originals,
-        *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),
-        *_judged_positive(session, environment),
-    }
-    queries = proposal_store.queries(session)
-    image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]
-    ranked = ranked_pairs(list(all_rankings(session, settings, dataset.id)))
-    seed = settings.seed + len(used)
-    # Two spare controls let a page whose candidates hold one of them take another.
-    wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + 2
-    fresh = [pair for pair in originals if pair not in refused | used]
-    pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
-    positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)
-    if not positives:
-        raise ProposalError(
-            "no gold positive is left: every original is excluded or withdrawn; look at `mitl review`"
-        )
-
-    def negatives(without: set[Pair]) -> list[Pair]:
-        return gold_negatives(
-            queries[Direction.I2T],
-            queries[Direction.T2I],
-            image_ids,
-            [caption.id for caption in captions],
-            ranked=ranked,
-            known_positives=pack_pairs([*known, *withdrawn, *without]),
-            n=wanted,
-            seed=seed,
-        )
-
-    try:
-        fresh = negatives(used)
-    except ProposalError:
-        fresh = []
-    # A small data set runs out of pairs that nobody was shown yet; as with positives, some then come again.
-    again = [pair for pair in negatives(set()) if pair not in fresh] if len(fresh) < wanted else []
-    return positives, [*fresh, *again][:wanted]
-
-
-def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
-    return {
-        row.record.pair
-        for row in judgement_store.judgements(session, environment)
-        if row.record.label is not None and row.record.label.is_positive and row.record.role.is_asked
-    }
-
-
-def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:
-    """Every ranking file of every stored run: a gold negative may be in none of them."""
-    images, captions = item_store.id_maps(session, dataset_id)
-    for run in proposal_store.runs(session):
-        folder = settings.runs / run.hash
-        config = json.loads(run.config)
-        for entry in config["annotators"]:
-            for direction in Direction:
-                if not config["queries"][direction.value]["count"]:
-                    continue
-                path = ranking_path(folder, entry["name"], direction)
-                if not path.exists():
-                    raise StoreError(
-                        f"the ranking {path} is gone; run `mitl propose` again with the queries and annotators of "
-                        f"run {run.hash}, which makes it again"
-                    )
-                sides = (images, captions) if direction is Direction.I2T else (captions, images)
-                yield NamedRanking(entry["name"], direction, read_ranking(path, *sides))
+    return Replacement(hit, Page(hit.number, placed), wanted.missing)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.again import within
+from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
 from mitl.campaign.kinds.protocol import (
-    Estimate,
     Golds,
     Plan,
     Replacement,
     Shown,
     Wording,
+    WorkingTime,
     again_lines,
     columns,
     leftover,
     plans_out,
+    spread,
 )
 from mitl.campaign.kinds.rankings.systems import Contest, Study, contest
 from mitl.crowd.comparison_answers import parse_comparisons
@@ -29,22 +31,20 @@ from mitl.db.store import items as item_store
 from mitl.db.store import preferences as preference_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.errors import ProposalError
-from mitl.hits.comparisons import Control, Meeting, meetings, n_pages, pack_comparisons
+from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons
 from mitl.hits.rendering import page_comparison, render_rankings
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.gold_records import BAD_RECORD, EXCLUDED_WORKER, GoldVerdict
+from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.proposals.sampling import shuffled
 from mitl.records import (
     BatchKind,
     Comparison,
     ComparisonAnswer,
-    ComparisonPage,
     ComparisonRole,
-    Decision,
     Direction,
     Environment,
     Finding,
-    ParsedComparisons,
+    Page,
     Preference,
     System,
     Table,
@@ -95,16 +95,15 @@ def make_plan(session: Session, settings: Settings, request: Study, *, adopted: 
     to_replace = comparison_store.hits_to_replace(session, environment)
     pages = comparison_store.comparisons(session, [hit.hit.id for hit in to_replace])
     again = [
-        Replacement(hit.hit, ComparisonPage(hit.hit.number, tuple(pages[hit.hit.id])), hit.missing)
+        Replacement(hit.hit, Page(hit.hit.number, tuple(pages[hit.hit.id])), hit.missing)
         for hit in to_replace
     ]
     n_open = len(still) + sum(n_asked(page.page.items) for page in again)
     out, limit = plans_out(session, request)
-    if limit is not None:
-        sizes = itertools.accumulate(n_asked(page.page.items) for page in again)
-        again = [page for page, size in zip(again, sizes, strict=True) if size <= limit]
-        still = still[: limit - sum(n_asked(page.page.items) for page in again)]
-    n_limited = len(still) + sum(n_asked(page.page.items) for page in again)
+    again = list(within(again, limit, lambda page: n_asked(page.page.items)))
+    n_again = sum(n_asked(page.page.items) for page in again)
+    still = still if limit is None else still[: limit - n_again]
+    n_limited = len(still) + n_again
     wanted = n_pages(len(still), request.per_hit, request.controls) * request.controls
     fresh = pack_comparisons(
         still,
@@ -122,7 +121,7 @@ def make_plan(session: Session, settings: Settings, request: Study, *, adopted: 
         out=out,
         systems=chosen.systems,
         n_alike=n_alike,
-        per_hit=max((len(page.comparisons) for page in fresh), default=request.per_hit),
+        per_hit=max((len(page.items) for page in fresh), default=request.per_hit),
     )
 
 
@@ -137,7 +136,7 @@ def _key(direction: Direction, query_id: int, *sides: tuple[str, tuple[int, ...]
 
 def draw_controls(
     session: Session, settings: Settings, study: Study, contest: Contest, count: int
-) -> list[Control]:
+) -> list[ComparisonControl]:
     """So many controls, or one for each query of the contest where there are fewer.
 
     The better side begins with the query's original positives and goes on with a system's own items, or is all
@@ -167,7 +166,7 @@ def draw_controls(
 
 def _control(
     seed: int, study: Study, contest: Contest, query: int, originals: Sequence[int], gallery: Sequence[int]
-) -> Control:
+) -> ComparisonControl:
     known = contest.positives.get(query, ())
     first = contest.rankings[contest.systems[0].name][query]
     better = known or tuple(dict.fromkeys([*originals, *first]))[: study.top_k]
@@ -182,7 +181,7 @@ def _control(
             f"the gallery has {len(rest)} items beside those of a control, but its other list needs {len(better)}; "
             "give a smaller --top-k, or --controls 0"
         )
-    return Control(query, better, tuple(drawn))
+    return ComparisonControl(query, better, tuple(drawn))
 
 
 CONTROL_FAILED = "comparison_control_failed"
@@ -194,35 +193,18 @@ Controls = Sequence[tuple[int, Preference, Preference | None]]
 
 RULE = "rule: every control passes with its better side; that both are equal does not pass"
 
-_MONEY = ("assignments", "rewards_cents", "fees_cents", "total_cents")
-
 
 @printed_by("prefer publish")
-class StudyCounts(TypedDict, total=False):
+class PreferPublishCounts(PostingCounts, total=False):
     """What publishing a preference study counts."""
 
-    environment: Annotated[str, "sandbox or live"]
-    batch: Annotated[str | None, "name of the new batch; null where only earlier HITs were posted"]
     systems: Annotated[list[str], "names of what is compared"]
-    hits: Annotated[int, "HITs that would be posted (`--dry-run`)"]
     comparisons: Annotated[int, "comparisons on the pages, controls left out"]
     alike: Annotated[int, "meetings left out because both systems give the same list"]
-    hits_posted: Annotated[int, "HITs created by this run"]
-    hits_adopted: Annotated[int, "HITs of an interrupted run, or of an older database, found on the server"]
     hits_again: Annotated[int, "HITs that ask again what could not be used"]
-    assignments: Annotated[int, "assignments of all HITs on the bill"]
-    rewards_cents: Annotated[int, "all rewards on the bill"]
-    fees_cents: Annotated[int, "all fees on the bill"]
-    total_cents: Annotated[int, "the bill, fees included"]
-    reward_cents: Annotated[int | None, "reward of the new batch's HITs; null without one"]
-    estimate_s: Annotated[int | None, "seconds that one of them is expected to take; null without one"]
-    committed_cents: Annotated[int, "spent and promised on this environment after posting"]
-    balance_cents: Annotated[int, "the balance after posting; the sandbox always says 10,000.00"]
-    requests: Annotated[int, "requests written (`--dry-run`)"]
-    largest_question_bytes: Annotated[int, "size of the largest page (`--dry-run`); 65,535 are allowed"]
 
 
-class Rankings:
+class RankingsKind:
     """Pages of comparisons, some of them with one side that is known to be better."""
 
     name = BatchKind.RANKINGS.value
@@ -234,38 +216,22 @@ class Rankings:
     page_size = 10
     answer_field = "prefer"
     choices = tuple(Preference)
-    dry_keys = (
-        *("environment", "systems", "hits", "comparisons", "alike"),
-        *(*_MONEY, "requests", "largest_question_bytes"),
-    )
-    posted_keys = (
-        *(
-            "batch",
-            "environment",
-            "systems",
-            "comparisons",
-            "alike",
-            "hits_posted",
-            "hits_adopted",
-            "hits_again",
-        ),
-        *(*_MONEY, "reward_cents", "estimate_s", "committed_cents", "balance_cents"),
-    )
+    dry_keys = dry_keys("systems", "hits", "comparisons", "alike")
+    posted_keys = posted_keys("systems", "comparisons", "alike")
     plan = staticmethod(make_plan)
     to_replace = staticmethod(comparison_store.hits_to_replace)
     add_items = staticmethod(comparison_store.add_items)
     items = staticmethod(comparison_store.comparisons)
-    unparsed = staticmethod(preference_store.unparsed)
-    submissions = staticmethod(preference_store.ids)
-    places = staticmethod(preference_store.places)
+    unparsed = preference_store.STORED.unparsed
+    submissions = preference_store.STORED.ids
+    places = preference_store.STORED.places
     parse = staticmethod(parse_comparisons)
-    parsed = ParsedComparisons
     set_parses = staticmethod(preference_store.set_parses)
 
-    def estimate(self, template: HitTemplate, plan: StudyPlan) -> Estimate:
+    def estimate(self, template: HitTemplate, plan: StudyPlan) -> WorkingTime:
         """By the wording's seconds for each comparison of the fullest page; the batch keeps it."""
         note = f"the wording's {template.seconds_per_pair} s a comparison"
-        return Estimate(plan.per_hit * template.seconds_per_pair, note=note, is_kept=True)
+        return WorkingTime(plan.per_hit * template.seconds_per_pair, note=note, is_kept=True)
 
     def add_batch(self, session: Session, batch_id: int, plan: StudyPlan) -> None:
         """Write down who meets."""
@@ -295,8 +261,7 @@ class Rankings:
         """See `CampaignKind`."""
         sizes = {len(page) for page in plan.pages}
         controls = max(sum(item.role is ComparisonRole.CONTROL for item in page) for page in plan.pages)
-        least, most = min(sizes), max(sizes)
-        size = f"{most if least == most else f'{least} to {most}'} a HIT, {controls} of them controls"
+        size = f"{spread(sizes)} a HIT, {controls} of them controls"
         comparisons = sum(map(n_asked, plan.pages))
         lines = [
             f"  {'systems':<14} {', '.join(system.name for system in plan.systems)}",
@@ -334,12 +299,7 @@ class Rankings:
         for row in rows:
             answered = any(answer.answer is not None for answer in given.get(row.id, ()))
             findings = check_comparisons(controls.get(row.id, ()), answered=answered)
-            if golds.record(row.worker).is_bad:
-                findings.append(Finding(BAD_RECORD, golds.record(row.worker).text))
-            if row.excluded:
-                findings.append(Finding(EXCLUDED_WORKER))
-            decision = Decision.QUEUED if findings else Decision.PASS
-            verdicts[row.id] = GoldVerdict(decision, tuple(findings))
+            verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
         return verdicts
 
     def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
@@ -358,7 +318,7 @@ class Rankings:
         return Table(f"submission {row.id} · HIT {row.batch}:{row.number} · preferences", columns, rows), RULE
 
 
-KIND = Rankings()
+KIND = RankingsKind()
 
 
 def check_comparisons(controls: Controls, *, answered: bool) -> list[Finding]:

@@ -86,7 +86,7 @@ DEFAULT = Method()
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredSystems:
     """Preferences with the strengths and the intervals that they give."""
 
     ballots: Ballots
@@ -99,7 +99,7 @@ class Scored:
         return sorted(range(len(self.ballots.systems)), key=lambda i: (-self.strengths.scores[i], i))
 
 
-def score(ballots: Ballots, method: Method, *, seed: int) -> Scored:
+def score(ballots: Ballots, method: Method, *, seed: int) -> ScoredSystems:
     """Strengths and bounds of these preferences.
 
     Raises:
@@ -116,7 +116,7 @@ def score(ballots: Ballots, method: Method, *, seed: int) -> Scored:
         rule=method.ties,
         prior=method.prior,
     )
-    return Scored(ballots, made, bounds)
+    return ScoredSystems(ballots, made, bounds)
 
 
 def score_votes(
@@ -260,7 +260,7 @@ def _require_one_origin(
 
 
 def _result(
-    scored: Scored, method: Method, about: ScoreCounts, lines: list[str], to: Path | None
+    scored: ScoredSystems, method: Method, about: ScoreCounts, lines: list[str], to: Path | None
 ) -> StageResult:
     ballots, strengths, bounds = scored.ballots, scored.strengths, scored.bounds
     names, wins, ties, order = ballots.systems, ballots.total_wins, ballots.total_ties, scored.order

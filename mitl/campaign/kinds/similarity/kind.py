@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
+from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
+from mitl.campaign.kinds.protocol import Golds, Shown, Wording, WorkingTime, again_lines, columns, spread
 from mitl.campaign.kinds.similarity.checking import RULE, check_ratings, expectation
-from mitl.campaign.kinds.similarity.packing import check_page
-from mitl.campaign.kinds.similarity.page import PageItem, render_similarity
+from mitl.campaign.kinds.similarity.packing import ShownPair, check_page, render_similarity
 from mitl.campaign.kinds.similarity.parsing import parse_ratings
 from mitl.campaign.kinds.similarity.planning import PER_HIT, RatePairs, RatingPlan, make_plan
 from mitl.campaign.pilots import estimate_of
@@ -22,52 +22,34 @@ from mitl.db.store import similarity as similarity_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.gold_records import BAD_RECORD, EXCLUDED_WORKER, GoldVerdict
+from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.judgements.rating_conduct import rating_conduct
 from mitl.judgements.rating_controls import untrusted
-from mitl.records import Decision, Environment, Finding, Table
+from mitl.records import Environment, Table
 from mitl.records.gold_rule import GoldRule
 from mitl.records.results import printed_by
 from mitl.records.similarity import (
     SIMILARITY,
     GivenRating,
-    ParsedRatings,
     SimilarityQuestion,
     SimilarityRole,
 )
 
-_MONEY = ("assignments", "rewards_cents", "fees_cents", "total_cents")
-
 
 @printed_by("rate publish")
-class RatePublishCounts(TypedDict, total=False):
+class RatePublishCounts(PostingCounts, total=False):
     """What publishing pairs to be rated counts."""
 
-    environment: Annotated[str, "sandbox or live"]
-    batch: Annotated[str | None, "name of the new batch; null where only earlier HITs were posted"]
     task: Annotated[
         list[str], "what is rated: sts (two texts), sis (two images) or sits (an image and a text)"
     ]
-    hits: Annotated[int, "HITs that would be posted (`--dry-run`)"]
     pairs: Annotated[int, "pairs on the pages, controls left out"]
     controls: Annotated[int, "identical, random and repeated pairs on the pages"]
-    hits_posted: Annotated[int, "HITs created by this run"]
-    hits_adopted: Annotated[int, "HITs of an interrupted run, or of an older database, found on the server"]
     hits_again: Annotated[int, "HITs that ask for the ratings that pairs lack"]
-    assignments: Annotated[int, "assignments of all HITs on the bill"]
-    rewards_cents: Annotated[int, "all rewards on the bill"]
-    fees_cents: Annotated[int, "all fees on the bill"]
-    total_cents: Annotated[int, "the bill, fees included"]
-    reward_cents: Annotated[int | None, "reward of the new batch's HITs; null without one"]
-    estimate_s: Annotated[int | None, "seconds that one of them is expected to take; null without one"]
     pilot: Annotated[bool, "whether the new batch is a pilot (`--pilot`)"]
-    committed_cents: Annotated[int, "spent and promised on this environment after posting"]
-    balance_cents: Annotated[int, "the balance after posting; the sandbox always says 10,000.00"]
-    requests: Annotated[int, "requests written (`--dry-run`)"]
-    largest_question_bytes: Annotated[int, "size of the largest page (`--dry-run`); 65,535 are allowed"]
 
 
-class Similarity:
+class SimilarityKind:
     """Pages of pairs of one task, among them an identical, a random and a repeated one."""
 
     name = SIMILARITY
@@ -79,35 +61,19 @@ class Similarity:
     page_size = PER_HIT
     answer_field = "score"
     choices: tuple[str, ...] = ()
-    dry_keys = (
-        *("environment", "task", "hits", "pairs", "controls"),
-        *(*_MONEY, "requests", "largest_question_bytes"),
-    )
-    posted_keys = (
-        *(
-            "batch",
-            "environment",
-            "task",
-            "pairs",
-            "controls",
-            "hits_posted",
-            "hits_adopted",
-            "hits_again",
-        ),
-        *(*_MONEY, "reward_cents", "estimate_s", "pilot", "committed_cents", "balance_cents"),
-    )
+    dry_keys = dry_keys("task", "hits", "pairs", "controls")
+    posted_keys = posted_keys("task", "pairs", "controls", pilots=True)
     plan = staticmethod(make_plan)
     add_items = staticmethod(rating_pages.add_items)
     items = staticmethod(rating_pages.questions)
     check_page = staticmethod(check_page)
-    unparsed = staticmethod(rating_pages.unparsed)
-    submissions = staticmethod(rating_pages.submissions)
-    places = staticmethod(rating_pages.places)
+    unparsed = rating_pages.STORED.unparsed
+    submissions = rating_pages.STORED.ids
+    places = rating_pages.STORED.places
     parse = staticmethod(parse_ratings)
-    parsed = ParsedRatings
     set_parses = staticmethod(rating_pages.set_parses)
 
-    def estimate(self, template: HitTemplate, plan: RatingPlan) -> Estimate:
+    def estimate(self, template: HitTemplate, plan: RatingPlan) -> WorkingTime:
         """By the times of the task's latest pilot, else by the wording's seconds; the batch keeps it."""
         return dataclasses.replace(estimate_of(plan.pilots, template, plan.per_hit), is_kept=True)
 
@@ -135,7 +101,7 @@ class Similarity:
                 ("", shown.sources[number]) if side == "image" else (shown.captions[number], "")
                 for side, number in _shown(item)
             ]
-            page.append(PageItem(item.place, *sides[0], *sides[1]))
+            page.append(ShownPair(item.place, *sides[0], *sides[1]))
             texts += [text or source for text, source in sides]
         html = render_similarity(wording.template, page, contact=shown.contact, estimate_s=wording.estimate_s)
         return html, texts
@@ -148,9 +114,8 @@ class Similarity:
     def bill_lines(self, plan: RatingPlan) -> list[str]:
         """See `CampaignKind`."""
         sizes = {len(page) for page in plan.pages}
-        least, most = min(sizes), max(sizes)
         controls = max(sum(item.role is not SimilarityRole.ASKED for item in page) for page in plan.pages)
-        size = f"{most if least == most else f'{least} to {most}'} a HIT, {controls} of them controls"
+        size = f"{spread(sizes)} a HIT, {controls} of them controls"
         pairs = plan.count(SimilarityRole.ASKED)
         return [
             f"{columns('pairs', f'{pairs:,}')}{columns('HITs', f'{plan.n_hits:,}')} ({size})",
@@ -188,12 +153,7 @@ class Similarity:
             findings = check_ratings(
                 pages[row.hit_id], given.get(row.id, ()), no_controls.get(row.hit_id, ())
             )
-            if golds.record(row.worker).is_bad:
-                findings.append(Finding(BAD_RECORD, golds.record(row.worker).text))
-            if row.excluded:
-                findings.append(Finding(EXCLUDED_WORKER))
-            decision = Decision.QUEUED if findings else Decision.PASS
-            verdicts[row.id] = GoldVerdict(decision, tuple(findings))
+            verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
         return verdicts
 
     def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
@@ -220,7 +180,7 @@ class Similarity:
         return Table(title, fields, rows), "\n".join([RULE, *(f"the rater: {line}" for line in said)])
 
 
-KIND = Similarity()
+KIND = SimilarityKind()
 
 
 def _shown(item: SimilarityQuestion) -> list[tuple[str, int]]:

@@ -11,9 +11,66 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mitl.errors import PackingError
+from mitl.errors import PackingError, TemplateError
+from mitl.hits.rendering import check_image_src, render
+from mitl.hits.templates import HitTemplate
 from mitl.proposals.sampling import draw_below, shuffled
-from mitl.records.similarity import Likeness, SimilarityPage, SimilarityQuestion, SimilarityRole
+from mitl.records import Page
+from mitl.records.similarity import Likeness, SimilarityQuestion, SimilarityRole
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPair:
+    """What a worker sees at one place (from 1) of a page; nothing here tells a control from a pair that is asked."""
+
+    place: int
+    first_text: str
+    """A caption; empty where the first item is an image."""
+    first_image: str
+    """An image's address, root-relative (``/i/…``) or absolute https; empty where the first item is a caption."""
+    second_text: str
+    second_image: str
+
+    @property
+    def image_sources(self) -> list[str]:
+        """The addresses of its images, in the order of the page."""
+        return [source for source in (self.first_image, self.second_image) if source]
+
+    @property
+    def shown(self) -> list[str]:
+        """The texts and addresses that are its own, in the order of the page."""
+        return [self.first_text or self.first_image, self.second_text or self.second_image]
+
+
+def render_similarity(
+    template: HitTemplate, items: Sequence[ShownPair], *, contact: str | None, estimate_s: int
+) -> str:
+    """The page as self-contained HTML, items in the order given.
+
+    Args:
+        contact: whom workers may write to, shown as text.
+        estimate_s: honest working time of the page.
+
+    Raises:
+        TemplateError: the template is broken, a place occurs twice or is not 1 to 99, a side shows nothing or both a
+            text and an image, the items are not all of one task, or an image's address cannot be shown.
+    """
+    places = [item.place for item in items]
+    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
+        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
+    for item in items:
+        for text, image in ((item.first_text, item.first_image), (item.second_text, item.second_image)):
+            if bool(text) == bool(image):
+                what = "a text and an image" if text else "neither a text nor an image"
+                raise TemplateError(f"place {item.place} has {what} on one side; give one of them")
+        for source in item.image_sources:
+            check_image_src(source)
+    if len({(bool(item.first_image), bool(item.second_image)) for item in items}) != 1:
+        raise TemplateError("a page of ratings has pairs of one task only, and at least one")
+    return render(
+        template, estimate_s, contact, items=items, has_images=any(item.image_sources for item in items)
+    )
+
 
 N_CONTROLS = 3
 """Of a page that has any."""
@@ -46,7 +103,7 @@ def pack_ratings(
     *,
     seed: int,
     per_hit: int,
-) -> list[SimilarityPage]:
+) -> list[Page[SimilarityQuestion]]:
     """The pairs on as few pages as hold them, evenly, with controls; numbers from 1.
 
     An item stands on a page once where that can be, and a pair once but for the one that is repeated.
@@ -73,7 +130,7 @@ def pack_ratings(
         if controls is not None:
             order = _with_repetition(order, sides.changes, seed, f"repetition {task} {number}")
         placed = tuple(replace(item, place=place) for place, item in enumerate(order, 1))
-        pages.append(SimilarityPage(number, placed))
+        pages.append(Page(number, placed))
     return pages
 
 

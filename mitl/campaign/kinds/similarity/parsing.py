@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from mitl.crowd.answer_parts import Findings, active_time, expanded, own_words, shown, single, sort_fields
-from mitl.protocol.answer_xml import answer_fields
-from mitl.records import Outcome
+from mitl.crowd.answer_parts import FindingLog, active_time, outcome_beside, own_words, parse_page, shown
+from mitl.records import Outcome, Parsed
 from mitl.records.questions import TEXT, Question
-from mitl.records.similarity import HIGHEST, LOWEST, GivenRating, ParsedRatings
+from mitl.records.similarity import HIGHEST, LOWEST, GivenRating
 
 _SCORE = re.compile(r"(?=\.?[0-9])0{0,8}[0-9]?(\.[0-9]{1,2}0{0,8})?", re.ASCII)
 """A browser without scripts shows a field for numbers, and sends what was typed: ``.5`` and ``3.500`` too."""
@@ -22,7 +21,7 @@ _SCORE = re.compile(r"(?=\.?[0-9])0{0,8}[0-9]?(\.[0-9]{1,2}0{0,8})?", re.ASCII)
 
 def parse_ratings(
     xml: str | bytes, *, places: Collection[int], questions: Sequence[Question] = ()
-) -> ParsedRatings:
+) -> Parsed[GivenRating]:
     """The ratings of one assignment by rising place, with everything that was odd about them.
 
     Args:
@@ -33,38 +32,25 @@ def parse_ratings(
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
-    findings = Findings()
     kinds = {"score", "outcome", "ms", TEXT.name, *(question.name for question in questions)}
-    by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
-    answers = [
-        answer
-        for place in sorted(places)
-        if (answer := _answer(place, by_place.get(place, {}), findings)) is not None
-    ]
-    return ParsedRatings(tuple(answers), findings.all())
+    return parse_page(xml, places, kinds, _answer)
 
 
-def _answer(place: int, fields: dict[str, list[str]], findings: Findings) -> GivenRating | None:
+def _answer(place: int, fields: dict[str, list[str]], findings: FindingLog) -> GivenRating | None:
     score = _score(place, fields.get("score", []), findings)
-    outcome = single(place, "outcome", fields, Outcome, findings)
-    if outcome is None and "outcome" not in fields and score is not None:
-        outcome = Outcome.ANSWERED  # a score alone says as much
-    if outcome is None or (outcome is Outcome.ANSWERED and score is None):
-        findings.add("missing_answer", f"place {place} has no usable answer")
+    outcome = outcome_beside(place, fields, None if score is None else f"{score:.2f}", findings)
+    if outcome is None:
         return None
-    if outcome is not Outcome.ANSWERED and score is not None:
-        findings.add("answer_ignored", f"place {place} is {outcome.value}, yet answered {score:.2f}")
-        score = None
     return GivenRating(
         place=place,
         outcome=outcome,
-        score=score,
+        score=score if outcome is Outcome.ANSWERED else None,
         text=own_words(place, fields.get(TEXT.name, []), findings),
         active_ms=active_time(place, fields.get("ms", []), findings),
     )
 
 
-def _score(place: int, values: Sequence[str], findings: Findings) -> float | None:
+def _score(place: int, values: Sequence[str], findings: FindingLog) -> float | None:
     """0 to 5 in steps of 0.01; None where nothing was set, or nothing that could be meant."""
     if len(values) > 1:
         findings.add("duplicate_field", f"p{place:02d}_score came {len(values)} times")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.again import rotated, seed_of, within
 from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
 from mitl.campaign.kinds.similarity.packing import (
     MAX_PER_HIT,
@@ -28,14 +28,11 @@ from mitl.db.store import similarity as similarity_store
 from mitl.db.store.rating_pages import LackingHit
 from mitl.errors import StoreError, UsageError
 from mitl.proposals.sampling import shuffled
-from mitl.records import Environment
+from mitl.records import Environment, Page
 from mitl.records.similarity import (
     SIMILARITY,
     TASKS,
     Likeness,
-    SimilarityPage,
-    SimilarityQuestion,
-    SimilarityRole,
 )
 from mitl.settings import Settings
 
@@ -100,10 +97,6 @@ class RatingPlan(Plan):
     per_hit: int = PER_HIT
     """Pairs of the fullest new page, controls included; what its working time is reckoned for."""
 
-    def count(self, *roles: SimilarityRole) -> int:
-        """Places of all pages with a pair in one of these roles."""
-        return sum(item.role in roles for page in self.pages for item in page)
-
 
 def make_plan(session: Session, settings: Settings, request: RatePairs, *, adopted: int = 0) -> RatingPlan:
     """Pack what is open in this environment, or what an interrupted run left, alone; reads only.
@@ -144,7 +137,7 @@ def _open_plan(session: Session, settings: Settings, request: RatePairs, left: L
     lacking = [] if request.pilot is not None else _lacking(session, request)
     n_open = len(still) + sum(len(hit.questions) for hit in lacking)
     out, limit = plans_out(session, request)
-    lacking = list(_within(lacking, limit))
+    lacking = list(within(lacking, limit, lambda hit: len(hit.questions)))
     n_again = sum(len(hit.questions) for hit in lacking)
     if limit is not None:
         still = still[: limit - n_again]
@@ -212,15 +205,6 @@ def _lacking(session: Session, request: RatePairs) -> list[LackingHit]:
     ]
 
 
-def _within(lacking: Sequence[LackingHit], limit: int | None) -> Iterator[LackingHit]:
-    """The first of these whose pairs the limit holds."""
-    for hit in lacking:
-        limit = None if limit is None else limit - len(hit.questions)
-        if limit is not None and limit < 0:
-            return
-        yield hit
-
-
 def _sharing_pages(lacking: Sequence[LackingHit], per_hit: int) -> list[list[LackingHit]]:
     """HITs whose pairs are asked again on one page: of one batch, lacking as many raters, as many as fit.
 
@@ -244,27 +228,20 @@ def _replacement(
     """A page in place of the first of these HITs, with controls that it did not have."""
     first = group[0].hit
     asked = [item.pair for hit in group for item in hit.questions]
-    # Named by the page, not the project, so that the same data and seed make the same pages anywhere.
-    name = f"{seed}:{first.batch}:{first.number}:{first.attempt + 1}"
     room = max(len(asked) + N_CONTROLS, PER_HIT)
     (page,) = pack_ratings(
         asked,
         group[0].questions[0].task,
         None if controls is None or len(asked) + N_CONTROLS > MAX_PER_HIT else _from(controls, turn),
-        seed=int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),
+        seed=seed_of(seed, first),
         per_hit=min(room, MAX_PER_HIT),
     )
-    return Replacement(first, SimilarityPage(first.number, page.items), group[0].missing)
+    return Replacement(first, Page(first.number, page.items), group[0].missing)
 
 
 def _from(controls: RatingControls, turn: int) -> RatingControls:
     """The controls from one's turn on, the ones before it last."""
-
-    def rotate(pairs: Sequence[TwoItems]) -> list[TwoItems]:
-        start = turn % len(pairs) if pairs else 0
-        return [*pairs[start:], *pairs[:start]]
-
-    return RatingControls(rotate(controls.identical), rotate(controls.unrelated))
+    return RatingControls(rotated(controls.identical, turn), rotated(controls.unrelated, turn))
 
 
 def _controls(session: Session, settings: Settings, request: RatePairs, count: int) -> RatingControls | None:
@@ -287,8 +264,3 @@ def _controls(session: Session, settings: Settings, request: RatePairs, count: i
         captions, similarity_store.samples(session), task, n=count + 2, seed=seed, met=met
     )
     return RatingControls(identical[: count + 2], unrelated)
-
-
-def asked_of(items: Sequence[SimilarityQuestion]) -> int:
-    """Pairs of a page, controls left out."""
-    return sum(item.role is SimilarityRole.ASKED for item in items)

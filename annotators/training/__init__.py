@@ -1,0 +1,1 @@
+"""Annotators that learn here: losses, small trainable networks, and what turns an annotator into something trained."""

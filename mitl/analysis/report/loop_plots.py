@@ -1,0 +1,132 @@
+"""The drawings of rounds and of what annotators learnt in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from mitl.analysis.report import figure as fig
+from mitl.analysis.report.frontier_plot import LOOKS
+from mitl.core.formats import count
+from mitl.core.pricing import format_dollars
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFound:
+    """What one round asked, cost and found."""
+
+    number: int
+    answered: int
+    """Pairs."""
+    paid_cents: int
+    positives: int
+    beyond_originals: int
+
+
+def rounds_svg(rounds: Sequence[RoundFound]) -> str:
+    """Matches found so far by answered pairs and by dollars, a mark at the end of each round; empty without answers."""
+    asked = [one for one in rounds if one.answered]
+    if not asked:
+        return ""
+    sums = pd.DataFrame(
+        [(one.answered, one.paid_cents, one.positives, one.beyond_originals) for one in asked]
+    )
+    ends = pd.concat([pd.DataFrame([(0, 0, 0, 0)]), sums.cumsum()], ignore_index=True)
+    with fig.style():
+        figure = fig.new_figure(fig.WIDTH_IN, 3.2)
+        panels: Any = figure.subplots(1, 2, sharey=True)
+        for axes, column, label in ((panels[0], 0, "answered pairs"), (panels[1], 1, "paid")):
+            _found(axes, ends, column, [one.number for one in asked])
+            axes.set_xlabel(label)
+            axes.set_xlim(0, max(1, ends[column].iloc[-1]) * 1.04)
+        panels[0].xaxis.set_major_locator(fig.whole_numbers())
+        panels[0].xaxis.set_major_formatter(lambda value, _: count(round(value)))
+        panels[1].xaxis.set_major_formatter(lambda cents, _: format_dollars(round(cents)).removesuffix(".00"))
+        panels[0].yaxis.set_major_locator(fig.whole_numbers())
+        panels[0].set_ylim(0, max(1, ends[2].iloc[-1]) * 1.12)
+        panels[0].set_ylabel("matches found")
+        panels[0].legend(loc="upper left")
+        figure.subplots_adjust(left=0.07, right=0.985, top=0.97, bottom=0.16, wspace=0.08)
+        last = ends.iloc[-1]
+        return fig.to_svg(
+            figure,
+            "rounds",
+            f"Matches found, round by round: {count(int(last[2]))} of {count(int(last[0]))} answered pairs for "
+            f"{format_dollars(int(last[1]))}; see the table",
+        )
+
+
+def _found(axes: Any, ends: pd.DataFrame, column: int, numbers: Sequence[int]) -> None:
+    looks = ((2, fig.AFTER, "-", "o", "all matches"), (3, fig.YES, "--", "s", "beyond the originals"))
+    for row, colour, dash, marker, label in looks:
+        axes.plot(
+            ends[column],
+            ends[row],
+            color=colour,
+            ls=dash,
+            marker=marker,
+            markevery=slice(1, None),
+            label=label,
+        )
+    for number, at, height in zip(numbers, ends[column][1:], ends[2][1:], strict=True):
+        axes.annotate(
+            str(number), (at, height), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8.5
+        )
+    fig.bare(axes, grid="y")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """How far an annotator was at each look at its held-out queries."""
+
+    name: str
+    curve: pd.DataFrame
+    """``step``, ``loss`` (NaN before the first step) and ``map_at_r`` (0 to 1; NaN without held-out queries)."""
+    kept_step: int
+    """Whose weights it has."""
+    stopped: bool
+    """Whether it ended before its last step."""
+
+
+def training_svg(by_base: Mapping[str, Sequence[Training]]) -> str:
+    """Loss and held-out mAP@R by step: a row for each annotator from which some learnt, a line for each of those."""
+    if not by_base:
+        return ""
+    with fig.style():
+        height = 2.0 * len(by_base) + 0.35
+        figure = fig.new_figure(fig.WIDTH_IN, height)
+        grid: Any = figure.subplots(len(by_base), 2, squeeze=False, sharex="row")
+        for panels, (base, trainings) in zip(grid, by_base.items(), strict=True):
+            for training, (colour, dash, width) in zip(trainings, LOOKS * len(trainings), strict=False):
+                look = {"color": colour, "linestyle": dash, "linewidth": width}
+                _learnt(panels, training, look)
+            panels[0].set_title(f"{fig.short(base)}: loss", loc="left")
+            panels[1].set_title("held-out mAP@R, percent", loc="left")
+            panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+            for axes in panels:
+                fig.bare(axes, grid="y")
+                axes.xaxis.set_major_locator(fig.whole_numbers())
+                axes.margins(y=0.12)
+        for axes in grid[-1]:
+            axes.set_xlabel("step")
+        figure.subplots_adjust(
+            left=0.06, right=0.8, top=1 - 0.3 / height, bottom=0.45 / height, wspace=0.16, hspace=0.5
+        )
+        names = ", ".join(one.name for trainings in by_base.values() for one in trainings)
+        return fig.to_svg(figure, "training", f"Loss and held-out mAP@R by step of {names}; see the table")
+
+
+def _learnt(panels: Any, training: Training, look: Mapping[str, Any]) -> None:
+    """One curve in both panels, with a dot where its weights were kept and a cross where it stopped early."""
+    steps = training.curve["step"]
+    for axes, values in ((panels[0], training.curve["loss"]), (panels[1], 100 * training.curve["map_at_r"])):
+        axes.plot(steps, values, label=fig.short(training.name, 22), **look)
+        kept = steps == training.kept_step
+        marks = [("o", steps[kept], values[kept])]
+        if training.stopped:
+            marks.append(("x", steps.iloc[-1:], values.iloc[-1:]))
+        for marker, at, height in marks:
+            axes.plot(at, height, marker=marker, markersize=6, linestyle="", color=look["color"], zorder=3)

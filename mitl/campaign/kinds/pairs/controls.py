@@ -1,0 +1,112 @@
+"""The gold controls of pages of pairs: drawn from originals, and from pairs that no ranking lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from sqlalchemy.orm import Session
+
+from mitl.core.packed import pack_pairs
+from mitl.crowd.golds import gold_state
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store import proposals as proposal_store
+from mitl.errors import ProposalError, StoreError
+from mitl.positives.merging import CXC_POSITIVE
+from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path
+from mitl.proposals.sampling import gold_negatives, gold_positives
+from mitl.records import Direction, Environment, Pair
+from mitl.retrieval.rankings import read_ranking
+from mitl.settings import Settings
+
+PAGES_PER_GOLD = 3
+"""On how many pages of a batch a control stands. One met once could never be put on trial: withdrawing it takes
+two workers of good record who failed it. The pages of one control lie a third of the batch apart."""
+
+FEW_PAGES = 18
+"""A batch of up to so many pages has a control of its own for each."""
+
+
+def draw_controls(
+    session: Session, settings: Settings, environment: Environment, n_pages: int
+) -> tuple[list[Pair], list[Pair]]:
+    """Gold positives and negatives for this many pages; those that stand on fewest pages so far come first."""
+    dataset = item_store.dataset(session)
+    captions = item_store.captions(session, dataset.id)
+    exclusions = item_store.exclusions(session)
+    ratings = item_store.ratings(session)
+    withdrawn = {gold.pair for gold in gold_state(session, environment, settings.gold_rule).withdrawn}
+    used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
+    originals = item_store.originals(session, dataset.id)
+    refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn
+    known = {
+        *originals,
+        *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),
+        *_judged_positive(session, environment),
+    }
+    queries = proposal_store.queries(session)
+    image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]
+    ranked = ranked_pairs(list(all_rankings(session, settings, dataset.id)))
+    seed = settings.seed + len(used)
+    # Two spare controls let a page whose candidates hold one of them take another.
+    wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + 2
+    fresh = [pair for pair in originals if pair not in refused | used]
+    pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
+    positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)
+    if not positives:
+        raise ProposalError(
+            "no gold positive is left: every original is excluded or withdrawn; look at `mitl review`"
+        )
+
+    def negatives(without: set[Pair]) -> list[Pair]:
+        return gold_negatives(
+            queries[Direction.I2T],
+            queries[Direction.T2I],
+            image_ids,
+            [caption.id for caption in captions],
+            ranked=ranked,
+            known_positives=pack_pairs([*known, *withdrawn, *without]),
+            n=wanted,
+            seed=seed,
+        )
+
+    try:
+        fresh = negatives(used)
+    except ProposalError:
+        fresh = []
+    # A small data set runs out of pairs that nobody was shown yet; as with positives, some then come again.
+    again = [pair for pair in negatives(set()) if pair not in fresh] if len(fresh) < wanted else []
+    return positives, [*fresh, *again][:wanted]
+
+
+def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
+    return {
+        row.record.pair
+        for row in judgement_store.judgements(session, environment)
+        if row.record.label is not None and row.record.label.is_positive and row.record.role.is_asked
+    }
+
+
+def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:
+    """Every ranking file of every stored run but those of withdrawn annotators: a gold negative may be in none."""
+    images, captions = item_store.id_maps(session, dataset_id)
+    gone = proposal_store.withdrawn_names(session)
+    for run in proposal_store.runs(session):
+        folder = settings.runs / run.hash
+        config = json.loads(run.config)
+        for entry in config["annotators"]:
+            if entry["name"] in gone:
+                continue
+            for direction in Direction:
+                if not config["queries"][direction.value]["count"]:
+                    continue
+                path = ranking_path(folder, entry["name"], direction)
+                if not path.exists():
+                    raise StoreError(
+                        f"the ranking {path} is gone; run `mitl propose` again with the queries and annotators of "
+                        f"run {run.hash}, which makes it again"
+                    )
+                sides = (images, captions) if direction is Direction.I2T else (captions, images)
+                yield NamedRanking(entry["name"], direction, read_ranking(path, *sides))

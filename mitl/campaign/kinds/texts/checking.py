@@ -1,0 +1,128 @@
+"""What is wrong with a written text, by rules that its worker was told; and whether a review's controls were passed.
+
+The rules decide whether a text is used. They never decide about pay: a submission that breaks one waits for a person.
+A language is told by its letters and its most usual words, and by nothing else. That is no recogniser. It catches texts
+in another alphabet, letters struck at random, and whole sentences of another language; it lets a text pass that mixes
+languages, or that has none of these words because it is short.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+
+from mitl.records import CollectionRole, Finding, Label, PairRole
+from mitl.records.collection import EXAMPLES, CollectionQuestion, TextRules
+from mitl.records.gold_rule import GoldRule
+
+ANY = "any"
+LEAST_LETTERS = 0.9
+"""Of a text's letters, the share that must be of the language's alphabet."""
+TOLD_BY_WORDS = 5
+"""Words from which a text has at least one of the usual ones."""
+
+USUAL_WORDS: Mapping[str, str] = {
+    "en": "a an the of in on at to and with is are by from over under near above below it its that this two three one "
+    "for as into through behind beside",
+    "de": "ein eine einen einem einer der die das den dem des und mit in im auf an am ist sind von vor über unter "
+    "neben zwei drei aus zu zum zur",
+    "fr": "un une des le la les de du et avec dans sur est sont en au aux à sous près par deux trois qui",
+    "es": "un una unos unas el la los las de del y con en sobre es son al a bajo cerca por dos tres que",
+}
+"""By the language's code; all four are written in Latin letters."""
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def is_in(text: str, language: str) -> bool:
+    """Whether a text may be in this language (a key of ``USUAL_WORDS``); always for ``any``."""
+    if language == ANY:
+        return True
+    letters = [letter for letter in text if letter.isalpha()]
+    own = sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters)
+    if not letters or own < LEAST_LETTERS * len(letters):
+        return False
+    words = [word.casefold() for word in _WORD.findall(text)]
+    return len(words) < TOLD_BY_WORDS or not set(words).isdisjoint(USUAL_WORDS[language].split())
+
+
+TOO_SHORT = "text_too_short"
+TOO_LONG = "text_too_long"
+LANGUAGE = "text_language"
+START = "text_start"
+COPY = "text_copy"
+DUPLICATE = "text_duplicate"
+CONTROL_FAILED = "review_control_failed"
+CONTROL_MISSING = "review_control_missing"
+NO_ANSWER = "no_text"
+
+_WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text: runs of letters and digits, joined by an apostrophe or a hyphen or not."""
+    return _WORDS.findall(text)
+
+
+def normalised(text: str) -> str:
+    """A text without case, punctuation and further blanks: what two equal texts have in common."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(words_of(unicodedata.normalize("NFKC", folded)))
+
+
+def check_text(text: str, rules: TextRules) -> list[Finding]:
+    """What is wrong with a text by itself; nothing where it keeps to the rules."""
+    words, plain = words_of(text), normalised(text)
+    found = []
+    if len(words) < rules.least_words:
+        found.append(Finding(TOO_SHORT, f"{len(words)} words, but {rules.least_words} are the fewest"))
+    if len(words) > rules.most_words:
+        found.append(Finding(TOO_LONG, f"{len(words)} words, but {rules.most_words} are the most"))
+    if len(text) > rules.most_characters:
+        found.append(Finding(TOO_LONG, f"{len(text)} characters, but {rules.most_characters} are the most"))
+    if not is_in(text, rules.language):
+        found.append(Finding(LANGUAGE, f"does not read as {rules.language!r}"))
+    start = next((s for s in rules.forbidden_starts if f"{plain} ".startswith(f"{normalised(s)} ")), None)
+    if start is not None:
+        found.append(Finding(START, f"begins with {start!r}"))
+    if plain in {normalised(example) for example in EXAMPLES}:
+        found.append(Finding(COPY, "is an example of the instructions"))
+    return found
+
+
+def check_beside(text: str, own_before: Collection[str], of_dataset: Collection[str]) -> list[Finding]:
+    """Whether a text was given before.
+
+    Args:
+        own_before: what the same worker wrote before, normalised.
+        of_dataset: the data set's captions, normalised.
+    """
+    plain = normalised(text)
+    if plain in own_before:
+        return [Finding(DUPLICATE, "the same worker wrote it before")]
+    if plain in of_dataset:
+        return [Finding(DUPLICATE, "the data set has it")]
+    return []
+
+
+def check_controls(
+    page: Sequence[CollectionQuestion], given: Mapping[int, Label | None], rule: GoldRule
+) -> list[Finding]:
+    """Which controls of a page of reviews were not passed.
+
+    Args:
+        given: place → label; None where nothing was answered.
+    """
+    found = []
+    for question in page:
+        if question.role is not CollectionRole.CONTROL:
+            continue
+        label = given.get(question.place)
+        role = PairRole.GOLD_POSITIVE if question.matches else PairRole.GOLD_NEGATIVE
+        if label is None:
+            found.append(Finding(CONTROL_MISSING, f"place {question.place} was not answered"))
+        elif not rule.passed(role, label):
+            known = "matches" if question.matches else "does not match"
+            found.append(Finding(CONTROL_FAILED, f"place {question.place}: {label.value}, though it {known}"))
+    return found

@@ -1,0 +1,236 @@
+"""Planning pages that collect: which items are open, what is offered for a caption, which texts wait for a review."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.protocol import Leftover, Plan, Request, leftover, plans_out
+from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
+from mitl.campaign.kinds.texts.checking import ANY, USUAL_WORDS
+from mitl.campaign.kinds.texts.packing import MAX_PER_HIT, N_CONTROLS, pack_texts
+from mitl.campaign.kinds.texts.parsing import MOST_OFFERED
+from mitl.campaign.kinds.texts.standing import ItemStanding, ItemState, standing
+from mitl.core.packed import unpack_ids
+from mitl.crowd.context import open_context
+from mitl.db.store import collection as collection_store
+from mitl.db.store import columns
+from mitl.db.store import items as item_store
+from mitl.db.store import similarity as similarity_store
+from mitl.errors import ProposalError, RoundError, UsageError
+from mitl.proposals.sampling import gold_positives, shuffled
+from mitl.records import CollectionRole, Direction, Environment, Pair, several
+from mitl.records.collection import TASKS, TEXTS, CollectionQuestion, Terms
+from mitl.records.similarity import Likeness
+from mitl.settings import Settings
+
+TEMPLATES: Mapping[CollectionRole, str] = {
+    CollectionRole.WRITE: "texts-write",
+    CollectionRole.PICK: "texts-pick",
+    CollectionRole.REVIEW: "texts-review",
+}
+PER_HIT: Mapping[CollectionRole, int] = {
+    CollectionRole.WRITE: 5,
+    CollectionRole.PICK: 5,
+    CollectionRole.REVIEW: 12,
+}
+"""Places of a usual HIT, controls included."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectTexts(Request):
+    """What people are asked to give, in which words and under which rules, for how much; `mitl collect publish`."""
+
+    kind: ClassVar[str] = TEXTS
+    direction: str = CollectionRole.WRITE.value
+    """The task: write, pick or review."""
+    per_hit: int = 0
+    """Places of a HIT, controls included; 0 takes the task's usual number."""
+    offered: int = 6
+    """Images that may be picked for a caption."""
+    terms: Terms = field(default_factory=Terms)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "template", self.template or TEMPLATES[self.task])
+        object.__setattr__(self, "per_hit", self.per_hit or PER_HIT[self.task])
+        least = 1 + N_CONTROLS * (self.task is CollectionRole.REVIEW)
+        if not least <= self.per_hit <= MAX_PER_HIT:
+            raise UsageError(f"--per-hit is {self.per_hit}; give {least} to {MAX_PER_HIT}")
+        if not 2 <= self.offered <= MOST_OFFERED:
+            raise UsageError(f"--offered is {self.offered}; give 2 to {MOST_OFFERED}")
+        rules = self.terms.rules
+        if rules.least_words > rules.most_words:
+            raise UsageError(
+                f"--min-words {rules.least_words} is more than --max-words {rules.most_words}; no text could pass"
+            )
+        if rules.language not in (ANY, *USUAL_WORDS):
+            raise UsageError(
+                f"no language {rules.language!r} is known here; give {', '.join(USUAL_WORDS)}, or {ANY}"
+            )
+
+    @property
+    def task(self) -> CollectionRole:
+        """What is asked."""
+        return CollectionRole(self.direction)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlan(Plan):
+    """What would be posted, under which terms."""
+
+    per_hit: int = 0
+    """Places of the fullest new page; what its working time is reckoned for."""
+    terms: Terms = field(default_factory=Terms)
+    n_unranked: int = 0
+    """Captions that are left out, for fewer than two images can be offered for them."""
+
+
+def make_plan(session: Session, settings: Settings, request: CollectTexts, *, adopted: int = 0) -> TextPlan:
+    """Pack what is open in this environment, or what an interrupted run left, alone; reads only.
+
+    Raises:
+        RoundError: no item was chosen yet.
+        ProposalError: no images were ranked for any open caption, or there is no control.
+    """
+    left = leftover(session, request.environment, TEXTS, collection_store.questions)
+    if left:
+        return TextPlan(left=left, per_hit=_fullest(left, request))
+    known = standing(session, request.environment)
+    if not known:
+        raise RoundError(
+            "no item was chosen to be described; choose some with `mitl collect choose --strategy random --count 20`"
+        )
+    still, n_unranked = _open(session, settings, request, known)
+    out, limit = plans_out(session, request)
+    now = still if limit is None else still[:limit]
+    controls = _controls(session, settings, request, len(now))
+    pages = pack_texts(now, controls, per_hit=request.per_hit, seed=settings.seed)
+    return TextPlan(
+        fresh=tuple(pages),
+        n_limited=len(now),
+        n_held_back=len(still) - len(now),
+        out=out,
+        per_hit=max((len(page.items) for page in pages), default=request.per_hit),
+        terms=request.terms,
+        n_unranked=n_unranked,
+    )
+
+
+def _fullest(left: Leftover, request: CollectTexts) -> int:
+    return max((len(page) for page in left.pages.values()), default=request.per_hit)
+
+
+def _open(
+    session: Session, settings: Settings, request: CollectTexts, known: Sequence[ItemStanding]
+) -> tuple[list[CollectionQuestion], int]:
+    """What may be asked, in the order in which the items were chosen; and how many captions lack images to offer."""
+    if request.task is CollectionRole.REVIEW:
+        return [_review(one) for one in known if one.to_review is not None], 0
+    of_images = request.task is CollectionRole.WRITE
+    waiting = [one for one in known if one.state is ItemState.OPEN and one.choice.is_image is of_images]
+    if of_images:
+        rules = request.terms.rules
+        return [
+            CollectionQuestion(0, CollectionRole.WRITE, image=one.choice.item, rules=rules) for one in waiting
+        ], 0
+    offered = _offered(session, settings, request, waiting)
+    if waiting and not offered:
+        raise ProposalError(
+            f"fewer than 2 ranked images are left to offer for {several(len(waiting), 'chosen caption')}, none else is "
+            "open; rank more with `mitl propose --top-k`, the captions among its queries"
+        )
+    return [
+        CollectionQuestion(0, CollectionRole.PICK, image=None, caption=caption, offered=images)
+        for caption, images in offered.items()
+    ], len(waiting) - len(offered)
+
+
+def _review(one: ItemStanding) -> CollectionQuestion:
+    assert one.to_review is not None
+    spot = one.to_review.spot
+    if one.choice.is_image:
+        return CollectionQuestion(
+            0, CollectionRole.REVIEW, image=spot.item, reviewed=spot.answer, text=spot.text
+        )
+    return CollectionQuestion(
+        0, CollectionRole.REVIEW, image=spot.picked, caption=spot.item, reviewed=spot.answer
+    )
+
+
+def _offered(
+    session: Session, settings: Settings, request: CollectTexts, waiting: Sequence[ItemStanding]
+) -> dict[int, tuple[int, ...]]:
+    """Caption → the images that annotators ranked first for it, those left out that were offered before; shuffled.
+
+    A caption with fewer than two such images is left out.
+    """
+    if not waiting:
+        return {}
+    proposals = columns.proposal_columns(session)
+    searched = proposals[proposals["direction"] == list(Direction).index(Direction.T2I)]
+    images, captions = unpack_ids(searched["pair"].to_numpy())
+    order = np.lexsort((images, searched["rank"].to_numpy(), captions))
+    ranked: dict[int, dict[int, None]] = {}
+    for image, caption in zip(images[order].tolist(), captions[order].tolist(), strict=True):
+        ranked.setdefault(caption, {})[image] = None
+    found = {}
+    for one in waiting:
+        caption = one.choice.item
+        fresh = [image for image in ranked.get(caption, ()) if image not in one.offered]
+        if len(fresh) >= 2:
+            found[caption] = tuple(shuffled(fresh[: request.offered], settings.seed, f"offered {caption}"))
+    return found
+
+
+def _controls(
+    session: Session, settings: Settings, request: CollectTexts, n_texts: int
+) -> list[tuple[CollectionQuestion, CollectionQuestion]]:
+    """For each page of reviews an image with its own caption, and one with a caption that it has nothing to do with."""
+    if request.task is not CollectionRole.REVIEW or not n_texts:
+        return []
+    n_pages = -(-n_texts // (request.per_hit - N_CONTROLS))
+    dataset = item_store.dataset(session)
+    captions = item_store.captions(session, dataset.id)
+    lists = item_store.exclusions(session)
+    originals = [Pair(caption.image_id, caption.id) for caption in captions]
+    refused = {pair for pair in originals if any(entry.covers(pair) for entry in lists)}
+    alike = gold_positives(
+        originals,
+        excluded=refused,
+        ratings=item_store.ratings(session),
+        n=n_pages,
+        seed=settings.seed + _n_reviews(session, request.environment),
+    )
+    samples = similarity_store.samples(session)
+    apart = draw_unrelated(captions, samples, Likeness.SITS, n=len(alike), seed=settings.seed)
+    return [
+        (_control(*(pair.image_id, pair.caption_id), True), _control(*other, False))
+        for pair, other in zip(alike, [apart[turn % len(apart)] for turn in range(len(alike))], strict=True)
+    ]
+
+
+def _n_reviews(session: Session, environment: Environment) -> int:
+    """Pages of reviews so far, so that later ones draw other controls."""
+    spots = collection_store.spots(session, environment)
+    return len({spot.hit for spot in spots if spot.role is CollectionRole.CONTROL})
+
+
+def _control(image: int, caption: int, matches: bool) -> CollectionQuestion:
+    return CollectionQuestion(0, CollectionRole.CONTROL, image=image, caption=caption, matches=matches)
+
+
+def due_task(settings: Settings, environment: Environment) -> CollectionRole:
+    """Reviews first where texts wait for them; else what is open; else to write."""
+    with open_context(settings, environment, read_only=True) as context:
+        known = standing(context.session, environment)
+    if any(one.to_review is not None for one in known):
+        return CollectionRole.REVIEW
+    for task in TASKS[:2]:
+        of_images = task is CollectionRole.WRITE
+        if any(one.state is ItemState.OPEN and one.choice.is_image is of_images for one in known):
+            return task
+    return CollectionRole.WRITE

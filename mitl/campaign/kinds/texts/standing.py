@@ -1,0 +1,226 @@
+"""Where each chosen item stands: open, out, written, under review, accepted; by what is stored and nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.texts.checking import check_beside, check_text, normalised
+from mitl.db.store import collection as collection_store
+from mitl.db.store import items as item_store
+from mitl.db.store.collection import Choice, Spot
+from mitl.records import CollectionRole, Environment, Finding, Label
+from mitl.records.collection import Terms
+
+MOST_TRIES = 3
+"""Texts or picks of one item that may be refused; it is asked no more then."""
+COLLECTS = (CollectionRole.WRITE, CollectionRole.PICK)
+
+
+class ItemState(StrEnum):
+    """Where a chosen item stands."""
+
+    OPEN = "open"
+    """Nobody is asked now."""
+    OUT = "out"
+    """On a HIT, or in a submission that is not decided."""
+    WRITTEN = "written"
+    """Answered well enough to be reviewed, and on no review yet."""
+    IN_REVIEW = "in_review"
+    ACCEPTED = "accepted"
+    GIVEN_UP = "given_up"
+    """Refused too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One worker's text or pick for an item."""
+
+    spot: Spot
+    faults: tuple[Finding, ...]
+    """Why it is not used, whatever was paid for it."""
+    reviewer: str = ""
+    """The worker whose review decides; empty while none does."""
+    verdict: Label | None = None
+    accepted: bool = False
+    review_out: bool = False
+    """Whether a review of it is planned or out."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the item is to be asked again."""
+        return bool(self.faults) or (self.verdict is not None and not self.accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStanding:
+    """A chosen item with all that was given for it."""
+
+    choice: Choice
+    state: ItemState
+    attempts: tuple[Attempt, ...] = ()
+    hits: tuple[int, ...] = ()
+    """That asked for it."""
+    offered: frozenset[int] = field(default_factory=frozenset)
+    """What could be picked so far."""
+
+    @property
+    def accepted(self) -> Attempt | None:
+        """The text or pick that was accepted."""
+        return next((one for one in self.attempts if one.accepted), None)
+
+    @property
+    def to_review(self) -> Attempt | None:
+        """What waits to be put on a page of reviews."""
+        waiting = (one for one in self.attempts if not one.faults and one.verdict is None)
+        return next(waiting, None) if self.state is ItemState.WRITTEN else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many items were chosen, and what came of the texts and picks that people gave for them."""
+
+    chosen: int
+    """Items."""
+    written: int
+    """Texts in submissions that are kept."""
+    picked: int
+    """Answers where an image was to be picked, in submissions that are kept; some say that none matches."""
+    faulty: int
+    """Texts and picks that break a rule or pick nothing, and are not reviewed."""
+    accepted: int
+    """By a second worker."""
+    refused: int
+
+    @property
+    def given(self) -> int:
+        """Texts and picks."""
+        return self.written + self.picked
+
+    @property
+    def waiting(self) -> int:
+        """Texts and picks without a review that counts."""
+        return self.given - self.faulty - self.accepted - self.refused
+
+
+def tally(known: Sequence[ItemStanding]) -> Tally:
+    """Count them."""
+    attempts = [attempt for one in known for attempt in one.attempts]
+    written = sum(len(one.attempts) for one in known if one.choice.is_image)
+    return Tally(
+        chosen=len(known),
+        written=written,
+        picked=len(attempts) - written,
+        faulty=sum(bool(attempt.faults) for attempt in attempts),
+        accepted=sum(attempt.accepted for attempt in attempts),
+        refused=sum(attempt.is_refused and not attempt.faults for attempt in attempts),
+    )
+
+
+def standing(session: Session, environment: Environment) -> list[ItemStanding]:
+    """Every chosen item of an environment, in the order in which they are asked."""
+    captions = item_store.captions(session, item_store.dataset(session).id)
+    return stand(
+        collection_store.choices(session, environment),
+        collection_store.spots(session, environment),
+        collection_store.terms_of(session),
+        {normalised(caption.text) for caption in captions},
+    )
+
+
+def stand(
+    choices: Sequence[Choice], spots: Sequence[Spot], terms: Mapping[int, Terms], of_dataset: Collection[str]
+) -> list[ItemStanding]:
+    """As `standing`, of what was read.
+
+    Args:
+        spots: in the order in which answers came.
+        of_dataset: the data set's captions, normalised.
+    """
+    faults = faults_of(spots, terms, of_dataset)
+    of_item: dict[tuple[bool, int], list[Spot]] = defaultdict(list)
+    reviews: dict[int, list[Spot]] = defaultdict(list)
+    for spot in spots:
+        if spot.role in COLLECTS:
+            of_item[spot.is_image, spot.item].append(spot)
+        elif spot.reviewed is not None:
+            reviews[spot.reviewed].append(spot)
+    return [
+        _item(choice, of_item[choice.is_image, choice.item], faults, reviews, terms) for choice in choices
+    ]
+
+
+def faults_of(
+    spots: Sequence[Spot], terms: Mapping[int, Terms], of_dataset: Collection[str]
+) -> dict[int, tuple[Finding, ...]]:
+    """Answer → what is wrong with its text; a text that came before counts where the same worker gave it."""
+    before: dict[str, set[str]] = defaultdict(set)
+    found = {}
+    for spot in spots:
+        if spot.role is CollectionRole.WRITE and spot.answer is not None and spot.text:
+            own = before[spot.worker]
+            found[spot.answer] = (
+                *check_text(spot.text, terms[spot.batch].rules),
+                *check_beside(spot.text, own, of_dataset),
+            )
+            own.add(normalised(spot.text))
+    return found
+
+
+def _item(
+    choice: Choice,
+    spots: Sequence[Spot],
+    faults: Mapping[int, tuple[Finding, ...]],
+    reviews: Mapping[int, Sequence[Spot]],
+    terms: Mapping[int, Terms],
+) -> ItemStanding:
+    attempts: list[Attempt] = []
+    for spot in spots:
+        if spot.answer is None or not spot.counts:
+            continue
+        if spot.role is CollectionRole.PICK and spot.picked is None and spot.outcome == "answered":
+            attempts.append(Attempt(spot, (Finding("none_picked", "none of the images matches"),)))
+        elif spot.text or spot.picked is not None:
+            attempts.append(_reviewed(spot, faults.get(spot.answer, ()), attempts, reviews, terms))
+    return ItemStanding(
+        choice,
+        _state(spots, attempts),
+        tuple(attempts),
+        tuple(dict.fromkeys(spot.hit for spot in spots)),
+        frozenset(item for spot in spots for item in spot.offered),
+    )
+
+
+def _reviewed(
+    spot: Spot,
+    faults: Sequence[Finding],
+    before: Sequence[Attempt],
+    reviews: Mapping[int, Sequence[Spot]],
+    terms: Mapping[int, Terms],
+) -> Attempt:
+    """The first review that counts decides; one by the writer does not."""
+    if any(one.spot.worker == spot.worker for one in before):
+        faults = (*faults, Finding("same_writer", "the worker's earlier answer for it was refused"))
+    own = reviews.get(spot.answer or 0, ())
+    said = [one for one in own if one.counts and one.label is not None and one.worker != spot.worker]
+    out = any(one.live for one in own)
+    if not said:
+        return Attempt(spot, tuple(faults), review_out=out)
+    first = said[0]
+    accepted = not faults and first.label in terms[first.batch].accepts
+    return Attempt(spot, tuple(faults), first.worker, first.label, accepted, review_out=out)
+
+
+def _state(spots: Sequence[Spot], attempts: Sequence[Attempt]) -> ItemState:
+    if any(one.accepted for one in attempts):
+        return ItemState.ACCEPTED
+    for one in attempts:
+        if not one.is_refused:
+            return ItemState.IN_REVIEW if one.review_out else ItemState.WRITTEN
+    if any(spot.live for spot in spots):
+        return ItemState.OUT
+    return ItemState.GIVEN_UP if len(attempts) >= MOST_TRIES else ItemState.OPEN

@@ -1,0 +1,162 @@
+"""``mitl collect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.cli.help import Group
+from mitl.cli.publish import BILL, Posting, posting_options, require_environment
+from mitl.records import Environment
+
+
+@click.group("collect", cls=Group)
+def command() -> None:
+    """Ask people for the partner that an item lacks: a text for an image, or an image for a text.
+
+    `choose` takes the items, `publish` asks; `mitl harvest` takes the answers in, and a second worker reviews each text
+    before it counts.
+    """
+
+
+@command.command("choose")
+@click.option(
+    "--strategy",
+    type=click.Choice(["hard-negatives", "core-set", "random"]),
+    default="hard-negatives",
+    help="By which items are chosen: those that would be hard negatives of the texts that are there, those that lie "
+    "farthest from all that is known, or any.",
+)
+@click.option("--count", type=click.IntRange(min=1), required=True, help="How many items to choose.")
+@click.option(
+    "--from",
+    "side",
+    type=click.Choice(["images", "captions"]),
+    default="images",
+    help="Images, for which a text is written, or captions, for which an image is picked.",
+)
+@click.option(
+    "--items",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="List of the ids that may be chosen, one a line [default: every image without caption].",
+)
+@click.option(
+    "--annotator",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="Whose vectors say what is hard or far [default: the first that proposed and has some].",
+)
+@environment_options
+@common
+def choose_command(app: App, environment: Environment | None, side: str, **wish: Any) -> None:
+    """Choose items that have no partner; the same call again chooses the next ones."""
+    from mitl.stages.collecting.choose import CollectWish, choose
+
+    asked = CollectWish(from_images=side == "images", **wish)
+    app.finish(choose(app.settings, asked, environment, app.progress))
+
+
+@command.command("publish", sections={"--per-hit": "HITs", **BILL})
+@environment_options
+@click.option(
+    "--task",
+    type=click.Choice(["write", "pick", "review"]),
+    help="What to ask: write a text for an image, pick an image for a caption, or review what others gave [default: "
+    "reviews where texts wait for one, else what is open].",
+)
+@click.option(
+    "--per-hit",
+    type=click.IntRange(1, 20),
+    default=None,
+    help="Places of a HIT, controls included [default: 5; of reviews 12, 2 of them controls].",
+)
+@click.option(
+    "--offered",
+    type=click.IntRange(2, 12),
+    default=6,
+    help="Images that may be picked for a caption: those that annotators ranked first for it.",
+)
+@click.option("--min-words", type=click.IntRange(min=1), default=4, help="Fewest of a text.")
+@click.option("--max-words", type=click.IntRange(min=1), default=40, help="Most of a text.")
+@click.option(
+    "--language",
+    type=click.Choice(["en", "de", "fr", "es", "any"]),
+    default="en",
+    help="What texts are written in; told by letters and usual words alone.",
+)
+@click.option(
+    "--accept",
+    type=click.Choice(["yes", "weak_yes"]),
+    default="weak_yes",
+    help="The least answer of a review that accepts a text.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Have at most this many items out at once by runs with a limit and the same --task and --template.",
+)
+@click.option(
+    "--template",
+    metavar="NAME",
+    default="",
+    show_default=False,
+    help="Wording, a folder of hit_templates [default: texts-write, texts-pick or texts-review].",
+)
+@posting_options
+@common
+def publish_command(
+    app: App,
+    environment: Environment | None,
+    posting: Posting,
+    task: str | None,
+    per_hit: int | None,
+    min_words: int,
+    max_words: int,
+    language: str,
+    accept: str,
+    **asked: Any,
+) -> None:
+    """Pack what is open into HITs, print the bill, and post.
+
+    Run again, it completes what was interrupted, alone and under the same bill; else it asks what is open since:
+    texts that wait for a review, and items whose text was refused, of another worker. The rules are kept with the
+    batch, so that a text is held to those that its worker was told.
+    """
+    from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
+    from mitl.records import Label
+    from mitl.records.collection import Terms, TextRules
+
+    where = require_environment(environment)
+    accepts = (Label.YES,) if accept == Label.YES else (Label.YES, Label.WEAK_YES)
+    rules = TextRules(least_words=min_words, most_words=max_words, language=language)
+    request = CollectTexts(
+        environment=where,
+        direction=task or due_task(app.settings, where).value,
+        per_hit=per_hit or 0,
+        terms=Terms(rules, accepts),
+        **posting.terms,
+        **asked,
+    )
+    posting.post(app, request)
+
+
+@command.command("show")
+@environment_options
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the texts with their pictures to this HTML file.",
+)
+@click.option("--replace", is_flag=True, help="Write over another file of that name.")
+@common
+def show_command(app: App, environment: Environment | None, to: Path | None, replace: bool) -> None:
+    """What was chosen, written, accepted and refused, what an accepted text cost, and the texts themselves."""
+    from mitl.stages.collecting.show import show
+
+    app.finish(show(app.settings, environment, to=to, replace=replace))

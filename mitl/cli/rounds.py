@@ -1,0 +1,246 @@
+"""``mitl round``: budgets that go where they count, round by round."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from mitl.cli.app import (
+    DOLLARS,
+    App,
+    common,
+    endpoint_option,
+    environment_options,
+    printable,
+    total_confirmed,
+)
+from mitl.cli.help import Group
+from mitl.cli.publish import require_environment
+from mitl.errors import UsageError
+from mitl.records import Environment
+
+if TYPE_CHECKING:
+    from mitl.stages.rounds.wish import Crowd, Talk, Wish
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_WISHED = (
+    "budget",
+    "strategy",
+    "annotators",
+    "template",
+    "assignments",
+    "reward",
+    "label_error",
+    "label_sample",
+    "train",
+    "loss",
+    "labels",
+    "steps",
+)
+"""The options that a round keeps."""
+_SECTIONS = {"--label-error": "What the machine labels", "--train": "Learning", "--yes": "Posting"}
+
+
+@click.group("round", cls=Group)
+def command() -> None:
+    """Choose what people are asked, under a budget: train, propose, fuse, choose, publish, harvest, label, certify."""
+
+
+def _wish_options(function: F) -> F:
+    """Add what a round is asked for; the command gets it as ``wish``, a dict."""
+
+    @click.option(
+        "--budget",
+        type=DOLLARS,
+        metavar="DOLLARS",
+        help="The most that the HITs of one round may cost, as 20.00.",
+    )
+    @click.option("--strategy", default="expected", help="Which pairs are asked first.")
+    @click.option(
+        "--annotators",
+        metavar="A,B",
+        default="",
+        show_default=False,
+        help="Who proposes [default: those of mitl.toml].",
+    )
+    @click.option("--template", default="pairs-plain", help="Wording, a folder of hit_templates.")
+    @click.option("--assignments", type=click.IntRange(1, 100), default=1, help="Workers per HIT.")
+    @click.option("--reward", type=DOLLARS, metavar="DOLLARS", help="Per HIT [default: as `mitl publish`].")
+    @click.option(
+        "--label-error",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Let the machine label what is sure enough, with at most this share wrong.",
+    )
+    @click.option(
+        "--label-sample",
+        type=click.IntRange(min=1),
+        metavar="PAIRS",
+        help="Size of the random sample that bounds it, drawn once and asked first.",
+    )
+    @click.option(
+        "--train/--no-train",
+        default=False,
+        show_default=False,
+        help="First let the annotators learn from the answers so far [default: no].",
+    )
+    @click.option("--loss", metavar="NAME", help="By which they learn, as `mitl train` names it.")
+    @click.option(
+        "--labels", type=click.Choice(("binary", "graded", "pseudo")), help="From which, as `mitl train`."
+    )
+    @click.option("--steps", type=click.IntRange(min=1), help="For how many batches, as `mitl train`.")
+    @click.option("--yes", is_flag=True, help="Post every bill that the budget covers without asking.")
+    @functools.wraps(function)
+    def wrapper(*args: Any, yes: bool, **given: Any) -> Any:
+        wish = {name: given.pop(name) for name in _WISHED}
+        return function(*args, wish=wish, yes=yes, **given)
+
+    return cast(F, wrapper)
+
+
+def _wish(asked: dict[str, Any], turns: int = 1) -> Wish:
+    from mitl.stages.rounds.wish import Wish
+
+    return Wish(
+        budget_cents=asked["budget"],
+        strategy=asked["strategy"],
+        annotators=tuple(name.strip() for name in asked["annotators"].split(",") if name.strip()),
+        template=asked["template"],
+        assignments=asked["assignments"],
+        reward_cents=asked["reward"],
+        label_error=asked["label_error"],
+        label_sample=asked["label_sample"],
+        train=asked["train"],
+        loss=asked["loss"],
+        labels=asked["labels"],
+        steps=asked["steps"],
+        turns=turns,
+    )
+
+
+def _talk(
+    app: App, environment: Environment | None, *, yes: bool = False, crowd: Crowd | None = None
+) -> Talk:
+    from mitl.stages.rounds.wish import Crowd, Talk
+
+    def say(line: str) -> None:
+        if not app.quiet:
+            click.echo(printable(line))
+
+    typed = total_confirmed(None, subject="the bill", verb="post", undone="nothing was posted")
+
+    def confirm(total: int) -> bool:
+        # Every bill is bounded by what is left of the budget before anybody is asked.
+        if yes or environment is None:
+            return yes
+        if environment is Environment.LIVE and not sys.stdin.isatty():
+            raise UsageError("standard input is not a terminal; add --yes to post what the budget covers")
+        return typed(environment, total)
+
+    return Talk(confirm, say, app.progress, crowd or Crowd())
+
+
+@command.command("next", sections=_SECTIONS)
+@environment_options
+@_wish_options
+@click.option(
+    "--dry-run", is_flag=True, help="Tell what it would ask and cost by what is there; open nothing."
+)
+@endpoint_option
+@common
+def next_(app: App, environment: Environment | None, wish: dict[str, Any], yes: bool, dry_run: bool) -> None:
+    """Open a round, choose what it asks and post it.
+
+    Run again, it goes on where it stopped. A round that was posted before is ended first, once all that it asked is
+    answered; until then nothing new is opened.
+    """
+    chosen = require_environment(environment)
+    if wish["budget"] is None:
+        raise UsageError("say what the round may cost: add --budget, as --budget 20.00")
+    from mitl.stages.rounds import walking
+
+    if dry_run:
+        app.finish(walking.dry_run(app.settings, chosen, _wish(wish)))
+    else:
+        app.finish(walking.next_round(app.settings, chosen, _wish(wish), _talk(app, chosen, yes=yes)))
+
+
+@command.command("run", sections=_SECTIONS)
+@environment_options
+@click.option("--rounds", type=click.IntRange(min=1), default=1, help="How many, in all.")
+@_wish_options
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Look for answers so often until all are there [default: look once, and stop where some are missing].",
+)
+@click.option(
+    "--workers",
+    metavar="POPULATION",
+    help="Let scripted workers answer in the sandbox, as `mitl simulate --workers` names them.",
+)
+@endpoint_option
+@common
+def run(
+    app: App,
+    environment: Environment | None,
+    rounds: int,
+    wish: dict[str, Any],
+    yes: bool,
+    wait: float | None,
+    workers: str | None,
+) -> None:
+    """Walk rounds to their ends, each with a budget of its own; the same command goes on where it stopped.
+
+    Without --budget it ends the round that is under way and opens none.
+    """
+    chosen = require_environment(environment)
+    if workers is not None and (chosen is Environment.LIVE or wait is not None):
+        raise UsageError(
+            "--workers are scripted and answer at once in the sandbox; leave out --live and --wait"
+        )
+    if wish["budget"] is None and rounds > 1:
+        raise UsageError("--rounds opens rounds; say what each may cost: add --budget, as --budget 20.00")
+    from mitl.stages.rounds.walking import run_rounds
+    from mitl.stages.rounds.wish import Crowd
+
+    asked = None if wish["budget"] is None else _wish(wish, rounds)
+    talk = _talk(app, chosen, yes=yes, crowd=Crowd(wait, workers))
+    app.finish(run_rounds(app.settings, chosen, asked, talk))
+
+
+@command.command("close")
+@environment_options
+@endpoint_option
+@common
+def close(app: App, environment: Environment | None) -> None:
+    """End the open round with the answers that are there; what is missing stays open."""
+    from mitl.stages.rounds.walking import close
+
+    app.finish(close(app.settings, environment, _talk(app, environment)))
+
+
+@command.command("show")
+@environment_options
+@common
+def show(app: App, environment: Environment | None) -> None:
+    """Each round: asked, paid, matches found, matches per dollar, bounds, who proposed what was found."""
+    from mitl.stages.rounds.figures import show
+
+    app.finish(show(app.settings, environment))
+
+
+@command.command("rollback")
+@click.argument("number", type=click.IntRange(min=1), required=False)
+@environment_options
+@common
+def rollback(app: App, number: int | None, environment: Environment | None) -> None:
+    """Take the newest round back; its answers and what they cost stay."""
+    from mitl.stages.rounds.walking import rollback
+
+    app.finish(rollback(app.settings, environment, number))

@@ -1,0 +1,217 @@
+"""Which columns of a table are the image, the captions and their ids: by natural names, or as the user says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from mitl.errors import DatasetError, UsageError
+
+
+class Holds(Enum):
+    """What the cells of a column hold."""
+
+    ONE = "one value"
+    LIST = "a list of values"
+    PICTURE = "a picture"
+    OTHER = "something else"
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table; one inside a structure is called ``outer.inner``."""
+
+    name: str
+    holds: Holds
+    kind: str
+    """The type in the file's own words, for messages."""
+
+
+ROLES = ("image", "image_id", "url", "caption", "caption_id", "split")
+"""What ``--columns ROLE=COLUMN`` may say."""
+NAMES = {
+    "image": (
+        "image img photo picture file file_name filename filepath file_path image_file image_name image_path "
+        "image_filename img_path img_name path"
+    ),
+    "image_id": "image_id imageid img_id imgid",
+    "url": "url image_url img_url coco_url",
+    "caption": "caption captions text texts txt title sentence sentences description comment raw alt_text",
+    "caption_id": "caption_id caption_ids captionid sentid sentids sentence_id",
+    "split": "split",
+    "id": "id key",
+}
+"""Role → the natural names of its column, without regard to case and to what stands between the words."""
+_ROLE_OF = {re.sub(r"[^a-z]", "", name): role for role, names in NAMES.items() for name in names.split()}
+_NUMBERED = re.compile(r"(.*?)[\s_.-]*(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The columns of a table by what they are; None where the table has none."""
+
+    captions: tuple[str, ...]
+    """Several where captions are numbered, as ``caption_0`` to ``caption_4``."""
+    listed: bool
+    """Whether the one column of captions holds lists."""
+    picture: str | None = None
+    file: str | None = None
+    """Names of files, or addresses."""
+    image_id: str | None = None
+    url: str | None = None
+    caption_id: str | None = None
+    split: str | None = None
+    id: str | None = None
+    """An id of which only the rows tell whose it is."""
+
+    @property
+    def read(self) -> list[str]:
+        """Every column that is needed but the pictures, which are large."""
+        single = (self.file, self.image_id, self.url, self.caption_id, self.split, self.id)
+        return list(dict.fromkeys([*self.captions, *filter(None, single)]))
+
+
+def parse_columns(given: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Role → columns of texts such as ``caption=text``; a caption may have several.
+
+    Raises:
+        UsageError: a text is not of this form, names an unknown role, or gives a role other than the caption twice.
+    """
+    said: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        role, equals, column = text.partition("=")
+        if not equals or not column or role not in ROLES:
+            raise UsageError(
+                f"--columns takes ROLE=COLUMN, as caption=text, not {text!r}; roles: {', '.join(ROLES)}"
+            )
+        if role in said and role != "caption":
+            raise UsageError(
+                f"--columns gives {role} twice, as {said[role][0]!r} and {column!r}; leave one out"
+            )
+        said[role] = (*said.get(role, ()), column)
+    return said
+
+
+def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], source: str) -> Roles:
+    """The role of each column that has one: as said, else by its name; nested ones only for captions.
+
+    Raises:
+        DatasetError: a column that was said is not there; a role has several columns, or none that it needs;
+            cells hold what the role cannot use. The message names ``source`` and what to say.
+    """
+    by_name = {column.name: column for column in columns}
+    for role, names in said.items():
+        for name in names:
+            if name not in by_name:
+                raise DatasetError(
+                    f"{source} has no column {name!r}, which --columns {role}=… names; "
+                    f"its columns: {_quoted(by_name)}"
+                )
+    taken = {name for names in said.values() for name in names}
+    free = [column for column in columns if column.name not in taken]
+    found = {role: _named(role, free) for role in NAMES}
+
+    def one(role: str) -> str | None:
+        if role in said:
+            return said[role][0]
+        if len(found[role]) > 1:
+            raise _ambiguous(role, found[role], source)
+        return found[role][0] if found[role] else None
+
+    picture, file = _image(by_name, free, found["image"], said, source)
+    image_id, url, caption_id, split = one("image_id"), one("url"), one("caption_id"), one("split")
+    weak = found["id"][0] if len(found["id"]) == 1 else None
+    if not (picture or file or image_id or url or weak):
+        raise DatasetError(
+            f"{source} has no column for the image, such as 'image', 'filename' or 'image_id'; its columns: "
+            f"{_quoted(by_name)}; say which it is with --columns image=COLUMN"
+        )
+    captions = said.get("caption") or _captions(columns, free, source)
+    if not caption_id:
+        inner = [c.name for c in free if "." in c.name and _role(c.name.rpartition(".")[2]) == "caption_id"]
+        outer = captions[0].rpartition(".")[0]
+        caption_id = f"{outer}.{inner[0].rpartition('.')[2]}" if len(inner) == 1 and outer else None
+        caption_id = caption_id if caption_id in by_name else None
+    listed = len(captions) == 1 and by_name[captions[0]].holds is Holds.LIST
+    for name in filter(None, (*(captions if not listed else ()), file, image_id, url, split)):
+        _require(by_name[name], (Holds.ONE,), source)
+    if listed and caption_id:
+        _require(by_name[caption_id], (Holds.LIST, Holds.ONE), source)
+    return Roles(captions, listed, picture, file, image_id, url, caption_id, split, weak)
+
+
+def _image(
+    by_name: Mapping[str, TableColumn],
+    free: Sequence[TableColumn],
+    found: Sequence[str],
+    said: Mapping[str, tuple[str, ...]],
+    source: str,
+) -> tuple[str | None, str | None]:
+    """(the column of pictures, the column of their names): a table with pictures may have both."""
+    if "image" in said:
+        name = said["image"][0]
+        return (name, None) if by_name[name].holds is Holds.PICTURE else (None, name)
+    pictures = [column.name for column in free if column.holds is Holds.PICTURE]
+    if len(pictures) > 1:
+        raise DatasetError(
+            f"{source} holds pictures in several columns ({', '.join(pictures)}), and one picture an image is needed; "
+            f"say which with --columns image={pictures[0]}"
+        )
+    names = [name for name in found if name not in pictures]
+    if len(names) > 1 and not pictures:
+        raise _ambiguous("image", names, source)
+    return (pictures[0] if pictures else None), (names[0] if len(names) == 1 else None)
+
+
+def _captions(columns: Sequence[TableColumn], free: Sequence[TableColumn], source: str) -> tuple[str, ...]:
+    plain = _named("caption", free)
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for column in free:
+        match = _NUMBERED.fullmatch(column.name)
+        if match and _role(match[1]) == "caption":
+            groups.setdefault(match[1], []).append((int(match[2]), column.name))
+    candidates: list[tuple[str, ...]] = [(name,) for name in plain]
+    candidates += [tuple(name for _, name in sorted(group)) for group in groups.values()]
+    if not candidates:
+        inner = (c.name for c in free if "." in c.name)
+        candidates = [(name,) for name in inner if _role(name.rpartition(".")[2]) == "caption"]
+    if not candidates:
+        raise DatasetError(
+            f"{source} has no column for the caption, such as 'caption' or 'text'; its columns: "
+            f"{_quoted(column.name for column in columns)}; say which it is with --columns caption=COLUMN"
+        )
+    if len(candidates) > 1:
+        raise _ambiguous("caption", [names[0] for names in candidates], source)
+    return candidates[0]
+
+
+def _named(role: str, columns: Sequence[TableColumn]) -> list[str]:
+    return [column.name for column in columns if "." not in column.name and _role(column.name) == role]
+
+
+def _role(name: str) -> str | None:
+    return _ROLE_OF.get(re.sub(r"[\W_]", "", name.lower()))
+
+
+def _ambiguous(role: str, names: Sequence[str], source: str) -> DatasetError:
+    what = {"image": "image", "image_id": "image's id", "caption_id": "caption's id"}.get(role, role)
+    return DatasetError(
+        f"{source} has {len(names)} columns that could be the {what}: {_quoted(names)}; "
+        f"say which it is with --columns {role}={names[0]}"
+    )
+
+
+def _require(column: TableColumn, wanted: Sequence[Holds], source: str) -> None:
+    if column.holds not in wanted:
+        raise DatasetError(
+            f"column {column.name!r} of {source} holds {column.kind}, but a table of pairs needs one value a cell "
+            "there; give it a row for each value, or leave the column out"
+        )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    listed = [repr(name) for name in names]
+    more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
+    return (", ".join(listed[:12]) or "none") + more

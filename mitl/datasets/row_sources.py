@@ -1,0 +1,339 @@
+"""Rows of any table, with the names of what its columns hold: delimited text, JSON, Parquet and Arrow files.
+
+A structure's fields are columns of their own, ``outer.inner``; a list of structures gives lists.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mitl.datasets.columns import Holds, TableColumn
+from mitl.datasets.files import Row, open_parquet, read_csv, read_json, readable
+from mitl.errors import DatasetError
+
+WHAT = "a table of pairs"
+_ROWS_AT_ONCE = 64
+"""Rows whose pictures are in memory together."""
+_TOKEN = re.compile(r"(.+)#(\d+)\t(.*)")
+"""A line of ``results_20130124.token`` and of Flickr8k's ``token.txt``, which have no header."""
+_LACKS_BAR = re.compile(r"(\d+)\s+(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """A table, wherever its rows come from."""
+
+    path: Path
+    """What messages name."""
+    folder: Path
+    """Where its files' names are looked up."""
+    columns: tuple[TableColumn, ...]
+    rows: Callable[[Sequence[str]], Iterator[Row]]
+    """The rows from the first on, with the columns asked for; a picture is bytes, or has ``bytes`` and ``path``."""
+    notes: tuple[str, ...] = ()
+    """What was not as it should be and was read all the same."""
+
+    @property
+    def quoted(self) -> str:
+        """How messages name it."""
+        return repr(str(self.path))
+
+    def where(self, number: int) -> str:
+        """How messages name a row, from 1."""
+        return f"row {number} of {self.quoted}"
+
+
+def text_source(path: Path) -> RowSource:
+    """A table with a header, separated by commas, tabs, bars or semicolons, or a token file of Flickr's.
+
+    Raises:
+        DatasetError: the file is missing, malformed or names a column twice.
+    """
+    with readable(path, WHAT), path.open(encoding="utf-8-sig", errors="replace") as stream:
+        first = stream.readline()
+    if not first.strip():
+        raise DatasetError(
+            f"{str(path)!r} has no first line that names its columns; write one, as image,caption"
+        )
+    notes: list[str] = []
+    if _TOKEN.fullmatch(first.rstrip("\r\n")):
+        header, rows = ["image", "caption"], _token_rows(path)
+    elif "|" in first and "," not in first:
+        header, rows = _barred(path, notes)
+    else:
+        delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
+        header, rows = read_csv(path, WHAT, delimiter)
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise DatasetError(f"{str(path)!r} has two columns called {twice!r}; rename one of them")
+    columns = tuple(TableColumn(name, Holds.ONE, "text") for name in header)
+    return RowSource(path, path.parent, columns, _picker(rows), tuple(notes))
+
+
+def json_source(path: Path) -> RowSource:
+    """A JSON object a line, or one JSON list of objects.
+
+    Raises:
+        DatasetError: the file is missing or malformed, or cells of a column are partly lists and partly not.
+    """
+    rows = [_flat(row) for row in _objects(path)]
+    columns: dict[str, TableColumn] = {}
+    first: dict[str, int] = {}
+    for number, row in enumerate(rows, start=1):
+        for name, value in row.items():
+            column = _json_column(name, value)
+            if column is None:
+                continue
+            known = columns.setdefault(name, column)
+            if known.holds is not column.holds:
+                raise DatasetError(
+                    f"column {name!r} of {str(path)!r} mixes {known.kind} (row {first[name]}) and {column.kind} "
+                    f"(row {number}); write all of its cells in one way"
+                )
+            first.setdefault(name, number)
+    if not columns:
+        raise DatasetError(f"{str(path)!r} holds no rows; it should hold {WHAT}, an object a row")
+    return RowSource(path, path.parent, tuple(columns.values()), _picker(rows))
+
+
+def parquet_source(paths: Sequence[Path], path: Path) -> RowSource:
+    """The rows of Parquet files one after another; their columns must agree."""
+
+    @contextmanager
+    def opened(one: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+        with open_parquet(one, WHAT) as file:
+            yield file.schema_arrow, lambda columns: file.iter_batches(_ROWS_AT_ONCE, columns=columns)
+
+    return _arrow_source(paths, path, opened)
+
+
+def arrow_source(paths: Sequence[Path], path: Path) -> RowSource:
+    """The rows of Arrow streams one after another, as ``save_to_disk`` of the ``datasets`` library writes them."""
+    import pyarrow as pa
+
+    @contextmanager
+    def opened(one: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+        try:
+            with readable(one, WHAT), pa.OSFile(str(one)) as stream, pa.ipc.open_stream(stream) as reader:
+                yield reader.schema, lambda columns: (batch.select(columns) for batch in reader)
+        except pa.ArrowException as error:
+            told = str(error).splitlines()[0]
+            raise DatasetError(
+                f"{str(one)!r} is no whole Arrow file ({told}); save the data set again"
+            ) from error
+
+    return _arrow_source(paths, path, opened)
+
+
+def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], Any]) -> RowSource:
+    schemas: list[Any] = []
+    columns: tuple[TableColumn, ...] = ()
+    for one in paths:
+        with _whole(one), opened(one) as (schema, _):
+            schemas.append(schema)
+            columns = columns or tuple(_arrow_columns(schema))
+    odd = next((i for i, schema in enumerate(schemas) if schema.names != schemas[0].names), None)
+    if odd is not None:
+        raise DatasetError(
+            f"{paths[odd].name!r} in {str(path)!r} has other columns than {paths[0].name!r}; name one of the files"
+        )
+    twice = next((name for name in schemas[0].names if schemas[0].names.count(name) > 1), None)
+    if twice is not None:
+        raise DatasetError(f"{str(path)!r} has two columns called {twice!r}; rename one of them")
+
+    def rows(wanted: Sequence[str]) -> Iterator[Row]:
+        outer = list(
+            dict.fromkeys(name if name in schemas[0].names else name.partition(".")[0] for name in wanted)
+        )
+        for one in paths:
+            with _whole(one), opened(one) as (_, batches):
+                for batch in batches(outer):
+                    batch.validate(
+                        full=True
+                    )  # what is spoiled on the disk would end the program in to_pylist
+                    yield from (_flat(row) for row in batch.to_pylist())
+
+    return RowSource(path, path if path.is_dir() else path.parent, columns, rows)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Turn what spoiled bytes lead pyarrow to into a DatasetError."""
+    try:
+        yield
+    except (ValueError, AttributeError, KeyError, OverflowError, NotImplementedError) as error:
+        told = str(error).partition("\n")[0]
+        raise DatasetError(f"{str(path)!r} is spoiled ({told}); fetch or save it again") from error
+
+
+def _arrow_columns(schema: Any) -> Iterator[TableColumn]:
+    features = (schema.metadata or {}).get(b"huggingface", b"{}")
+    told = json.loads(features).get("info", {}).get("features", {})
+    for field in schema:
+        if isinstance(told.get(field.name), dict) and told[field.name].get("_type") in ("Audio", "Video"):
+            yield TableColumn(field.name, Holds.OTHER, str(told[field.name]["_type"]))
+            continue
+        yield from _arrow_column(field.name, field.type)
+
+
+def _arrow_column(name: str, kind: Any) -> Iterator[TableColumn]:
+    import pyarrow as pa
+
+    test = pa.types
+    if _is_bytes(kind) or (
+        test.is_struct(kind) and "bytes" in kind.names and _is_bytes(kind.field("bytes").type)
+    ):
+        yield TableColumn(name, Holds.PICTURE, str(kind))
+    elif test.is_struct(kind):
+        for inner in kind:
+            if not test.is_struct(inner.type):
+                yield from _arrow_column(f"{name}.{inner.name}", inner.type)
+    elif test.is_list(kind) or test.is_large_list(kind) or test.is_fixed_size_list(kind):
+        value = kind.value_type
+        if test.is_struct(value) and "bytes" not in value.names:
+            yield from (
+                TableColumn(f"{name}.{inner.name}", Holds.LIST, str(kind))
+                for inner in value
+                if not test.is_nested(inner.type)
+            )
+        else:
+            nested = test.is_nested(value) or _is_bytes(value)
+            yield TableColumn(name, Holds.OTHER if nested else Holds.LIST, str(kind))
+    else:
+        yield TableColumn(name, Holds.OTHER if test.is_nested(kind) else Holds.ONE, str(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with each structure's fields as columns of their own; structures with bytes are pictures and stay."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and "bytes" not in value:
+            flat |= {f"{name}.{inner}": cell for inner, cell in value.items()}
+        elif (
+            isinstance(value, list)
+            and value
+            and all(isinstance(one, dict) and "bytes" not in one for one in value)
+        ):
+            inners = dict.fromkeys(inner for one in value for inner in one)
+            flat |= {f"{name}.{inner}": [one.get(inner) for one in value] for inner in inners}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _json_column(name: str, value: Any) -> TableColumn | None:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        nested = any(isinstance(one, (list, dict)) for one in value)
+        return TableColumn(
+            name, Holds.OTHER if nested else Holds.LIST, "lists of lists" if nested else "lists"
+        )
+    if isinstance(value, dict):
+        return TableColumn(name, Holds.OTHER, "objects")
+    return TableColumn(name, Holds.ONE, "single values")
+
+
+def _objects(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON file: one list of them, or one a line."""
+    if path.suffix.lower() == ".json":
+        value = read_json(path, WHAT)
+        if isinstance(value, dict) and {"images", "annotations"} <= value.keys():
+            raise DatasetError(
+                f"{str(path)!r} holds captions in COCO's layout; read it with --dataset coco --captions {path.name}"
+            )
+        if isinstance(value, dict) and isinstance(value.get("images"), list):
+            raise DatasetError(
+                f"{str(path)!r} looks like a Karpathy split; read it with --dataset flickr30k (or coco) "
+                f"--split-file {path.name}"
+            )
+        if not isinstance(value, list):
+            raise DatasetError(
+                f"{str(path)!r} holds no list of objects; write [{{…}}, {{…}}], or an object a line"
+            )
+        found = list(enumerate(value, start=1))
+    else:
+        found = list(json_lines(path))
+    for number, one in found:
+        if not isinstance(one, dict):
+            raise DatasetError(
+                f"row {number} of {str(path)!r} is no JSON object; write rows as "
+                '{"image": "a.jpg", "caption": "a dog"}'
+            )
+    return [one for _, one in found]
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """The values of a file of JSON lines with the numbers of their lines.
+
+    Raises:
+        DatasetError: the file is missing or not in UTF-8, or a line is not JSON.
+    """
+    try:
+        with readable(path, WHAT), path.open(encoding="utf-8-sig") as stream:
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    try:
+                        yield number, json.loads(line)
+                    except ValueError as error:
+                        raise DatasetError(
+                            f"line {number} of {str(path)!r} is not valid JSON ({error}); write one object a line"
+                        ) from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{str(path)!r} is not in UTF-8 ({error}); save it as UTF-8") from error
+
+
+def _picker(rows: Sequence[Mapping[str, Any]]) -> Callable[[Sequence[str]], Iterator[Row]]:
+    return lambda columns: ({name: row.get(name) for name in columns} for row in rows)
+
+
+def _token_rows(path: Path) -> list[dict[str, str]]:
+    rows = []
+    for number, line in enumerate(_text_lines(path), start=1):
+        match = _TOKEN.fullmatch(line)
+        if match is None:
+            raise DatasetError(
+                f"line {number} of {str(path)!r} is not <file>#<number>, a tab and a caption, as the first line is"
+            )
+        rows.append({"image": match[1], "caption": match[3]})
+    return rows
+
+
+def _barred(path: Path, notes: list[str]) -> tuple[list[str], list[dict[str, str]]]:
+    """Flickr30k's ``results.csv``: bars, no quotes; a row that lacks the last bar is read where it is plain."""
+    lines = list(csv.reader(_text_lines(path), delimiter="|", quoting=csv.QUOTE_NONE))
+    header = [name.strip() for name in lines[0]]
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = [cell.strip() for cell in line]
+        if not any(cells):
+            continue
+        lacks = _LACKS_BAR.fullmatch(cells[-1]) if len(cells) == len(header) - 1 else None
+        if lacks:
+            notes.append(f"line {number} of {str(path)!r} lacks a bar; read as {lacks[1]} | {lacks[2]}")
+            cells[-1:] = lacks.groups()
+        if len(cells) != len(header):
+            raise DatasetError(f"line {number} of {str(path)!r} has more or fewer cells than the header")
+        rows.append(dict(zip(header, cells, strict=True)))
+    return header, rows
+
+
+def _text_lines(path: Path) -> list[str]:
+    try:
+        with readable(path, WHAT):
+            return path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{str(path)!r} is not in UTF-8 ({error}); save it as UTF-8") from error

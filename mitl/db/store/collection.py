@@ -1,0 +1,365 @@
+"""Items that were chosen to get a partner, the pages that ask for one, and what workers gave there."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from mitl.db.models import (
+    Assignment,
+    Batch,
+    CollectionAnswer,
+    CollectionChoice,
+    CollectionItem,
+    CollectionTerms,
+    Hit,
+    Item,
+    Ledger,
+    Worker,
+)
+from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.hits import LIVE_STATES
+from mitl.db.store.items import pair_sides
+from mitl.db.store.parses import Submissions, add_all_findings
+from mitl.records import CollectionRole, Environment, Label, Outcome, Parsed
+from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An item that was chosen to get a partner."""
+
+    is_image: bool
+    item: int
+    """Its number on its side."""
+    place: int
+    """In the order in which the items are asked, from 1."""
+    score: float
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place of a HIT that collects, with one worker's answer there, or with none yet."""
+
+    hit: int
+    live: bool
+    """Whether the HIT is planned or out, so that an answer may still come."""
+    batch: int
+    place: int
+    role: CollectionRole
+    is_image: bool
+    """Whether the item is an image; of a review, the item that the answer under review was given for."""
+    item: int
+    offered: tuple[int, ...]
+    reviewed: int | None
+    """Row of the answer that is under review."""
+    answer: int | None = None
+    """Row of the answer."""
+    assignment: int | None = None
+    worker: str = ""
+    """Id on the requester API; empty where nobody has answered."""
+    counts: bool = False
+    """Whether the submission is kept and its worker is not excluded."""
+    outcome: Outcome | None = None
+    text: str = ""
+    picked: int | None = None
+    label: Label | None = None
+
+
+def choose_items(
+    session: Session,
+    environment: Environment,
+    chosen: Sequence[tuple[int, float]],
+    strategy: str,
+    now: dt.datetime,
+    *,
+    are_images: bool,
+) -> int:
+    """Store items of one side with their scores after those chosen before; returns how many were new."""
+    known = {choice.item for choice in choices(session, environment) if choice.is_image is are_images}
+    last = max((choice.place for choice in choices(session, environment)), default=0)
+    side = pair_sides(session)[0 if are_images else 1]
+    new = [(item, score) for item, score in dict(chosen).items() if item not in known]
+    return add_rows(
+        session,
+        CollectionChoice,
+        (
+            {
+                "environment": environment,
+                "side_id": side,
+                "item_id": item,
+                "place": place,
+                "score": score,
+                "strategy": strategy,
+                "chosen_at": now,
+            }
+            for place, (item, score) in enumerate(new, last + 1)
+        ),
+    )
+
+
+def choices(session: Session, environment: Environment) -> list[Choice]:
+    """The items that were chosen in an environment, in the order in which they are asked."""
+    left, _ = pair_sides(session)
+    query = (
+        select(
+            CollectionChoice.side_id,
+            CollectionChoice.item_id,
+            CollectionChoice.place,
+            CollectionChoice.score,
+            CollectionChoice.strategy,
+        )
+        .where(CollectionChoice.environment == environment)
+        .order_by(CollectionChoice.place)
+    )
+    return [Choice(row[0] == left, *row[1:]) for row in session.execute(query)]
+
+
+def paid_cents(session: Session, environment: Environment) -> int:
+    """Cents paid so far for all pages that collect, reviews included: rewards, fees and bonuses."""
+    query = (
+        select(func.coalesce(func.sum(Ledger.cents), 0))
+        .join(Assignment, Assignment.id == Ledger.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Batch.kind == TEXTS)
+    )
+    return int(session.scalar(query) or 0)
+
+
+def set_terms(session: Session, batch_id: int, terms: Terms) -> None:
+    """Write down what a new batch is posted under."""
+    session.add(CollectionTerms(batch_id=batch_id, terms=terms.as_json()))
+
+
+def terms_of(session: Session) -> dict[int, Terms]:
+    """Batch → what it was posted under."""
+    rows = session.execute(select(CollectionTerms.batch_id, CollectionTerms.terms))
+    return {batch: Terms.from_json(text) for batch, text in rows}
+
+
+def add_items(session: Session, items: Mapping[int, Sequence[CollectionQuestion]]) -> None:
+    """Write down what stands on these HITs, by their rows."""
+    left, right = pair_sides(session)
+    picked_for = {
+        question.reviewed: question for page in items.values() for question in page if question.reviewed
+    }
+    of_caption = _answered_for_caption(session, list(picked_for), right)
+    add_rows(
+        session,
+        CollectionItem,
+        (
+            {
+                "hit_id": hit,
+                "place": question.place,
+                "role": question.role,
+                "side_id": right if question.image is None or question.reviewed in of_caption else left,
+                "item_id": question.caption
+                if question.image is None or question.reviewed in of_caption
+                else question.image,
+                "offered": _offered_json(question),
+                "reviewed_id": question.reviewed,
+            }
+            for hit, page in items.items()
+            for question in page
+        ),
+    )
+
+
+def _offered_json(question: CollectionQuestion) -> str | None:
+    if question.role is CollectionRole.CONTROL:
+        return json.dumps([question.caption])
+    return json.dumps(question.offered) if question.offered else None
+
+
+def _answered_for_caption(session: Session, answers: Sequence[int], caption_side: int) -> set[int]:
+    """Those of these answers that picked an image for a caption."""
+    query = (
+        select(CollectionAnswer.id)
+        .join(Assignment, Assignment.id == CollectionAnswer.assignment_id)
+        .join(
+            CollectionItem,
+            (CollectionItem.hit_id == Assignment.hit_id) & (CollectionItem.place == CollectionAnswer.place),
+        )
+        .where(CollectionItem.side_id == caption_side)
+    )
+    return {
+        id_
+        for chunk in chunks(answers)
+        for id_ in session.scalars(query.where(CollectionAnswer.id.in_(chunk)))
+    }
+
+
+def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[CollectionQuestion]]:
+    """What stands on these HITs, by place; nothing on a HIT that asks something else."""
+    found: dict[int, list[CollectionQuestion]] = {hit: [] for hit in hit_ids}
+    left, right = pair_sides(session)
+    terms = terms_of(session)
+    query = (
+        select(
+            Hit.batch_id,
+            CollectionItem,
+            CollectionAnswer.text,
+            CollectionAnswer.picked_id,
+        )
+        .join(Hit, Hit.id == CollectionItem.hit_id)
+        .join(CollectionAnswer, CollectionAnswer.id == CollectionItem.reviewed_id, isouter=True)
+        .order_by(CollectionItem.hit_id, CollectionItem.place)
+    )
+    rows = [
+        row
+        for chunk in chunks(hit_ids)
+        for row in session.execute(query.where(CollectionItem.hit_id.in_(chunk)))
+    ]
+    controls = [
+        json.loads(row[1].offered or "[0]")[0] for row in rows if row[1].role is CollectionRole.CONTROL
+    ]
+    own = _own_images(session, right, controls)
+    for batch, item, text, picked in rows:
+        offered = tuple(json.loads(item.offered or "[]"))
+        is_image = item.side_id == left
+        is_control = item.role is CollectionRole.CONTROL
+        found[item.hit_id].append(
+            CollectionQuestion(
+                place=item.place,
+                role=item.role,
+                image=item.item_id if is_image else picked,
+                caption=offered[0] if is_control else None if is_image else item.item_id,
+                offered=() if is_control else offered,
+                reviewed=item.reviewed_id,
+                text=text or "",
+                matches=own[offered[0]] == item.item_id if is_control else None,
+                rules=terms[batch].rules if item.role is CollectionRole.WRITE else None,
+            )
+        )
+    return found
+
+
+def _own_images(session: Session, caption_side: int, captions: Sequence[int]) -> dict[int, int | None]:
+    query = select(Item.id, Item.group_id).where(Item.side_id == caption_side)
+    return {
+        id_: image
+        for chunk in chunks(sorted(set(captions)))
+        for id_, image in session.execute(query.where(Item.id.in_(chunk)))
+    }
+
+
+STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer)
+
+
+def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None:
+    """Write what was parsed from these submissions, in place of an earlier parse; a pick becomes the item's number.
+
+    Answers keep their rows, emptied where nothing is read any more, since reviews point to them.
+    """
+    offered = _offered(session, list(given))
+    known: dict[tuple[int, int], int] = {}
+    for chunk in chunks(list(given)):
+        query = select(CollectionAnswer.assignment_id, CollectionAnswer.place, CollectionAnswer.id)
+        rows = session.execute(query.where(CollectionAnswer.assignment_id.in_(chunk))).all()
+        known |= {(assignment, place): id_ for assignment, place, id_ in rows}
+    new = {
+        (assignment, answer.place): {
+            "outcome": answer.outcome,
+            "text": answer.text or None,
+            "picked_id": _picked(answer, offered.get((assignment, answer.place), ())),
+            "label": answer.label,
+            "active_ms": answer.active_ms,
+        }
+        for assignment, parsed in given.items()
+        for answer in parsed.answers
+    }
+    for key, id_ in known.items():
+        values = new.get(key, {"text": None, "picked_id": None, "label": None})
+        session.execute(update(CollectionAnswer).where(CollectionAnswer.id == id_).values(**values))
+    add_rows(
+        session,
+        CollectionAnswer,
+        (
+            {"assignment_id": assignment, "place": place, **values}
+            for (assignment, place), values in new.items()
+            if (assignment, place) not in known
+        ),
+    )
+    add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
+
+
+def _offered(session: Session, assignments: Sequence[int]) -> dict[tuple[int, int], Sequence[int]]:
+    """(Submission, place) → the items that could be picked there."""
+    query = (
+        select(Assignment.id, CollectionItem.place, CollectionItem.offered)
+        .join(CollectionItem, CollectionItem.hit_id == Assignment.hit_id)
+        .where(CollectionItem.role == CollectionRole.PICK)
+    )
+    return {
+        (assignment, place): json.loads(offered or "[]")
+        for chunk in chunks(assignments)
+        for assignment, place, offered in session.execute(query.where(Assignment.id.in_(chunk)))
+    }
+
+
+def _picked(answer: GivenText, offered: Sequence[int]) -> int | None:
+    return offered[answer.pick - 1] if answer.pick and answer.pick <= len(offered) else None
+
+
+def spots(session: Session, environment: Environment) -> list[Spot]:
+    """Every place of every HIT that collects, with each answer there, in the order in which answers came."""
+    left, _ = pair_sides(session)
+    query = (
+        select(
+            CollectionItem,
+            Hit.state,
+            Hit.batch_id,
+            CollectionAnswer,
+            Assignment.id,
+            Assignment.decision,
+            Worker.mturk_worker_id,
+            Worker.excluded_at,
+        )
+        .join(Hit, Hit.id == CollectionItem.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(Assignment, Assignment.hit_id == Hit.id, isouter=True)
+        .join(Worker, Worker.id == Assignment.worker_id, isouter=True)
+        .join(
+            CollectionAnswer,
+            (CollectionAnswer.assignment_id == Assignment.id)
+            & (CollectionAnswer.place == CollectionItem.place),
+            isouter=True,
+        )
+        .where(Batch.environment == environment)
+        .order_by(Assignment.submitted_at, Assignment.id, CollectionItem.hit_id, CollectionItem.place)
+    )
+    found = []
+    for item, state, batch, answer, assignment, decision, worker, excluded in session.execute(query):
+        spot = Spot(
+            hit=item.hit_id,
+            live=state in LIVE_STATES,
+            batch=batch,
+            place=item.place,
+            role=item.role,
+            is_image=item.side_id == left,
+            item=item.item_id,
+            offered=tuple(json.loads(item.offered or "[]")),
+            reviewed=item.reviewed_id,
+        )
+        if assignment is not None:
+            given = answer or CollectionAnswer()
+            spot = replace(
+                spot,
+                answer=given.id,
+                assignment=assignment,
+                worker=worker,
+                counts=decision.keeps_answers and excluded is None,
+                outcome=given.outcome,
+                text=given.text or "",
+                picked=given.picked_id,
+                label=given.label,
+            )
+        found.append(spot)
+    return found

@@ -1,0 +1,338 @@
+"""Rounds that choose what they ask, what each of their steps came to, and the annotators that they trained."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from mitl.core.packed import pack_ids, unpack_pairs
+from mitl.db.models import (
+    Assignment,
+    Batch,
+    ChosenPair,
+    Hit,
+    HitItem,
+    Ledger,
+    Pair,
+    Round,
+    StepOfRound,
+    TrainedAnnotator,
+)
+from mitl.db.store.bulk import add_tuples, chunks
+from mitl.db.store.commitments import paid_by
+from mitl.db.store.hits import next_round
+from mitl.db.store.proposals import ensure_pairs, unmark_withdrawn
+from mitl.errors import RoundError
+from mitl.records import Environment, HitState, PairRole
+from mitl.records import Pair as PairRecord
+from mitl.records.frames import frame
+from mitl.records.rounds import CHOSEN, TEACHING, RoundStep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRow:
+    """A round that chooses what it asks."""
+
+    id: int
+    number: int
+    strategy: str
+    config: Mapping[str, Any]
+    opened_at: dt.datetime
+    closed_at: dt.datetime | None
+    rolled_back_at: dt.datetime | None
+
+    @property
+    def is_open(self) -> bool:
+        """Neither closed nor rolled back."""
+        return self.closed_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step that was begun."""
+
+    step: RoundStep
+    result: Mapping[str, Any]
+    started_at: dt.datetime
+    ended_at: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRow:
+    """An annotator that learnt here."""
+
+    id: int
+    name: str
+    round_id: int | None
+    base: str
+    base_fingerprint: str
+    file: str
+    """Relative to the project."""
+    weights_sha256: str
+    recipe: Mapping[str, Any]
+    made_at: dt.datetime
+    withdrawn_at: dt.datetime | None
+
+
+def rounds(session: Session, environment: Environment) -> list[RoundRow]:
+    """The rounds of an environment that chose what they asked, oldest first."""
+    rows = session.scalars(select(Round).where(Round.environment == environment).order_by(Round.number))
+    return [
+        RoundRow(
+            row.id,
+            row.number,
+            row.strategy,
+            json.loads(row.config or "{}"),
+            row.opened_at,
+            row.closed_at,
+            row.rolled_back_at,
+        )
+        for row in rows
+    ]
+
+
+def open_round(session: Session, environment: Environment) -> RoundRow | None:
+    """The round that is under way; None where there is none."""
+    return next((row for row in rounds(session, environment) if row.is_open), None)
+
+
+def add_round(
+    session: Session,
+    dataset_id: int,
+    environment: Environment,
+    strategy: str,
+    config: Mapping[str, Any],
+    now: dt.datetime,
+) -> RoundRow:
+    """Open the next round.
+
+    Raises:
+        RoundError: one is under way.
+    """
+    under_way = open_round(session, environment)
+    if under_way is not None:
+        raise RoundError(
+            f"round {under_way.number} is under way; finish it with `mitl round run`, or take it back with "
+            "`mitl round rollback`"
+        )
+    session.add(
+        Round(
+            dataset_id=dataset_id,
+            number=next_round(session, dataset_id),
+            environment=environment,
+            strategy=strategy,
+            config=json.dumps(config, sort_keys=True),
+            opened_at=now,
+            closed_at=None,
+            rolled_back_at=None,
+        )
+    )
+    session.flush()
+    return rounds(session, environment)[-1]
+
+
+def close_round(session: Session, round_id: int, now: dt.datetime) -> None:
+    """Mark a round as done.
+
+    Raises:
+        RoundError: it is closed already.
+    """
+    row = session.get_one(Round, round_id)
+    if row.closed_at is not None:
+        raise RoundError(f"round {row.number} was closed already, at {row.closed_at:%Y-%m-%d %H:%M} UTC")
+    row.closed_at = now
+
+
+def roll_back(session: Session, round_id: int, now: dt.datetime) -> None:
+    """Close a round; what it trained is withdrawn with all that this alone proposed, and its answers stay."""
+    row = session.get_one(Round, round_id)
+    row.rolled_back_at = now
+    row.closed_at = row.closed_at or now
+    session.execute(
+        update(TrainedAnnotator)
+        .where(TrainedAnnotator.round_id == round_id, TrainedAnnotator.withdrawn_at.is_(None))
+        .values(withdrawn_at=now)
+    )
+    unmark_withdrawn(session)
+
+
+def steps(session: Session, round_id: int) -> dict[RoundStep, StepRow]:
+    """The steps that were begun, in their order."""
+    query = select(StepOfRound).where(StepOfRound.round_id == round_id)
+    found = {row.step: row for row in session.scalars(query)}
+    return {
+        step: StepRow(step, json.loads(found[step].result), found[step].started_at, found[step].ended_at)
+        for step in RoundStep
+        if step in found
+    }
+
+
+def begin_step(session: Session, round_id: int, step: RoundStep, now: dt.datetime) -> None:
+    """Write down that a step is tried; a repeated try keeps the time of the first."""
+    if step not in steps(session, round_id):
+        session.add(StepOfRound(round_id=round_id, step=step, result="{}", started_at=now, ended_at=None))
+        session.flush()
+
+
+def end_step(
+    session: Session, round_id: int, step: RoundStep, result: Mapping[str, Any], now: dt.datetime
+) -> None:
+    """Write down what a step came to."""
+    session.execute(
+        update(StepOfRound)
+        .where(StepOfRound.round_id == round_id, StepOfRound.step == step)
+        .values(result=json.dumps(result, sort_keys=True), ended_at=now)
+    )
+
+
+def choose_pairs(session: Session, round_id: int, chosen: pd.DataFrame) -> None:
+    """Store what a round asks (``CHOSEN``); pairs that no annotator proposed are added."""
+    pairs = unpack_pairs(chosen["pair"].to_numpy())
+    ids = ensure_pairs(session, pairs)
+    columns = (chosen[name].tolist() for name in ("place", "score", "strategy"))
+    add_tuples(
+        session,
+        ChosenPair,
+        ("round_id", "pair_id", "place", "score", "strategy"),
+        ((round_id, ids[pair], *rest) for pair, *rest in zip(pairs, *columns, strict=True)),
+    )
+
+
+def chosen_pairs(session: Session, round_id: int) -> pd.DataFrame:
+    """What a round asks (``CHOSEN``), in order."""
+    query = (
+        select(Pair.left_id, Pair.right_id, ChosenPair.place, ChosenPair.score, ChosenPair.strategy)
+        .join(Pair, Pair.id == ChosenPair.pair_id)
+        .where(ChosenPair.round_id == round_id)
+        .order_by(ChosenPair.place)
+    )
+    rows = session.execute(query).all()
+    left, right, *rest = zip(*rows, strict=True) if rows else ((),) * 5
+    pairs = pack_ids(np.array(left, np.int64), np.array(right, np.int64))
+    return frame(CHOSEN, dict(zip(CHOSEN, (pairs, *rest), strict=True)))
+
+
+def spent(session: Session, environment: Environment, round_id: int) -> int:
+    """Cents paid so far for the HITs that a round pays for: rewards, fees and bonuses."""
+    query = (
+        select(func.coalesce(func.sum(Ledger.cents), 0))
+        .join(Assignment, Assignment.id == Ledger.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(paid_by(session, environment, round_id))
+    )
+    return int(session.scalar(query) or 0)
+
+
+def posted_hits(session: Session, environment: Environment, round_id: int) -> int:
+    """How many HITs that a round pays for reached the server."""
+    query = select(func.count(Hit.id)).join(Batch, Batch.id == Hit.batch_id)
+    asked = query.where(paid_by(session, environment, round_id), Hit.mturk_hit_id.is_not(None))
+    return session.scalar(asked) or 0
+
+
+def hits_out(session: Session, round_id: int) -> int:
+    """How many HITs of a round's batches, or of earlier ones that ask its choices again, still wait for workers."""
+    choices = (
+        select(HitItem.hit_id)
+        .join(ChosenPair, ChosenPair.pair_id == HitItem.pair_id)
+        .where(ChosenPair.round_id == round_id, HitItem.role.in_([r for r in PairRole if r.is_asked]))
+    )
+    query = (
+        select(func.count(Hit.id))
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(Round, Round.environment == Batch.environment)
+        .where(Round.id == round_id, Hit.state == HitState.POSTED)
+    )
+    return session.scalar(query.where(or_(Batch.round_id == round_id, Hit.id.in_(choices)))) or 0
+
+
+def drop_unasked(session: Session, round_id: int, asked: Set[PairRecord]) -> int:
+    """Take out the choices of a round that stand on none of its HITs; returns how many.
+
+    Args:
+        asked: what stays all the same, for a HIT of another round asks it or it is answered.
+    """
+    own = (
+        select(HitItem.pair_id)
+        .join(Hit, Hit.id == HitItem.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.round_id == round_id)
+    )
+    query = (
+        select(ChosenPair.id, Pair.left_id, Pair.right_id)
+        .join(Pair, Pair.id == ChosenPair.pair_id)
+        .where(ChosenPair.round_id == round_id, ChosenPair.pair_id.not_in(own))
+    )
+    gone = [row for row, *pair in session.execute(query) if PairRecord(*pair) not in asked]
+    for chunk in chunks(gone):
+        session.execute(delete(ChosenPair).where(ChosenPair.id.in_(chunk)))
+    return len(gone)
+
+
+def add_trained(session: Session, row: TrainedRow, taught: pd.DataFrame) -> None:
+    """Store an annotator that learnt from these pairs (``TEACHING``); its ``id`` is given here."""
+    written = io.BytesIO()
+    taught.to_parquet(written, index=False)
+    session.add(
+        TrainedAnnotator(
+            name=row.name,
+            round_id=row.round_id,
+            base=row.base,
+            base_fingerprint=row.base_fingerprint,
+            file=row.file,
+            weights_sha256=row.weights_sha256,
+            recipe=json.dumps(row.recipe, sort_keys=True),
+            taught=written.getvalue(),
+            made_at=row.made_at,
+            withdrawn_at=row.withdrawn_at,
+        )
+    )
+    session.flush()
+
+
+def trained(session: Session, *, withdrawn: bool = False) -> list[TrainedRow]:
+    """The annotators that learnt here, oldest first; withdrawn ones only where asked for."""
+    query = select(TrainedAnnotator).order_by(TrainedAnnotator.id)
+    return [
+        TrainedRow(
+            row.id,
+            row.name,
+            row.round_id,
+            row.base,
+            row.base_fingerprint,
+            row.file,
+            row.weights_sha256,
+            json.loads(row.recipe),
+            row.made_at,
+            row.withdrawn_at,
+        )
+        for row in session.scalars(query)
+        if withdrawn or row.withdrawn_at is None
+    ]
+
+
+def taught(session: Session, name: str) -> pd.DataFrame:
+    """The pairs that taught an annotator (``TEACHING``).
+
+    Raises:
+        RoundError: no annotator of this name learnt here.
+    """
+    found = session.scalar(select(TrainedAnnotator.taught).where(TrainedAnnotator.name == name))
+    if found is None:
+        raise RoundError(f"no annotator called {name!r} was trained here")
+    import pandas as pd
+
+    columns = pd.read_parquet(io.BytesIO(found))
+    return frame(TEACHING, {column: columns[column] for column in TEACHING})

@@ -1,0 +1,287 @@
+"""The explorer's pages, and running them: they read, ask for no login, and answer to this machine's name alone."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, TypedDict
+from urllib.parse import urlencode
+
+import jinja2
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mitl.addresses import names_loopback
+from mitl.core.packed import Ints
+from mitl.crowd_server.serving import serve as run_server
+from mitl.desk import desk as desk_module
+from mitl.desk.app import HEADERS, has_window
+from mitl.desk.desk import is_own_host
+from mitl.desk.queue_pages import picture
+from mitl.errors import UsageError
+from mitl.explorer.pairs import (
+    Explored,
+    Filters,
+    Finder,
+    ShownItem,
+    partners,
+)
+from mitl.interrupts import how_to_stop
+from mitl.records import StageResult
+from mitl.records.frames import LABELS, NONE
+from mitl.records.results import printed_by
+
+PAGES = Path(__file__).parent / "pages"
+A_PAGE = 48
+"""Pairs on a page."""
+A_GROUP = 60
+"""Pairs of a group on the page of one item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One pair as it is shown."""
+
+    image_at: int
+    caption_at: int
+    image: ShownItem
+    caption: ShownItem
+    label: str
+    """Empty where nobody answered."""
+    yes: int
+    no: int
+    original: bool
+    positive: bool
+    found_by: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CardGroup:
+    """Pairs of one item that are of one kind."""
+
+    title: str
+    cards: tuple[Card, ...]
+    of: int
+
+
+class ExplorerPages:
+    """What every page needs."""
+
+    def __init__(self, title: str, of: Explored) -> None:
+        self._of = of
+        self._finder = Finder(of)
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(PAGES),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals.update(title=title, explored=of)
+
+    async def pairs(self, request: Request) -> Response:
+        """``/``: the pairs that the address asks for."""
+        return await run_in_threadpool(self._pairs, request)
+
+    async def item(self, request: Request) -> Response:
+        """``/image/{at}`` and ``/caption/{at}``: one item with all its partners."""
+        return await run_in_threadpool(self._item, request)
+
+    def _pairs(self, request: Request) -> Response:
+        try:
+            wanted = Filters.of(request.query_params, self._of.annotators)
+        except UsageError as error:
+            return self._page("notice.html.j2", 422, text=str(error))
+        rows = self._finder.rows(wanted)
+        last = max(1, -(-len(rows) // A_PAGE))
+        wanted = replace(wanted, page=min(wanted.page, last))
+        shown = rows[(wanted.page - 1) * A_PAGE : wanted.page * A_PAGE]
+
+        def address(page: int) -> str:
+            return "/?" + urlencode(replace(wanted, page=page).given)
+
+        return self._page(
+            "pairs.html.j2",
+            wanted=wanted,
+            found=len(rows),
+            first=(wanted.page - 1) * A_PAGE + 1,
+            cards=self._cards(shown),
+            last=last,
+            before=address(wanted.page - 1) if wanted.page > 1 else None,
+            after=address(wanted.page + 1) if wanted.page < last else None,
+        )
+
+    def _item(self, request: Request) -> Response:
+        kind, at = request.path_params["side"], request.path_params["at"]
+        names = self._of.names
+        if kind not in names or at >= len(self._items(names.index(kind))):
+            return self._page("notice.html.j2", 404, text="There is no such item.")
+        side = names.index(kind)
+        rows = partners(self._of, side, at)
+        pairs = self._of.pairs
+        original, positive = (pairs[name].to_numpy()[rows] for name in ("original", "positive"))
+        open_ = (pairs["label"].to_numpy()[rows] == NONE) & ~original & ~positive
+        groups = [
+            ("Found: matches that the annotation lacks", positive & ~original),
+            ("The original annotation", original),
+            ("Refused: near misses", ~positive & ~original & ~open_),
+            ("Proposed, and not answered yet", open_),
+        ]
+        return self._page(
+            "item.html.j2",
+            item=self._items(side)[at],
+            side=side,
+            at=at,
+            groups=[
+                CardGroup(name, self._cards(self._by_rank(rows[own])[:A_GROUP]), int(own.sum()))
+                for name, own in groups
+                if own.any()
+            ],
+            before=at - 1 if at else None,
+            after=at + 1 if at + 1 < len(self._items(side)) else None,
+        )
+
+    def picture(self, request: Request) -> Response:
+        """``/picture/{at}``: an image's file, asked for by its place, so that no address names a file."""
+        at = request.path_params["at"]
+        return picture(self._of.images[at].file if at < len(self._of.images) else None)
+
+    def _items(self, side: int) -> Sequence[ShownItem]:
+        return (self._of.images, self._of.captions)[side]
+
+    def _by_rank(self, rows: Ints) -> Ints:
+        rank = self._of.pairs["rank"].to_numpy()[rows]
+        return rows[np.argsort(np.where(rank == 0, np.iinfo(rank.dtype).max, rank), kind="stable")]
+
+    def _cards(self, rows: Ints) -> tuple[Card, ...]:
+        images, captions = self._of.sides
+        chosen = self._of.pairs.iloc[rows].to_dict("records")
+        return tuple(
+            Card(
+                image_at=int(images[row]),
+                caption_at=int(captions[row]),
+                image=self._of.images[images[row]],
+                caption=self._of.captions[captions[row]],
+                label="" if one["label"] == NONE else LABELS[one["label"]].value,
+                found_by=tuple(self._of.annotators_of(int(row))),
+                **{name: one[name] for name in ("yes", "no", "original", "positive")},
+            )
+            for row, one in zip(rows, chosen, strict=True)
+        )
+
+    def _page(self, name: str, status: int = 200, **values: object) -> Response:
+        return HTMLResponse(self._templates.get_template(name).render(**values), status)
+
+    def missing(self, request: Request, error: Exception) -> Response:
+        """Any other address."""
+        return self._page("notice.html.j2", 404, text="The explorer has no page of this address.")
+
+
+class OwnHostOnly:
+    """Answers only who asks for this machine by name, so that no page of another site can read along."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or hand on."""
+        if scope["type"] != "http":
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        app = self._app
+        if not is_own_host(Headers(scope=scope).get("host", "")):
+            app = Response(
+                "this explorer answers only as 127.0.0.1 or localhost\n", 421, media_type="text/plain"
+            )
+        await app(scope, receive, with_headers)
+
+
+def create_app(title: str, of: Explored) -> Starlette:
+    """The pages behind their guard."""
+    pages = ExplorerPages(title, of)
+    app = Starlette(
+        routes=[
+            Route("/", pages.pairs),
+            Route("/picture/{at:int}", pages.picture),
+            Route("/{side}/{at:int}", pages.item),
+            Route("/static/{name}", _static),
+        ],
+        exception_handlers={404: pages.missing},
+    )
+    app.add_middleware(OwnHostOnly)
+    return app
+
+
+def _static(request: Request) -> Response:
+    homes = {"desk.css": desk_module.PAGES, "explore.css": PAGES}
+    name = request.path_params["name"]
+    if name not in homes:
+        return Response("no such file", 404, media_type="text/plain")
+    return FileResponse(homes[name] / name, headers={"Cache-Control": "no-cache"})
+
+
+@printed_by("explore")
+class ExploreCounts(TypedDict):
+    """What can be looked at, and where."""
+
+    url: Annotated[str, "where the explorer listens"]
+    pairs: Annotated[int, "pairs that were proposed, annotated or answered"]
+    found: Annotated[int, "positives that the original annotation lacks"]
+
+
+def explore(
+    title: str,
+    of: Explored,
+    *,
+    host: str,
+    port: int,
+    browser: bool,
+    announce: Callable[[StageResult], None],
+) -> None:
+    """Serve the pages until interrupted.
+
+    Args:
+        title: what is shown.
+        browser: open it in this machine's browser, where it has one.
+        announce: is given the address once the pages can be reached.
+
+    Raises:
+        UsageError: the address is not this machine's loopback.
+        EndpointError: the port is in use.
+    """
+    if not names_loopback(host.strip("[]")):
+        raise UsageError(
+            f"the explorer asks for no login, so it listens on this machine alone, not on {host!r}; leave out --host, "
+            "and reach it from elsewhere by: ssh -L 8767:127.0.0.1:8767 THIS-MACHINE"
+        )
+    found = int((of.pairs["positive"] & ~of.pairs["original"]).sum())
+
+    def ready(url: str) -> None:
+        announce(
+            StageResult(
+                counts=ExploreCounts(url=url, pairs=len(of.pairs), found=found),
+                lines=(
+                    f"{len(of.pairs):,} pairs of {title}, {found:,} found matches, on {url} ({how_to_stop()})",
+                ),
+                warnings=()
+                if any(one.text for one in of.captions)
+                else ("there are ids alone: name the project that has the texts by --project",),
+            )
+        )
+        if browser and has_window():
+            webbrowser.open(url)
+
+    run_server(create_app(title, of), host.strip("[]"), port, ready=ready)

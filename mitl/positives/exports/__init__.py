@@ -1,0 +1,1 @@
+"""Releases in the files that other tools evaluate with, as bytes."""

@@ -1,0 +1,109 @@
+"""What every export is made of: queries, what they search, judged pairs, and where wanted rankings, texts, pictures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mitl.errors import ReleaseError
+from mitl.positives.folders import MANIFEST
+from mitl.positives.sources import read_table
+from mitl.records import Direction
+
+ByQuery = Mapping[str, Sequence[str]]
+"""Query id → item ids."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Way:
+    """One direction: its queries and what they search, in tie order, and what is known of their pairs."""
+
+    direction: Direction
+    queries: tuple[str, ...]
+    gallery: tuple[str, ...]
+    judged: Mapping[str, Mapping[str, int]]
+    """Query → item → 1 for a positive, 0 for a pair that was judged and refused."""
+    name: str
+    """What the data set calls the direction."""
+
+    @property
+    def zeros(self) -> int:
+        """Judged negatives."""
+        return sum(not match for items in self.judged.values() for match in items.values())
+
+    @property
+    def positives(self) -> int:
+        """Positives."""
+        return sum(match for items in self.judged.values() for match in items.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """A release as exports see it; every id is a text."""
+
+    name: str
+    ways: tuple[Way, ...]
+    integers: bool
+    """Whether the ids are integers, and tied items stand in order of their values."""
+    license: str = ""
+    items_license: str = ""
+    runs: Mapping[str, Mapping[Direction, ByQuery]] = field(default_factory=dict)
+    """Model → direction → rankings, best first."""
+    texts: Mapping[str, str] | None = None
+    """Of the captions; None where they stay out."""
+    documents: Mapping[str, Sequence[str]] | None = None
+    """Title, if there is one, and text of the documents that stand in the images' place; None where there are none."""
+    pictures: Mapping[str, Path] | None = None
+    """Of the images; None where they stay out."""
+    objects: Mapping[str, Mapping[str, Sequence[int]]] | None = None
+    """``image`` and ``caption`` → item → the numbers of the objects that its image shows; None where they stay out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of export."""
+
+    make: Callable[[Content], dict[str, bytes]]
+    """Path within the folder → bytes; ReleaseError where an id cannot be written."""
+    holds_runs: bool = False
+    holds_texts: bool = False
+    holds_pictures: bool = False
+    holds_objects: bool = False
+    holds_documents: bool = False
+    """Whether both sides may be texts."""
+    notes: Callable[[Content], Iterable[str]] = lambda content: ()
+    """What a user has to know of this export, a sentence each."""
+
+
+def judged_pairs(folder: Path, direction: Direction, positives: ByQuery) -> dict[str, dict[str, int]]:
+    """The positives of each query as 1, and the pairs of these queries that were judged no match as 0.
+
+    Raises:
+        ReleaseError: a table of the release is missing or changed.
+    """
+    found = {query: dict.fromkeys(items, 1) for query, items in positives.items()}
+    if not (folder / MANIFEST).is_file():
+        return found
+    for row in read_table(folder, "negatives.parquet"):
+        query, item = str(row["image_id"]), str(row["caption_id"])
+        if direction is Direction.T2I:
+            query, item = item, query
+        if query in found:
+            found[query].setdefault(item, 0)
+    return found
+
+
+def refuse_ids(ids: Iterable[str], wrong: str, told: str) -> None:
+    """ReleaseError where an id matches what a kind of file cannot hold.
+
+    Args:
+        wrong: a regular expression of what it cannot hold.
+        told: what that is, and which file: ``white space, which parts the columns of TREC files``.
+    """
+    found = next((one for one in ids if not one or re.search(wrong, one)), None)
+    if found is not None:
+        raise ReleaseError(
+            f"the id {found!r} is empty or has {told}; export with --format hf, or give the items other ids"
+        )

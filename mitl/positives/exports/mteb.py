@@ -1,0 +1,158 @@
+"""A retrieval task of MTEB: the folder for ``datasets``, and ``task.py`` with a task for each direction."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from mitl.positives.exports import hub
+from mitl.positives.exports.content import Content, Format
+from mitl.records import Direction
+
+_CATEGORIES = {Direction.I2T: "i2t", Direction.T2I: "t2i"}
+
+
+def files(content: Content) -> dict[str, bytes]:
+    """See ``hub.files``; ``task.py`` needs ``mteb`` alone, and reads ``objects.json`` where it is there."""
+    made = hub.files(content)
+    if content.objects is not None:
+        made["objects.json"] = json.dumps(content.objects, ensure_ascii=False).encode()
+    # mteb keeps results by the data's revision.
+    version = hub.digest(made)
+    tasks = "\n\n\n".join(_task(content, way.direction, version) for way in content.ways)
+    source = _HEAD.format(integers=content.integers) + "\n\n" + tasks + "\n"
+    return {**made, "task.py": source.encode()}
+
+
+def notes(content: Content) -> Iterator[str]:
+    """Encoders read texts and pictures."""
+    if content.texts is None or content.pictures is None:
+        yield (
+            "an encoder of mteb needs the items themselves: give --with-texts and --with-pictures; "
+            "without them task.py scores results that are there already"
+        )
+
+
+def _task(content: Content, direction: Direction, version: str) -> str:
+    stem = "".join(part.title() for part in re.split(r"[^A-Za-z0-9]+", content.name) if part) or "Release"
+    name = f"Mitl{stem}{direction.upper()}"
+    return _TASK.format(
+        name=name,
+        description=repr(f"{content.name}, {direction}"),
+        way=direction,
+        category=_CATEGORIES[direction],
+        version=version,
+    )
+
+
+_HEAD = '''"""Tasks of MTEB over the tables beside this file; their own scores are those of `mitl evaluate`."""
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+from mteb.abstasks.task_metadata import TaskMetadata
+
+FOLDER = str(Path(__file__).resolve().parent)
+INTEGERS = {integers}
+OBJECTS = Path(FOLDER) / "objects.json"
+
+
+def ranking(scored):
+    """Items by falling score; of tied ones the smaller id first, where mteb puts the larger one first."""
+    return sorted(scored, key=lambda item: (-scored[item], int(item) if INTEGERS else item))
+
+
+def own_scores(qrels, results):
+    """R-Precision, mAP@R and Recall@K of the queries that have a positive; a missing result is a miss."""
+    sums, queries = dict.fromkeys(("R-Precision", "mAP@R", "R@1", "R@5", "R@10"), 0.0), 0
+    for query, judged in qrels.items():
+        positives = {{item for item, score in judged.items() if score > 0}}
+        if not positives:
+            continue
+        queries += 1
+        hits = [item in positives for item in ranking(results.get(query, {{}}))]
+        head = hits[: len(positives)]
+        sums["R-Precision"] += sum(head) / len(positives)
+        precise = (sum(head[:rank]) / rank for rank, hit in enumerate(head, 1) if hit)
+        sums["mAP@R"] += sum(precise) / len(positives)
+        for k in (1, 5, 10):
+            sums[f"R@{{k}}"] += any(hits[:k])
+    return {{name: total / max(1, queries) for name, total in sums.items()}}
+
+
+@cache
+def objects(side):
+    """The objects of each image or caption that has some, as the bits of a number."""
+    known = json.loads(OBJECTS.read_text(encoding="utf-8"))[side]
+    return {{item: sum(1 << number for number in numbers) for item, numbers in known.items() if numbers}}
+
+
+def plausible_scores(asking, found, results):
+    """PMRP: R-Precision where items match whose objects differ in at most zeta places; for cut results zeta=0 alone."""
+    kinds = Counter(found.values())
+
+    @cache
+    def matches(own):
+        """How many items differ from these objects in 0, at most 1 and at most 2 places."""
+        gaps = Counter()
+        for kind, items in kinds.items():
+            gaps[(kind ^ own).bit_count()] += items
+        return gaps[0], gaps[0] + gaps[1], gaps[0] + gaps[1] + gaps[2]
+
+    asked = [query for query in results if query in asking and matches(asking[query])[0]]
+    whole = all(len(results[query].keys() & found.keys()) == len(found) for query in asked)
+    sums = Counter()
+    for query in asked:
+        own = asking[query]
+        gaps = [(found[item] ^ own).bit_count() for item in ranking(results[query]) if item in found]
+        counts = matches(own)
+        bounds = [("PMRP zeta=0 R<=50", 0, min(counts[0], 50))]
+        if whole:
+            bounds += [(f"PMRP zeta={{zeta}}", zeta, counts[zeta]) for zeta in (0, 1, 2)]
+        for name, zeta, r in bounds:
+            sums[name] += sum(gap <= zeta for gap in gaps[:r]) / r
+    means = {{name: total / len(asked) for name, total in sums.items()}}
+    if whole and asked:
+        means["PMRP"] = sum(means[f"PMRP zeta={{zeta}}"] for zeta in (0, 1, 2)) / 3
+    return means
+
+
+class Retrieval(AbsTaskRetrieval):
+    """What the tasks below share."""
+
+    abstask_prompt = "Find what matches."
+
+    def task_specific_scores(self, scores, qrels, results, hf_split, hf_subset):
+        found = own_scores(qrels, results)
+        if OBJECTS.is_file():
+            sides = ("image", "caption") if hf_subset == "i2t" else ("caption", "image")
+            found |= plausible_scores(*map(objects, sides), results)
+        return found
+'''
+_TASK = """class {name}(Retrieval):
+    metadata = TaskMetadata(
+        name="{name}",
+        description={description},
+        reference=None,
+        dataset={{"path": FOLDER, "revision": "{version}"}},
+        type="Any2AnyRetrieval",
+        category="{category}",
+        eval_splits=["test"],
+        eval_langs={{"{way}": ["eng-Latn"]}},
+        main_score="ndcg_at_10",
+        date=None,
+        domains=None,
+        task_subtypes=None,
+        license=None,
+        annotations_creators=None,
+        dialect=None,
+        modalities=["text", "image"],
+        sample_creation=None,
+        bibtex_citation=None,
+    )"""
+
+FORMAT = Format(files, holds_texts=True, holds_pictures=True, holds_objects=True, notes=notes)

@@ -1,0 +1,196 @@
+"""What a strategy for pairs is given, and how scores become an order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mitl.core.packed import Ints, contains, places, unpack_ids
+from mitl.errors import RoundError
+from mitl.fusion.evidence import ANSWERED, Evidence, Vectors
+from mitl.fusion.rankings import ranking_features
+from mitl.proposals.sampling import draw_key
+from mitl.records.frames import PROPOSALS, Flags, frame
+from mitl.records.rounds import CHOSEN
+
+Floats = NDArray[np.float64]
+
+TOP_K = 5
+"""ECCV Caption's: every annotator's first five are candidates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Likeness:
+    """Unit vectors whose cosine says how alike two items of a side are; None where nothing is known of a side."""
+
+    images: Vectors | None = None
+    captions: Vectors | None = None
+
+    @property
+    def sides(self) -> tuple[Vectors | None, Vectors | None]:
+        """Of the left and of the right side of pairs."""
+        return self.images, self.captions
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What may be asked, what is known of it, and how much of it can be asked.
+
+    Rows come in any order: strategies read the arrays below, which have an order of their own.
+    """
+
+    pool: pd.DataFrame
+    """``POOL``."""
+    ranked: pd.DataFrame
+    """``PROPOSALS``: who ranked which pair of the pool where."""
+    budget: int
+    """Pairs to ask, at most."""
+    seed: int
+    cents: float = 1.0
+    """What asking a pair costs. A HIT has one price whatever stands on it, so it is the same for all of a round; it
+    rises with the workers wanted for each pair and with the controls on a page."""
+    top_k: int = TOP_K
+    """Ranks that the exhaustive strategy asks."""
+    likeness: Likeness = field(default_factory=Likeness)
+
+    def __post_init__(self) -> None:
+        if self.budget < 1:
+            raise RoundError(f"the budget is {self.budget:,} pairs, and a round asks 1 at least")
+
+    @cached_property
+    def _rows(self) -> pd.DataFrame:
+        return self.pool.sort_values("pair", kind="stable", ignore_index=True)
+
+    @cached_property
+    def pairs(self) -> Ints:
+        """(n,) the pool's pairs, ascending."""
+        return self._rows["pair"].to_numpy()
+
+    @cached_property
+    def items(self) -> tuple[Ints, Ints]:
+        """(n,) each pair's image, and (n,) its caption."""
+        return unpack_ids(self.pairs)
+
+    @cached_property
+    def open_at(self) -> Ints:
+        """(m,) places of the pairs that may be asked."""
+        return np.flatnonzero(self._rows["open"].to_numpy())
+
+    @cached_property
+    def positive(self) -> Flags:
+        """(n,) whether people call it a match."""
+        return np.asarray(self._rows["positive"].to_numpy(), np.bool_)
+
+    @cached_property
+    def negative(self) -> Flags:
+        """(n,) whether they refuse it."""
+        return np.asarray(self._rows["negative"].to_numpy(), np.bool_)
+
+    @cached_property
+    def probability(self) -> Floats:
+        """(n,) of a match; a pair that was not fused has the mean of those that were.
+
+        Raises:
+            RoundError: nothing is fused.
+        """
+        stated = self._rows["probability"].to_numpy(np.float64)
+        known = ~np.isnan(stated)
+        if not known.any():
+            raise RoundError(
+                "no pair has a probability yet, and this strategy goes by them; run `mitl fuse` once there are "
+                "answers, or choose by exhaustive, random or disagreement"
+            )
+        return np.where(known, stated, stated[known].mean())
+
+    @cached_property
+    def listed(self) -> pd.DataFrame:
+        """``PROPOSALS`` of the pool's pairs, by pair, annotator's name, direction and rank."""
+        names = sorted(map(str, self.ranked["annotator"].unique()))
+        rows = self.ranked[contains(self.pairs, self.ranked["pair"].to_numpy())]
+        rows = rows.assign(annotator=pd.Categorical(rows["annotator"].astype("str"), names))
+        rows = rows.sort_values(["pair", "annotator", "direction", "rank"], ignore_index=True)
+        return frame(PROPOSALS, {name: rows[name] for name in PROPOSALS})
+
+    @cached_property
+    def best_rank(self) -> Ints:
+        """(n,) the best rank that anybody gave to each pair; one beyond the deepest where nobody ranked it."""
+        ranks = self.listed["rank"].to_numpy(np.int64)
+        best = np.full(len(self.pairs), ranks.max(initial=0) + 1)
+        np.minimum.at(best, places(self.pairs, self.listed["pair"].to_numpy()), ranks)
+        return best
+
+    @cached_property
+    def nearness(self) -> dict[str, Floats]:
+        """``annotator.direction`` → (n,) how near each pair is, at most 0: its similarity less the query's best, in
+        standard deviations of this annotator's similarities within queries.
+
+        A pair that the query's ranking does not list counts as its last; NaN stands where its item did not search.
+        """
+        nobody = np.empty(0, np.int64)
+        said = frame(ANSWERED, dict.fromkeys(ANSWERED, ()))
+        evidence = Evidence(ranked=self.listed, captions=nobody, image_of=nobody, answers=said)
+        if not len(evidence.pairs):
+            return {}
+        names, columns = ranking_features(evidence)
+        at = places(self.pairs, evidence.pairs)
+        found = {}
+        for name, column in zip(names, columns.T, strict=True):
+            if name.endswith(".gap"):
+                values = np.full(len(self.pairs), np.nan)
+                values[at] = -column
+                found[name.removesuffix(".gap")] = values
+        return found
+
+
+Strategy: TypeAlias = Callable[[Choice], pd.DataFrame]
+"""Says what is asked, the most wanted first (``CHOSEN``): open pairs, each once, the budget at most.
+
+Equal choices give equal answers, whatever the order of their rows, and a smaller budget gives the head of what a larger
+one gives: `mitl.selection.diverse` reads on where it must.
+"""
+
+
+def draws(things: Ints, seed: int, stream: str) -> Floats:
+    """(n,) a number from 0 to below 1 for each, uniform and by the thing alone: what else there is changes nothing.
+
+    Source: the finalizer of SplitMix64, Steele et al., OOPSLA 2014.
+    """
+    key = np.frombuffer(draw_key(seed, stream)[:8], "<u8")
+    mixed = things.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, np.float64)
+
+
+def highest(choice: Choice, scores: Floats, strategy: str, among: Flags | None = None) -> pd.DataFrame:
+    """``CHOSEN``: the open pairs of the highest scores (n,); among equal ones the seed decides.
+
+    Args:
+        among: (n,) the pairs that come into question; all where it is None.
+    """
+    at = choice.open_at if among is None else choice.open_at[among[choice.open_at]]
+    tie = draws(choice.pairs[at], choice.seed, "ties of a choice")
+    order = at[np.lexsort((tie, -scores[at]))[: choice.budget]]
+    return in_order(choice, order, scores[order], strategy)
+
+
+def in_order(choice: Choice, order: Ints, scores: Floats, strategy: str) -> pd.DataFrame:
+    """``CHOSEN``: the pairs at these places of the pool, in this order.
+
+    Args:
+        scores: of each of them.
+    """
+    columns = {
+        "pair": choice.pairs[order],
+        "place": np.arange(1, len(order) + 1),
+        "score": scores,
+        "strategy": np.full(len(order), strategy, dtype=object),
+    }
+    return frame(CHOSEN, columns)

@@ -1,0 +1,133 @@
+"""What there is to choose from in a project, and what a strategy chooses of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
+from mitl.crowd.context import Context
+from mitl.db.store import audits, open_work, proposals
+from mitl.errors import RoundError
+from mitl.fusion.evidence import Vectors, joined
+from mitl.hits.packing import CANDIDATES_PER_HIT
+from mitl.records import several
+from mitl.records.frames import frame
+from mitl.records.rounds import POOL
+from mitl.selection.choice import Choice, Likeness
+from mitl.selection.diverse import Spread
+from mitl.selection.strategies import select
+from mitl.stages.auditing.drawing import answer_price
+from mitl.stages.fusing.gathering import answered, evidence, ranked
+from mitl.stages.fusing.scores import fused_scores
+from mitl.stages.proposing.ranking import read_items
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be said of a choice beside its strategy and its size."""
+
+    spread: Spread | None = None
+    deepest: int | None = None
+    """Ranks to choose from; None for all that the rankings hold."""
+    hit_cents: int | None = None
+    """What a HIT costs as it will be published; None for the wording of the latest batch, with one worker."""
+
+
+def choose(
+    context: Context, strategy: str, budget: int, seed: int, options: Options | None = None
+) -> pd.DataFrame:
+    """``CHOSEN``: what the strategy asks of this project now; reads only, and equal states give equal choices.
+
+    Args:
+        budget: pairs to ask, at most.
+
+    Raises:
+        StoreError: nothing has been proposed yet.
+        RoundError: the budget is below one HIT, nothing is open, or the strategy lacks what it goes by.
+        UsageError: there is no such strategy.
+    """
+    options = options or Options()
+    needs_likeness = options.spread is not None or strategy == "coreset"
+    choice = choice_of(context, budget, seed, options, needs_likeness=needs_likeness)
+    return select(strategy, choice, options.spread)
+
+
+def choice_of(
+    context: Context, budget: int, seed: int, options: Options, *, needs_likeness: bool = True
+) -> Choice:
+    """What a strategy is given.
+
+    Open is what nobody was asked (no live HIT, no usable answer), what no machine labelled, and what the sample for
+    machine labels does not hold: its pairs are asked before all others anyway, and teach nothing. Pairs of an audit of
+    recall are open like any other: to leave them out would be to look at the sample, and its matches would never be
+    found. Answers of audits, and on the sample, are not read.
+
+    Raises:
+        StoreError: nothing has been proposed yet.
+        RoundError: the budget is below one HIT, or nothing is open.
+    """
+    if budget < CANDIDATES_PER_HIT:
+        raise RoundError(
+            f"the budget is {several(budget, 'pair')}, below one HIT, which asks {CANDIDATES_PER_HIT}; give that many "
+            "at least"
+        )
+    session, environment = context.session, context.environment
+    proposals.latest_run(session)
+    sampled = pack_pairs(audits.drawn_for_labels(session, environment))
+    answers = answered(context, sampled)
+    likeness = Likeness()
+    if needs_likeness:
+        found = evidence(context, answers)
+        rows, likeness = found.ranked, Likeness(_one(found.pictures), _one(found.texts))
+    else:
+        _, items = read_items(session, context.settings)
+        rows = ranked(context, items, proposals.runs(session))
+    if options.deepest is not None:
+        rows = rows[rows["rank"] <= options.deepest]
+    asked = distinct(np.concatenate([pack_pairs(open_work.asked_pairs(session, environment)), sampled]))
+    pool = pool_of(rows, asked, answers, fused_scores(context))
+    if not pool["open"].any():
+        raise RoundError(
+            f"none of {several(len(pool), 'ranked pair')} is open: all were asked, or labelled by machine; propose "
+            "with another annotator or deeper, or go on with `mitl build-dataset`"
+        )
+    hit_cents = options.hit_cents or answer_price(context).hit_cents
+    return Choice(pool, rows, budget, seed, hit_cents / CANDIDATES_PER_HIT, likeness=likeness)
+
+
+def pool_of(
+    rows: pd.DataFrame, asked: Ints, answers: pd.DataFrame, fused: pd.DataFrame | None
+) -> pd.DataFrame:
+    """``POOL`` of these rankings.
+
+    Args:
+        rows: ``PROPOSALS``.
+        asked: packed and ascending: the pairs that are not open.
+        answers: ``ANSWERED``.
+        fused: ``FUSED``.
+    """
+    pairs = distinct(rows["pair"].to_numpy())
+    probability = np.full(len(pairs), np.nan)
+    if fused is not None:
+        at = places(fused["pair"].to_numpy(), pairs)
+        probability[at >= 0] = fused["probability"].to_numpy()[at[at >= 0]]
+    more = np.zeros(len(pairs))
+    at = places(pairs, answers["pair"].to_numpy())
+    more[at[at >= 0]] = (answers["yes"] - answers["no"]).to_numpy()[at >= 0]
+    columns = {
+        "pair": pairs,
+        "probability": probability,
+        "open": ~contains(asked, pairs),
+        "positive": more > 0,
+        "negative": more < 0,
+    }
+    return frame(POOL, columns)
+
+
+def _one(vectors: tuple[Vectors, ...]) -> Vectors | None:
+    """Vectors whose cosine is the mean of all of these."""
+    found = joined("likeness", vectors)
+    return found[0] if found else None

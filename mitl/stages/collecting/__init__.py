@@ -1,0 +1,1 @@
+"""Items without partner chosen, what people gave for them shown, and what was accepted handed on."""

@@ -1,0 +1,197 @@
+"""`mitl collect show`: what was chosen, written, accepted and refused, what a text cost, and the texts themselves."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+from markupsafe import Markup
+
+from mitl.campaign.kinds.texts.standing import Attempt, ItemStanding, ItemState, standing, tally
+from mitl.core.pricing import format_dollars
+from mitl.core.whole_files import write_kept
+from mitl.crowd.context import open_context
+from mitl.db.store import collection as collection_store
+from mitl.db.store import items as item_store
+from mitl.records import Environment, ImageItem, StageResult, Table, several
+from mitl.records.results import printed_by
+from mitl.settings import Settings
+from mitl.stages.collecting.collected import by_state
+
+
+@printed_by("collect show")
+class CollectShowCounts(TypedDict):
+    """What was collected."""
+
+    environment: Annotated[str, "sandbox or live"]
+    chosen: Annotated[int, "items chosen to get a partner"]
+    states: Annotated[
+        dict[str, int], "open, out, written, in_review, accepted or given_up → items that are so"
+    ]
+    written: Annotated[int, "texts and picks in submissions that are kept"]
+    faulty: Annotated[int, "those that break a rule, and are not reviewed"]
+    accepted: Annotated[int, "those that a second worker accepted"]
+    refused: Annotated[int, "those that a second worker refused"]
+    faults: Annotated[dict[str, int], "finding → texts that have it"]
+    paid_cents: Annotated[int, "rewards, fees and bonuses of all pages that collect, reviews included"]
+    cents_per_accepted: Annotated[float | None, "that for each accepted text; null without one"]
+
+
+@printed_by("collect show", key="paths")
+class CollectShowPaths(TypedDict, total=False):
+    """What was written."""
+
+    html: Annotated[str, "the texts with their pictures (`--to`)"]
+
+
+def show(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    to: Path | None = None,
+    replace: bool = False,
+) -> StageResult:
+    """Where every chosen item stands, and what was given for it.
+
+    Args:
+        to: an HTML file of its own with the pictures.
+
+    Raises:
+        UsageError: that file holds something else and ``replace`` is false, or cannot be written.
+    """
+    with open_context(settings, environment, read_only=True) as context:
+        session = context.session
+        known = standing(session, context.environment)
+        dataset = item_store.dataset(session)
+        images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
+        captions = {c.id: c.text for c in item_store.captions(session, dataset.id)}
+        paid = collection_store.paid_cents(session, context.environment)
+        where = context.environment.value
+    attempts = [attempt for one in known for attempt in one.attempts]
+    all_ = tally(known)
+    accepted = all_.accepted
+    faults: dict[str, int] = {}
+    for code in (fault.code for attempt in attempts for fault in attempt.faults):
+        faults[code] = faults.get(code, 0) + 1
+    counts = CollectShowCounts(
+        environment=where,
+        chosen=len(known),
+        states=by_state(known),
+        written=len(attempts),
+        faulty=all_.faulty,
+        accepted=accepted,
+        refused=all_.refused,
+        faults=dict(sorted(faults.items())),
+        paid_cents=paid,
+        cents_per_accepted=paid / accepted if accepted else None,
+    )
+    if not known:
+        return StageResult(
+            status="nothing_to_do",
+            counts=counts,
+            lines=(f"nothing to show: no item was chosen on {where}",),
+            next="mitl collect choose --strategy random --count 20",
+        )
+    if to is not None:
+        write_kept(to, _page(known, images, captions).encode(), replace=replace)
+    given = tuple(
+        (_name(one, images, captions), one.choice.strategy, *_said(one, attempt, images))
+        for one in known
+        for attempt in one.attempts
+    )
+    each = "" if not accepted else f", {format_dollars(round(paid / accepted))} for each accepted one"
+    return StageResult(
+        counts=counts,
+        paths={} if to is None else CollectShowPaths(html=str(to)),
+        tables=(
+            Table("", ("state", "items"), tuple(counts["states"].items())),
+            *([Table("texts and picks", _COLUMNS, given)] if given else []),
+        ),
+        lines=(
+            f"{several(accepted, 'text or pick', 'texts and picks')} accepted of {len(attempts):,}; "
+            f"paid {format_dollars(paid)}{each}",
+        ),
+        next=_next(counts["states"], where),
+    )
+
+
+def _next(states: Mapping[str, int], where: str) -> str:
+    """First what is to be asked, then what is to be taken in, then the release."""
+    if states.get(ItemState.OPEN) or states.get(ItemState.WRITTEN):
+        return f"mitl collect publish --{where}"
+    if states.get(ItemState.OUT) or states.get(ItemState.IN_REVIEW):
+        return "mitl harvest"
+    return "mitl build-dataset --out DIR"
+
+
+_COLUMNS = ("item", "by", "state", "review", "text", "faults")
+
+
+def _name(one: ItemStanding, images: Mapping[int, ImageItem], captions: Mapping[int, str]) -> str:
+    item = one.choice.item
+    return f"image {images[item].external_id}" if one.choice.is_image else captions[item]
+
+
+def _said(
+    one: ItemStanding, attempt: Attempt, images: Mapping[int, ImageItem]
+) -> tuple[str, str | None, str, str]:
+    state = "accepted" if attempt.accepted else "refused" if attempt.is_refused else "waits"
+    picked = attempt.spot.picked
+    text = attempt.spot.text if picked is None else f"image {images[picked].external_id}"
+    verdict = None if attempt.verdict is None else attempt.verdict.value
+    return state, verdict, text, "; ".join(fault.detail for fault in attempt.faults)
+
+
+_HEAD = Markup(
+    '<!DOCTYPE html><html lang="en"><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width,initial-scale=1">'
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data: https:; '
+    "style-src 'unsafe-inline'\"><title>Collected texts</title><style>"
+    ":root{{color-scheme:light dark}}"
+    "body{{font:16px/1.45 system-ui,sans-serif;max-width:960px;margin:auto;padding:16px}}"
+    "section{{display:flex;flex-wrap:wrap;gap:16px;border-top:1px solid #888;padding:16px 0}}"
+    "figure{{margin:0;flex:0 0 260px}}img{{max-width:260px;max-height:260px}}div{{flex:1 1 300px}}"
+    "h2{{font-size:1.1rem;margin:0}}h2,q{{overflow-wrap:anywhere}}.refused q{{text-decoration:line-through}}</style>"
+    "<h1>Collected texts</h1><p>{count} items were chosen.</p>"
+)
+_SECTION = Markup(
+    '<section>{picture}<div><h2 dir="auto">{name}</h2><p>{state}, chosen by {strategy}</p>{texts}</div></section>'
+)
+_TEXT = Markup('<p class="{state}"><b>{state}</b>{review}: <q dir="auto">{text}</q> {faults}</p>')
+_PICTURE = Markup('<figure><img src="{source}" alt="{name}"></figure>')
+
+
+def _page(known: Sequence[ItemStanding], images: Mapping[int, ImageItem], captions: Mapping[int, str]) -> str:
+    """One file of its own; whatever people wrote is escaped."""
+    parts = [_HEAD.format(count=len(known))]
+    for one in known:
+        texts = []
+        for attempt in one.attempts:
+            state, review, text, faults = _said(one, attempt, images)
+            told = f" ({review})" if review else ""
+            texts.append(_TEXT.format(state=state, review=told, text=text, faults=faults))
+        last = one.accepted or (one.attempts[-1] if one.attempts else None)
+        shown = one.choice.item if one.choice.is_image else last.spot.picked if last else None
+        parts.append(
+            _SECTION.format(
+                picture="" if shown is None else _picture(images[shown]),
+                name=_name(one, images, captions),
+                state=one.state.value.replace("_", " "),
+                strategy=one.choice.strategy,
+                texts=Markup("").join(texts),
+            )
+        )
+    return "\n".join(parts) + "\n"
+
+
+def _picture(image: ImageItem) -> Markup:
+    if image.path is not None and image.path.is_file():
+        kind = "png" if image.path.suffix.lower() == ".png" else "jpeg"
+        source = f"data:image/{kind};base64,{base64.b64encode(image.path.read_bytes()).decode()}"
+    elif image.url is not None and image.url.startswith("https://"):
+        source = image.url
+    else:
+        return Markup("")
+    return _PICTURE.format(source=source, name=image.external_id)

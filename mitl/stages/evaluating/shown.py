@@ -1,0 +1,99 @@
+"""Pairs to look at in a notebook: pictures beside captions. Captions are anybody's text, so all of it is escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+
+from mitl.analysis.report.views import LADDER, data_uri
+from mitl.errors import UsageError
+from mitl.settings import load
+from mitl.stages.evaluating.project import read_project
+from mitl.stages.evaluating.texts import CaptionTexts
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownPairs:
+    """Pairs with their captions' texts and their images' files; in a notebook a table with the pictures."""
+
+    pairs: pd.DataFrame
+    texts: Mapping[str, str]
+    pictures: Mapping[str, Path]
+    of: int
+    """Pairs that there were; the others are left out."""
+
+    def __repr__(self) -> str:
+        """A line a pair."""
+        return "\n".join(
+            f"{image} | {caption} | {text} | {note}" for image, caption, text, note in self._rows()
+        )
+
+    def _repr_html_(self) -> str:
+        """A table with the pictures inside it."""
+        width, quality = LADDER[-1]
+        uris = {
+            image: data_uri(self.pictures[image], width=width, quality=quality)
+            for image in dict.fromkeys(image for image, *_ in self._rows())
+            if image in self.pictures
+        }
+        rows = []
+        for image, caption, text, note in self._rows():
+            uri = uris.get(image)
+            picture = f'<img src="{uri}" alt="image {escape(image)}">' if uri else f"image {escape(image)}"
+            rows.append(
+                f'<tr><td>{picture}</td><td style="text-align: left"><bdi>{escape(text)}</bdi><br>'
+                f"<small>caption {escape(caption)}{escape(f'; {note}' if note else '')}</small></td></tr>"
+            )
+        left = f"<p>{len(self.pairs):,} of {self.of:,} pairs</p>" if self.of > len(self.pairs) else ""
+        return f"<table><tbody>{''.join(rows)}</tbody></table>{left}"
+
+    def _rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """Image, caption, its text, and what is said of the pair."""
+        for row in self.pairs.to_dict("records"):
+            image, caption = str(row["image_id"]), str(row["caption_id"])
+            notes = [f"rank {row['rank']} of {row['query_id']}"] if "rank" in row else []
+            if "match" in row:
+                match = row["match"]
+                notes.append("not judged" if pd.isna(match) else "match" if match else "no match")
+            if isinstance(row.get("label"), str):
+                notes.append(row["label"])
+            text = self.texts.get(caption, "(not in the project)")
+            image, caption, text, note = (
+                _CONTROLS.sub(" ", part) for part in (image, caption, text, ", ".join(notes))
+            )
+            yield image, caption, text, note
+
+
+def show(pairs: pd.DataFrame, project: str | Path = ".", *, most: int = 20) -> ShownPairs:
+    """The first pairs of a release's table, or of its rankings, with captions and pictures of the project.
+
+    Args:
+        pairs: a frame with ``image_id`` and ``caption_id``, or as ``Release.rankings`` gives it.
+        project: the folder of the project.
+        most: pairs that are shown.
+
+    Raises:
+        UsageError: the frame has neither.
+        StoreError: there is no project in the folder.
+    """
+    head = pairs.head(most)
+    if {"direction", "query_id", "item_id"} <= set(head.columns):
+        by_image = head["direction"] == "i2t"
+        head = head.assign(
+            image_id=head["query_id"].where(by_image, head["item_id"]),
+            caption_id=head["item_id"].where(by_image, head["query_id"]),
+        )
+    if not {"image_id", "caption_id"} <= set(head.columns):
+        raise UsageError(
+            f"the frame has the columns {', '.join(map(str, head.columns))}; pairs have image_id and caption_id"
+        )
+    known = read_project(load(Path(project)))
+    files = {one.external_id: one.path for one in known.items.images if one.path is not None}
+    return ShownPairs(head, CaptionTexts.of_project(known).text_of, files, len(pairs))

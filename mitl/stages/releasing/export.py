@@ -1,0 +1,269 @@
+"""A release written as the files of another tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+import numpy as np
+
+from mitl.core.whole_files import remove_dead_parts, to_disk, whole_folder
+from mitl.datasets.assembling import id_kind, tie_key
+from mitl.datasets.objects import read_image_objects
+from mitl.errors import ReleaseError, UsageError
+from mitl.metrics.table import USUAL, asked_metrics
+from mitl.positives.exports.content import ByQuery, Content, Format, Way, judged_pairs
+from mitl.positives.exports.formats import FORMATS
+from mitl.positives.folders import MANIFEST, read_manifest
+from mitl.positives.loading import sides_of
+from mitl.progress import Progress, no_progress
+from mitl.records import Direction, IdKind, StageResult, several
+from mitl.records.items import CAPTION, DOCUMENT, IMAGE, plurals, way_names
+from mitl.records.results import printed_by
+from mitl.settings import Settings
+from mitl.stages.evaluating.gathering import gather
+from mitl.stages.evaluating.models import Sides
+from mitl.stages.evaluating.positive_sets import located, release_by_query
+from mitl.stages.evaluating.project import Project, read_project
+from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFiles, Similarity, Wanted
+from mitl.stages.evaluating.scoring import best_items
+from mitl.stages.evaluating.searching import searched
+from mitl.stages.evaluating.tasks import plausible_task
+from mitl.stages.evaluating.texts import CaptionTexts
+
+ByDirection = Mapping[Direction, ByQuery]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What is exported, and how."""
+
+    release: Path
+    to: Path
+    form: str
+    models: Sequence[ModelFiles] = ()
+    annotators: Sequence[str] = ()
+    similarity: Similarity = "dot"
+    depth: int = 1000
+    """Places of a run; as many as a query has positives where that is more."""
+    with_texts: bool = False
+    with_pictures: bool = False
+    objects: Sequence[Path] = ()
+    """Files that say which objects an image shows."""
+
+
+@printed_by("export")
+class ExportCounts(TypedDict):
+    """What `mitl export` wrote."""
+
+    files: Annotated[int, "files in the folder"]
+    queries: Annotated[dict[str, int], "direction → queries"]
+    positives: Annotated[dict[str, int], "direction → positives of these queries"]
+    negatives: Annotated[dict[str, int], "direction → pairs judged no match, written with the relevance 0"]
+    runs: Annotated[list[str], "models whose rankings were written"]
+
+
+@printed_by("export", key="paths")
+class ExportPaths(TypedDict):
+    """What `mitl export` read and wrote."""
+
+    release: Annotated[str, "the release"]
+    export: Annotated[str, "the folder that was written"]
+
+
+def export(settings: Settings, request: ExportRequest, progress: Progress = no_progress) -> StageResult:
+    """Write a release, and rankings of models on it, for another tool; the folder is there whole or not at all.
+
+    What is searched is what `mitl evaluate` would search: the project's items in one, else what the models hold, else
+    what the release names.
+
+    Raises:
+        UsageError: an unknown format, or one that cannot hold what is asked for.
+        ReleaseError: no such release, a folder that holds something else, an id that the format cannot hold.
+        MitlError: a model's file is missing, malformed or does not fit.
+    """
+    form = _checked(request)
+    sides = _sides(request.release)
+    if sides[0] == DOCUMENT and not form.holds_documents:
+        able = ", ".join(name for name, one in FORMATS.items() if one.holds_documents)
+        raise UsageError(
+            f"--format {request.form} is for images and captions so far, and the release is of "
+            f"{' and '.join(plurals(sides))}; choose of: {able}"
+        )
+    by_query = release_by_query(request.release)
+    content = _content(settings, request, by_query, progress)
+    files = form.make(content)
+    changed = _put(request.to, files)
+    lines = [
+        f"{way.name}: {several(len(way.queries), 'query', 'queries')} over {several(len(way.gallery), 'item')}, "
+        f"{several(way.positives, 'positive')}, {several(way.zeros, 'judged negative')}"
+        for way in content.ways
+    ]
+    counts: ExportCounts = {
+        "files": len(files),
+        "queries": {way.direction.value: len(way.queries) for way in content.ways},
+        "positives": {way.direction.value: way.positives for way in content.ways},
+        "negatives": {way.direction.value: way.zeros for way in content.ways},
+        "runs": list(content.runs),
+    }
+    paths: ExportPaths = {"release": str(request.release), "export": str(request.to)}
+    told = f"{request.to!s}: {several(len(files), 'file')} of {content.name} as {request.form}"
+    return StageResult(
+        status="done" if changed else "nothing_to_do",
+        counts=counts,
+        paths=paths,
+        lines=(told if changed else f"nothing to do: {request.to} holds this export", *lines),
+        warnings=(*_warnings(content), *form.notes(content)),
+    )
+
+
+def _checked(request: ExportRequest) -> Format:
+    form = FORMATS.get(request.form)
+    if form is None:
+        raise UsageError(f"there is no export called {request.form!r}; known: {', '.join(FORMATS)}")
+    wanted = (
+        ("--with-texts", request.with_texts, "holds_texts"),
+        ("--with-pictures", request.with_pictures, "holds_pictures"),
+        ("--objects", bool(request.objects), "holds_objects"),
+        ("--model and --annotator", bool(request.models or request.annotators), "holds_runs"),
+    )
+    for option, given, held in wanted:
+        if given and not getattr(form, held):
+            able = ", ".join(name for name, one in FORMATS.items() if getattr(one, held))
+            raise UsageError(f"--format {request.form} has no place for {option}; choose of: {able}")
+    return form
+
+
+def _warnings(content: Content) -> Iterator[str]:
+    if not any(way.zeros for way in content.ways):
+        yield (
+            "the release holds no judged negatives of these queries, so there are no explicit zeros: Judged@k, Bpref "
+            "and infAP cannot tell a refused pair from one that nobody looked at"
+        )
+    if (content.texts is not None or content.pictures is not None) and not content.items_license:
+        yield (
+            "the licence of texts and pictures is not stated; say it under [release] items_license in mitl.toml, "
+            "build the release again, and give on only what you may"
+        )
+
+
+def _content(
+    settings: Settings, request: ExportRequest, by_query: ByDirection, progress: Progress
+) -> Content:
+    runs: dict[str, dict[Direction, ByQuery]] = {}
+    project: Project | None
+    if request.models or request.annotators:
+        wanted = Wanted(asked_metrics([*USUAL, f"R@{request.depth}"]), "zero")
+        gathered = gather(
+            settings,
+            EvaluationRequest(
+                Against(request.release),
+                request.models,
+                request.annotators,
+                similarity=request.similarity,
+                wanted=wanted,
+            ),
+            progress,
+        )
+        sides, project = gathered.sides, gathered.project
+        runs = {
+            one.name: best_items(one, sides, located("the release", by_query, sides), request.depth, progress)
+            for one in gathered.models
+        }
+    else:
+        project = read_project(settings) if (settings.project / "mitl.toml").is_file() else None
+        sides = searched([], by_query, whole_split=False) if project is None else project.sides
+        located("the release", by_query, sides)
+    if project is None and (request.with_texts or request.with_pictures or request.objects):
+        raise UsageError(
+            "texts, pictures and whose caption is whose are the project's; run this in the project, or leave them out"
+        )
+    card = _card(request.release)
+    names = way_names(_sides(request.release))
+    ways = tuple(
+        _way(request.release, direction, by_query[direction], sides, names[direction])
+        for direction in Direction
+    )
+    documents = (
+        {one.external_id: one.texts for one in project.items.images if one.texts}
+        if project is not None and request.with_texts
+        else None
+    )
+    every = (*sides.images.ids, *sides.captions.ids)
+    return Content(
+        _name(request.release),
+        ways,
+        id_kind(every) is IdKind.INTEGER,
+        str(card.get("license") or ""),
+        str(card.get("items_license") or ""),
+        runs,
+        CaptionTexts.of_project(project).text_of if project is not None and request.with_texts else None,
+        documents or None,
+        _pictures(project) if project is not None and request.with_pictures else None,
+        _objects(request.objects, project) if project is not None and request.objects else None,
+    )
+
+
+def _objects(files: Sequence[Path], project: Project) -> dict[str, dict[str, list[int]]]:
+    """What `mitl evaluate --objects` scores by."""
+    sides = project.sides
+    owners = CaptionTexts.of_project(project).image_numbers(sides)
+    task = plausible_task([read_image_objects(path) for path in files], sides, owners)
+    return {
+        side.modality: {
+            item: np.flatnonzero(row).tolist()
+            for item, row in zip(side.ids, task.objects[side.modality].vectors, strict=True)
+        }
+        for side in (sides.images, sides.captions)
+    }
+
+
+def _pictures(project: Project) -> dict[str, Path]:
+    return {one.external_id: one.path for one in project.items.images if one.path is not None}
+
+
+def _card(folder: Path) -> Mapping[str, object]:
+    card = read_manifest(folder).get("card") if (folder / MANIFEST).is_file() else None
+    return card if isinstance(card, dict) else {}
+
+
+def _sides(folder: Path) -> tuple[str, str]:
+    return sides_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else (IMAGE, CAPTION)
+
+
+def _name(folder: Path) -> str:
+    named = read_manifest(folder).get("name") if (folder / MANIFEST).is_file() else None
+    return str(named or folder.name)
+
+
+def _way(folder: Path, direction: Direction, positives: ByQuery, sides: Sides, name: str) -> Way:
+    judged = judged_pairs(folder, direction, positives)
+    gallery = {*sides.gallery(direction).ids, *(item for items in judged.values() for item in items)}
+    queries = sorted(judged, key=tie_key(id_kind(judged)))
+    return Way(direction, tuple(queries), tuple(sorted(gallery, key=tie_key(id_kind(gallery)))), judged, name)
+
+
+def _put(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Write the folder; returns whether it was not there with these files already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.is_dir() and _holds(folder, files):
+            return False
+        raise ReleaseError(f"{str(folder)!r} is not empty, so it is left alone; choose another folder")
+    remove_dead_parts(folder.absolute().parent)
+    with whole_folder(folder.absolute()) as part:
+        for name, content in files.items():
+            path = part / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as sink:
+                sink.write(content)
+                to_disk(sink)
+    return True
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return there == set(files) and all(
+        (folder / name).read_bytes() == content for name, content in files.items()
+    )

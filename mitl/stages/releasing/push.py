@@ -1,0 +1,164 @@
+"""A release put on a hub as a data set of its own, with the user's own token."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+from mitl.errors import ReleaseError, SettingsError, UsageError
+from mitl.positives.folders import MANIFEST
+from mitl.positives.verifying import verify_release
+from mitl.records import StageResult, several
+from mitl.records.results import printed_by
+from mitl.stages.evaluating.positive_sets import environment_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_TO = re.compile(r"hub:([\w.-]+/)?[\w.-]+")
+_OWN = {".gitattributes"}
+"""What a hub puts into a new repository by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushRequest:
+    """What is put where."""
+
+    release: Path
+    to: str
+    """``hub:NAME`` or ``hub:OWNER/NAME``."""
+    public: bool = False
+    """Whether everybody may see a repository that this makes."""
+
+
+@printed_by("push")
+class PushCounts(TypedDict):
+    """What `mitl push` put there."""
+
+    files: Annotated[int, "files of the release"]
+    removed: Annotated[int, "files of an earlier release that this one lacks, removed"]
+    private: Annotated[bool, "whether the repository is private"]
+
+
+@printed_by("push", key="paths")
+class PushPaths(TypedDict):
+    """What `mitl push` read and wrote."""
+
+    release: Annotated[str, "the release"]
+    hub: Annotated[str, "where it can be seen"]
+    commit: Annotated[str, "the commit that holds it"]
+
+
+def push(request: PushRequest) -> StageResult:
+    """Put the files of a release into a repository of the hub, in one commit; there it is whole or not at all.
+
+    The token and the hub's address are those of huggingface_hub: `HF_TOKEN` or its own login, and `HF_ENDPOINT`.
+
+    Raises:
+        UsageError: the place is no ``hub:NAME``, or huggingface_hub is not installed.
+        SettingsError: there is no token.
+        ReleaseError: the folder is no release or was changed, the repository holds something else, or the hub refuses.
+    """
+    if _TO.fullmatch(request.to) is None:
+        raise UsageError(f"{request.to!r} is no place to push to; write hub:NAME or hub:OWNER/NAME")
+    found = verify_release(request.release)
+    if found.differences:
+        raise ReleaseError(
+            f"{str(request.release)!r} is not as it was released: {found.differences[0]}; build it again"
+        )
+    # What was verified is flat, and holds nothing but the release.
+    files = tuple(sorted(path.name for path in request.release.iterdir()))
+    try:
+        from huggingface_hub import HfApi, get_token
+    except ImportError as error:
+        raise UsageError(
+            "pushing needs huggingface_hub, which is not installed; pip install 'mitl[hub]'"
+        ) from error
+    token = get_token()
+    if not token:
+        raise SettingsError("there is no token for the hub; set HF_TOKEN, or log in by `hf auth login`")
+    api = HfApi(token=token)
+    with _one_line(api.endpoint, token):
+        return _pushed(api, request, found.name, files)
+
+
+def _pushed(api: HfApi, request: PushRequest, title: str, files: tuple[str, ...]) -> StageResult:
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    made = api.create_repo(
+        request.to.removeprefix("hub:"), repo_type="dataset", private=not request.public, exist_ok=True
+    )
+    name = made.repo_id
+    before = api.dataset_info(name)
+    there = {one.rfilename for one in before.siblings or ()} - _OWN
+    if there and MANIFEST not in there:
+        raise ReleaseError(
+            f"{made} holds {several(len(there), 'file')} and no release, so it is left alone; choose another name"
+        )
+    old = sorted(there - set(files))
+    operations = [CommitOperationAdd(one, request.release / one) for one in files]
+    removals = [CommitOperationDelete(one) for one in old]
+    commit = api.create_commit(
+        name,
+        [*operations, *removals],
+        commit_message=f"{title}, released by mitl",
+        repo_type="dataset",
+        parent_commit=before.sha,
+    )
+    changed = commit.oid != before.sha
+    counts: PushCounts = {"files": len(files), "removed": len(old), "private": bool(before.private)}
+    paths: PushPaths = {"release": str(request.release), "hub": str(made), "commit": commit.oid}
+    seen = "private: its owner alone sees it" if before.private else "public: everybody sees it"
+    told = f"{several(len(files), 'file')} of {title} at {made}"
+    sandbox = environment_of(request.release) == "sandbox"
+    return StageResult(
+        status="done" if changed else "nothing_to_do",
+        counts=counts,
+        paths=paths,
+        lines=(told if changed else f"nothing to do: {made} holds this release", seen),
+        warnings=("its answers come of the sandbox: they are no data of people",) if sandbox else (),
+    )
+
+
+@contextmanager
+def _one_line(endpoint: str, token: str) -> Iterator[None]:
+    """What the hub or the way there says, as one line without the token; warnings of its library stay behind."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        advice = {
+            401: "; make a token that may write, and set HF_TOKEN or log in by `hf auth login`",
+            403: "; make a token that may write there, or choose another name",
+            412: "; somebody else changed it meanwhile: push again",
+        }.get(status, "")
+        said = _plain(error.server_message or "no reason", token)
+        raise ReleaseError(f"the hub at {endpoint} answered {status}: {said}{advice}") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ReleaseError(f"nothing was pushed to {endpoint}: {_plain(str(error), token)}") from None
+    except Exception as error:
+        # The library's HTTP client has errors of its own, whose family has changed with its version.
+        if "httpx" not in type(error).__module__:
+            raise
+        raise ReleaseError(
+            f"the hub at {endpoint} cannot be reached: {_plain(str(error), token)}; nothing was pushed"
+        ) from None
+    finally:
+        log.setLevel(level)
+
+
+def _plain(said: str, token: str) -> str:
+    return " ".join(said.replace(token, "…").split()) or "no reason"

@@ -1,0 +1,1 @@
+"""Rounds of the loop: opened, walked step by step, shown, closed, taken back."""

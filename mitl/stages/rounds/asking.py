@@ -1,0 +1,151 @@
+"""The steps of a round that ask people: its choices are posted, and answers come in until each of them has one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
+from mitl.campaign.kinds.protocol import leftover
+from mitl.campaign.publish import publish
+from mitl.core.packed import pack_pairs, unpack_pairs
+from mitl.core.pricing import fee_cents, format_dollars
+from mitl.crowd.context import Context, open_context
+from mitl.db.store import audits as audit_store
+from mitl.db.store import commitments, open_work
+from mitl.db.store import hits as hit_store
+from mitl.db.store import rounds as round_store
+from mitl.errors import RoundError
+from mitl.records import BatchKind, Pair, PairRole, several
+from mitl.stages.harvesting.harvest import harvest_once
+from mitl.stages.hits.simulate import simulate
+from mitl.stages.reviewing.review import settle
+from mitl.stages.rounds.wish import Done, Turn, Waits
+
+_ASKED = (PairRole.CANDIDATE, PairRole.OVERLAP, PairRole.AUDIT)
+_MOST_TRIES = 3
+"""Runs of publishing in a row: one may only complete what an earlier one has planned."""
+_MOST_LOOKS = 12
+"""Times that scripted workers are sent: bounds a population that never passes its controls."""
+
+
+def committed_cents(context: Context, round_id: int) -> int:
+    """What the HITs that a round pays for have cost and may still cost, fees included."""
+    session, environment = context.session, context.environment
+    charges_fee = context.settings.endpoint is not None
+    promised = sum(
+        one.count
+        * (one.reward_cents + (fee_cents(one.reward_cents, one.hit_assignments) if charges_fee else 0))
+        for one in commitments.promises(session, environment, round_id=round_id)
+    )
+    return round_store.spent(session, environment, round_id) + promised
+
+
+def _left(context: Context, turn: Turn) -> int:
+    return turn.wish.budget_cents - committed_cents(context, turn.row.id)
+
+
+def unanswered(context: Context, turn: Turn) -> set[Pair]:
+    """The chosen pairs, and those of the sample for machine labels, that lack a usable answer."""
+    session, environment = context.session, context.environment
+    chosen = unpack_pairs(round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy())
+    workers = open_work.usable_workers(session, environment)
+    sample = audit_store.drawn_for_labels(session, environment)
+    return {
+        *(pair for pair in chosen if workers.get(pair, 0) < turn.wish.assignments),
+        *(pair for pair in sample if not workers.get(pair, 0)),
+    }
+
+
+def _affordable(context: Context, turn: Turn) -> Campaign | None:
+    """What asks again within what is left of the budget; None where no HIT of it does.
+
+    All of it; else without what the sample for machine labels disputes; else so many HITs, that sample's first.
+    """
+    left, price = _left(context, turn), turn.wish.hit(context).total_cents
+    wanted = turn.wish.campaign(turn.environment, left)
+    for one in (wanted, replace(wanted, disputes=False)):
+        plan = make_plan(context.session, context.settings, one)
+        if plan.n_hits * price <= left:
+            return one
+    asked = [[item for item in hit.page.items if item.role in _ASKED] for hit in plan.again[: left // price]]
+    return replace(one, limit=sum(map(len, asked))) if asked else None
+
+
+def publish_chosen(turn: Turn) -> Done:
+    """Post what is chosen and on no HIT yet, within what is left of the budget."""
+    for _ in range(_MOST_TRIES):
+        with open_context(turn.settings, turn.environment, read_only=True) as context:
+            session = context.session
+            chosen = round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy()
+            asked = pack_pairs(open_work.asked_pairs(session, context.environment))
+            # A pair counts as asked once it is planned; what was planned and not posted is no question yet.
+            if set(chosen.tolist()) <= set(asked.tolist()) and not _interrupted(context):
+                hits = round_store.posted_hits(session, context.environment, turn.row.id)
+                return Done(f"all {several(len(chosen), 'chosen pair')} are asked", {"hits_posted": hits})
+        _post(turn)
+    raise RoundError(
+        "not all of what the round chose could be posted; run `mitl publish --chosen` to see why"
+    )
+
+
+def _interrupted(context: Context) -> bool:
+    """Whether posting died after its plan was stored: it is completed first, and by itself."""
+    return bool(leftover(context.session, context.environment, BatchKind.PAIRS, hit_store.hit_items))
+
+
+def _post(turn: Turn, what: Campaign | None = None) -> None:
+    """Publish what the round chose and what audits want, this of it, or complete what an earlier try has planned."""
+    if what is None:
+        with open_context(turn.settings, turn.environment, read_only=True) as context:
+            left = _left(context, turn)
+            # A plan was held to the budget when it was made, and is among what is committed since.
+            what = turn.wish.campaign(turn.environment, None if _interrupted(context) else left)
+    publish(
+        turn.settings,
+        what,
+        confirm=turn.talk.confirm,
+        announce=turn.talk.say,
+        progress=turn.talk.progress,
+    )
+
+
+def harvest_chosen(turn: Turn) -> Done | Waits:
+    """Look for answers until every chosen pair has one; what could not be used is asked again within the budget."""
+    crowd, looks, did = turn.talk.crowd, 0, False
+    while True:
+        looks += 1
+        with open_context(turn.settings, turn.environment, read_only=True) as context:
+            n_chosen = len(round_store.chosen_pairs(context.session, turn.row.id))
+            interrupted = _interrupted(context)
+        if interrupted:
+            _post(turn)
+        if crowd.population is not None:
+            simulate(
+                turn.settings, turn.environment, population=crowd.population, progress=turn.talk.progress
+            )
+        seen = harvest_once(turn.settings, turn.environment, progress=turn.talk.progress)
+        if crowd.population is not None:
+            settle(turn.settings, turn.environment)
+        did = did or seen.result.status == "done"
+        with open_context(turn.settings, turn.environment, read_only=True) as context:
+            missing = unanswered(context, turn)
+            lost = missing - open_work.live_pairs(context.session, context.environment)
+            left, affordable = _left(context, turn), _affordable(context, turn) if lost else None
+        if not missing:
+            return Done(f"all {several(n_chosen, 'chosen pair')} are answered", {"looks": looks})
+        words = f"{several(len(missing), 'pair')} of the round or of its audits have no usable answer yet"
+        if lost and affordable is None:
+            spent = f"{words}, and {format_dollars(max(left, 0))} of the budget is left"
+            if lost == missing:  # nothing is out either, so waiting would not end
+                return Done(spent, {"looks": looks, "unanswered": len(missing)})
+            return Waits(spent, "mitl round close, which goes on with the answers that are there", did)
+        if lost:
+            _post(turn, affordable)
+            did = True
+        if crowd.population is not None and looks < _MOST_LOOKS:
+            continue
+        if crowd.wait_s is None or crowd.population is not None:
+            queued = "mitl review; then " if seen.counts["queued"] and crowd.population is None else ""
+            return Waits(words, f"{queued}the same command again when people have worked", did)
+        turn.talk.say(f"{words}; looking again in {crowd.wait_s:g} s")
+        crowd.pause(crowd.wait_s)

@@ -1,0 +1,162 @@
+"""What each round asked, cost and found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypedDict
+
+import numpy as np
+
+from mitl.core.formats import lower_bound
+from mitl.core.packed import contains, distinct
+from mitl.core.pricing import format_dollars
+from mitl.crowd.context import Context, open_context
+from mitl.db.store import columns
+from mitl.db.store import items as item_store
+from mitl.db.store import rounds as round_store
+from mitl.db.store.rounds import RoundRow
+from mitl.errors import RoundError
+from mitl.records import Environment, StageResult, Table
+from mitl.records.results import printed_by
+from mitl.records.rounds import RoundStep
+from mitl.settings import Settings
+from mitl.stages.fusing.gathering import answered
+from mitl.stages.rounds.asking import committed_cents
+
+
+class RoundFigures(TypedDict):
+    """One round, as ``--json`` prints it."""
+
+    round: int
+    strategy: str
+    trained: list[str]
+    state: str
+    budget_cents: int
+    asked: int
+    answered: int
+    paid_cents: int
+    promised_cents: int
+    positives: int
+    beyond_originals: int
+    per_dollar: float | None
+    recall: float | None
+    precision: float | None
+    auc: float | None
+    labelled: int
+    proposed_by: dict[str, float]
+
+
+@printed_by("round show")
+class ShowCounts(TypedDict):
+    """The rounds of an environment."""
+
+    environment: Annotated[str, "sandbox or live"]
+    rounds: Annotated[
+        list[RoundFigures],
+        "oldest first: strategy, trained (annotators that learnt in it), state (open, closed, rolled_back), "
+        "budget_cents, asked (pairs it chose), answered, paid_cents and promised_cents of its HITs and of those it "
+        "asked again, positives among its answers, those beyond_originals, positives per_dollar paid, the audit's "
+        "bounds of recall and precision when it was closed, auc of the fusion before it, "
+        "pairs labelled by machine, and by annotator the share of the positives that it proposed",
+    ]
+
+
+def show(settings: Settings, environment: Environment | None = None) -> StageResult:
+    """All rounds of an environment.
+
+    Raises:
+        RoundError: none was opened.
+    """
+    with open_context(settings, environment, read_only=True) as context:
+        rows = round_store.rounds(context.session, context.environment)
+        if not rows:
+            raise RoundError(f"no round was opened on {context.environment}; open one with `mitl round next`")
+        found = [figures_of(context, row) for row in rows]
+    counts: ShowCounts = {"environment": context.environment.value, "rounds": found}
+    shares = [
+        (one["round"], name, f"{share:.0%}") for one in found for name, share in one["proposed_by"].items()
+    ]
+    tables = [rounds_table(found)]
+    if shares:
+        tables.append(
+            Table("positives by who proposed them", ("round", "annotator", "of them"), tuple(shares))
+        )
+    return StageResult(
+        counts=counts,
+        tables=tuple(tables),
+        lines=() if [row.number for row in rows] == list(range(1, len(rows) + 1)) else (_NUMBERS,),
+        next=f"mitl round run --{context.environment.value}{'' if rows[-1].is_open else ' --budget DOLLARS'}",
+    )
+
+
+_NUMBERS = (
+    "a number that is missing here stands for what `mitl publish` asks without a round, or is of the other "
+    "environment"
+)
+
+
+def figures_of(context: Context, row: RoundRow) -> RoundFigures:
+    """A round by the answers that are there now; answers on audits' places are not read."""
+    session = context.session
+    chosen = distinct(round_store.chosen_pairs(session, row.id)["pair"].to_numpy())
+    answers = answered(context, np.empty(0, np.int64))
+    answers = answers[contains(chosen, answers["pair"].to_numpy())]
+    positive = answers.loc[answers["yes"] > answers["no"], "pair"].to_numpy()
+    originals = distinct(columns.original_columns(session, item_store.dataset(session).id))
+    paid = round_store.spent(session, context.environment, row.id)
+    steps = {step: one.result for step, one in round_store.steps(session, row.id).items()}
+    bounds = steps.get(RoundStep.CERTIFY, {})
+    return {
+        "round": row.number,
+        "strategy": str(steps.get(RoundStep.CHOOSE, {}).get("strategy", row.strategy)),
+        "trained": list(steps.get(RoundStep.TRAIN, {}).get("trained", {}).values()),
+        "state": "open" if row.is_open else "rolled_back" if row.rolled_back_at else "closed",
+        "budget_cents": int(row.config["budget_cents"]),
+        "asked": len(chosen),
+        "answered": len(answers),
+        "paid_cents": paid,
+        "promised_cents": committed_cents(context, row.id) - paid,
+        "positives": len(positive),
+        "beyond_originals": int((~contains(originals, positive)).sum()),
+        "per_dollar": 100 * len(positive) / paid if paid else None,
+        "recall": bounds.get("recall"),
+        "precision": bounds.get("precision"),
+        "auc": steps.get(RoundStep.FUSE, {}).get("auc"),
+        "labelled": int(steps.get(RoundStep.LABEL, {}).get("labelled", 0)),
+        "proposed_by": _shares(context, positive),
+    }
+
+
+def _shares(context: Context, positive: np.ndarray) -> dict[str, float]:
+    """Annotator → share of these pairs that it proposed."""
+    proposals = columns.proposal_columns(context.session, withdrawn=True)
+    here = proposals[contains(distinct(positive), proposals["pair"].to_numpy())]
+    counts = here.groupby("annotator", observed=False)["pair"].nunique()
+    return {str(name): int(count) / len(positive) for name, count in counts.items()} if len(positive) else {}
+
+
+_COLUMNS = "round|strategy|learnt|state|asked|answered|paid|matches|new|per dollar|recall ≥|precision ≥|AUC|by machine"
+
+
+def rounds_table(found: Sequence[RoundFigures]) -> Table:
+    """A row for each round."""
+    names = tuple(_COLUMNS.split("|"))
+    rows = tuple(
+        (
+            one["round"],
+            one["strategy"],
+            ", ".join(one["trained"]) or "nobody",
+            one["state"].replace("_", " "),
+            one["asked"],
+            one["answered"],
+            format_dollars(one["paid_cents"]),
+            one["positives"],
+            one["beyond_originals"],
+            None if one["per_dollar"] is None else f"{one['per_dollar']:.1f}",
+            *(None if bound is None else lower_bound(bound) for bound in (one["recall"], one["precision"])),
+            None if one["auc"] is None else f"{one['auc']:.3f}",
+            one["labelled"],
+        )
+        for one in found
+    )
+    return Table("rounds", names, rows)

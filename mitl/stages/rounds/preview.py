@@ -1,0 +1,149 @@
+"""What a round would ask, before it is opened: matches to expect, spread, what was asked before, the price."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import numpy as np
+
+from mitl.core.formats import points
+from mitl.core.packed import Ints, contains, distinct, pack_pairs, places, unpack_ids
+from mitl.core.pricing import format_dollars
+from mitl.crowd.context import Context
+from mitl.db.store import columns, open_work
+from mitl.db.store import items as item_store
+from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
+from mitl.records import Table, several
+from mitl.stages.fusing.scores import fused_scores
+from mitl.stages.rounds.steps import asked_first, chosen_now, hits_at_first, instead_of, room
+from mitl.stages.rounds.wish import Wish
+
+_NORMAL_95 = 1.96
+
+
+class Spread(TypedDict):
+    """Over the items of one side."""
+
+    items: int
+    asked_before: int
+    most: int
+
+
+class Expected(TypedDict):
+    """Matches among the pairs, by their fused probabilities."""
+
+    matches: float
+    low: float
+    high: float
+    beyond_originals: float
+
+
+class Preview(TypedDict):
+    """What a round would ask."""
+
+    pairs: int
+    strategy: str
+    hits: int
+    cents: int
+    kept_cents: int
+    asked_first: int
+    expected: Expected | None
+    originals: int
+    images: Spread
+    captions: Spread
+
+
+def preview_of(context: Context, wish: Wish, number: int) -> Preview:
+    """Of the round of this number; reads only.
+
+    Raises:
+        RoundError, StoreError, UsageError: as `room` and `chosen_now`.
+    """
+    first = asked_first(context, wish)
+    chosen = chosen_now(context, wish, number, room(context, wish, *first))
+    pairs, session = chosen["pair"].to_numpy(), context.session
+    originals = distinct(columns.original_columns(session, item_store.dataset(session).id))
+    again, questions = asked_first(context, wish, chosen)
+    hits, price = again + hits_needed(questions), wish.hit(context).total_cents
+    asked = {
+        *open_work.live_pairs(session, context.environment),
+        *open_work.usable_workers(session, context.environment),
+    }
+    sides = zip(unpack_ids(pairs), unpack_ids(pack_pairs(asked)), strict=True)
+    images, captions = (_spread(now, before) for now, before in sides)
+    return {
+        "pairs": len(pairs),
+        "strategy": str(chosen["strategy"].iloc[0]) if len(chosen) else wish.strategy,
+        "hits": hits,
+        "cents": hits * price,
+        "kept_cents": (wish.hits(context) - hits_at_first(context, wish)) * price,
+        "asked_first": first[0] * CANDIDATES_PER_HIT + first[1],
+        "expected": _expected(context, pairs, originals),
+        "originals": int(contains(originals, pairs).sum()),
+        "images": images,
+        "captions": captions,
+    }
+
+
+def _spread(now: Ints, before: Ints) -> Spread:
+    items, counts = np.unique(now, return_counts=True)
+    return {
+        "items": len(items),
+        "asked_before": int(contains(distinct(before), items).sum()),
+        "most": int(counts.max(initial=0)),
+    }
+
+
+def _expected(context: Context, pairs: Ints, originals: Ints) -> Expected | None:
+    """With the interval of independent pairs whose probabilities hold; None where one of them has none."""
+    fused = fused_scores(context)
+    if fused is None:
+        return None
+    at = places(fused["pair"].to_numpy(), pairs)
+    if (at < 0).any():
+        return None
+    chance = fused["probability"].to_numpy()[at]
+    mean, half = float(chance.sum()), _NORMAL_95 * float(np.sqrt((chance * (1 - chance)).sum()))
+    return {
+        "matches": mean,
+        "low": max(0.0, mean - half),
+        "high": min(float(len(pairs)), mean + half),
+        "beyond_originals": float(chance[~contains(originals, pairs)].sum()),
+    }
+
+
+def preview_table(asks: Preview, number: int, wish: Wish) -> Table:
+    """For people."""
+    why, budget_cents = instead_of(wish.strategy, asks["strategy"]), wish.budget_cents
+    expected, first, kept = asks["expected"], asks["asked_first"], asks["kept_cents"]
+    price = f"{several(asks['hits'], 'HIT')} for {format_dollars(asks['cents'])} of {format_dollars(budget_cents)}"
+    price += f", {several(first, 'question')} of audits and repeats included" if first else ""
+    rows = [
+        ("pairs", f"{asks['pairs']:,} by {asks['strategy']}{why}, {asks['originals']:,} of them original"),
+        (
+            "price",
+            price + (f"; {format_dollars(kept)} kept to ask again what cannot be used" if kept else ""),
+        ),
+        (
+            "expected matches",
+            "not known: nothing is fused yet" if expected is None else _matches(expected, asks),
+        ),
+        ("images", _told(asks["images"])),
+        ("captions", _told(asks["captions"])),
+    ]
+    return Table(f"round {number} would ask", ("what", "now"), tuple(rows))
+
+
+def _matches(expected: Expected, asks: Preview) -> str:
+    each = f", {points(100 * expected['matches'] / asks['cents'])} per dollar" if asks["cents"] else ""
+    return (
+        f"{points(expected['matches'])} (95 %: {points(expected['low'])} to {points(expected['high'])}), "
+        f"{points(expected['beyond_originals'])} beyond the originals{each}"
+    )
+
+
+def _told(spread: Spread) -> str:
+    return (
+        f"{spread['items']:,}, {spread['asked_before']:,} of them answered or out before; "
+        f"{several(spread['most'], 'pair')} of one at most"
+    )

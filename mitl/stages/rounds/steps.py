@@ -1,0 +1,264 @@
+"""The steps of a round; each can be repeated by itself, and finds what an earlier try has done."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mitl.audits.machine_labels import Promise
+from mitl.campaign.kinds.pairs.planning import asked_of
+from mitl.core.packed import contains, pack_pairs, unpack_pairs
+from mitl.core.pricing import format_dollars
+from mitl.core.whole_files import whole_file
+from mitl.crowd.context import Context, open_context
+from mitl.db.store import audits as audit_store
+from mitl.db.store import items as item_store
+from mitl.db.store import open_work
+from mitl.db.store import proposals as proposal_store
+from mitl.db.store import rounds as round_store
+from mitl.errors import AuditError, MetricError, RoundError
+from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
+from mitl.records import AuditPurpose, Direction, several
+from mitl.records.rounds import RoundStep
+from mitl.stages.auditing.drawing import Wish as AuditWish
+from mitl.stages.auditing.drawing import draw_audit
+from mitl.stages.auditing.showing import audit_state
+from mitl.stages.choosing.choose import Options, choose
+from mitl.stages.fusing.fuse import fuse
+from mitl.stages.fusing.gathering import annotator_names
+from mitl.stages.fusing.scores import fused_scores
+from mitl.stages.labelling.label import label
+from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.rounds.asking import harvest_chosen, publish_chosen
+from mitl.stages.rounds.teaching import proposers, train_wished
+from mitl.stages.rounds.wish import Done, Turn, Waits, Wish
+
+_MOST_LOST = 0.5
+"""Of a budget, at most so much is kept to ask again, however bad the work was."""
+UNFUSED = "exhaustive"
+"""What chooses where nothing is fused yet and the strategy goes by probabilities: the paper's own top five."""
+
+
+def _propose(turn: Turn) -> Done:
+    """With the queries of earlier runs, else as the settings have it; who has ranked before does not rank again."""
+    settings, names = turn.settings, proposers(turn)
+    with open_context(settings, turn.environment, read_only=True) as context:
+        runs = proposal_store.runs(context.session)
+        ranked = annotator_names(context, runs)
+        fresh = [name for name in names if name not in ranked]
+        if runs and not fresh:
+            return Done(f"{', '.join(names)} ranked before", {"annotators": names})
+        queries = _queries(context) if runs else {}
+    counts = {Direction.I2T: settings.image_queries, Direction.T2I: settings.caption_queries}
+    images, captions = (queries.get(way) or QueryChoice(counts[way]) for way in Direction)
+    made = propose(
+        settings,
+        annotators=fresh,
+        top_k=settings.top_k,
+        depth=settings.depth,
+        images=images,
+        captions=captions,
+        progress=turn.talk.progress,
+    )
+    return Done(made.lines[-1], {"annotators": names, "run": made.counts["run"]})
+
+
+def _queries(context: Context) -> dict[Direction, QueryChoice]:
+    """Those of all runs so far, as lists in files."""
+    session, folder = context.session, context.settings.runs / "rounds"
+    sides = dict(zip(Direction, item_store.id_maps(session, item_store.dataset(session).id), strict=True))
+    found = {}
+    for way, ids in proposal_store.queries(session).items():
+        names = {surrogate: external for external, surrogate in sides[way].items()}
+        found[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", [names[id_] for id_ in ids]))
+    return {
+        way: choice if proposal_store.queries(session)[way] else QueryChoice(0)
+        for way, choice in found.items()
+    }
+
+
+def _listed(path: Path, names: list[str]) -> Path:
+    with whole_file(path) as sink:
+        sink.write("".join(f"{name}\n" for name in names).encode())
+    return path
+
+
+def _fuse(turn: Turn) -> Done:
+    try:
+        made = fuse(turn.settings, turn.environment, progress=turn.talk.progress)
+    except MetricError as error:
+        return Done(f"left out: {error}", {"auc": None})
+    auc = made.counts["auc"]
+    assert isinstance(auc, float)
+    return Done(f"AUC {auc:.3f} against people's answers so far", {"auc": auc})
+
+
+def asked_first(context: Context, wish: Wish, chosen: pd.DataFrame | None = None) -> tuple[int, int]:
+    """HITs that only ask again, and questions that fill HITs together: of audits, samples and these choices."""
+    pairs = () if chosen is None else unpack_pairs(chosen["pair"].to_numpy())
+    again, questions = asked_of(context.session, wish.campaign(context.environment), pairs)
+    return again, questions + sample_wanted(context, wish)
+
+
+def sample_wanted(context: Context, wish: Wish) -> int:
+    """Pairs to draw for machine labels now: none before there are probabilities.
+
+    Without them all pairs are one stratum that is guessed to be matches, and every refusal would be disputed.
+    """
+    if wish.label_sample is None or fused_scores(context) is None:
+        return 0
+    drawn = audit_store.current(context.session, context.environment, AuditPurpose.LABELS)
+    return 0 if drawn else wish.label_sample
+
+
+def hits_at_first(context: Context, wish: Wish) -> int:
+    """HITs that the budget buys beside those that will ask again: the share of the work so far that could not be used.
+
+    One at least where machine labels are wanted: without it a round could spend all on its first try, and the sample
+    that is to bound them stay half asked.
+
+    Raises:
+        RoundError: the budget is below one HIT.
+    """
+    most = wish.hits(context)
+    kept = max(int(_lost(context) * most), int(wish.label_sample is not None))
+    return max(most - kept, 1)
+
+
+def _lost(context: Context) -> float:
+    return min(open_work.lost_share(context.session, context.environment), _MOST_LOST)
+
+
+def room(context: Context, wish: Wish, again: int, questions: int) -> int:
+    """Pairs that the budget leaves to a choice, beside what is asked first; a HIT's at least.
+
+    Raises:
+        RoundError: the budget is below one HIT, or what is asked first takes all of it.
+    """
+    left = (hits_at_first(context, wish) - again) * CANDIDATES_PER_HIT - questions
+    if left < CANDIDATES_PER_HIT:
+        least = again - (-questions // CANDIDATES_PER_HIT) + 1
+        needed = max(ceil(least / (1 - _lost(context))), least + int(wish.label_sample is not None))
+        price = format_dollars(needed * wish.hit(context).total_cents)
+        what = [f"want {several(questions, 'question')}"] if questions else []
+        what += [f"ask {several(again, 'HIT')} again"] if again else []
+        raise RoundError(
+            f"audits {' and '.join(what)} first, which leaves no HIT of a budget of "
+            f"{format_dollars(wish.budget_cents)}; give --budget {price.lstrip('$')} or more"
+        )
+    return left
+
+
+def chosen_now(context: Context, wish: Wish, number: int, budget: int) -> pd.DataFrame:
+    """``CHOSEN``: what the round of this number would ask of the project as it is, within its HITs.
+
+    A choice that an earlier HIT left unanswered costs that whole HIT once more. Where no other such HIT fits, the next
+    choices that stand on none fill the HITs of the round.
+
+    Args:
+        budget: pairs, as `room` has it.
+
+    Raises:
+        RoundError: nothing is open.
+        StoreError: nothing has been proposed yet.
+        UsageError: there is no such strategy.
+    """
+    seed, priced = context.settings.seed + number, Options(hit_cents=wish.hit(context).total_cents)
+    unanswered = open_work.hits_to_replace(context.session, context.environment)
+    lost = pack_pairs({pair for hit in unanswered for pair in hit.pairs})
+    try:
+        chosen = choose(context, wish.strategy, budget + len(lost), seed, priced)
+    except RoundError:
+        if fused_scores(context) is not None:
+            raise
+        chosen = choose(context, UNFUSED, budget + len(lost), seed, priced)
+    most = hits_at_first(context, wish)
+
+    def fitting(choices: pd.DataFrame) -> pd.DataFrame:
+        def are_too_many(n: int) -> bool:
+            again, questions = asked_first(context, wish, choices.head(n))
+            return again + hits_needed(questions) > most
+
+        return choices.head(bisect_left(range(1, len(choices) + 1), True, key=are_too_many))
+
+    head = fitting(chosen)
+    rest = chosen.iloc[len(head) :]
+    filled = fitting(pd.concat([head, rest[~contains(lost, rest["pair"].to_numpy())]]))
+    return filled.assign(place=np.arange(1, len(filled) + 1))
+
+
+def _choose(turn: Turn) -> Done:
+    settings, wish = turn.settings, turn.wish
+    with open_context(settings, turn.environment) as context:
+        chosen = round_store.chosen_pairs(context.session, turn.row.id)
+        sample = sample_wanted(context, wish)
+    if not len(chosen):
+        if sample:
+            draw_audit(settings, AuditWish(AuditPurpose.LABELS, sample), turn.environment)
+        with open_context(settings, turn.environment) as context:
+            budget = room(context, wish, *asked_first(context, wish))
+            try:
+                chosen = chosen_now(context, wish, turn.row.number, budget)
+            except RoundError as error:
+                raise _nothing_chosen(turn, str(error)) from error
+            context.session.rollback()
+            round_store.choose_pairs(context.session, turn.row.id, chosen)
+            context.session.commit()
+    if not len(chosen):
+        raise _nothing_chosen(turn, f"{wish.strategy} chose nothing; try another strategy")
+    used = str(chosen["strategy"].iloc[0])
+    line = f"{several(len(chosen), 'pair')} by {used}{instead_of(wish.strategy, used)}"
+    return Done(line, {"chosen": len(chosen), "strategy": used})
+
+
+def instead_of(wished: str, used: str) -> str:
+    """Why another strategy chose than was wished for; empty where none did."""
+    return "" if used == wished else f", since {wished} has no probabilities to go by yet"
+
+
+def _nothing_chosen(turn: Turn, why: str) -> RoundError:
+    return RoundError(f"{why}; take round {turn.row.number} back first: `mitl round rollback`")
+
+
+def _label(turn: Turn) -> Done:
+    """After fusing once more, since the round's own answers speak by now."""
+    error = turn.wish.label_error
+    if error is None:
+        return Done("no machine labels are wanted", {"labelled": 0})
+    with open_context(turn.settings, turn.environment, read_only=True) as context:
+        if audit_store.current(context.session, context.environment, AuditPurpose.LABELS) is None:
+            why = "no sample bounds machine labels yet; the first round that has probabilities to choose by draws it"
+            return Done(why, {"labelled": 0, "why": why})
+    try:
+        fuse(turn.settings, turn.environment, progress=turn.talk.progress)
+        made = label(turn.settings, turn.environment, Promise(error), progress=turn.talk.progress)
+    except (AuditError, MetricError) as found:
+        return Done(f"nothing was labelled: {found}", {"labelled": 0, "why": str(found)})
+    labelled, left = made.counts["labelled"], made.counts["left"]
+    return Done(f"{labelled:,} labelled, {left:,} left to people", {"labelled": labelled, "left": left})
+
+
+def _certify(turn: Turn) -> Done:
+    with open_context(turn.settings, turn.environment, read_only=True) as context:
+        state = audit_state(context)
+    if state is None or state.bound is None:
+        return Done("no audit bounds recall; see `mitl audit plan`", {"recall": None, "precision": None})
+    return Done(state.line, {"recall": state.bound.recall, "precision": state.bound.precision})
+
+
+STEPS: Mapping[RoundStep, Callable[[Turn], Done | Waits]] = {
+    RoundStep.TRAIN: train_wished,
+    RoundStep.PROPOSE: _propose,
+    RoundStep.FUSE: _fuse,
+    RoundStep.CHOOSE: _choose,
+    RoundStep.PUBLISH: publish_chosen,
+    RoundStep.HARVEST: harvest_chosen,
+    RoundStep.LABEL: _label,
+    RoundStep.CERTIFY: _certify,
+}
+"""In their order."""

@@ -1,0 +1,331 @@
+"""Texts from their choice to a release: written, checked, reviewed by somebody else, asked again, paid, handed on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from books import assert_each_hit_is_there_once, server_rows
+from cli_kit import clear_environment, fails, ok
+from sqlalchemy import text as sql
+from world_kit import SANDBOX, make_world, run_propose
+
+from mitl.campaign import publish as publishing
+from mitl.campaign.kinds.texts import planning
+from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
+from mitl.campaign.kinds.texts.standing import ItemState, standing
+from mitl.campaign.publish import publish
+from mitl.core.packed import unpack_ids
+from mitl.crowd.context import open_context
+from mitl.crowd.endpoint import open_endpoint
+from mitl.db.session import open_database
+from mitl.db.store import answers, collection, hits, ledger
+from mitl.errors import CrowdError, MetricError, ProposalError, RoundError, UsageError
+from mitl.positives.loading import read_release
+from mitl.records import CollectionRole, Decision, Direction
+from mitl.records.collection import TEXTS, Terms, TextRules
+from mitl.settings import load
+from mitl.stages.analysing.analyse import analyse
+from mitl.stages.collecting.choose import STRATEGIES, CollectWish, choose
+from mitl.stages.collecting.collected import collected
+from mitl.stages.collecting.show import show
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.simulate import simulate
+from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.verify import verify
+from mitl.stages.reporting.report import report
+from mitl.stages.reporting.status import status
+from mitl.stages.reviewing.decisions import Ruling
+from mitl.stages.reviewing.review import rule
+from mitl.stages.reviewing.show import show as show_submission
+
+_made: list[Path] = []
+
+
+@pytest.fixture
+def settings(tmp_path, tmp_path_factory):
+    """A project of 20 scenes, proposed for, whose first eight images and ten captions may be chosen."""
+    if not _made:
+        made = make_world(tmp_path_factory.mktemp("collecting") / "p", n_images=20)
+        run_propose(made, image_queries=4, caption_queries=100)
+        (made.project / "images.txt").write_text("\n".join(map(str, range(1, 9))))
+        (made.project / "captions.txt").write_text("\n".join(map(str, range(1, 11))))
+        _made.append(made.project)
+    shutil.copytree(_made[0], tmp_path / "p")
+    return load(tmp_path / "p", environ={})
+
+
+def chosen(settings, count=6, strategy="random", side="images"):
+    wish = CollectWish(strategy, count, side == "images", settings.project / f"{side}.txt")
+    return choose(settings, wish, SANDBOX)
+
+
+def ask(settings, task="", **wish):
+    task = task or due_task(settings, SANDBOX).value
+    return publish(settings, CollectTexts(SANDBOX, task, **wish), confirm=lambda total: True)
+
+
+def work(settings, population="careful"):
+    simulate(settings, SANDBOX, population=population)
+    return harvest(settings, SANDBOX)
+
+
+def states(settings):
+    with open_database(settings.db_url, read_only=True) as session:
+        return [one.state for one in standing(session, SANDBOX)]
+
+
+def build_counts(folder):
+    return json.loads((folder / "manifest.json").read_text())["counts"]["collected"]
+
+
+def spots(settings):
+    with open_database(settings.db_url, read_only=True) as session:
+        return collection.spots(session, SANDBOX)
+
+
+def test_a_text_is_written_reviewed_by_another_and_becomes_an_original(settings, tmp_path):
+    """Every step says what it did, and that nothing is left to do when it is called again."""
+    assert chosen(settings).counts["chosen"] == 6
+    assert show(settings, SANDBOX).next == "mitl collect publish --sandbox"
+    posted = ask(settings)
+    assert (posted.counts["task"], posted.counts["items"], posted.counts["hits_posted"]) == (["write"], 6, 2)
+    assert set(states(settings)) == {ItemState.OUT}
+    again = ask(settings)
+    assert again.status == "nothing_to_do" and again.next.startswith("mitl serve for people")
+    assert show(settings, SANDBOX).next == "mitl harvest"
+    assert work(settings).counts["approved"] == 2
+    assert set(states(settings)) == {ItemState.WRITTEN}
+    idle = ask(settings, task="write")
+    assert (idle.status, idle.next) == ("nothing_to_do", "mitl collect show")
+    reviews = ask(settings)
+    assert (reviews.counts["task"], reviews.counts["controls"]) == (["review"], 2)
+    assert set(states(settings)) == {ItemState.IN_REVIEW}
+    work(settings)
+    assert_each_hit_is_there_once(settings)
+
+    told = show(settings, SANDBOX)
+    assert told.next == (
+        "mitl build-dataset --out DIR" if told.counts["accepted"] == 6 else "mitl collect publish --sandbox"
+    )
+    assert told.counts["states"].get("accepted") == told.counts["accepted"] >= 5
+    assert told.counts["paid_cents"] > 0
+    of_answer = {spot.answer: spot.worker for spot in spots(settings) if spot.role is CollectionRole.WRITE}
+    for spot in spots(settings):
+        if spot.reviewed is not None:
+            assert spot.worker and spot.worker != of_answer[spot.reviewed]
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        texts = collected(context)
+    images, numbers = unpack_ids(texts["pair"].to_numpy())
+    assert images.tolist() == texts["image"].tolist() and numbers.min() > 100
+    built = build_dataset(settings, tmp_path / "rel", SANDBOX, check_privacy=True)
+    table = pd.read_parquet(tmp_path / "rel" / "collected.parquet")
+    assert table["text"].tolist() == texts["text"].tolist() and set(table["text_id"]) == set(texts["name"])
+    assert (table["writer"] != table["reviewer"]).all()
+    told_too = build_counts(tmp_path / "rel")
+    assert told_too == built.counts["collected"]
+    assert told_too["chosen"] == 6 and told_too["paid_cents"] == told.counts["paid_cents"]
+    assert told_too["written"] == told.counts["written"] and told_too["picked"] == 0
+    assert told_too["accepted"] == len(table)
+    sheet = (tmp_path / "rel" / "datasheet.md").read_text()
+    assert f"| texts written for images | {told_too['written']} |" in sheet
+    assert built.counts["ids_checked"] > 0 and verify(tmp_path / "rel").refusal is None
+    assert read_release(tmp_path / "rel").pairs(Direction.I2T)
+    assert build_dataset(settings, tmp_path / "rel", SANDBOX).status == "nothing_to_do"
+
+
+def test_an_image_is_picked_among_those_ranked_first_and_joins_the_positives(settings, tmp_path):
+    """What is picked and accepted stands in the file of collected texts and among the positives."""
+    chosen(settings, 4, side="captions")
+    assert ask(settings, offered=4).counts["task"] == ["pick"]
+    assert all(len(spot.offered) == 4 for spot in spots(settings))
+    work(settings)
+    ask(settings)
+    work(settings)
+    assert states(settings).count(ItemState.ACCEPTED) >= 3
+    build_dataset(settings, tmp_path / "rel", SANDBOX)
+    table = pd.read_parquet(tmp_path / "rel" / "collected.parquet")
+    assert set(table["task"]) == {"pick"}
+    positives = pd.read_parquet(tmp_path / "rel" / "positives.parquet")
+    pairs = set(zip(positives["image_id"], positives["caption_id"].astype(str), strict=True))
+    assert set(zip(table["image_id"], table["text_id"], strict=True)) <= pairs
+
+
+def test_a_caption_without_ranked_images_is_left_out_alone(settings, monkeypatch):
+    """The bill says so, the others are asked, and only where none is left is anything refused."""
+    chosen(settings, 4, side="captions")
+    with open_database(settings.db_url, read_only=True) as session:
+        missing = [one.choice.item for one in standing(session, SANDBOX)][:1]
+    read = planning.columns.proposal_columns
+
+    def ranked(session):
+        proposals = read(session)
+        return proposals[~pd.Series(unpack_ids(proposals["pair"].to_numpy())[1]).isin(missing).to_numpy()]
+
+    monkeypatch.setattr(planning.columns, "proposal_columns", ranked)
+    bill = []
+    wish = CollectTexts(SANDBOX, "pick")
+    posted = publish(settings, wish, confirm=lambda total: True, announce=bill.append)
+
+    assert posted.counts["items"] == 3
+    assert "left out: 1 caption with fewer than 2 ranked images" in "\n".join(map(str, bill))
+    work(settings)
+    with pytest.raises(
+        ProposalError, match="1 chosen caption, none else is open; rank more with `mitl propose"
+    ):
+        ask(settings, "pick")
+
+
+def test_status_report_and_analysis_tell_of_what_was_collected(settings):
+    """Nothing before an item is chosen; then the same numbers everywhere, and the money that pages cost."""
+    assert status(settings, SANDBOX).counts["texts"] is None
+    with pytest.raises(MetricError, match="mitl collect choose"):
+        analyse(settings, ["texts"], SANDBOX)
+    chosen(settings, 4)
+    chosen(settings, 3, side="captions")
+    for _ in range(3):
+        ask(settings)
+        work(settings, "careful:0.6,random:0.4")
+
+    told, found = show(settings, SANDBOX).counts, status(settings, SANDBOX)
+    texts, (analysed,) = found.counts["texts"], [analyse(settings, ["texts"], SANDBOX).counts["analyses"]]
+    groups = analysed["texts"]["groups"]
+    assert texts["chosen"] == 7 and texts["written"] + texts["picked"] == told["written"] > 0
+    assert {name: texts[name] for name in ("faulty", "accepted", "refused")} == {
+        name: told[name] for name in ("faulty", "accepted", "refused")
+    }
+    assert sum(one["given"] for one in groups) == told["written"]
+    for name in ("chosen", "faulty", "refused", "accepted", "waiting"):
+        assert sum(one[name] for one in groups) == texts[name]
+    assert {one["task"] for one in groups} == {"write", "pick"}
+    assert analysed["texts"]["paid_cents"] == told["paid_cents"] > 0
+    with open_database(settings.db_url, read_only=True) as session:
+        pages = {one.name for one in hits.batches(session, SANDBOX) if one.kind == TEXTS}
+        work_done = [one for one in ledger.settled_work(session, SANDBOX) if one.batch in pages]
+    assert told["paid_cents"] == sum(one.reward_cents + one.fee_cents + one.bonus_cents for one in work_done)
+    assert any(row[0] == "texts" and "7 items chosen" in str(row[1]) for row in found.tables[0].rows)
+    assert 'id="texts"' in Path(report(settings, environment=SANDBOX).paths["report"]).read_text()
+
+
+def test_careless_texts_wait_for_a_person_and_are_asked_of_another_worker_whatever_is_paid(settings):
+    """A person pays for them; the rules decide that they are not used."""
+    chosen(settings, 4)
+    ask(settings)
+    assert work(settings, "random").counts["queued"] == 1
+    with open_database(settings.db_url, read_only=True) as session:
+        (row,) = answers.assignments(session, SANDBOX, (Decision.QUEUED,))
+    told = show_submission(settings, row.id, SANDBOX)
+    assert any("place 1" in line or "text" in line for line in told.lines)
+    rule(settings, [Ruling(row.id, Decision.APPROVE)], SANDBOX)
+    assert set(states(settings)) == {ItemState.OPEN}
+    again = ask(settings)
+    assert again.counts["items"] == 4
+    work(settings)
+    ask(settings)
+    work(settings)
+    assert states(settings).count(ItemState.ACCEPTED) >= 3
+    assert show(settings, SANDBOX).counts["faulty"] == 4
+
+
+def test_the_writers_own_review_does_not_count(settings):
+    """It is paid and asked again; the same holds for a second try by who was refused."""
+    chosen(settings, 2)
+    ask(settings)
+    work(settings)
+    ask(settings)
+    work(settings)
+    with open_database(settings.db_url) as session:
+        writer = sql(
+            "UPDATE assignment SET worker_id = (SELECT min(worker_id) FROM assignment) WHERE hit_id = "
+            "(SELECT max(hit_id) FROM assignment)"
+        )
+        session.execute(writer)
+        session.commit()
+    assert set(states(settings)) == {ItemState.WRITTEN}
+    assert ask(settings).counts["task"] == ["review"]
+
+
+def test_posting_that_died_is_completed_and_nothing_is_asked_twice(settings, monkeypatch):
+    """The second call to the server fails; the next run posts what is left, under the terms of the first."""
+    chosen(settings, 6)
+    real, calls = publishing.create_hit, []
+
+    def dies(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise CrowdError("the line is down")
+        return real(*arguments)
+
+    monkeypatch.setattr(publishing, "create_hit", dies)
+    rules = Terms(TextRules(least_words=2))
+    with pytest.raises(CrowdError):
+        ask(settings, per_hit=2, terms=rules)
+    monkeypatch.setattr(publishing, "create_hit", real)
+    assert ask(settings, "write", per_hit=2, terms=rules).status == "done"
+    assert_each_hit_is_there_once(settings)
+    assert sorted(spot.item for spot in spots(settings)) == sorted({spot.item for spot in spots(settings)})
+    with open_database(settings.db_url, read_only=True) as session:
+        assert [terms.rules.least_words for terms in collection.terms_of(session).values()] == [2]
+
+
+def test_boto3_reads_pages_that_name_no_item_and_no_control(settings):
+    """What stands on the server tells neither ids nor which text is a control."""
+    chosen(settings, 3)
+    ask(settings)
+    work(settings)
+    ask(settings)
+    with open_endpoint(settings, SANDBOX) as endpoint:
+        assert [hit.max_assignments for hit in endpoint.client().list_hits()] == [1, 1]
+    (pages,) = zip(*server_rows(settings, "SELECT xml FROM hit_question"), strict=True)
+    assert not [
+        page
+        for page in pages
+        if "control" in page.lower() or "external" in page.lower().replace("externalsubmit", "")
+    ]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("side", ["images", "captions"])
+def test_each_strategy_chooses_what_was_not_chosen_before(settings, strategy, side):
+    """The count is kept, the order of asking goes on, and the end is said."""
+    total = 8 if side == "images" else 10
+    assert [chosen(settings, 5, strategy, side).counts["chosen"] for _ in range(2)] == [5, total - 5]
+    assert chosen(settings, 5, strategy, side).status == "nothing_to_do"
+    with open_database(settings.db_url, read_only=True) as session:
+        found = collection.choices(session, SANDBOX)
+    assert [choice.place for choice in found] == list(range(1, total + 1))
+    assert {choice.strategy for choice in found} == {strategy}
+
+
+def test_bad_input_is_one_clear_line(settings, monkeypatch):
+    """Nothing is stored or posted by a call that fails."""
+    clear_environment(monkeypatch)
+    monkeypatch.chdir(settings.project)
+    assert "has a partner" in fails(1, "collect", "choose", "--count", 3)
+    assert "was chosen" in fails(1, "collect", "publish", "--sandbox")
+    assert "give 3 to 20" in fails(2, "collect", "publish", "--sandbox", "--task", "review", "--per-hit", 2)
+    assert "--min-words" in fails(2, "collect", "publish", "--sandbox", "--min-words", 50)
+    with pytest.raises(UsageError, match="no strategy"):
+        chosen(settings, 1, "magic")
+    with pytest.raises(RoundError, match="name those that are to get another one with --items"):
+        choose(settings, CollectWish("core-set", 1, False, None), SANDBOX)
+    assert ok("collect", "show", "--json").json["status"] == "nothing_to_do"
+
+
+def test_the_page_of_texts_escapes_what_people_wrote(settings, tmp_path):
+    """A hostile text stands in the file as text; another file of that name is kept."""
+    chosen(settings, 1)
+    ask(settings, terms=Terms(TextRules(least_words=1)))
+    work(settings)
+    with open_database(settings.db_url) as session:
+        session.execute(sql("UPDATE collection_answer SET text = '<script>alert(1)</script> on a \"hill\"'"))
+        session.commit()
+    show(settings, SANDBOX, to=tmp_path / "texts.html")
+    page = (tmp_path / "texts.html").read_text()
+    assert "<script>" not in page and "&lt;script&gt;alert(1)" in page and "data:image/png" in page
+    (tmp_path / "texts.html").write_text("mine")
+    with pytest.raises(UsageError, match="--replace"):
+        show(settings, SANDBOX, to=tmp_path / "texts.html")

@@ -1,0 +1,304 @@
+"""Layouts that data sets are handed round in: what `datasets` writes, folders of pictures, WebDataset shards."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from mitl.datasets.table import Reading, Told, read_table
+from mitl.errors import DatasetError, MitlError, UsageError
+
+
+def jpeg(colour):
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 6), colour).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+WRITTEN = ("saved/test/data-00000-of-00001.arrow", "pushed/data/test-00000-of-00001.parquet")
+RED, BLUE, GREEN = (jpeg(colour) for colour in ("red", "blue", "green"))
+
+
+def read(path, tmp_path, **how):
+    """(the data set, each image's bytes by its id, what was told)."""
+    told = Told()
+    data = read_table(path, unpack=tmp_path / "project" / "dataset", reading=Reading(**how), told=told)
+    files = {image.external_id: image.file for image in data.images}
+    contents = {
+        id_: (tmp_path / "project" / file).read_bytes() if file else None for id_, file in files.items()
+    }
+    return data, contents, told.lines
+
+
+def texts(data):
+    return [(caption.image_external_id, caption.text) for caption in data.captions]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """What the ``datasets`` library writes of two splits of pictures with lists of captions."""
+    datasets = pytest.importorskip("datasets", reason="the layouts are written by the library itself")
+    folder = tmp_path_factory.mktemp("hub")
+    text = datasets.Value("string")
+    features = datasets.Features({"image": datasets.Image(), "caption": datasets.List(text), "img_id": text})
+    rows = {
+        "train": [{"image": {"bytes": RED, "path": "r.jpg"}, "caption": ["red", "a red one"], "img_id": "1"}],
+        "test": [
+            {"image": {"bytes": BLUE, "path": None}, "caption": ["blue"], "img_id": "2"},
+            {"image": {"bytes": GREEN, "path": None}, "caption": ["green"], "img_id": "3"},
+        ],
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = {name: datasets.Dataset.from_list(some, features=features) for name, some in rows.items()}
+        datasets.DatasetDict(made).save_to_disk(folder / "saved")
+        for name, one in made.items():
+            (folder / "pushed" / "data").mkdir(parents=True, exist_ok=True)
+            one.to_parquet(folder / "pushed" / "data" / f"{name}-00000-of-00001.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("layout", ["saved", "pushed"])
+def test_what_the_datasets_library_writes_is_read_by_split(hub, tmp_path, layout):
+    """Pictures come out byte for byte, lists become captions; a folder of two splits wants one named."""
+    with pytest.raises(UsageError, match=r"holds the splits t.*, t.*; name one with --split"):
+        read(hub / layout, tmp_path)
+    with pytest.raises(UsageError, match="no split 'val'"):
+        read(hub / layout, tmp_path, split="val")
+    data, contents, told = read(hub / layout, tmp_path, split="test")
+    train, _, _ = read(hub / layout, tmp_path, split="train")
+
+    assert contents == {"2": BLUE, "3": GREEN}
+    assert texts(data) == [("2", "blue"), ("3", "green")]
+    assert texts(train) == [("1", "red"), ("1", "a red one")]
+    assert told == [
+        "read as: image = column `image` (pictures), image id = column `img_id`, caption = column `caption` (lists)"
+    ]
+
+
+@pytest.mark.parametrize("layout", ["saved/test", "pushed/data/test-00000-of-00001.parquet"])
+def test_one_split_of_it_needs_none_named(hub, tmp_path, layout):
+    """A folder of `save_to_disk` without splits, and one file."""
+    assert len(read(hub / layout, tmp_path)[0].images) == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(WRITTEN), place=st.floats(0, 1, exclude_max=True), bytes_=st.binary(max_size=12))
+def test_spoiled_bytes_are_read_or_one_line(hub, tmp_path_factory, name, place, bytes_):
+    """Wherever they are; unlooked at, some of them would end the whole program."""
+    folder = tmp_path_factory.mktemp("spoiled")
+    content = bytearray((hub / name).read_bytes())
+    at = int(place * len(content))
+    content[at : at + len(bytes_)] = bytes_
+    (folder / Path(name).name).write_bytes(content)
+    try:
+        data, _, _ = read(folder / Path(name).name, folder)
+    except MitlError as error:
+        assert "\n" not in str(error)
+    else:
+        assert data.images and data.captions
+
+
+def test_half_of_a_saved_data_set_is_refused(hub, tmp_path):
+    """In one line, and nothing is written."""
+    for name in WRITTEN:
+        whole = (hub / name).read_bytes()
+        part = tmp_path / Path(name).name
+        part.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(DatasetError) as caught:
+            read(part, tmp_path)
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "project").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("dataset_dict.json", '{"splits": ["test"]}', r"there is no file .*test'"),
+        ("dataset_dict.json", "[]", "lists no 'splits'"),
+        ("state.json", '{"_data_files": [{"filename": "data.arrow"}]}', r"there is no file .*data\.arrow"),
+        ("state.json", '{"_data_files": [{}]}', "lists no '_data_files'"),
+        ("state.json", "{", "is not valid JSON"),
+    ],
+)
+def test_saved_data_sets_that_lack_something_are_one_line(tmp_path, name, content, named):
+    """A folder that was copied in part."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DatasetError, match=named) as caught:
+        read(tmp_path, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_pictures_without_any_name_are_numbered_by_their_first_row(tmp_path):
+    """The same picture in two rows is one image."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"image": [RED, BLUE, RED], "text": ["a", "b", "c"]}), tmp_path / "t.parquet")
+    data, contents, told = read(tmp_path / "t.parquet", tmp_path)
+
+    assert contents == {"0": RED, "1": BLUE}
+    assert texts(data) == [("0", "a"), ("0", "c"), ("1", "b")]
+    assert "image id = number of the first row with the picture, from 0" in told[0]
+
+
+def test_paths_within_pictures_are_ids_where_they_tell_pictures_apart(tmp_path):
+    """Else the rows' numbers are."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for paths, ids in ((["r.jpg", "b.jpg"], {"r.jpg", "b.jpg"}), (["x.jpg", "x.jpg"], {"0", "1"})):
+        cells = [{"bytes": content, "path": path} for content, path in zip((RED, BLUE), paths, strict=True)]
+        pq.write_table(pa.table({"image": cells, "text": ["a", "b"]}), tmp_path / "t.parquet")
+        assert set(read(tmp_path / "t.parquet", tmp_path)[1]) == ids
+
+
+def test_sounds_in_a_parquet_are_no_pictures(tmp_path):
+    """Their cells have the same type, and the file's features tell them apart."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    cells = [{"bytes": b"RIFF", "path": "a.wav"}]
+    features = {"info": {"features": {"audio": {"_type": "Audio"}, "image": {"_type": "Image"}}}}
+    table = pa.table({"audio": cells, "image": [{"bytes": RED, "path": "a.jpg"}], "caption": ["a"]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
+    pq.write_table(table, tmp_path / "t.parquet")
+
+    assert read(tmp_path / "t.parquet", tmp_path)[1] == {"a.jpg": RED}
+
+
+def test_a_folder_of_pictures_with_captions_txt(tmp_path):
+    """As Flickr8k: the table beside the folder of the pictures, or within it."""
+    for place in (tmp_path / "f8k" / "Images", tmp_path / "flat"):
+        place.mkdir(parents=True)
+        (place / "a.jpg").write_bytes(RED)
+        (place / "b.jpg").write_bytes(BLUE)
+        table = (place.parent if place.name == "Images" else place) / "captions.txt"
+        table.write_text('image,caption\na.jpg,a red one\na.jpg,"red, all of it"\nb.jpg,a blue one\n')
+        data, contents, _ = read(table.parent, tmp_path)
+        assert contents == {"a.jpg": RED, "b.jpg": BLUE}
+        assert texts(data) == [("a.jpg", "a red one"), ("a.jpg", "red, all of it"), ("b.jpg", "a blue one")]
+
+
+def test_an_imagefolder_has_a_table_in_each_split(tmp_path):
+    """Names are relative to the split's folder."""
+    for split, content in (("train", RED), ("test", BLUE)):
+        (tmp_path / "set" / split).mkdir(parents=True)
+        (tmp_path / "set" / split / "0.jpg").write_bytes(content)
+        row = {"file_name": "0.jpg", "text": split}
+        (tmp_path / "set" / split / "metadata.jsonl").write_text(json.dumps(row) + "\n")
+
+    assert read(tmp_path / "set", tmp_path, split="test")[1] == {"0.jpg": BLUE}
+    assert read(tmp_path / "set" / "train", tmp_path)[1] == {"0.jpg": RED}
+    with pytest.raises(UsageError, match="holds the splits test, train"):
+        read(tmp_path / "set", tmp_path)
+
+
+def test_several_tables_in_a_folder_are_asked_about(tmp_path):
+    """And so is what nobody knows."""
+    for name in ("a.csv", "b.tsv"):
+        (tmp_path / name).write_text("image,caption\n")
+    with pytest.raises(
+        DatasetError, match=r"several tables \(a\.csv, b\.tsv\); name one of them, as .*/a\.csv"
+    ):
+        read(tmp_path, tmp_path)
+    (tmp_path / "notes.docx").write_bytes(b"x")
+    with pytest.raises(DatasetError, match=r"'notes\.docx' is of no kind that is known"):
+        read(tmp_path / "notes.docx", tmp_path)
+
+
+SAMPLES = (("a/0", RED, "red"), ("a/1", BLUE, "blue"))
+
+
+def shard(path, samples=SAMPLES, *, text="txt", picture="jpg"):
+    with tarfile.open(path, "w") as tar:
+        for key, content, words in samples:
+            fields = {
+                picture: content,
+                "cls": b"1",
+                "json": json.dumps({"key": key, "caption": words}).encode(),
+            }
+            if text:
+                fields[text] = words.encode()
+            for field, data in fields.items():
+                member = tarfile.TarInfo(f"{key}.{field}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_shards_are_read_one_after_another(tmp_path):
+    """A sample is an image with its text; where there is no text, the JSON has it."""
+    (tmp_path / "shards").mkdir()
+    shard(tmp_path / "shards" / "s-000000.tar")
+    shard(tmp_path / "shards" / "s-000001.tar", [("a/2", GREEN, "green")], picture="PNG")
+    data, contents, told = read(tmp_path / "shards", tmp_path)
+    json_only, _, _ = read(shard(tmp_path / "json.tar", text=None), tmp_path)
+
+    assert contents == {"a/0": RED, "a/1": BLUE, "a/2": GREEN}
+    assert texts(data) == [("a/0", "red"), ("a/1", "blue"), ("a/2", "green")]
+    assert told == [
+        "read as: image = column `image` (pictures), image id = column `__key__`, caption = column `txt`"
+    ]
+    assert texts(json_only) == texts(data)[:2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=st.integers(0, 20479))
+def test_a_shard_that_ends_anywhere_early_is_one_line(tmp_path_factory, cut):
+    """Also between two files, where tarfile sees a whole archive; nothing but zeros may be missing."""
+    folder = tmp_path_factory.mktemp("cut")
+    path = shard(folder / "s.tar")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut])
+    ends = -(-len(whole.rstrip(b"\0")) // 512) * 512  # what follows is padding, of which one block says so
+    if cut >= ends + 512:
+        assert len(read(path, folder)[0].images) == 2
+        return
+    with pytest.raises(DatasetError, match=r"ends early|is no tar file|gives no images") as caught:
+        read(path, folder)
+    assert "\n" not in str(caught.value)
+    assert not (folder / "project").exists()
+
+
+def test_samples_that_cannot_be_meant_are_refused(tmp_path):
+    """Two pictures, the same key again, a text that is no UTF-8, JSON that is none."""
+    with tarfile.open(tmp_path / "two.tar", "w") as tar:
+        for name in ("0.jpg", "0.png", "0.txt"):
+            tar.addfile(tarfile.TarInfo(name))
+    with pytest.raises(DatasetError, match=r"sample '0' of .* holds two pictures"):
+        read(tmp_path / "two.tar", tmp_path)
+    again = shard(tmp_path / "again.tar", [*SAMPLES, ("a/0", GREEN, "green")])
+    with pytest.raises(DatasetError, match="gives image 'a/0' another picture than before"):
+        read(again, tmp_path)
+    for field, content in (("txt", b"\xff\xfe"), ("json", b"{")):
+        with tarfile.open(tmp_path / "bad.tar", "w") as tar:
+            member = tarfile.TarInfo(f"0.{field}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        with pytest.raises(DatasetError, match=rf"'0\.{field}' in shard .* is not (in UTF-8|valid JSON)"):
+            read(tmp_path / "bad.tar", tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("sample", "split", "images", "captions"),
+    [
+        ("images_captions_txt", None, 2, 3),
+        ("imagefolder", "train", 3, 5),
+        ("imagefolder", "test", 1, 1),
+        ("hf_parquet", None, 3, 5),
+        ("hf_save_to_disk", "test", 3, 5),
+        ("webdataset", None, 3, 3),
+        ("flickr30k/results.csv", None, 2, 10),
+        ("flickr30k/results_20130124.token", None, 2, 10),
+    ],
+)
+def test_samples_of_the_fields_layouts_are_read(shared_data, tmp_path, sample, split, images, captions):
+    """Files that were laid out by others after what they count in the released ones."""
+    data, contents, _ = read(shared_data / "format_samples" / sample, tmp_path, split=split, skip_empty=True)
+
+    assert (len(data.images), len(data.captions)) == (images, captions)
+    assert sample.startswith("flickr30k") or all(content[:2] == b"\xff\xd8" for content in contents.values())

@@ -1,0 +1,56 @@
+"""The explorer in a real browser: by keyboard, on a phone, and as axe sees it."""
+
+from __future__ import annotations
+
+import pytest
+from axe_kit import violations
+from world_kit import SANDBOX, make_world, run_propose, work_until_done
+
+from mitl.crowd_server.serving import RunningServer
+from mitl.explorer.app import create_app
+from mitl.explorer.sources import of_project
+
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """A project that was worked on, looked at."""
+    made = make_world(tmp_path_factory.mktemp("seen") / "p", n_images=12)
+    run_propose(made, image_queries=5, caption_queries=12)
+    work_until_done(made)
+    with RunningServer(create_app("lab", of_project(made, SANDBOX))) as server:
+        yield server.url
+
+
+def test_a_person_searches_filters_and_follows_links(new_page, url):
+    """Words by keyboard, a choice, then to an image and to one of its captions; the address holds it all."""
+    page = new_page()
+    page.goto(url)
+    page.get_by_label("Words of the caption").fill("a")
+    page.get_by_label("Annotation").select_option("found")
+    page.keyboard.press("Tab")
+    page.get_by_role("button", name="Show").press("Enter")
+    page.wait_for_url("**kind=found**")
+    assert page.get_by_label("Words of the caption").input_value() == "a"
+    assert page.locator(".pair").count() == page.locator(".mark.found").count() > 0
+    page.locator(".pair .look").first.click()
+    page.get_by_role("heading", name="Found: matches that the annotation lacks").wait_for()
+    assert page.locator(".query img").evaluate("image => image.naturalWidth") > 50
+    page.locator("section .caption a").first.click()
+    page.locator("p.query.caption").wait_for()
+    page.go_back()
+    page.go_back()
+    assert "kind=found" in page.url
+
+
+@pytest.mark.parametrize("path", ["/", "/?kind=found", "/image/1", "/caption/3", "/?kind=odd"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_are_clean_and_as_wide_as_the_window(new_page, url, path, width):
+    """No fault for axe, in light and dark colours; nothing stands out to the right."""
+    page = new_page(viewport={"width": width, "height": 900}, tolerate="422")
+    page.goto(url + path)
+
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

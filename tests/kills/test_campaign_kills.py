@@ -1,0 +1,45 @@
+"""``kill -9`` at every call and commit of other campaigns and of rounds: run again, it ends as if nothing had happened.
+
+The harness is that of `test_kill_points.py`; points that leave the same rows in both databases are resumed once.
+"""
+
+from __future__ import annotations
+
+import pytest
+from kill_points import AFTER, BEFORE
+from kill_scenarios import OF_RATINGS, OF_ROUNDS, OF_TEXTS, Bases, Scenario
+from kill_stand import Stand
+from kill_table import EVERYTHING, steps
+from kill_trials import WHOLE, kill_at, kill_points
+
+pytestmark = pytest.mark.slow
+pytest_plugins = ("kill_fixtures",)
+
+CAMPAIGNS = {"similarity": OF_RATINGS, "round": OF_ROUNDS, "collection": OF_TEXTS}
+"""By a part of the name of a table that each of their commands writes."""
+
+
+@pytest.mark.parametrize(
+    ("table", "scenario"),
+    [
+        pytest.param(table, scenario, id=scenario.name)
+        for table, scenarios in CAMPAIGNS.items()
+        for scenario in scenarios
+    ],
+)
+def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
+    table: str, scenario: Scenario, stand: Stand, bases: Bases
+):
+    """No HIT, answer or payment is lost or doubled, and nothing is chosen or asked twice, whichever point it was."""
+    points = kill_points(stand, bases, scenario)
+
+    known: dict[str, str] | None = None if EVERYTHING else {}
+    # After its last commit a round is closed or taken back, and the command says so when it is run again.
+    chosen = points if EVERYTHING or scenario in OF_RATINGS else points[:-1:3]
+    trials = [kill_at(stand, bases, scenario, point, known=known) for point in chosen]
+
+    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
+    before = steps(point.removeprefix("before ") for point in points if point.startswith(BEFORE))
+    after = steps(point.removeprefix("after ") for point in points if point.startswith(AFTER))
+    assert before == after != {}
+    assert any(table in step for step in before)

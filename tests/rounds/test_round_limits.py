@@ -1,0 +1,251 @@
+"""What a round may spend, and what it refuses: in one line, with nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from books import server_rows
+from cli_kit import clear_environment, fails, mitl, ok
+from publish_kit import proposed
+from world_kit import SANDBOX, make_world, run_propose
+
+from mitl.core.packed import unpack_pairs
+from mitl.db.locks import ROUND, only_one
+from mitl.db.models import Judgement
+from mitl.db.session import open_database
+from mitl.db.store import audits, open_work, rounds
+from mitl.hits.packing import CANDIDATES_PER_HIT
+from mitl.judgements.answer_table import POSITIVE_LABELS
+from mitl.records import AuditPurpose
+from mitl.settings import Settings
+
+NEXT = ("round", "next", "--sandbox", "--budget", "2.00")
+
+
+@pytest.fixture
+def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Settings:
+    """A project with proposals, in the current folder."""
+    clear_environment(monkeypatch)
+    settings = proposed(tmp_path / "p", tmp_path_factory)
+    monkeypatch.chdir(settings.project)
+    return settings
+
+
+def test_a_round_pays_for_what_it_asks_again_of_earlier_ones(project):
+    """Work of an earlier round that could not be used is asked again by the next, within the next one's budget."""
+    run = ("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random")
+    spent, again = [], 0
+    for _ in range(3):
+        ok(*run)
+        ((cents,),) = server_rows(project, "SELECT spent_cents FROM account WHERE environment = 'sandbox'")
+        spent.append(cents)
+        with open_database(project.db_url, read_only=True) as session:
+            again += len(open_work.hits_to_replace(session, SANDBOX))
+
+    assert again > 0
+    assert all(after - before <= 300 for before, after in zip([0, *spent], spent, strict=False))
+
+
+@pytest.mark.parametrize("strategy", ["random", "bandit", "exhaustive"])
+def test_hits_of_a_round_are_full_beside_those_that_are_asked_again(project, strategy):
+    """A choice on an earlier HIT costs that HIT once more; where no other fits, others fill what the budget buys.
+
+    Two HITs: as much is kept to ask again, for no answer so far could be used.
+    """
+    ok("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random", "--strategy", "random")
+    with open_database(project.db_url, read_only=True) as session:
+        lost = [set(hit.pairs) for hit in open_work.hits_to_replace(session, SANDBOX)]
+    made = ok(*NEXT[:-1], "4.00", "--strategy", strategy, "--json").json["counts"]
+    with open_database(project.db_url, read_only=True) as session:
+        chosen = rounds.chosen_pairs(session, rounds.rounds(session, SANDBOX)[-1].id)
+    pairs = set(unpack_pairs(chosen["pair"].to_numpy()))
+    again = sum(bool(pairs & hit) for hit in lost)
+
+    assert lost and len(pairs.difference(*lost)) == (2 - again) * CANDIDATES_PER_HIT
+    assert made["steps"]["publish"]["hits_posted"] == 2
+    assert chosen["place"].tolist() == list(range(1, len(chosen) + 1))
+
+
+def test_choices_that_an_earlier_batch_asks_again_are_asked(project):
+    """Taken back, a round keeps them, and counts the HITs that ask them among those that are out."""
+    ok("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random")
+    with open_database(project.db_url, read_only=True) as session:
+        lost = len(open_work.hits_to_replace(session, SANDBOX))
+    ok(*NEXT[:-1], "90.00", "--strategy", "random")
+    with open_database(project.db_url, read_only=True) as session:
+        live = len(open_work.live_pairs(session, SANDBOX))
+
+    taken = ok("round", "rollback").out
+    figures = ok("round", "show", "--json").json["counts"]["rounds"][-1]
+
+    out = ok("status", "--json").json["counts"]["hits_out"]
+    assert lost > 0 and "0 choices without a HIT or an answer dropped" in taken
+    assert f"{out} HITs with its choices still are out" in taken
+    assert figures["asked"] == live
+
+
+def test_what_nobody_can_walk_is_told_in_one_line(project, monkeypatch):
+    """Two at once; nothing left to ask; a round with open HITs that is taken back."""
+    with only_one(project.db_url, ROUND):
+        for words in (NEXT, ("round", "run", "--sandbox"), ("round", "close"), ("round", "rollback")):
+            assert "another `mitl round` is at work" in fails(1, *words)
+
+    ok(*NEXT, "--strategy", "random")
+    taken = ok("round", "rollback").out
+    assert "2 HITs with its choices still are out" in taken and "mitl hits expire" in taken
+    ok("publish", "--sandbox")
+    again = (*NEXT[:-1], "40.00", "--strategy", "random")
+    monkeypatch.setattr("mitl.stages.choosing.choose.ranked", _top(5))
+    nothing = fails(1, *again)
+    assert "is open: all were asked" in nothing and "`mitl round rollback`" in nothing
+    assert "was asked for with other options" in fails(1, *NEXT)
+    ok("round", "rollback")
+
+
+def _top(depth: int):
+    from mitl.stages.fusing.gathering import ranked
+
+    def shallow(*given):
+        rows = ranked(*given)
+        return rows[rows["rank"] <= depth]
+
+    return shallow
+
+
+def test_an_unfinished_training_of_a_round_learns_from_the_answers_that_came_in_since(tmp_path, monkeypatch):
+    """A checkpoint of other answers is refused by `mitl train`, and begun anew by a round."""
+    from annotators.training import training
+
+    clear_environment(monkeypatch)
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    run_propose(settings, image_queries=15, caption_queries=30)
+    ok("publish", "--sandbox", "--limit", "140")
+    ok("simulate", "--workers", "careful")
+    ok("harvest")
+    train = (
+        "round",
+        "run",
+        "--sandbox",
+        "--train",
+        "--steps",
+        "4",
+        "--annotators",
+        "clip-mini",
+        "--budget",
+        "1.00",
+    )
+
+    def dies(self, kept):
+        keep(self, kept)
+        raise KeyboardInterrupt
+
+    keep = training._Course.keep
+    monkeypatch.setattr(training._Course, "keep", dies)
+    assert mitl(*train).status == 130
+    assert mitl("train", "clip-mini", "--steps", "4", "--name", "mine").status == 130
+    monkeypatch.setattr(training._Course, "keep", keep)
+    other = fails(1, "train", "clip-mini", "--steps", "5", "--name", "mine")
+    assert "lies in" in other and "other options" in other and "--restart" in other
+    (settings.project / "trained" / "mine.checkpoint").write_bytes(b"torn")
+    assert "is no checkpoint" in fails(1, "train", "clip-mini", "--steps", "4", "--name", "mine")
+    with open_database(settings.db_url) as session:
+        session.delete(session.query(Judgement).order_by(Judgement.id.desc()).limit(1).one())
+        session.commit()
+
+    counts = ok(*train, "--workers", "careful", "--json").json["counts"]
+
+    assert counts["steps"]["train"]["trained"] == {"clip-mini": f"clip-mini-r{counts['round']}"}
+
+
+def test_machines_label_under_the_bound_of_a_sample_that_is_drawn_once_there_are_probabilities(
+    tmp_path, monkeypatch
+):
+    """A first round draws none; later the sample is asked first, and labels stand on open pairs alone.
+
+    They are not asked any more, stand in a release unless it is of humans only, and go with the round.
+    """
+    clear_environment(monkeypatch)
+    settings = make_world(tmp_path / "p")
+    monkeypatch.chdir(settings.project)
+    with (settings.project / "mitl.toml").open("a") as toml:
+        toml.write("\n[crowd]\nmax_hits_per_worker = 2\n")
+    run_propose(settings, image_queries=40, caption_queries=120)
+    labels = ("--label-error", "0.4", "--label-sample", "90")
+    assert "below one HIT" in fails(1, "round", "next", "--sandbox", "--budget", "0.50", *labels)
+    assert "audits want 90 questions first" in fails(
+        1, "round", "next", "--sandbox", "--budget", "6.00", *labels
+    )
+    first = ok("round", "next", "--sandbox", "--budget", "7.00", *labels, "--json").json["counts"]
+    with open_database(settings.db_url, read_only=True) as session:
+        assert audits.current(session, SANDBOX, AuditPurpose.LABELS) is None
+    ok("round", "close")
+    ok("publish", "--sandbox", "--limit", "150")
+    for words in (("simulate", "--workers", "careful"), ("harvest",), ("fuse",)):
+        ok(*words)
+
+    counts = ok(
+        "round",
+        "run",
+        "--sandbox",
+        "--rounds",
+        "2",
+        "--budget",
+        "12.00",
+        *labels,
+        "--workers",
+        "careful",
+        "--json",
+    ).json["counts"]
+
+    with open_database(settings.db_url, read_only=True) as session:
+        sample = audits.drawn_for_labels(session, SANDBOX)
+        labelled = audits.machine_labels(session, SANDBOX)
+        answered = open_work.usable_workers(session, SANDBOX)
+    assert first["figures"]["asked"] > 0 and len(sample) == 90 and sample & set(answered)
+    pairs = set(unpack_pairs(labelled["pair"].to_numpy()))
+    assert counts["steps"]["label"]["labelled"] == counts["figures"]["labelled"] == len(labelled) > 0
+    assert sample <= set(answered) and not pairs & set(answered)
+    assert counts["figures"]["paid_cents"] <= 1200
+    with open_database(settings.db_url, read_only=True) as session:
+        assert pairs <= open_work.asked_pairs(session, SANDBOX)
+    released = ok("build-dataset", "--out", "all", "--json").json["counts"]
+    people = ok("build-dataset", "--out", "people", "--humans-only", "--json").json["counts"]
+    assert released["machine_labels"] == len(labelled) and people["machine_labels"] == 0
+    matches = int((labelled["label"] < POSITIVE_LABELS).sum())
+    assert (
+        released["positives_by_source"]["machine"] == matches and released["positives"] > people["positives"]
+    )
+    assert "machine" not in people["positives_by_source"]
+    assert (
+        f"A machine labelled {len(labelled)} pairs" in (tmp_path / "p" / "all" / "datasheet.md").read_text()
+    )
+
+    assert ok("round", "rollback", "--json").json["counts"]["withdrawn"] == 1
+    with open_database(settings.db_url, read_only=True) as session:
+        assert not len(audits.machine_labels(session, SANDBOX))
+
+
+def test_each_round_pays_for_what_it_asks_again_of_earlier_ones_and_keeps_some_of_its_budget_for_it(
+    tmp_path, monkeypatch
+):
+    """All that was paid stands in one round, none is above its budget, and what was lost before is reckoned with."""
+    clear_environment(monkeypatch)
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    run_propose(settings, image_queries=20, caption_queries=60)
+    run = ("round", "run", "--sandbox", "--budget", "6.00", "--strategy", "random")
+    for _ in range(3):
+        ok(*run, "--workers", "careful:0.6,hasty:0.4")
+    with open_database(settings.db_url, read_only=True) as session:
+        lost = open_work.lost_share(session, SANDBOX)
+    asks = ok("round", "next", "--sandbox", "--budget", "10.00", "--dry-run", "--json").json["counts"]["asks"]
+
+    rounds = ok("round", "show", "--json").json["counts"]["rounds"]
+    paid = [one["paid_cents"] for one in rounds]
+
+    assert sum(paid) == ok("status", "--json").json["counts"]["paid_cents"]
+    assert all(one["paid_cents"] + one["promised_cents"] <= one["budget_cents"] for one in rounds)
+    assert lost > 0.1 and asks["kept_cents"] == 100 * int(10 * min(lost, 0.5))
+    assert asks["cents"] + asks["kept_cents"] <= 1000

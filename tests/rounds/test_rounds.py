@@ -1,0 +1,277 @@
+"""Rounds end to end on a small generated world: scripted workers, kills between steps, bad input."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from cli_kit import clear_environment, fails, mitl, ok
+from publish_kit import proposed
+from world_kit import make_world, run_propose, work_until_done
+
+from mitl.campaign.kinds.pairs.controls import all_rankings
+from mitl.core.packed import pack_pairs, unpack_ids
+from mitl.crowd.context import open_context
+from mitl.db.models import Judgement
+from mitl.db.session import open_database
+from mitl.db.store import columns, open_work, proposals
+from mitl.db.store import items as item_store
+from mitl.db.store import rounds as round_store
+from mitl.records import Direction, Environment
+from mitl.records.rounds import RoundStep
+from mitl.settings import load as load_settings
+from mitl.stages.fusing.gathering import ranked
+from mitl.stages.fusing.scores import fused_scores
+from mitl.stages.proposing.ranking import read_items
+from mitl.stages.rounds import steps, walking
+
+SANDBOX = Environment.SANDBOX
+RUN = ("round", "run", "--sandbox", "--rounds", "2", "--budget", "2.20", "--workers", "careful")
+
+
+@pytest.fixture
+def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Path:
+    """A project with proposals, in the current folder."""
+    clear_environment(monkeypatch)
+    settings = proposed(tmp_path / "p", tmp_path_factory)
+    monkeypatch.chdir(settings.project)
+    return settings.project
+
+
+def _rounds(project: Path):
+    with open_database(f"sqlite:///{project / 'mitl.db'}", read_only=True) as session:
+        return round_store.rounds(session, SANDBOX)
+
+
+def test_two_rounds_run_to_their_ends_and_are_shown(project):
+    """Each asks within its budget, finds matches and is closed; what was answered is not asked again."""
+    done = ok(*RUN, "--json").json
+
+    shown = ok("round", "show", "--json").json["counts"]["rounds"]
+    assert done["counts"]["closed"] == [row.number for row in _rounds(project)]
+    assert len(shown) == 2
+    assert done["counts"]["waits_for"] is None
+    assert [one["state"] for one in shown] == ["closed", "closed"]
+    for one in shown:
+        assert one["asked"] >= one["answered"]
+        assert 0 < one["paid_cents"] <= one["budget_cents"]
+    assert sum(one["positives"] for one in shown) > 0
+    with open_database(f"sqlite:///{project / 'mitl.db'}", read_only=True) as session:
+        first, second = (
+            set(round_store.chosen_pairs(session, row.id)["pair"])
+            for row in round_store.rounds(session, SANDBOX)
+        )
+    assert not first & second
+    closed = fails(1, "round", "close")
+    assert "closed already" in closed and len(closed.splitlines()) == 1
+
+
+@pytest.mark.parametrize("broken", list(steps.STEPS))
+def test_a_run_that_died_before_or_after_a_step_goes_on_there(project, monkeypatch, broken):
+    """The same command ends with the same round, whichever step was cut off, and does no step twice."""
+    real = walking._ended
+    run = (*RUN[:3], "--budget", "1.20", "--workers", "careful")
+
+    def dies(turn, step, result):
+        if step is broken:
+            raise KeyboardInterrupt
+        real(turn, step, result)
+
+    monkeypatch.setattr(walking, "_ended", dies)
+    assert mitl(*run).status == 130
+    monkeypatch.setattr(walking, "_ended", real)
+
+    counts = ok(*run, "--json").json["counts"]
+
+    assert counts["closed"] == [row.number for row in _rounds(project)]
+    assert len(counts["closed"]) == 1
+    assert counts["figures"]["asked"] >= counts["figures"]["answered"]
+    assert counts["figures"]["paid_cents"] <= counts["figures"]["budget_cents"]
+
+
+def _with_a_mini(project: Path) -> None:
+    """Let a network that can learn propose beside an annotator from a file."""
+    path = project / "mitl.toml"
+    names = '"near", "clip-mini"]\ndepth = 10\nimage_queries = 15\ncaption_queries = 30'
+    path.write_text(path.read_text().replace('"near", "far"]', names))
+
+
+TRAINED = ("round", "run", "--sandbox", "--train", "--steps", "3", "--budget", "9.00", "--workers", "careful")
+
+
+def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_more(tmp_path, monkeypatch):
+    """The first round has nothing to teach; in the second who can learn does, proposes, and is named in the table.
+
+    Taken back, the round leaves nothing of it that is fused, proposed from or chosen.
+    """
+    clear_environment(monkeypatch)
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    _with_a_mini(settings.project)
+    first = ok(*TRAINED, "--json").json["counts"]
+    second = ok(*TRAINED, "--json").json["counts"]
+    learnt = f"clip-mini-r{second['round']}"
+
+    assert first["steps"]["train"]["trained"] == {}
+    assert "0 pairs have usable answers" in first["steps"]["train"]["left_out"]["clip-mini"]
+    assert second["steps"]["fuse"]["auc"] is not None
+    assert "cannot learn" in second["steps"]["train"]["left_out"]["near"]
+    assert second["steps"]["train"]["trained"] == {"clip-mini": learnt}
+    assert second["steps"]["propose"]["annotators"] == ["near", learnt]
+    assert second["figures"]["trained"] == [learnt]
+    assert learnt in ok("round", "show").out
+
+    def read():
+        with open_context(load_settings(Path(), environ={}), SANDBOX, read_only=True) as context:
+            session = context.session
+            _, items = read_items(session, context.settings)
+            rows = ranked(context, items, proposals.runs(session))
+            pairs = len(proposals.candidate_pairs(session, list(Direction)))
+            candidates = open_work.pair_counts(
+                session, SANDBOX, columns.answer_columns(session, SANDBOX)
+            ).candidates
+            lists = all_rankings(session, context.settings, item_store.dataset(session).id)
+            assert {one.annotator for one in lists} == set(rows["annotator"])
+            return set(rows["annotator"]), fused_scores(context), pairs, candidates
+
+    names, fused, pairs, candidates = read()
+    assert names == {"near", "clip-mini", learnt} and fused is not None and pairs == candidates
+    taken = ok("round", "rollback", "--json").json["counts"]
+    names, fused, fewer, candidates = read()
+    assert taken["unlearnt"] == [learnt]
+    assert names == {"near", "clip-mini"}
+    assert fused is None  # what stood had read its rankings
+    assert fewer == candidates < pairs
+
+
+def test_a_round_that_died_while_training_goes_on_with_what_it_has_trained(tmp_path, monkeypatch):
+    """Answers that came in between do not make it train again, nor refuse."""
+    clear_environment(monkeypatch)
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    _with_a_mini(settings.project)
+    run_propose(settings)
+    work_until_done(settings, rounds=8)
+    real = walking._ended
+
+    def dies(turn, step, result):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(walking, "_ended", dies)
+    assert mitl(*TRAINED).status == 130
+    monkeypatch.setattr(walking, "_ended", real)
+    with open_database(settings.db_url) as session:
+        gone = session.query(Judgement).order_by(Judgement.id.desc()).limit(1).one()
+        session.delete(gone)
+        session.commit()
+
+    (number,) = ok(*TRAINED, "--json").json["counts"]["closed"]
+
+    with open_database(settings.db_url, read_only=True) as session:
+        (row,) = round_store.trained(session)
+    assert row.name == f"clip-mini-r{number}"
+
+
+def test_how_to_learn_wants_train_and_a_loss_that_there_is(project):
+    """Told before a round is opened."""
+    one = ("round", "next", "--sandbox", "--budget", "1.20")
+    assert "add --train" in fails(2, *one, "--loss", "bcls")
+    assert "no loss 'hinge'" in fails(1, *one, "--train", "--loss", "hinge")
+    assert _rounds(project) == []
+
+
+def test_next_posts_and_waits_and_rollback_drops_nothing_that_was_asked(project):
+    """Until people have answered, `next` opens nothing; taken back, a round leaves its answers and its money."""
+    one = ("round", "next", "--sandbox", "--budget", "1.00", "--strategy", "random")
+    ok(*one)
+    again = ok(*one, "--json").json
+    plain = fails(1, "publish", "--sandbox")
+    ok("simulate", "--sandbox")
+    ok("harvest", "--sandbox")
+    standing = ok("status", "--sandbox").out
+    assert "2 is under way" in standing and "next: mitl round run --sandbox" in standing
+
+    taken = ok("round", "rollback", "--json").json["counts"]
+
+    assert again["status"] == "nothing_to_do" and "no usable answer" in again["counts"]["waits_for"]
+    assert "--chosen" in plain
+    assert taken["round"] == _rounds(project)[0].number and taken["dropped"] == 0
+    figures = ok("round", "show", "--json").json["counts"]["rounds"][0]
+    assert "stands for what `mitl publish` asks without a round" in ok("round", "show").out
+    assert figures["state"] == "rolled_back" and figures["answered"] > 0 and figures["paid_cents"] > 0
+    assert "none to take back" in fails(1, "round", "rollback")
+    assert "no round is open" in fails(1, "publish", "--sandbox", "--chosen")
+
+
+def test_a_dry_run_tells_what_the_round_then_asks_and_stores_nothing(project):
+    """Before anything is fused there is nothing to expect; then pairs, spread and repeats are those that come."""
+    words = ("round", "next", "--sandbox", "--budget", "2.20")
+    first = ok(*words, "--dry-run", "--json").json["counts"]["asks"]
+    assert first["strategy"] == "exhaustive" and first["expected"] is None
+    assert first["images"]["asked_before"] == first["captions"]["asked_before"] == 0
+    assert _rounds(project) == []
+    assert "by exhaustive, since expected has no probabilities" in ok(*words, "--dry-run").out
+    ok(*RUN[:3], "--budget", "9.00", "--strategy", "random", "--workers", "careful")
+    ok("fuse")
+    before = (project / "mitl.db").read_bytes()
+    with open_database(f"sqlite:///{project / 'mitl.db'}", read_only=True) as session:
+        answered = pack_pairs(open_work.usable_workers(session, SANDBOX))
+
+    told = ok(*words, "--dry-run", "--json").json["counts"]
+
+    assert (project / "mitl.db").read_bytes() == before
+    asks, expected = told["asks"], told["asks"]["expected"]
+    assert 0 <= expected["low"] <= expected["matches"] <= expected["high"] <= asks["pairs"]
+    assert 0 <= expected["beyond_originals"] <= expected["matches"]
+    posted = ok(*words, "--json").json["counts"]["steps"]["publish"]["hits_posted"]
+    assert asks["hits"] == posted and asks["cents"] <= 220
+    number = told["round"]
+    assert "under way" in fails(1, *words, "--dry-run")
+    with open_database(f"sqlite:///{project / 'mitl.db'}", read_only=True) as session:
+        row = next(row for row in _rounds(project) if row.number == number)
+        chosen = round_store.chosen_pairs(session, row.id)
+        originals = set(columns.original_columns(session, 1).tolist())
+    assert asks["pairs"] == len(chosen) and asks["strategy"] == chosen["strategy"].iloc[0]
+    assert asks["originals"] == len(set(chosen["pair"]) & originals)
+    for side, ids, asked in zip(
+        ("images", "captions"),
+        *map(unpack_ids, (chosen["pair"].to_numpy(), answered)),
+        strict=True,
+    ):
+        assert asks[side]["items"] == len(set(ids))
+        assert asks[side]["asked_before"] == len(set(ids) & set(asked))
+        assert asks[side]["most"] == max(Counter(ids).values())
+
+
+def test_a_dry_run_of_a_project_without_proposals_says_what_is_missing(tmp_path, monkeypatch):
+    """It proposes nothing by itself."""
+    clear_environment(monkeypatch)
+    monkeypatch.chdir(make_world(tmp_path / "p", n_images=20).project)
+
+    assert "mitl propose" in fails(1, "round", "next", "--sandbox", "--budget", "1.20", "--dry-run")
+
+
+def test_what_cannot_be_meant_is_one_line_and_opens_nothing(project):
+    """A budget below one HIT says what a HIT costs; an unknown strategy names those that are known."""
+    small = fails(1, "round", "next", "--sandbox", "--budget", "0.01")
+    assert "below one HIT, which costs $" in small
+    assert "choose one of" in fails(2, "round", "next", "--sandbox", "--budget", "1.20", "--strategy", "luck")
+    assert "add --budget" in fails(2, "round", "next", "--sandbox")
+    assert "no worker character called 'luck'" in fails(2, *RUN[:-1], "luck")
+    assert "no round was opened" in fails(1, "round", "show")
+    assert "no round was opened" in fails(1, "round", "close")
+    assert "no round is under way" in fails(1, "round", "run", "--sandbox")
+    assert _rounds(project) == []
+
+
+def test_a_round_proposes_where_nothing_was_proposed(tmp_path, monkeypatch):
+    """The first round of a new project ranks by itself, and asks the best of every ranking."""
+    clear_environment(monkeypatch)
+    settings = make_world(tmp_path / "p", n_images=40)
+    monkeypatch.chdir(settings.project)
+
+    counts = ok("round", "next", "--sandbox", "--budget", "1.00", "--json").json["counts"]
+
+    assert counts["steps"][RoundStep.CHOOSE.value]["strategy"] == "exhaustive"
+    assert counts["figures"]["promised_cents"] <= 100
