@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from annotators.sizes import ClipConfig, PcmeConfig, PvseConfig, ViltConfig, VsrnConfig
 from mitl.records import Direction
-from mitl.records.items import CAPTION, DOCUMENT, IMAGE, QUERY, plurals
+from mitl.records.forms import SET_FORMS
 
 KS = (1, 5, 10)
 
@@ -437,9 +437,10 @@ FORMS = {
 
 
 def embedded_sides(table: Mapping[str, object]) -> tuple[str, str]:
-    """What the setting ``embeddings`` calls both sides: documents and queries where it names one of these."""
-    texts = plurals((DOCUMENT, QUERY))
-    return texts if set(texts) & set(table) else plurals((IMAGE, CAPTION))
+    """What the setting ``embeddings`` calls both sides: the words of the form of which it names most."""
+    names = {form: tuple(noun.replace(" ", "_") for noun in form.nouns) for form in SET_FORMS.values()}
+    left, right = max(names.values(), key=lambda both: len(set(both) & set(table)))
+    return left, right
 
 
 def annotator_forms() -> dict[str, tuple[str, tuple[str, ...]]]:

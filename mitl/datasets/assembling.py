@@ -11,7 +11,7 @@ from pathlib import Path
 from mitl.datasets.files import read_json, readable
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, Image, RetrievalSet
-from mitl.records.items import CAPTION, IMAGE
+from mitl.records.forms import IMAGES
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -39,7 +39,7 @@ def assemble(
     *,
     source: object,
     ids: IdKind | None = None,
-    sides: tuple[str, str] = (IMAGE, CAPTION),
+    sides: tuple[str, str] = IMAGES.sides,
 ) -> RetrievalSet:
     """The data set in tie order; ids are integers if all are, unless ``ids`` says which kind they are.
 
@@ -123,8 +123,9 @@ def content_hash(data: RetrievalSet) -> str:
     for image in data.images:
         digest.update(("\x1f".join(("i", image.external_id, *image.texts)) + "\n").encode())
     for caption in data.captions:
-        line = f"c\x1f{caption.external_id}\x1f{caption.image_external_id}\x1f{caption.text}\n"
-        digest.update(line.encode())
+        told = ("c", caption.external_id, caption.image_external_id, caption.text)
+        changes = () if caption.reference is None else (caption.reference,)
+        digest.update(("\x1f".join((*told, *changes)) + "\n").encode())
     for pair in data.positives:
         digest.update(("\x1f".join(("p", *pair)) + "\n").encode())
     return digest.hexdigest()
@@ -134,6 +135,6 @@ def require_same(expected: str, data: RetrievalSet) -> None:
     """DatasetError where the data are not those whose hash is expected."""
     if content_hash(data) != expected:
         raise DatasetError(
-            f"this project holds other data than this {data.name!r} of {len(data.images):,} {data.nouns[0]} and "
-            f"{len(data.captions):,} {data.nouns[1]}: ids or texts differ; make another project folder for it"
+            f"this project holds other data than this {data.name!r} of {len(data.images):,} {data.form.nouns[0]} and "
+            f"{len(data.captions):,} {data.form.nouns[1]}: ids or texts differ; make another project folder for it"
         )

@@ -20,8 +20,9 @@ from mitl.datasets.row_sources import json_lines
 from mitl.datasets.table import Reading, Told
 from mitl.errors import DatasetError
 from mitl.records import Caption, Image, RetrievalSet, several
-from mitl.records.items import DOCUMENT, QUERY
+from mitl.records.forms import TEXTS
 
+DOCUMENT, QUERY = TEXTS.sides
 BEIR, MSMARCO = "beir", "msmarco"
 _LAYOUTS = {BEIR: ("corpus.jsonl", "queries.jsonl", "qrels"), MSMARCO: ("collection.tsv",)}
 """Kind → what a folder of it holds."""

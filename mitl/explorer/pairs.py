@@ -16,8 +16,8 @@ from mitl.core.packed import Ints, distinct, places, unpack_ids
 from mitl.errors import UsageError
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.records import Label
+from mitl.records.forms import IMAGES
 from mitl.records.frames import LABELS, NONE, Flags, Schema, frame
-from mitl.records.items import CAPTION, IMAGE
 
 EXPLORED: Schema = {
     "pair": ("int64", "packed places of the image and the caption among the items; ascending and distinct"),
@@ -66,7 +66,7 @@ class Explored:
     proposed: pd.DataFrame
     """``PROPOSED``."""
     has_ranks: bool = True
-    names: tuple[str, str] = (IMAGE, CAPTION)
+    names: tuple[str, str] = IMAGES.sides
     """What an item of each side is called."""
 
     @cached_property
@@ -95,7 +95,7 @@ def explored(
     answers: pd.DataFrame,
     items: tuple[Sequence[ShownItem], Sequence[ShownItem]],
     annotators: Sequence[str],
-    names: tuple[str, str] = (IMAGE, CAPTION),
+    names: tuple[str, str] = IMAGES.sides,
 ) -> Explored:
     """Join what each source says; pairs are packed places of their items.
 

@@ -21,8 +21,8 @@ from mitl.errors import ReleaseError
 from mitl.explorer.pairs import Explored, ShownItem, explored
 from mitl.positives.merging import MATCHES
 from mitl.records import CaptionItem, Environment, ImageItem
+from mitl.records.forms import IMAGES
 from mitl.records.frames import LABELS, NONE, counts
-from mitl.records.items import CAPTION, IMAGE
 from mitl.settings import Settings
 from mitl.stages.auditing.pools import merged_now
 from mitl.stages.evaluating.opened import load
@@ -125,7 +125,7 @@ def _items_of(settings: Settings) -> tuple[Items, tuple[str, str]]:
     """A project's items and what they are called; none where there is no project."""
     place = parse_url(settings.db_url)
     if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():
-        return ([], []), (IMAGE, CAPTION)
+        return ([], []), IMAGES.sides
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
         images = item_store.images(session, dataset.id, settings.project)

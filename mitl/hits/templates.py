@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from mitl import resources
 from mitl.errors import TemplateError
 from mitl.records import BatchKind, Label
+from mitl.records.forms import SET_FORMS
 from mitl.records.frames import JUDGEMENTS
 from mitl.records.questions import (
     LABEL,
@@ -53,9 +54,7 @@ _QUESTION_KEYS = {
 }
 _CHOICE_KEYS = {"value": str, "text": str, "code": int}
 _MOST_CHOICES = 50
-TEXT_PAIRS = "text_pairs"
-"""What a template of pairs says that it asks where both sides are texts."""
-_CAMPAIGNS = {TEXT_PAIRS: BatchKind.PAIRS.value}
+_CAMPAIGNS = {form.asks: BatchKind.PAIRS.value for form in SET_FORMS.values()}
 """What a template asks → the kind of campaign that it is for, where that is called otherwise."""
 _TAKEN = {LABEL, "outcome", "ms", "prefer", *JUDGEMENTS, "image_id", "caption_id"}
 """Names of other fields and columns."""
@@ -78,11 +77,6 @@ class HitTemplate:
     """The kind of campaign that it is a template of."""
     search_path: tuple[Path, ...]
     """Where Jinja looks: the template's folder, then those that hold ``_shared`` or what its kind has in common."""
-
-    @property
-    def shows_texts(self) -> bool:
-        """Whether its pages of pairs show a text where others show a picture."""
-        return self.asks == TEXT_PAIRS
 
     @property
     def rationale(self) -> bool:
@@ -193,8 +187,9 @@ def _hit_type(path: Path, wanted_kind: str | None) -> dict[str, object]:
     wanted = {*_TEXT_LIMITS, "seconds_per_pair", "rationale"}
     declared = fields.pop("questions", [])
     asks = fields.pop("asks", BatchKind.PAIRS.value)
-    if asks not in (*BatchKind, TEXT_PAIRS, wanted_kind):
-        raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join((*BatchKind, TEXT_PAIRS))}")
+    known = [*BatchKind, *(form for form in _CAMPAIGNS if form != BatchKind.PAIRS)]
+    if asks not in (*known, wanted_kind):
+        raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join(known)}")
     if set(fields) != wanted:
         raise TemplateError(f"{path} has the keys {sorted(fields)}, but needs exactly {sorted(wanted)}")
     for key, limit in _TEXT_LIMITS.items():

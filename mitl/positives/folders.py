@@ -15,13 +15,7 @@ from pathlib import Path
 
 from mitl.core.whole_files import sync_folder
 from mitl.errors import ReleaseError
-from mitl.records.items import CAPTION, DOCUMENT, IMAGE, QUERY
 
-LISTS = {
-    (IMAGE, CAPTION): ("image_to_caption.json", "caption_to_image.json"),
-    (DOCUMENT, QUERY): ("document_to_query.json", "query_to_document.json"),
-}
-"""Sides of pairs → the files that list the positives of each query, in the order of ``Direction``."""
 MANIFEST = "manifest.json"
 FORMAT, RATINGS_FORMAT = "mitl-release-1", "mitl-ratings-1"
 """Of releases of positives, and of ratings of similarity."""

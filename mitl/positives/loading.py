@@ -11,11 +11,11 @@ from pathlib import Path
 from mitl.datasets import official
 from mitl.datasets.official import OfficialSet
 from mitl.errors import ReleaseError
-from mitl.positives.folders import LISTS, read_checked, read_manifest
+from mitl.positives.folders import read_checked, read_manifest
 from mitl.records import Direction, IdKind
-from mitl.records.items import CAPTION, IMAGE
+from mitl.records.forms import IMAGES, SET_FORMS
 
-_FILES = dict(zip(Direction, LISTS[IMAGE, CAPTION], strict=True))
+_FILES = dict(zip(Direction, IMAGES.lists, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def read_release(folder: Path) -> ReleasePositives:
         )
     tables = {
         direction: _parse(read_checked(folder, manifest, name), folder / name)
-        for direction, name in zip(Direction, LISTS[sides_of(manifest)], strict=True)
+        for direction, name in zip(Direction, SET_FORMS[sides_of(manifest)].lists, strict=True)
     }
     if kind == IdKind.STRING:
         tables = _with_strings(tables, read_checked(folder, manifest, "ids.parquet"), folder)
@@ -61,8 +61,8 @@ def sides_of(manifest: Mapping[str, object]) -> tuple[str, str]:
     Raises:
         ReleaseError: no release has such sides.
     """
-    named = manifest.get("sides", [IMAGE, CAPTION])
-    found = next((both for both in LISTS if list(both) == named), None)
+    named = manifest.get("sides", list(IMAGES.sides))
+    found = next((both for both in SET_FORMS if list(both) == named), None)
     if found is None:
         raise ReleaseError(f"the manifest names the sides {named!r}, which this version does not know")
     return found

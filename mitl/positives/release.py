@@ -16,7 +16,8 @@ from mitl.errors import ReleaseError
 from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, certificate_file
 from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
-from mitl.positives.folders import FORMAT, LISTS, MANIFEST, file_entries, put_folder
+from mitl.positives.folders import FORMAT, MANIFEST, file_entries, put_folder
+from mitl.positives.form_words import described_of_form, makers_words, of_form
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
@@ -37,8 +38,8 @@ from mitl.positives.tables import (
     positives_table,
     posteriors_table,
 )
-from mitl.positives.text_words import described_of_texts, makers_words, of_texts
 from mitl.records import Direction, IdKind, several
+from mitl.records.forms import IMAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +109,17 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
         keep("collected", collected_table(data, images))
     if data.id_kind is IdKind.STRING:
         keep("ids", ids_table(images, captions))
-    left, right = LISTS[data.sides]
+    left, right = data.form.lists
     files[left] = positives_json(listed[Direction.I2T], images, captions)
     files[right] = positives_json(listed[Direction.T2I], captions, images)
-    if not data.of_texts:  # the official file knows images and captions alone
+    if data.form is IMAGES:  # the official file knows images and captions alone
         files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
     files["conflicts.csv"] = conflicts_csv(data, images, captions)
     sheet = datasheet(data, summary)
     makers = makers_words(data.card, data.name, data.dataset)
-    files["datasheet.md"] = (of_texts(sheet, makers) if data.of_texts else sheet).encode()
+    files["datasheet.md"] = of_form(sheet, data.form, makers).encode()
     described = croissant(data, summary, files, schemas)
-    files["croissant.json"] = json_bytes(
-        described_of_texts(described, makers) if data.of_texts else described
-    )
+    files["croissant.json"] = json_bytes(described_of_form(described, data.form, makers))
     files["README.md"] = readme(data, summary, files).encode()
     files[MANIFEST] = _manifest(data, summary, files)
     return files, summary
@@ -137,7 +136,7 @@ def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) 
                 "dataset": data.dataset,
                 "environment": data.environment.value,
                 "id_kind": data.id_kind.value,
-                **({"sides": list(data.sides)} if data.of_texts else {}),
+                **({"sides": list(data.sides)} if data.form is not IMAGES else {}),
                 "rules": asdict(data.rules),
                 "card": asdict(data.card),
                 "seeds": dict(data.seeds),
@@ -183,10 +182,11 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         _listing(names, file_notes(data)),
         *(
             (
-                "In the tables `image_id` is the document and `caption_id` the query. `mitl export` writes them as the "
-                "files of BEIR and TREC. The layout of `eccv_caption` and its CSV hold no texts, so they are left out.",
+                f"In the tables `image_id` is the {data.sides[0]} and `caption_id` the {data.sides[1]}. `mitl export` "
+                "writes them as the files of BEIR and TREC. The layout of `eccv_caption` and its CSV know none of these, so "
+                "they are left out.",
             )
-            if data.of_texts
+            if data.form is not IMAGES
             else (
                 "`image_to_caption.json` and `caption_to_image.json` load in the `eccv_caption` package:",
                 "```python\nfrom eccv_caption import Metrics\n\nmetrics = Metrics()\n"
@@ -197,8 +197,8 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
     ]
     if data.id_kind is IdKind.STRING:
         body.append(
-            f"The integers in them{'' if data.of_texts else ' and in `mturk_parsed.csv`'} stand for ids that are text: "
-            "`ids.parquet` tells which."
+            f"The integers in them{' and in `mturk_parsed.csv`' if data.form is IMAGES else ''} stand for ids that are "
+            "text: `ids.parquet` tells which."
         )
     if data.audit is not None:
         body += [
@@ -218,7 +218,7 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
             "long numbers and ids out."
         )
     told = "\n\n".join(body)
-    told = of_texts(told) if data.of_texts else told
+    told = of_form(told, data.form)
     return "---\n" + "\n".join(_front(data, names)) + "\n---\n\n" + told + "\n"
 
 

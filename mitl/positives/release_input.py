@@ -13,8 +13,8 @@ from mitl.positives.markdown import percent
 from mitl.positives.merging import Merged, MergeRules
 from mitl.positives.scrubbing import TextScan
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, IdKind
+from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 from mitl.records.frames import NONE, frame
-from mitl.records.items import CAPTION, DOCUMENT, IMAGE, QUERY
 from mitl.records.questions import RATIONALE, Question
 from mitl.records.rounds import CHOSEN_BY
 
@@ -354,13 +354,13 @@ class ReleaseInput:
     """Under what bound a machine labelled pairs; None where it labelled none."""
     audit: CertifiedAudit | None = None
     """What certifies the release; None where no complete audit does."""
-    sides: tuple[str, str] = (IMAGE, CAPTION)
+    sides: tuple[str, str] = IMAGES.sides
     """What stands left and right in pairs."""
 
     @property
-    def of_texts(self) -> bool:
-        """Whether documents and queries stand in the place of images and captions."""
-        return self.sides == (DOCUMENT, QUERY)
+    def form(self) -> SetForm:
+        """What searches in what."""
+        return SET_FORMS[self.sides]
 
     @property
     def has_machine_labels(self) -> bool:

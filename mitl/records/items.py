@@ -7,39 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mitl.records.enums import Direction, ExclusionKind, IdKind, PartKind
+from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 from mitl.records.results import Table, several
-
-IMAGE, CAPTION = "image", "caption"
-"""The sides of a data set such as COCO."""
-DOCUMENT, QUERY = "document", "query"
-"""The sides of a data set of texts such as BEIR's."""
-SEARCHES = {
-    (IMAGE, CAPTION): {Direction.I2T.value: (IMAGE, CAPTION), Direction.T2I.value: (CAPTION, IMAGE)},
-    (DOCUMENT, QUERY): {"d2q": (DOCUMENT, QUERY), "q2d": (QUERY, DOCUMENT)},
-}
-"""Left and right side of pairs → the directions, in the order of ``Direction``: who asks, and who is searched."""
-
-
-def plurals(sides: tuple[str, str]) -> tuple[str, str]:
-    """``images`` and ``captions``, or ``documents`` and ``queries``."""
-    left, right = (f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s" for name in sides)
-    return left, right
 
 
 def counted(sides: tuple[str, str], n_left: int, n_right: int) -> str:
     """``90 documents, 28 queries``."""
-    numbers = zip((n_left, n_right), sides, plurals(sides), strict=True)
+    numbers = zip((n_left, n_right), sides, SET_FORMS[sides].nouns, strict=True)
     return ", ".join(several(*number) for number in numbers)
-
-
-def way_names(sides: tuple[str, str]) -> dict[Direction, str]:
-    """What a data set with these sides calls each direction: ``d2q`` where documents stand in the images' place."""
-    return dict(zip(Direction, SEARCHES[sides], strict=True))
 
 
 def in_ways(tables: Iterable[Table], sides: tuple[str, str]) -> tuple[Table, ...]:
     """Tables whose cells call the directions as a data set with these sides does."""
-    names: dict[object, object] = dict(way_names(sides).items())
+    names: dict[object, object] = dict(SET_FORMS[sides].way_names.items())
     return tuple(
         replace(table, rows=tuple(tuple(names.get(cell, cell) for cell in row) for row in table.rows))
         for table in tables
@@ -106,11 +86,11 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a data set, as read."""
+    """One image of a data set, as read; of sounds and videos, one of these."""
 
     external_id: str
     file: str | None = None
-    """Path of the image file, absolute or relative to the project; None where there is none at hand."""
+    """Path of its file, absolute or relative to the project; None where there is none at hand."""
     url: str | None = None
     width: int | None = None
     height: int | None = None
@@ -126,13 +106,16 @@ class Caption:
     external_id: str
     image_external_id: str
     text: str
+    reference: str | None = None
+    """Of a composed query: the image that is to be changed as the text says."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSet:
     """Images and captions of one data set, both in tie order, every caption's image among the images.
 
-    Of texts that search in texts, documents stand in the place of images and queries in that of captions.
+    Of other forms (`mitl.records.forms`), documents, sounds or videos stand in the place of images, and queries in that
+    of captions.
     """
 
     name: str
@@ -141,15 +124,15 @@ class RetrievalSet:
     id_kind: IdKind
     images: tuple[Image, ...]
     captions: tuple[Caption, ...]
-    sides: tuple[str, str] = (IMAGE, CAPTION)
+    sides: tuple[str, str] = IMAGES.sides
     """What the images' and the captions' side are called."""
     positives: tuple[tuple[str, str], ...] = ()
     """Original positives beside each caption's own image: (image's id, caption's id)."""
 
     @property
-    def nouns(self) -> tuple[str, str]:
-        """The plurals of both sides' names."""
-        return plurals(self.sides)
+    def form(self) -> SetForm:
+        """What searches in what."""
+        return SET_FORMS[self.sides]
 
     def with_positives(self, pairs: Iterable[tuple[str, str]]) -> RetrievalSet:
         """The same with further original positives."""
@@ -158,20 +141,28 @@ class RetrievalSet:
     @property
     def item_set(self) -> ItemSet:
         """The same as items of two sides."""
-        images = (
-            Item(
-                i.external_id,
-                tuple(Part(PartKind.TEXT, text) for text in i.texts)
-                or (Part(PartKind.IMAGE, None, i.file, i.url, i.width, i.height, i.sha256),),
-            )
-            for i in self.images
-        )
+        pictures = {i.external_id: i for i in self.images} if self.form.composed else {}
+        images = (Item(i.external_id, self._parts(i)) for i in self.images)
         captions = (
-            Item(c.external_id, (Part(PartKind.TEXT, c.text),), c.image_external_id) for c in self.captions
+            Item(
+                c.external_id,
+                (
+                    Part(PartKind.TEXT, c.text),
+                    *(() if c.reference is None else self._parts(pictures[c.reference], c.reference)),
+                ),
+                c.image_external_id,
+            )
+            for c in self.captions
         )
         left, right = self.sides
         sides = (Side(left, tuple(images)), Side(right, tuple(captions), made_for=left))
-        return ItemSet(self.name, self.kind, self.id_kind, sides, SEARCHES[self.sides])
+        return ItemSet(self.name, self.kind, self.id_kind, sides, self.form.searches)
+
+    def _parts(self, image: Image, reference: str | None = None) -> tuple[Part, ...]:
+        """Texts, or one part with a file; the image of a composed query has its id as its text."""
+        placed = (image.file, image.url, image.width, image.height, image.sha256)
+        texts = tuple(Part(PartKind.TEXT, text) for text in image.texts)
+        return texts or (Part(self.form.shows, reference, *placed),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +196,8 @@ class ImageItem:
     url: str | None = None
     texts: tuple[str, ...] = ()
     """Of a document, in place of a picture."""
+    kind: PartKind = PartKind.IMAGE
+    """What it is: a picture, a text, a sound or a video."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +208,8 @@ class CaptionItem:
     external_id: str
     image_id: int
     text: str
+    reference: str | None = None
+    """External id of the image that a composed query changes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -139,7 +139,7 @@ def test_tables_and_the_report_name_the_directions(project):
     assert "fiqa" not in ok("status").out and "data set  small: 100 documents, 24 queries" in ok("status").out
     ok("report")
     page = Path("report.html").read_text(encoding="utf-8")
-    assert "Both sides are texts: images here are documents, and captions are queries." in page
+    assert "On this page, images are documents and captions are queries." in page
     summary = ok("build-dataset", "--out", "../named", "--json").json["counts"]
     assert ok("report", "--json").json["counts"]["positives_beyond_originals"] <= summary["positives"] - 40
 
@@ -166,7 +166,7 @@ def test_a_round_and_a_plan_reckon_with_the_price_of_the_wording_of_texts(projec
     assert re.search(r"reward +\$1\.70", opened.out) and "all 36 chosen pairs are asked" in opened.out
 
     assert "$1.70" in fails(1, "round", "next", "--sandbox", "--budget", "1.50", "--dry-run")
-    assert "shows pictures, and this data set has texts" in fails(
+    assert "shows images and captions, and this data set has documents and queries" in fails(
         2, "round", "next", *wish, "--template", "pairs-rationale", "--dry-run"
     )
     assert "$1.70 a HIT" in ok("plan", "--template", "pairs-plain").out
@@ -176,7 +176,8 @@ def test_wordings_of_pictures_and_machines_that_look_at_pictures_are_refused(pro
     pytest.importorskip("torch")
     told = fails(2, "publish", "--sandbox", "--template", "pairs-rationale")
     assert told.startswith(
-        "the wording 'pairs-rationale' shows pictures, and this data set has texts; leave out --template"
+        "the wording 'pairs-rationale' shows images and captions, and this data set has documents and queries; "
+        "leave out --template"
     )
     told = fails(1, "propose", "--annotator", "clip-mini", "--top-k", "5", "--depth", "6")
     assert told.startswith(

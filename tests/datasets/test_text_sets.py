@@ -13,9 +13,10 @@ from mitl.datasets.assembling import content_hash
 from mitl.datasets.table import Reading, Told
 from mitl.datasets.text_sets import read_text_set, text_set_kind
 from mitl.errors import DatasetError, MitlError, UsageError
+from mitl.positives.form_words import described_of_form, makers_words, of_form
 from mitl.positives.release_input import ReleaseCard
-from mitl.positives.text_words import described_of_texts, makers_words, of_texts
 from mitl.records import IdKind
+from mitl.records.forms import TEXTS
 
 
 def read(folder, **how):
@@ -168,7 +169,7 @@ def test_no_line_of_qrels_ends_in_a_traceback(tmp_path_factory, line):
 
 
 def test_prose_speaks_of_texts_and_columns_keep_their_names():
-    assert of_texts("An image with captions; `image_id`, image_to_caption.json") == (
+    assert of_form("An image with captions; `image_id`, image_to_caption.json", TEXTS) == (
         "A document with queries; `image_id`, document_to_query.json"
     )
 
@@ -180,12 +181,12 @@ def test_what_makers_wrote_stays_theirs():
     )
     makers = makers_words(card, "captions")
 
-    told = of_texts(
-        "cite as Images and captions of \\*us\\* | images at https://lab.example/an image", makers
+    told = of_form(
+        "cite as Images and captions of \\*us\\* | images at https://lab.example/an image", TEXTS, makers
     )
 
     assert told == "cite as Images and captions of \\*us\\* | documents at https://lab.example/an image"
-    assert described_of_texts({"description": card.citation, "url": card.url}, makers) == {
+    assert described_of_form({"description": card.citation, "url": card.url}, TEXTS, makers) == {
         "description": card.citation,
         "url": card.url,
     }

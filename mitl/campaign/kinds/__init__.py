@@ -19,8 +19,8 @@ from mitl.db.store.open_work import HitToReplace
 from mitl.errors import UsageError
 from mitl.hits.templates import HitTemplate, load_template
 from mitl.records import BatchKind, Environment
+from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.frames import Columns
-from mitl.records.items import plurals
 
 
 def kind_of(name: str) -> CampaignKind[Any, Any]:
@@ -39,34 +39,33 @@ def wording_of(kind: str, name: str, wordings: Path | None) -> HitTemplate:
     return load_template(name, wordings, asks=kind, kind_folder=Path(folder) / "hit_templates")
 
 
-PLAIN, TEXTS = "pairs-plain", "pairs-texts"
-"""The wording of pairs where no other one is asked for, and the one in its place where both sides are texts."""
-
-
 def fitting(request: Request, dataset: DatasetRow | None, wordings: Path | None) -> Request:
     """The request in a wording that can show the items of this data set.
 
     Raises:
-        UsageError: this kind of campaign, or this wording, shows pictures and the items are texts, or the reverse.
+        UsageError: this kind of campaign, or this wording, shows items of another form.
         TemplateError: see `load_template`.
     """
     if dataset is None:
         return request
+    form = dataset.form
     if request.kind != BatchKind.PAIRS:
-        if dataset.has_documents:
+        if form is not IMAGES:
             raise UsageError(
                 f"`{kind_of(request.kind).command}` asks about images and captions so far, and this data set has "
-                f"{' and '.join(plurals(dataset.pair_sides))}; `mitl publish` asks about pairs of them"
+                f"{' and '.join(form.nouns)}; `mitl publish` asks about pairs of them"
             )
         return request
-    if dataset.has_documents and request.template == PLAIN:
-        return replace(request, template=TEXTS)
+    if request.template == IMAGES.wording:
+        return replace(request, template=form.wording)
     wording = wording_of(request.kind, request.template, wordings)
-    if wording.shows_texts != dataset.has_documents:
-        found, wanted = ("texts", "pictures") if wording.shows_texts else ("pictures", "texts")
+    if wording.asks != form.asks:
+        shown = next(
+            (" and ".join(one.nouns) for one in SET_FORMS.values() if one.asks == wording.asks), "others"
+        )
         raise UsageError(
-            f"the wording {request.template!r} shows {found}, and this data set has {wanted}; leave out --template, or "
-            f"give one for {wanted}"
+            f"the wording {request.template!r} shows {shown}, and this data set has {' and '.join(form.nouns)}; leave "
+            f"out --template, or give one that says asks = {form.asks!r}"
         )
     return request
 

@@ -27,12 +27,12 @@ from mitl.records import (
     RetrievalSet,
     StoredItem,
 )
-from mitl.records.items import CAPTION, DOCUMENT, IMAGE, SEARCHES, way_names
+from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 
 _PART = (Part.kind, Part.text, Part.file, Part.url, Part.width, Part.height, Part.sha256)
 _FIRST = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1)
-"""Images and captions have one part each."""
-LEFT, RIGHT = ([sides[place] for sides in SEARCHES] for place in (0, 1))
+"""The only part of images and captions; of a composed query, its text."""
+LEFT, RIGHT = (sorted({sides[place] for sides in SET_FORMS}) for place in (0, 1))
 """Names of the sides that stand in the place of images, and of captions."""
 QRELS = "qrels"
 """How a rating is called that says no more than that a pair is an original positive: an item may have several."""
@@ -60,14 +60,14 @@ class DatasetRow:
         return _pair_sides(self.sides)
 
     @property
-    def has_documents(self) -> bool:
-        """Whether texts stand where other data sets have images."""
-        return self.pair_sides[0] == DOCUMENT
+    def form(self) -> SetForm:
+        """What searches in what."""
+        return SET_FORMS[self.pair_sides]
 
     @property
     def ways(self) -> Mapping[Direction, str]:
         """What the data set calls each direction."""
-        return way_names(self.pair_sides)
+        return self.form.way_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,8 @@ def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
     for (id_, external), parts in groupby(rows, key=lambda row: (row[0], row[1])):
         ((_, _, file, url, *_), *_) = of_item = list(parts)
         texts = tuple(row[5] for row in of_item if row[4] is PartKind.TEXT)
-        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts))
+        kind = PartKind(of_item[0][4])
+        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts, kind))
     return found
 
 
@@ -278,7 +279,7 @@ def pair_sides(session: Session) -> tuple[int, int]:
 
 def _pair_sides(names: Collection[str]) -> tuple[str, str]:
     """Which of the sides are those of pairs; image and caption where there are others."""
-    return next((both for both in SEARCHES if set(both) <= set(names)), (IMAGE, CAPTION))
+    return next((both for both in SET_FORMS if set(both) <= set(names)), IMAGES.sides)
 
 
 def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:

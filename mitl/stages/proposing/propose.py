@@ -22,7 +22,8 @@ from mitl.proposals.candidates import DIRECTIONS, proposal_summary, ranking_path
 from mitl.proposals.candidates import propose as take_top
 from mitl.proposals.sampling import sample
 from mitl.records import Direction, Proposal, StageResult, Table
-from mitl.records.items import DOCUMENT, counted, way_names
+from mitl.records.forms import IMAGES, SET_FORMS
+from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
@@ -217,12 +218,12 @@ def _depths(
     items: SearchedItems, queries: Mapping[Direction, list[int]], top_k: int, depth: int
 ) -> dict[Direction, int]:
     depths = {}
+    ways = SET_FORMS[items.sides].way_names
     for direction in Direction:
         gallery = len(items.side(direction, gallery=True))
         if queries[direction] and top_k > gallery:
             raise RetrievalError(
-                f"--top-k is {top_k}, but the gallery of {way_names(items.sides)[direction]} has {gallery} items; "
-                f"give {gallery} or less"
+                f"--top-k is {top_k}, but the gallery of {ways[direction]} has {gallery} items; give {gallery} or less"
             )
         depths[direction] = min(max(top_k, depth), gallery)
     return depths
@@ -298,7 +299,7 @@ def _result(
     }
     sides = run.annotators[0].items.sides
     searching = f"{n_images:,} image and {n_captions:,} caption queries"
-    if sides[0] == DOCUMENT:
+    if sides != IMAGES.sides:
         searching = f"what {counted(sides, n_images, n_captions)} find"
     shares = Table(
         f"run {run.name} · top {top_k} of {searching}",

@@ -36,7 +36,7 @@ from mitl.db.store.items import DatasetRow
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.proposals.candidates import NamedRanking, ranking_path
 from mitl.records import CaptionItem, Direction, IdKind, ImageItem
-from mitl.records.items import CAPTION, IMAGE
+from mitl.records.forms import IMAGES
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, ScoredUnit, Unit
 from mitl.retrieval.pair_search import PairSearch
 from mitl.retrieval.rankings import ExternalIds, MadeBy, read_ranking, read_ranking_info, write_ranking
@@ -84,7 +84,7 @@ class SearchedItems:
     id_kind: IdKind
     images: Sequence[ImageItem]
     captions: Sequence[CaptionItem]
-    sides: tuple[str, str] = (IMAGE, CAPTION)
+    sides: tuple[str, str] = IMAGES.sides
     """What both are called."""
 
     def side(

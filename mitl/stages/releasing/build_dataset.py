@@ -38,7 +38,6 @@ from mitl.records import (
     Table,
     several,
 )
-from mitl.records.items import way_names
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.collecting.collected import accepted_texts
@@ -284,7 +283,7 @@ def _result(
             "which images and captions searched is not known here, so the two JSONs list nothing; name them with "
             "--image-query-ids and --caption-query-ids if lists by query are wanted"
         )
-    ways = way_names(data.sides)
+    ways = data.form.way_names
     rows = tuple(
         (
             ways[direction],

@@ -20,7 +20,7 @@ from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import sides_of
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, IdKind, StageResult, several
-from mitl.records.items import CAPTION, DOCUMENT, IMAGE, plurals, way_names
+from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import gather
@@ -84,17 +84,17 @@ def export(settings: Settings, request: ExportRequest, progress: Progress = no_p
         ReleaseError: no such release, a folder that holds something else, an id that the format cannot hold.
         MitlError: a model's file is missing, malformed or does not fit.
     """
-    form = _checked(request)
-    sides = _sides(request.release)
-    if sides[0] == DOCUMENT and not form.holds_documents:
+    target = _checked(request)
+    form = SET_FORMS[_sides(request.release)]
+    if form is not IMAGES and not target.holds_documents:
         able = ", ".join(name for name, one in FORMATS.items() if one.holds_documents)
         raise UsageError(
             f"--format {request.form} is for images and captions so far, and the release is of "
-            f"{' and '.join(plurals(sides))}; choose of: {able}"
+            f"{' and '.join(form.nouns)}; choose of: {able}"
         )
     by_query = release_by_query(request.release)
     content = _content(settings, request, by_query, progress)
-    files = form.make(content)
+    files = target.make(content)
     changed = _put(request.to, files)
     lines = [
         f"{way.name}: {several(len(way.queries), 'query', 'queries')} over {several(len(way.gallery), 'item')}, "
@@ -115,7 +115,7 @@ def export(settings: Settings, request: ExportRequest, progress: Progress = no_p
         counts=counts,
         paths=paths,
         lines=(told if changed else f"nothing to do: {request.to} holds this export", *lines),
-        warnings=(*_warnings(content), *form.notes(content)),
+        warnings=(*_warnings(content), *target.notes(content)),
     )
 
 
@@ -181,7 +181,7 @@ def _content(
             "texts, pictures and whose caption is whose are the project's; run this in the project, or leave them out"
         )
     card = _card(request.release)
-    names = way_names(_sides(request.release))
+    names = SET_FORMS[_sides(request.release)].way_names
     ways = tuple(
         _way(request.release, direction, by_query[direction], sides, names[direction])
         for direction in Direction
@@ -230,7 +230,7 @@ def _card(folder: Path) -> Mapping[str, object]:
 
 
 def _sides(folder: Path) -> tuple[str, str]:
-    return sides_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else (IMAGE, CAPTION)
+    return sides_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else IMAGES.sides
 
 
 def _name(folder: Path) -> str:

@@ -26,6 +26,7 @@ from mitl.errors import MitlError
 from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.records import Decision, Direction, Environment, StageResult, several
+from mitl.records.forms import IMAGES
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.analyse import ANALYSES
@@ -388,8 +389,14 @@ def headline(data: ReportInput) -> Headline:
 
 def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tuple[str, ...]:
     notes = []
-    if project.dataset.has_documents:
-        notes.append("Both sides are texts: images here are documents, and captions are queries.")
+    form = project.dataset.form
+    if form is not IMAGES:
+        other = [
+            f"{image} are {noun}"
+            for image, noun in zip(IMAGES.nouns, form.nouns, strict=True)
+            if image != noun
+        ]
+        notes.append(f"On this page, {' and '.join(other)}.")
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in project.submissions)
     if undecided:
         waits = "waits" if undecided == 1 else "wait"

@@ -17,7 +17,8 @@ from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
-from mitl.records.items import DOCUMENT, counted, plurals
+from mitl.records.forms import IMAGES, SET_FORMS, TEXTS
+from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import CONFIG_FILE, DEPTH, TOP_K, Settings, write_config
 from mitl.stages.setup.overview import overview
@@ -118,7 +119,7 @@ def init(
             f"data set {data.name}: "
             + (
                 counted(data.sides, len(data.images), len(data.captions))
-                if data.sides[0] == DOCUMENT
+                if data.form is not IMAGES
                 else f"{several(len(data.images), 'image')} ({with_file:,} with a picture at hand), "
                 f"{several(len(data.captions), 'caption')}, {several(n_ratings, 'CxC rating')}, "
                 f"{several(n_exclusions, 'exclusion')}"
@@ -154,7 +155,7 @@ def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple
         return named
     names = " ".join(f"--annotator {name}" for name in REHEARSAL)
     sizes = "".join(f" --{size.replace('_', '-')} {value}" for size, value in _small(smaller_side).items())
-    if sides[0] == DOCUMENT:
+    if SET_FORMS[sides] is TEXTS:
         return f"mitl propose --annotator bm25{sizes}"
     return (
         f"{named}; or rehearse with networks that have seen drawn scenes alone: mitl propose {names}{sizes}"
@@ -182,8 +183,8 @@ _TRANSFORMERS = """# A model of transformers, by its folder or its name on the h
 def examples_of_settings(smaller_side: int, sides: tuple[str, str]) -> str:
     """The comments of ``mitl.toml``: who could propose, each example to be used by taking its marks away."""
     sizes = "".join(f"# {size} = {value}\n" for size, value in _small(smaller_side).items())
-    left, right = plurals(sides)
-    first, example = ("bm25", "") if sides[0] == DOCUMENT else ("my-clip", _TRANSFORMERS)
+    left, right = (noun.replace(" ", "_") for noun in SET_FORMS[sides].nouns)
+    first, example = ("bm25", "") if SET_FORMS[sides] is TEXTS else ("my-clip", _TRANSFORMERS)
     return f"""
 # Who proposes pairs: take the marks away from [propose] and from an annotator or more below. Several that differ find
 # more than one. `mitl annotators` lists every kind, docs/annotators.md describes them.

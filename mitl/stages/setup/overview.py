@@ -6,7 +6,7 @@ from collections import Counter
 
 from mitl.datasets.checking import Checked
 from mitl.records import RetrievalSet, Table
-from mitl.records.items import DOCUMENT, QUERY
+from mitl.records.forms import TEXTS
 
 EXAMPLES = 3
 _WIDTH = 48
@@ -14,7 +14,7 @@ _WIDTH = 48
 
 def overview(data: RetrievalSet, checked: Checked | None = None) -> tuple[Table, Table]:
     """(counts, examples from the start, the middle and the end); with what a check of the pictures found."""
-    if data.sides == (DOCUMENT, QUERY):
+    if data.form is TEXTS:
         return _of_texts(data)
     of_image = Counter(caption.image_external_id for caption in data.captions)
     same = Counter((caption.image_external_id, caption.text) for caption in data.captions)
