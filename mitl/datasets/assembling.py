@@ -123,9 +123,8 @@ def content_hash(data: RetrievalSet) -> str:
     for image in data.images:
         digest.update(("\x1f".join(("i", image.external_id, *image.texts)) + "\n").encode())
     for caption in data.captions:
-        told = ("c", caption.external_id, caption.image_external_id, caption.text)
-        changes = () if caption.reference is None else (caption.reference,)
-        digest.update(("\x1f".join((*told, *changes)) + "\n").encode())
+        line = f"c\x1f{caption.external_id}\x1f{caption.image_external_id}\x1f{caption.text}\n"
+        digest.update(line.encode())
     for pair in data.positives:
         digest.update(("\x1f".join(("p", *pair)) + "\n").encode())
     return digest.hexdigest()

@@ -21,7 +21,13 @@ def _phrases(form: SetForm) -> Mapping[str, str]:
     """What is said of images and captions → the same of a form's items."""
     left, right = form.nouns[0].removesuffix("s"), form.sides[1]
     article = "an" if left[0] in "aeiou" else "a"
-    phrases = {
+    return {
+        _FITS: f"in which the {left} fits the {right}",
+        _WHY: "Most data sets know only the pairs that somebody judged when they were made",
+        "image queries": f"{form.nouns[0]} that search",
+        "image query": f"{left} that searches",
+        "caption queries": f"{form.nouns[1]} that search",
+        "caption query": f"{right} that searches",
         "an image": f"{article} {left}",
         "An image": f"{article.capitalize()} {left}",
         "images": form.nouns[0],
@@ -33,19 +39,9 @@ def _phrases(form: SetForm) -> Mapping[str, str]:
         "the two JSONs": "the two lists",
         **dict(zip(IMAGES.lists, form.lists, strict=True)),
     }
-    if right != IMAGES.sides[1]:
-        phrases |= {
-            _FITS: f"in which the {left} fits the {right}",
-            _WHY: "Most data sets know only the pairs that somebody judged when they were made",
-            "image queries": f"{form.nouns[0]} that search",
-            "image query": f"{left} that searches",
-            "caption queries": "queries that search",
-            "caption query": "query that searches",
-        }
-    return phrases
 
 
-_SAID = frozenset(_phrases(TEXTS)) - {_WHY, _FITS}
+_SAID = frozenset(_phrases(TEXTS))
 """Of these words alone nobody is the maker."""
 
 

@@ -183,8 +183,8 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         *(
             (
                 f"In the tables `image_id` is the {data.sides[0]} and `caption_id` the {data.sides[1]}. `mitl export` "
-                "writes them as the files of BEIR and TREC. The layout of `eccv_caption` and its CSV know none of these, so "
-                "they are left out.",
+                "writes them as the files of BEIR and TREC. The layout of `eccv_caption` and its CSV know none of "
+                "these, so they are left out.",
             )
             if data.form is not IMAGES
             else (

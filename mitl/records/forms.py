@@ -1,4 +1,4 @@
-"""What searches in what: the forms of data sets, of images and captions, texts, sounds, videos, composed queries.
+"""What searches in what: the forms of data sets, of images and captions and of texts.
 
 A new form is an entry here, a wording in ``hit_templates`` and a reader. Stages and tables call the left items images
 and the right ones captions whatever they are; names for people come from here.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mitl.records.enums import Direction, PartKind
+from mitl.records.enums import Direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +19,12 @@ class SetForm:
     """What the left and the right items are called; database and files know them by these names."""
     ways: tuple[str, str]
     """What each direction is called, in the order of ``Direction``."""
-    shows: PartKind
-    """What the left items are."""
     asks: str
     """What a wording of pairs for it says that it asks, in its ``hit_type.toml``."""
     wording: str
     """The wording of pairs where no other one is asked for."""
     nouns: tuple[str, str]
     """The plurals of both sides' names."""
-    composed: bool = False
-    """Whether the right items have an image beside their text: the query is that image, changed as the text says."""
 
     @property
     def searches(self) -> dict[str, tuple[str, str]]:
@@ -47,36 +43,13 @@ class SetForm:
         return f"{left}_to_{right}.json", f"{right}_to_{left}.json"
 
 
-IMAGES = SetForm(
-    ("image", "caption"), ("i2t", "t2i"), PartKind.IMAGE, "pairs", "pairs-plain", ("images", "captions")
-)
+IMAGES = SetForm(("image", "caption"), ("i2t", "t2i"), "pairs", "pairs-plain", ("images", "captions"))
 TEXTS = SetForm(
     ("document", "query"),
     ("d2q", "q2d"),
-    PartKind.TEXT,
     "text_pairs",
     "pairs-texts",
     ("documents", "queries"),
 )
-SOUNDS = SetForm(
-    ("audio", "caption"),
-    ("a2t", "t2a"),
-    PartKind.AUDIO,
-    "audio_pairs",
-    "pairs-audio",
-    ("audio clips", "captions"),
-)
-VIDEOS = SetForm(
-    ("video", "caption"), ("v2t", "t2v"), PartKind.VIDEO, "video_pairs", "pairs-video", ("videos", "captions")
-)
-COMPOSED = SetForm(
-    ("image", "query"),
-    ("i2q", "q2i"),
-    PartKind.IMAGE,
-    "composed_pairs",
-    "pairs-composed",
-    ("images", "queries"),
-    composed=True,
-)
-SET_FORMS = {form.sides: form for form in (IMAGES, TEXTS, SOUNDS, VIDEOS, COMPOSED)}
+SET_FORMS = {form.sides: form for form in (IMAGES, TEXTS)}
 """By the names of both sides."""

@@ -86,11 +86,11 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a data set, as read; of sounds and videos, one of these."""
+    """One image of a data set, as read."""
 
     external_id: str
     file: str | None = None
-    """Path of its file, absolute or relative to the project; None where there is none at hand."""
+    """Path of the image file, absolute or relative to the project; None where there is none at hand."""
     url: str | None = None
     width: int | None = None
     height: int | None = None
@@ -106,16 +106,13 @@ class Caption:
     external_id: str
     image_external_id: str
     text: str
-    reference: str | None = None
-    """Of a composed query: the image that is to be changed as the text says."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSet:
     """Images and captions of one data set, both in tie order, every caption's image among the images.
 
-    Of other forms (`mitl.records.forms`), documents, sounds or videos stand in the place of images, and queries in that
-    of captions.
+    Of texts that search in texts, documents stand in the place of images and queries in that of captions.
     """
 
     name: str
@@ -141,28 +138,20 @@ class RetrievalSet:
     @property
     def item_set(self) -> ItemSet:
         """The same as items of two sides."""
-        pictures = {i.external_id: i for i in self.images} if self.form.composed else {}
-        images = (Item(i.external_id, self._parts(i)) for i in self.images)
-        captions = (
+        images = (
             Item(
-                c.external_id,
-                (
-                    Part(PartKind.TEXT, c.text),
-                    *(() if c.reference is None else self._parts(pictures[c.reference], c.reference)),
-                ),
-                c.image_external_id,
+                i.external_id,
+                tuple(Part(PartKind.TEXT, text) for text in i.texts)
+                or (Part(PartKind.IMAGE, None, i.file, i.url, i.width, i.height, i.sha256),),
             )
-            for c in self.captions
+            for i in self.images
+        )
+        captions = (
+            Item(c.external_id, (Part(PartKind.TEXT, c.text),), c.image_external_id) for c in self.captions
         )
         left, right = self.sides
         sides = (Side(left, tuple(images)), Side(right, tuple(captions), made_for=left))
         return ItemSet(self.name, self.kind, self.id_kind, sides, self.form.searches)
-
-    def _parts(self, image: Image, reference: str | None = None) -> tuple[Part, ...]:
-        """Texts, or one part with a file; the image of a composed query has its id as its text."""
-        placed = (image.file, image.url, image.width, image.height, image.sha256)
-        texts = tuple(Part(PartKind.TEXT, text) for text in image.texts)
-        return texts or (Part(self.form.shows, reference, *placed),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +185,6 @@ class ImageItem:
     url: str | None = None
     texts: tuple[str, ...] = ()
     """Of a document, in place of a picture."""
-    kind: PartKind = PartKind.IMAGE
-    """What it is: a picture, a text, a sound or a video."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +195,6 @@ class CaptionItem:
     external_id: str
     image_id: int
     text: str
-    reference: str | None = None
-    """External id of the image that a composed query changes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -115,7 +115,8 @@ def test_the_first_key_is_the_hits(crowd, page):
     first_key(page, "1", frame.get_by_text("1 of 3"))
     page.reload()
     frame.get_by_text("1 of 3").wait_for()
-    first_key(page, "1", frame.locator("#p02.now"))
+    # The browser may have scrolled to where the worker was: then the second pair is the one at hand, else the first.
+    first_key(page, "2", frame.locator("section:has([value=weak_yes]:checked)"))
     for key in "44":
         page.keyboard.press(key)
     frame.get_by_text("3 of 3").wait_for()

@@ -31,7 +31,7 @@ from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 
 _PART = (Part.kind, Part.text, Part.file, Part.url, Part.width, Part.height, Part.sha256)
 _FIRST = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1)
-"""The only part of images and captions; of a composed query, its text."""
+"""Images and captions have one part each."""
 LEFT, RIGHT = (sorted({sides[place] for sides in SET_FORMS}) for place in (0, 1))
 """Names of the sides that stand in the place of images, and of captions."""
 QRELS = "qrels"
@@ -238,8 +238,7 @@ def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
     for (id_, external), parts in groupby(rows, key=lambda row: (row[0], row[1])):
         ((_, _, file, url, *_), *_) = of_item = list(parts)
         texts = tuple(row[5] for row in of_item if row[4] is PartKind.TEXT)
-        kind = PartKind(of_item[0][4])
-        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts, kind))
+        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts))
     return found
 
 
