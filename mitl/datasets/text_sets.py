@@ -7,7 +7,7 @@ github.com/microsoft/MSMARCO-Passage-Ranking.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +29,8 @@ _LAYOUTS = {BEIR: ("corpus.jsonl", "queries.jsonl", "qrels"), MSMARCO: ("collect
 ROOM_ON_PAGE = 1_400
 """Bytes of a document, where a question of 65,535 bytes holds 20 of them with all else that is on the page."""
 _QRELS = re.compile(r"qrels\.(.+)\.tsv")
+_NAMES_OF_IDS = frozenset({"id", "_id", "pid", "docid", "doc_id", "passage_id", "qid", "query_id"})
+"""What people call the column of ids where they write names of columns into a file that has none."""
 _DOCUMENT_ID, _QUERY_ID = "id of a document", "id of a query"
 Text = TypeVar("Text")
 
@@ -89,9 +91,7 @@ def read_text_set(folder: Path, kind: str, reading: Reading, told: Told) -> Retr
         split = _chosen(folder, splits, reading.split)
         judged = list(_marco_judgements(splits[split]))
         file = folder / "collection.tsv"
-        documents = _unique(
-            ((one, (document_text(text, "text", where),)) for one, text, where in _marco_rows(file)), file
-        )
+        documents = _unique(_marco_documents(file, reading, told), file)
         asked = folder / f"queries.{split}.tsv"
         queries = _unique(
             ((one, caption_text(text, "text", where)) for one, text, where in _marco_rows(asked)), asked
@@ -178,19 +178,31 @@ def _objects(path: Path) -> Iterator[tuple[Mapping[str, object], str]]:
 
 
 def _beir_documents(path: Path, reading: Reading, told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Title and text, of which one may be empty."""
+    rows = (
+        (row["_id"], {name: row.get(name) for name in ("title", "text")}, at) for row, at in _objects(path)
+    )
+    return _documents(rows, reading, told)
+
+
+def _marco_documents(path: Path, reading: Reading, told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
+    return _documents(((one, {"text": text}, at) for one, text, at in _marco_rows(path)), reading, told)
+
+
+def _documents(
+    rows: Iterable[tuple[object, Mapping[str, object], str]], reading: Reading, told: Told
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Those that have a text, each with its own ones; of a title and a text, one may be empty."""
     left_out = 0
-    for row, where in _objects(path):
-        texts = [(name, row[name]) for name in ("title", "text") if text_of(row.get(name)) is not None]
+    for one, named, where in rows:
+        texts = [(name, text) for name, text in named.items() if text_of(text) is not None]
         if not texts and reading.skip_empty:
             left_out += 1
             continue
         if not texts:
-            raise DatasetError(
-                f"{where} has neither title nor text; mend it, or leave such out with --skip-empty"
-            )
+            lacking = "neither title nor text" if len(named) > 1 else "no text"
+            raise DatasetError(f"{where} has {lacking}; mend it, or leave such out with --skip-empty")
         yield (
-            cell_id(row["_id"], _DOCUMENT_ID, where),
+            cell_id(one, _DOCUMENT_ID, where),
             tuple(document_text(text, name, where) for name, text in texts),
         )
     if left_out:
@@ -240,9 +252,11 @@ def _judged(cells: Sequence[str], places: tuple[int, int, int], where: str, want
 
 
 def _marco_rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    """(id, text, where it stands)."""
-    for line, where in _lines(path):
+    """(id, text, where it stands); MS MARCO's own files begin with a row, and names of columns are none."""
+    for place, (line, where) in enumerate(_lines(path)):
         one, tab, text = line.partition("\t")
+        if not place and one.strip().lower() in _NAMES_OF_IDS:
+            continue
         if not tab:
             raise DatasetError(f"{where} is not an id, a tab and a text")
         yield cell_id(one, "id", where), text, where

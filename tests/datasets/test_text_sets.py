@@ -69,6 +69,28 @@ def test_ms_marcos_tables_are_read_without_quoting(marco):
     assert told[1] == "left out 1 query without a judgement in the split 'dev.small'"
 
 
+def test_names_of_columns_above_ms_marcos_tables_are_no_items(marco):
+    plain, _ = read(marco)
+    for name, names in (("collection.tsv", "pid\tpassage"), ("queries.dev.small.tsv", "QID\tquery")):
+        file = marco / name
+        file.write_text(f"{names}\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
+
+    assert content_hash(read(marco)[0]) == content_hash(plain)
+
+
+def test_passages_without_a_text_are_refused_or_left_out(marco):
+    with (marco / "collection.tsv").open("a", encoding="utf-8") as file:
+        file.write("12\t \n")
+
+    with pytest.raises(
+        DatasetError, match=r"^line 4 of .* has no text; mend it, or leave such out with --skip-empty$"
+    ):
+        read(marco)
+    data, told = read(marco, skip_empty=True)
+
+    assert len(data.images) == 3 and "left out 1 document without a text" in told
+
+
 def test_documents_that_no_page_could_hold_are_told_of_at_once(marco):
     (marco / "collection.tsv").write_text(
         "".join(f"{n}\t{'é' * 1_100}\n" for n in (9, 10, 11)), encoding="utf-8"
