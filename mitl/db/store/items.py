@@ -249,7 +249,9 @@ def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
     query = select(Item.id, Item.external_id, Item.group_id, Part.text).join(Part, _FIRST)
     rows = session.execute(_of_side(query, RIGHT, dataset_id)).all()
     references = _references(session, dataset_id)
-    return [CaptionItem(*row, references.get(row[0])) for row in rows]
+    return [
+        CaptionItem(id_, external, image, text, references.get(id_)) for id_, external, image, text in rows
+    ]
 
 
 def _references(session: Session, dataset_id: int) -> dict[int, int]:
