@@ -236,6 +236,19 @@ def test_another_pool_voids_an_audit(settings):
     assert draw_audit(settings, Wish(size=40), SANDBOX).counts["audit"] == 2
 
 
+def test_a_worker_who_gives_most_answers_is_warned_of(settings):
+    """Before the audit is complete, while others can still be asked."""
+    draw_audit(settings, Wish(size=40), SANDBOX)
+    run_publish(settings)
+    simulate(settings, SANDBOX, population="careful", hits_per_worker=100)
+    harvest(settings, SANDBOX)
+
+    (warning,) = show(settings, SANDBOX).warnings
+
+    assert "gave 100% of the answers so far" in warning
+    assert "set max_hits_per_worker" in warning
+
+
 def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
     """Even over their strata; where none is open, it says so."""
     settings = make_world(tmp_path / "p", n_images=16)
