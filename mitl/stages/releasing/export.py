@@ -157,8 +157,8 @@ def _warnings(content: Content) -> Iterator[str]:
     held = any(side.texts is not None or side.media is not None for side in content.sides)
     if held and not content.items_license:
         yield (
-            f"the licence of the {' and '.join(content.form.nouns)} is not stated; say it under [release] items_license in "
-            "mitl.toml, build the release again, and give on only what you may"
+            f"the licence of the {' and '.join(content.form.nouns)} is not stated; say it under [release] "
+            "items_license in mitl.toml, build the release again, and give on only what you may"
         )
 
 
