@@ -40,7 +40,8 @@ from mitl.metrics.rank_chances import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics
-from mitl.stages.auditing.comparing import BANDS, METRIC, REMAINDER_SHARE
+from mitl.stages.auditing.comparing import BANDS, METRIC
+from mitl.stages.auditing.comparing import SHARES as SHARES_OF_COMPARISON
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -87,10 +88,11 @@ class Pool:
             [ArrayRankings(queries, ranked) for ranked in self.rankings.values()],
             asked_metrics([METRIC])[0],
         )
-        strata = np.full(self.truth.shape, len(BANDS))
-        strata[found.labels.rows, found.labels.items] = bands(np.sqrt(found.spread), len(BANDS))
-        shares = np.append(np.full(len(BANDS), (1 - REMAINDER_SHARE) / len(BANDS)), REMAINDER_SHARE)
-        return replace(self, strata=strata, shares=shares)
+        rows, items = found.labels.rows, found.labels.items
+        others = ~(self.judged & self.answers)[rows, items]
+        strata = np.where(self.judged & self.answers, 0, len(SHARES_OF_COMPARISON) - 1)
+        strata[rows[others], items[others]] = 1 + bands(np.sqrt(found.spread[others]), len(BANDS))
+        return replace(self, strata=strata, shares=np.array(list(SHARES_OF_COMPARISON.values())))
 
     def kept(self, rows: Flags) -> Pool:
         """Some of its queries."""

@@ -306,15 +306,18 @@ def shrunken(corrections: Floats, covariance: Floats) -> Floats:
     return np.asarray(level + (found * spread / (variances + spread)) @ turned)
 
 
-def wanted_pairs(audited: int, std_error: float, difference: float) -> int | None:
+def wanted_pairs(audited: int, std_error: float, difference: float, pool: float) -> int | None:
     """Audited pairs whose interval leaves out 0 in four of five audits, if two models differ by so much; two digits.
 
-    The standard error falls with the square root of the sample. None without an error or a difference.
+    The standard error falls with the square root of the sample. None where it would be more than the pool, or where
+    there is no error, so that no audited pair changes the difference.
     """
     if not std_error or not difference:
         return None
     deviations = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) + NormalDist().inv_cdf(_POWER)
     wanted = audited * (deviations * std_error / difference) ** 2
+    if wanted > pool:
+        return None
     unit = 10.0 ** max(np.floor(np.log10(max(wanted, 1.0))) - 1, 0.0)
     return int(np.ceil(wanted / unit) * unit)
 

@@ -81,10 +81,11 @@ def test_bands_weigh_the_same_and_hold_the_heaviest_first():
 
 def test_a_wanted_sample_has_the_power_that_it_is_named_for():
     """With its standard error, the interval of a true difference leaves out 0 in four of five audits."""
-    wanted = wanted_pairs(600, 0.03, 0.04)
+    wanted = wanted_pairs(600, 0.03, 0.04, 10_000)
     error = 0.03 * (600 / wanted) ** 0.5
 
     found = np.random.default_rng(1).normal(0.04, error, 20_000)
 
     assert np.mean(np.abs(found) > 1.96 * error) == pytest.approx(0.8, abs=0.02)
-    assert wanted_pairs(600, 0.03, 0.0) is wanted_pairs(600, 0.0, 0.04) is None
+    assert wanted_pairs(600, 0.03, 0.0, 10_000) is wanted_pairs(600, 0.0, 0.04, 10_000) is None
+    assert wanted_pairs(600, 0.03, 0.001, 10_000) is None

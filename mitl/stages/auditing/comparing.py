@@ -20,7 +20,7 @@ from mitl.metrics.table import asked_metrics
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
-from mitl.stages.auditing.pools import Strata
+from mitl.stages.auditing.pools import DEEPER, WRONG, Strata
 from mitl.stages.evaluating.fair import DEPTH, Ranker
 from mitl.stages.evaluating.gathering import gather
 from mitl.stages.evaluating.request import EvaluationRequest, parse_model
@@ -29,9 +29,10 @@ Floats = NDArray[np.float64]
 
 METRIC = "mAP@R"
 BANDS = ("models differ most", "models differ", "models differ least")
-"""Names of the strata; each holds as much of what the models' differences hang on, in ever more pairs."""
-REMAINDER_SHARE = 0.4
-"""Of the sample, what looks where no compared model ranks anything high: matches there move all models."""
+"""Strata that each hold as much of what the models' differences hang on, in ever more pairs."""
+SHARES = {"positives": 0.1, **dict.fromkeys(BANDS, 0.18), "remainder": 0.36}
+"""Of the sample. Positives tell how workers err; the remainder is where no compared model ranks anything high, and
+matches there move all models."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +44,7 @@ class Compared:
     """With each listed pair, packed."""
 
     def strata(self, pool: Pool, positives: Ints) -> Strata:
-        """Three bands of what the pairs' labels change, and the remainder.
+        """Today's positives, three bands of what the other pairs' labels change, and the remainder.
 
         Args:
             positives: packed and ascending.
@@ -54,20 +55,20 @@ class Compared:
         spread, chance = np.zeros(len(pairs)), np.zeros(len(pairs))
         np.add.at(spread, at, np.concatenate([one.spread for one, _ in parts]))
         np.maximum.at(chance, at, np.concatenate([one.labels.chances for one, _ in parts]))
+        held = positives[pool.holds(positives)]
+        others = ~contains(held, pairs)
+        pairs, spread, chance = pairs[others], spread[others], chance[others]
         band = bands(np.sqrt(spread), len(BANDS))
-        held = contains(positives, pairs)
-        guesses, members = [], []
+        guesses, members = [Guess("positives", len(held), len(held), 1 - WRONG)], [held]
         for place, name in enumerate(BANDS):
             here = band == place
             if here.any():
-                open_ = chance[here & ~held]
-                expected = float(open_.mean()) if len(open_) else 0.0
-                guesses.append(Guess(name, int(here.sum()), int((here & held).sum()), expected))
+                guesses.append(Guess(name, int(here.sum()), 0, float(chance[here].mean())))
                 members.append(pairs[here])
-        remainder = RemainderOf(pool, pairs)
-        outside = positives[pool.holds(positives) & ~contains(pairs, positives)]
-        least = min(guess.expected for guess in guesses)
-        guesses.append(Guess("remainder", remainder.size, len(outside), least / 10))
+        remainder = RemainderOf(pool, np.concatenate([held, pairs]))
+        guesses.append(
+            Guess("remainder", remainder.size, 0, DEEPER * min(guess.expected for guess in guesses))
+        )
         return Strata(tuple(guesses), (*members, remainder), positives)
 
     def wanted(self, strata: Strata) -> list[tuple[str, str, Direction, float, int | None]]:
@@ -82,15 +83,17 @@ class Compared:
             for a, b in combinations(range(len(self.names)), 2):
                 difference = float(one.expected[a] - one.expected[b])
                 variance = each @ ((one.effects[a] - one.effects[b]) ** 2 * one.doubt)
-                wanted = wanted_pairs(1, float(variance**0.5), difference)
+                wanted = wanted_pairs(
+                    1, float(variance**0.5), difference, len(listed) + strata.guesses[-1].size
+                )
                 found.append((self.names[a], self.names[b], direction, difference, wanted))
         return found
 
 
 def shares(guesses: Sequence[Guess]) -> Floats:
-    """(H,) of the sample: the bands alike, each of which holds as much, and the remainder its own."""
-    last = REMAINDER_SHARE if guesses[-1].size else 0.0
-    return np.array([*[(1 - last) / (len(guesses) - 1)] * (len(guesses) - 1), last])
+    """(H,) of the sample."""
+    found = np.array([SHARES[guess.name] * (guess.size > 0) for guess in guesses])
+    return np.asarray(found / found.sum())
 
 
 def compared_models(

@@ -172,8 +172,7 @@ def _comparison(context: Context, pool: Pool, wish: Wish) -> StageResult:
     models, positives = _compared(context, wish)
     strata = models.strata(pool, positives)
     wanted = models.wanted(strata)
-    within = [pairs for *_, pairs in wanted if pairs is not None and pairs <= pool.size]
-    size = min(max([*within, len(strata.guesses)]), pool.size)
+    size = min(max([len(strata.guesses), *(pairs or 0 for *_, pairs in wanted)]), pool.size)
     drawn = _scaled(strata.guesses, shares(strata.guesses), size)
     counts: PlanCounts = {
         "environment": context.environment.value,
@@ -185,7 +184,7 @@ def _comparison(context: Context, pool: Pool, wish: Wish) -> StageResult:
         ],
     }
     rows = tuple(
-        (one, other, direction.value, f"{100 * gap:+.1f}", _told_by(pairs, pool.size))
+        (one, other, direction.value, f"{100 * gap:+.1f}", f"{pairs:,}" if pairs else "no audit")
         for one, other, direction, gap, pairs in wanted
     )
     heads = ("model", "minus", "direction", f"expected {METRIC}", "told apart by audited pairs")
@@ -201,10 +200,6 @@ def _comparison(context: Context, pool: Pool, wish: Wish) -> StageResult:
         ),
         next="mitl audit draw --size N --compare " + " --compare ".join(wish.compare),
     )
-
-
-def _told_by(pairs: int | None, pool: int) -> str:
-    return "no audit" if pairs is None or pairs > pool else f"{pairs:,}"
 
 
 def _compared(context: Context, wish: Wish) -> tuple[Compared, Ints]:

@@ -64,7 +64,7 @@ class FairDifference:
     low: float
     high: float
     wanted: int | None
-    """Audited pairs, drawn by the same design, that would tell the two apart; None where nothing is known of it."""
+    """Audited pairs, drawn by the same design, that would tell the two apart; None where none of the pool would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class _Direction:
     ) -> list[FairDifference]:
         base = self.request.paired_with
         pairs = combinations(fair, 2) if base is None else ((name, base) for name in fair if name != base)
-        found = []
+        found, audit = [], evidence.powered.audit
         for one, other in pairs:
             for place, asked in enumerate(self.asked):
                 difference = evidence.difference(fair[one].powered[place], fair[other].powered[place])
@@ -259,7 +259,9 @@ class _Direction:
                         difference.value,
                         low,
                         high,
-                        wanted_pairs(len(evidence.powered.audit), difference.std_error, settled),
+                        wanted_pairs(
+                            len(audit), difference.std_error, settled, float((1 / audit.inclusion).sum())
+                        ),
                     )
                 )
         return found
