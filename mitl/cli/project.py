@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import sys
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+<<<<<<< HEAD
 from annotators.catalog import world_annotators
 from mitl.cli.app import App, common, environment_options, printable
+=======
+from annotators.catalog import MINIS
+from mitl.cli.app import App, common
+>>>>>>> main
 from mitl.cli.help import Command
 from mitl.errors import UsageError
-from mitl.interrupts import how_to_stop
-from mitl.records import Environment
 from mitl.records.results import printed_by
 from mitl.stages.setup.loading import KINDS, WORLDS
 
@@ -203,6 +204,7 @@ def _refuse_unused(kind: str) -> None:
             )
 
 
+<<<<<<< HEAD
 @click.command("status", cls=Command)
 @environment_options
 @click.option(
@@ -254,6 +256,8 @@ WALKED = ("images", "texts")
 """What worlds a demo walks."""
 
 
+=======
+>>>>>>> main
 @click.command("demo", cls=Command)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(

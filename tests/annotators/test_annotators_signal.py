@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kinds_kit import WITH_FILES, items_of, world_of
+from kind_worlds_kit import WITH_FILES, items_of, world_of
 
 from annotators import registry
 from annotators.signal import Signal, _terms, _unit, sound_features

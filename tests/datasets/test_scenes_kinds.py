@@ -7,7 +7,7 @@ import wave
 
 import numpy as np
 import pytest
-from kinds_kit import KINDS, world_of
+from kind_worlds_kit import KINDS, world_of
 
 from mitl.datasets.media import have_decoders, video_frames
 from mitl.datasets.scenes.files import read_world, write_world

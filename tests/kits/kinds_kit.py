@@ -1,46 +1,69 @@
-"""Generated worlds of sounds, videos, texts and composed queries, small and made once a run."""
+"""Releases and projects of every form of data sets, on the ids of ``release_kit``, with files of a few bytes."""
 
 from __future__ import annotations
 
-from functools import cache
+import io
+import wave
 from pathlib import Path
-from tempfile import mkdtemp
 
-from mitl.datasets.scenes.files import write_world
-from mitl.datasets.scenes.world import World, generate
-from mitl.records import CaptionItem, ImageItem
+from PIL import Image as Picture
+from release_kit import CAPTIONS, IMAGES
 
-KINDS = ("texts", "sounds", "videos", "composed")
-WITH_FILES = KINDS[1:]
+from mitl.datasets.assembling import assemble
+from mitl.records import Caption, IdKind, Image, PartKind
+from mitl.records.forms import SetForm
+from mitl.settings import load
+from mitl.stages.setup.init import ensure_config, init
 
-
-@cache
-def world_of(kind: str, n: int = 40) -> tuple[World, Path]:
-    """(the world, the project folder that its files lie in)."""
-    project = Path(mkdtemp(prefix=f"mitl-{kind}-"))
-    world = generate(n, seed=0, kind=kind)
-    write_world(world, project / "dataset")
-    return world, project
+SUFFIXES = {PartKind.IMAGE: "png", PartKind.AUDIO: "wav", PartKind.VIDEO: "gif"}
 
 
-def items_of(kind: str, n: int = 40) -> tuple[list[ImageItem], list[CaptionItem]]:
-    """Both sides as annotators see them; ids are the external ones."""
-    world, project = world_of(kind, n)
-    data = world.retrieval_set
-    left = [
-        ImageItem(
-            int(i.external_id), i.external_id, i.file and project / i.file, None, i.texts, data.form.left_part
+def make_project(folder: Path, form: SetForm, kind: IdKind = IdKind.STRING) -> None:
+    """A project whose items are those of ``scored_kit.make``, each with what its form asks for."""
+    prefix = "" if kind is IdKind.INTEGER else "item-"
+    lefts = [f"{prefix}{10 * n:02}" for n in IMAGES]
+    files = {} if form.left_part is PartKind.TEXT else {one: _file(folder, form, one) for one in lefts}
+    images = [
+        Image(
+            one,
+            files.get(one),
+            texts=() if files else (f"Title {at}" if at % 2 else "", f"text <{at}> of {one}"),
         )
-        for i in data.images
+        for at, one in enumerate(lefts)
     ]
-    right = [
-        CaptionItem(
-            int(c.external_id),
-            c.external_id,
-            int(c.image_external_id),
-            c.text,
-            c.reference and int(c.reference),
+    captions = [
+        Caption(
+            f"{prefix}{100 * n}",
+            lefts[(n - 1) // 5],
+            f"words of {n}, مرحبا",
+            lefts[n % len(lefts)] if form.composed else None,
         )
-        for c in data.captions
+        for n in CAPTIONS
     ]
-    return left, right
+    data = assemble("small", "table", images, captions, source="a test", sides=form.sides)
+    ensure_config(folder, "test", 0, {"dataset": {"kind": "table"}})
+    init(load(folder, environ={}), data)
+
+
+def _file(folder: Path, form: SetForm, item: str) -> str:
+    path = folder / "files" / f"{item}.{SUFFIXES[form.left_part]}"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(_content(form.left_part, int(item.removeprefix("item-"))))
+    return str(path)
+
+
+def _content(kind: PartKind, number: int) -> bytes:
+    """A picture, a sound or a video of this number; the video is a moving GIF, which FFmpeg reads as any other."""
+    sink = io.BytesIO()
+    if kind is PartKind.IMAGE:
+        Picture.new("RGB", (4, 4), (number, 0, 0)).save(sink, "PNG")
+    elif kind is PartKind.AUDIO:
+        with wave.open(sink, "wb") as sound:
+            sound.setnchannels(1)
+            sound.setsampwidth(2)
+            sound.setframerate(8000)
+            sound.writeframes(number.to_bytes(2, "little") * 80)
+    else:
+        first, second = (Picture.new("RGB", (16, 16), (number, green, 0)) for green in (0, 200))
+        first.save(sink, "GIF", save_all=True, append_images=[second], duration=200)
+    return sink.getvalue()
