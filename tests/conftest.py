@@ -18,6 +18,9 @@ from migration_kit import every_migration
 from sqlalchemy import create_engine, text
 from suite_kit import ctrl_c, pytest_terminal_summary, start_program  # noqa: F401 - pytest finds them here
 
+# Modules import helpers from it beside loading it as a plugin, in either order.
+pytest.register_assert_rewrite("browser_fixtures")
+
 # A busy machine is not a failure: no test judges by the clock.
 settings.register_profile("mitl", deadline=None)
 settings.load_profile("mitl")
