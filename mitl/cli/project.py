@@ -8,13 +8,8 @@ from typing import Annotated, Any, TypedDict
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-<<<<<<< HEAD
 from annotators.catalog import world_annotators
-from mitl.cli.app import App, common, environment_options, printable
-=======
-from annotators.catalog import MINIS
 from mitl.cli.app import App, common
->>>>>>> main
 from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records.results import printed_by
@@ -204,60 +199,6 @@ def _refuse_unused(kind: str) -> None:
             )
 
 
-<<<<<<< HEAD
-@click.command("status", cls=Command)
-@environment_options
-@click.option(
-    "--watch",
-    is_flag=True,
-    help="Look again and again until Ctrl-C: a screen that is drawn again on a terminal, else a line at each change; "
-    "with --json an object a line at each change.",
-)
-@click.option(
-    "--every",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="--watch: time between two looks [default: 5].",
-)
-@common
-def status(app: App, environment: Environment | None, watch: bool, every: float | None) -> None:
-    """One screen: pairs, HITs, answers, gold pass rate, money, and what to do next."""
-    if every is not None and not watch:
-        raise UsageError("--every says how often --watch looks; add --watch")
-    if watch:
-        _watch(app, environment, every)
-        return
-    from mitl.stages.reporting.status import status
-
-    app.finish(status(app.settings, environment))
-
-
-def _watch(app: App, environment: Environment | None, every: float | None) -> None:
-    from mitl.stages.operating.watching import EVERY_S, line, watch
-
-    every_s = EVERY_S if every is None else every
-    app.tell_how_to_stop()
-    told = ""
-    with app.until_stopped():
-        for seen in watch(app.settings, environment, every_s=every_s):
-            if app.json:
-                app.finish(seen)
-            elif sys.stdout.isatty():
-                click.clear()
-                app.finish(seen)
-                click.echo(f"seen at {dt.datetime.now(dt.UTC):%H:%M:%S} UTC; {how_to_stop()}")
-            elif not app.quiet and line(seen) != told:
-                told = line(seen)
-                click.echo(printable(f"{dt.datetime.now(dt.UTC):%H:%M:%S} UTC  {told}"))
-            sys.stdout.flush()
-
-
-WALKED = ("images", "texts")
-"""What worlds a demo walks."""
-
-
-=======
->>>>>>> main
 @click.command("demo", cls=Command)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -274,7 +215,7 @@ WALKED = ("images", "texts")
 )
 @click.option(
     "--kind",
-    type=click.Choice(WALKED),
+    type=click.Choice(WORLDS),
     help="What is searched, beside captions or queries [default: images].",
 )
 @click.option(
@@ -287,7 +228,7 @@ def demo(app: App, folder: Path | None, crisscross: bool, **asked: Any) -> None:
     """All of it in FOLDER (default: mitl-demo): a world, annotators, scripted workers, release, report.
 
     Everything is real but the workers: the crowd server runs inside the command and is spoken to over HTTP.
-    --kind texts walks a world of texts that search in texts (default folder: mitl-texts).
+    --kind walks a world of texts, sounds, videos or composed queries (default folder: mitl-KIND).
     With --crisscross (default folder: mitl-crisscross) they rate from 0 to 5 how like two items are, and the end
     compares their ratings with the known truth.
     """

@@ -118,6 +118,17 @@ def test_a_composed_query_keeps_what_it_shares_with_its_target():
                 assert reference.shape is target.shape
 
 
+def test_a_composed_query_never_looks_for_its_reference():
+    """Whatever the picture shows; one pair at a time, and all at once."""
+    world, _ = world_of("composed")
+    images, queries = list(world.scenes), list(world.captions)
+    codes = truth_matrix(world, images, queries)
+    for column, query in enumerate(queries):
+        reference = world.captions[query].reference
+        assert codes[images.index(reference), column] == Label.NO.code
+        assert world.truth(reference, query).label is Label.NO
+
+
 def test_a_world_of_one_image_has_no_composed_queries():
     """There is nothing to start from."""
     with pytest.raises(DatasetError, match="1 image was asked for, but composed queries need at least 2"):

@@ -16,7 +16,7 @@ from mitl.datasets.scenes.moving import VIDEO_WORDS, compose_video
 from mitl.datasets.scenes.sounding import SOUND_WORDS, compose_sound
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion, Truth, truth
 from mitl.errors import DatasetError
-from mitl.records import Caption, IdKind, Image, RetrievalSet, several
+from mitl.records import Caption, IdKind, Image, Label, RetrievalSet, Shortcoming, several
 from mitl.records.forms import COMPOSED, IMAGES, SOUNDS, TEXTS, VIDEOS, SetForm
 
 if TYPE_CHECKING:
@@ -234,9 +234,14 @@ class World:
         return Image(image_id, file=f"{MEDIA_FOLDER}/{name}", width=across, height=across)
 
     def truth(self, image_id: str, caption_id: str) -> Truth:
-        """The truth of one pair with its rationale; DatasetError for an id that this world lacks."""
+        """The truth of one pair with its rationale; DatasetError for an id that this world lacks.
+
+        A composed query looks for another image than its reference.
+        """
         (scene,) = self.look_up([image_id], self.scenes)
         (meaning,) = self.look_up([caption_id], self.meanings)
+        if self.captions[caption_id].reference == image_id:
+            return Truth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
         return truth(scene, meaning)
 
     def look_up(self, ids: Sequence[str], known: Mapping[str, T]) -> list[T]:
@@ -258,7 +263,13 @@ def truth_matrix(world: World, image_ids: Sequence[str], caption_ids: Sequence[s
     """
     from mitl.datasets.scenes.truth import label_codes
 
-    return label_codes(world.look_up(image_ids, world.scenes), world.look_up(caption_ids, world.meanings))
+    codes = label_codes(world.look_up(image_ids, world.scenes), world.look_up(caption_ids, world.meanings))
+    row_of = {image_id: row for row, image_id in enumerate(image_ids)}
+    for column, caption_id in enumerate(caption_ids):
+        reference = world.captions[caption_id].reference
+        if reference in row_of:
+            codes[row_of[reference], column] = Label.NO.code
+    return codes
 
 
 _FEWEST_COMPOSED = 2
