@@ -223,8 +223,8 @@ def _kernel(a: Floats, b: Floats, of_a: Floats | None, of_b: Floats | None) -> F
     if of_a is None or of_b is None:
         return texts
     pictures = _unit(of_a) @ _unit(of_b).T
-    both: Floats = texts + pictures + (1 + texts) * (1 + pictures)
-    return both / 4
+    both: Floats = (texts + pictures + (1 + texts) * (1 + pictures)) / 4
+    return both
 
 
 def _unit(rows: Floats) -> Floats:

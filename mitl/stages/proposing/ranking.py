@@ -106,6 +106,10 @@ class SearchedItems:
         """The most items that a query of this direction may not find."""
         return max(map(len, self.references[direction].values()), default=0)
 
+    def reach(self, direction: Direction) -> int:
+        """How many items every query of this direction can find."""
+        return len(self.side(direction, gallery=True)) - self.left_out(direction)
+
     def side(
         self, direction: Direction, *, gallery: bool = False
     ) -> Sequence[ImageItem] | Sequence[CaptionItem]:
