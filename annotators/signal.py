@@ -197,7 +197,8 @@ class Signal:
         left, scale, _ = np.linalg.svd(table, full_matrices=False)
         kept = min(_COMPONENTS, int((scale > 1e-3 * scale[0]).sum()) or 1)
         # The root of the scale in place of the scale: neither does one loud direction decide all, nor noise.
-        return left[:, :kept] * np.sqrt(scale[:kept] / (scale[0] + _TINY)) * np.sqrt(len(table))
+        weighted: Floats = left[:, :kept] * np.sqrt(len(table) * scale[:kept] / (scale[0] + _TINY))
+        return weighted
 
 
 def _terms(texts: Sequence[str]) -> Floats:
