@@ -16,12 +16,13 @@ from mitl.errors import UsageError
 from mitl.metrics.incomplete import wanted_pairs
 from mitl.metrics.influence import Influence, bands, influence
 from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.rank_chances import DEPTH
 from mitl.metrics.table import asked_metrics
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
 from mitl.stages.auditing.pools import DEEPER, WRONG, Strata
-from mitl.stages.evaluating.fair import DEPTH, Ranker
+from mitl.stages.evaluating.fair import Ranker
 from mitl.stages.evaluating.gathering import gather
 from mitl.stages.evaluating.request import EvaluationRequest, parse_model
 
