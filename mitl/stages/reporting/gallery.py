@@ -289,6 +289,8 @@ def _disputed(project: ProjectSnapshot, pair: Pair) -> DisputedPair:
         caption_id=caption.external_id,
         text=caption.text,
         image=image.path,
+        document=image.texts[-1] if image.texts else "",
+        reference=None if caption.reference_id is None else project.image_of[caption.reference_id].path,
         answers=project.given(pair),
         label=project.answers[pair].label,
         original=project.is_original(pair),
