@@ -30,7 +30,7 @@ class Frame(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExampleItem:
-    """One gallery item of an example query: a caption (``text``) or an image (``image``)."""
+    """One gallery item of an example query: a caption or a document (``text``), or an image (``image``)."""
 
     external_id: str
     text: str | None = None
@@ -114,7 +114,7 @@ class DisputedPair:
     concepts: tuple[Concept, ...] = ()
     truth: Label | None = None
     document: str = ""
-    """The text that stands in the image's place."""
+    """The beginning of the text that stands in the image's place."""
     reference: Path | None = None
     """The image that a composed query changes."""
 
