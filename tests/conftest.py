@@ -23,6 +23,9 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
     start_program,
 )
 
+# Modules import helpers from it beside loading it as a plugin, in either order.
+pytest.register_assert_rewrite("browser_fixtures")
+
 # A busy machine is not a failure: no test judges by the clock. MITL_EXAMPLES=1000 looks for rarer faults.
 settings.register_profile("mitl", deadline=None, max_examples=int(os.environ.get("MITL_EXAMPLES", "40")))
 settings.load_profile("mitl")

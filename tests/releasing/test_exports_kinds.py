@@ -168,6 +168,35 @@ def test_mlcroissant_and_pandas_read_the_release_of_every_form(project, form):
 
 
 @FORMS
+def test_a_release_in_python_has_the_names_of_its_form(project, form):
+    """Frames, directions and the arguments of a model; by place, by name and by `mitl evaluate` alike."""
+    import mitl
+    from mitl.errors import UsageError
+
+    release = mitl.load("release")
+    named = dict(zip(form.nouns, ("images.npz", "captions.npz"), strict=True))
+    found = release.evaluate(**named)
+    assert found.equals(release.evaluate("images.npz", "captions.npz"))
+    values = found.set_index(["direction", "metric"])["value"]
+    for way, by_metric in zip(form.ways, scores(project).values(), strict=True):
+        assert {metric: values[way, metric] for metric in by_metric} == pytest.approx(by_metric)
+        assert release.queries(way)
+    left, right = (f"{side}_id" for side in form.sides)
+    assert {left, right} <= {*release.positives.columns} & {*release.judgements.columns}
+    ranked = release.rankings(**named, depth=2)
+    assert set(ranked["direction"]) == set(form.ways)
+    for pairs in (release.positives, ranked):
+        shown = mitl.show(pairs)._repr_html_()
+        assert f"<small>{form.sides[1]} item-" in shown and (form is TEXTS) == ("text &lt;0&gt;" in shown)
+    with pytest.raises(
+        UsageError, match=f"there are no stones in this release; give {' and '.join(form.nouns)}"
+    ):
+        release.evaluate(stones={})
+    with pytest.raises(UsageError, match=f"it is {' or '.join(form.ways)}"):
+        release.queries("x2y")
+
+
+@FORMS
 def test_beirs_loader_reads_what_are_single_items(project, form):
     """A composed query is none."""
     if form is COMPOSED:

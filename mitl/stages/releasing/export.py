@@ -235,11 +235,11 @@ def _sides_of(
         return left, right
     images, captions = project.items.images, project.items.captions
     paths = {one.id: one.path for one in images}
-    texts = (
+    texts: tuple[Mapping[str, Sequence[str]], ...] = (
         {one.external_id: one.texts for one in images},
         {one.external_id: (one.text,) for one in captions},
     )
-    media = (
+    media: tuple[Mapping[str, Path | None], ...] = (
         {one.external_id: one.path for one in images},
         {one.external_id: paths.get(one.reference_id) for one in captions if one.reference_id is not None},
     )
