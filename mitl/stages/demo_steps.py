@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from annotators.catalog import MINIS
+from annotators.catalog import world_annotators
 from mitl.core.whole_files import whole_file
+from mitl.crowd.populations import parse_population
 from mitl.progress import Progress
 from mitl.records import Environment, StageResult
 from mitl.records.results import printed_by
@@ -33,6 +35,15 @@ class DemoPaths(TypedDict):
     report: Annotated[str, "the HTML file"]
 
 
+def asked_for(n_images: int, population: str, seed: int) -> dict[str, object]:
+    """What decides a demo's outcome; UsageError where the population is none.
+
+    A wrong word is better named before the first step than after half of them.
+    """
+    parse_population(population)
+    return {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
+
+
 class Steps:
     """Tells each step's command, what it did and how long it took; steps with nothing to do are passed over."""
 
@@ -50,19 +61,24 @@ class Steps:
         return result
 
 
-def make_world(folder: Path, n_images: int, seed: int, steps: Steps, progress: Progress) -> Settings:
+def make_world(
+    folder: Path, n_images: int, seed: int, steps: Steps, progress: Progress, kind: str = "images"
+) -> Settings:
     """The demo's project, made where it is not there yet."""
     expected = loaded_content(load_settings(folder, environ={}))
-    sources = DatasetSources("scenes", n_images=n_images)
+    sources = DatasetSources("scenes", n_images=n_images, world=kind)
     loaded = load(sources, folder, seed=seed, expected=expected, progress=progress)
     tables: dict[str, dict[str, object]] = {
         "dataset": {"kind": "scenes"},
-        "propose": {"annotators": list(MINIS)},
+        "propose": {"annotators": list(world_annotators(loaded.data.sides))},
     }
     ensure_config(folder, "demo", seed, tables)
     # The demo is a world of its own: neither the environment nor another endpoint may lead it elsewhere.
     settings = load_settings(folder, environ={})
-    steps.run("init --dataset scenes", partial(init, settings, loaded.data, exclusions=loaded.exclusions))
+    also = "" if kind == "images" else f" --kind {kind}"
+    steps.run(
+        f"init --dataset scenes{also}", partial(init, settings, loaded.data, exclusions=loaded.exclusions)
+    )
     return settings
 
 
