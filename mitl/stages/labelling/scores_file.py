@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import pack_ids
+from mitl.core.packed import Ints, pack_ids
 from mitl.crowd.context import Context
 from mitl.datasets.files import read_rows
 from mitl.db.store import items as item_store
@@ -29,7 +29,7 @@ def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFr
             is not from 0 to 1.
     """
     rows = pd.DataFrame(read_rows(path, _HOLDS, _COLUMNS), columns=list(_COLUMNS))
-    ids = []
+    ids: list[Ints] = []
     known_ids = item_store.id_maps(context.session, item_store.dataset(context.session).id)
     for column, known in zip(_COLUMNS[:2], known_ids, strict=True):
         numbers = rows[column].astype(str).map(known)
@@ -39,13 +39,13 @@ def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFr
                 f"{str(path)!r} scores {column} {str(name)!r}, which is not in the data set; take ids from "
                 "`mitl export` or the data set's own files"
             )
-        ids.append(numbers.to_numpy(np.int64))
+        ids.append(np.asarray(numbers, np.int64))
     probability = pd.to_numeric(rows["probability"], errors="coerce").to_numpy(np.float64)
     wrong = ~((probability >= 0) & (probability <= 1))
     if wrong.any():
         found = rows["probability"].iloc[int(wrong.argmax())]
         raise DatasetError(f"{str(path)!r} holds the probability {found!r}; each is a number from 0 to 1")
-    pairs = pack_ids(*ids)
+    pairs = pack_ids(ids[0], ids[1])
     order = np.argsort(pairs, kind="stable")
     if (np.diff(pairs[order]) == 0).any():
         twice = rows.iloc[order[int((np.diff(pairs[order]) == 0).argmax())]]
