@@ -6,6 +6,8 @@ import sys
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    # Or the collector looks at what is being loaded hundreds of times: a seventh of a short command.
+    gc.set_threshold(50_000)
     try:
         # Only here, so that Ctrl-C during an import is caught; held while the command line is loaded, because `run`
         # is the first that can tell of it, also to --json.

@@ -8,7 +8,6 @@ errors beside it, and add its import, 0.1 s, to every command.
 from __future__ import annotations
 
 import os
-import secrets
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -301,7 +300,7 @@ class Settings:
             pass
         except ValueError as error:
             raise SettingsError(f"{path} is not a hexadecimal key; restore it from a backup") from error
-        key = secrets.token_bytes(32)
+        key = os.urandom(32)
         try:
             write_new(path, key.hex() + "\n", mode=0o600)
         except FileExistsError:

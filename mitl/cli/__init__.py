@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
         "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
         "review": ("review:review", "Decide about work whose gold controls failed."),
-        "status": ("project:status", "One screen: pairs, HITs, answers, money."),
+        "status": ("status:status", "One screen: pairs, HITs, answers, money."),
         "demo": ("project:demo", "All of it on a generated world with known truth."),
     },
     "Further questions to people": {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import sys
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -11,11 +9,9 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from annotators.catalog import MINIS
-from mitl.cli.app import App, common, environment_options, printable
+from mitl.cli.app import App, common
 from mitl.cli.help import Command
 from mitl.errors import UsageError
-from mitl.interrupts import how_to_stop
-from mitl.records import Environment
 from mitl.records.results import printed_by
 from mitl.stages.setup.loading import KINDS
 
@@ -23,11 +19,11 @@ from mitl.stages.setup.loading import KINDS
 USED_BY: dict[str, tuple[str, ...]] = {
     "captions": ("coco", "table"),
     "split_file": ("coco", "flickr30k"),
-    "split": ("coco", "flickr30k", "table", "beir", "msmarco"),
+    "split": ("coco", "flickr30k", "table", "beir", "msmarco", "cirr", "circo"),
     "columns": ("table",),
-    "skip_empty": ("table", "beir"),
+    "skip_empty": ("table", "beir", "msmarco", "cirr", "circo"),
     "caption_ids": ("coco",),
-    "images": ("coco", "flickr30k", "table"),
+    "images": ("coco", "flickr30k", "table", "cirr", "circo"),
     "image_url": ("coco", "flickr30k", "table"),
     "n_images": ("scenes",),
     "defect_share": ("scenes",),
@@ -54,7 +50,7 @@ def _complete_dataset(
     metavar="|".join((*KINDS, "PATH")),
     shell_complete=_complete_dataset,
     help="What to load: one of these, or the path of a table, of shards, of a folder with pictures and captions, "
-    "or of BEIR's or MS MARCO's texts.",
+    "of BEIR's or MS MARCO's texts, or of CIRR's or CIRCO's queries.",
 )
 @click.option(
     "--captions",
@@ -68,8 +64,8 @@ def _complete_dataset(
     "--columns",
     multiple=True,
     metavar="ROLE=COLUMN",
-    help="table: what a column is, as caption=text; may be repeated. Roles: image, image_id, url, caption, caption_id, "
-    "split.",
+    help="table: what a column is, as caption=text; may be repeated. Roles: image, sound, video, reference, image_id, "
+    "url, caption, caption_id, split.",
 )
 @click.option(
     "--skip-empty", is_flag=True, help="table: leave empty captions out in place of refusing the table."
@@ -77,7 +73,13 @@ def _complete_dataset(
 @click.option(
     "--caption-ids", type=click.Path(path_type=Path), help="Keep these captions only (.npy/.txt/.json)."
 )
-@click.option("--images", type=click.Path(path_type=Path), help="Folder with the image files.")
+@click.option(
+    "--images",
+    "--media",
+    "images",
+    type=click.Path(path_type=Path),
+    help="Folder with the files of the images, sounds or videos.",
+)
 @click.option(
     "--image-url",
     metavar="TEMPLATE",
@@ -95,8 +97,8 @@ def _complete_dataset(
 @click.option(
     "--check-items",
     is_flag=True,
-    help="Open every picture and name each that is missing, unreadable, animated or another's copy. Nothing is loaded "
-    "where none can be used; else the files can be mended later.",
+    help="Open every picture, sound or video and name each that is missing, unreadable, silent, animated or another's "
+    "copy. Nothing is loaded where none can be used; else the files can be mended later.",
 )
 @common
 def init(
@@ -113,11 +115,12 @@ def init(
 
     scenes needs no files: a generated world whose truth is known. The files of the others stay where they
     are; the database remembers their places. A PATH is CSV, TSV, JSON lines, Parquet, WebDataset shards, a folder with
-    captions.txt, metadata.jsonl or results.csv, what save_to_disk wrote, or a folder of texts: BEIR's corpus.jsonl,
-    queries.jsonl and qrels, MS MARCO's collection.tsv; columns are known by their names, and what
-    was read as what is printed.
+    captions.txt, metadata.jsonl or results.csv, what save_to_disk wrote, MSR-VTT's JSON, or a folder of texts or
+    composed queries: BEIR's corpus.jsonl, queries.jsonl and qrels, MS MARCO's collection.tsv, CIRR's captions and
+    image_splits, CIRCO's annotations. Pictures, sounds, videos and references are known by the columns' names and the
+    files' suffixes, and what was read as what is printed.
     """
-    from mitl.datasets.checking import check_pictures
+    from mitl.datasets.checking import check_items as look_at
     from mitl.stages.setup.init import ensure_config, examples_of_settings, init, loaded_content
     from mitl.stages.setup.loading import DatasetSources, kind_or_path, load
 
@@ -137,7 +140,7 @@ def init(
     # The database is looked at first: a generated world writes its pictures.
     expected = loaded_content(app.settings)
     loaded = load(sources, target, seed=app.settings.seed, expected=expected, progress=app.progress)
-    checked = check_pictures(loaded.data, target, loaded.told.files, app.progress) if check_items else None
+    checked = look_at(loaded.data, target, loaded.told.files, app.progress) if check_items else None
     annotators = app.settings.annotators or (tuple(MINIS) if kind == "scenes" else ())
     tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
     if kind == "scenes":
@@ -185,53 +188,6 @@ def _refuse_unused(kind: str) -> None:
             raise UsageError(
                 f"{kind} has no use for {parameter.opts[0]}, which is for {' and '.join(USED_BY[name])}; leave it out"
             )
-
-
-@click.command("status", cls=Command)
-@environment_options
-@click.option(
-    "--watch",
-    is_flag=True,
-    help="Look again and again until Ctrl-C: a screen that is drawn again on a terminal, else a line at each change; "
-    "with --json an object a line at each change.",
-)
-@click.option(
-    "--every",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="--watch: time between two looks [default: 5].",
-)
-@common
-def status(app: App, environment: Environment | None, watch: bool, every: float | None) -> None:
-    """One screen: pairs, HITs, answers, gold pass rate, money, and what to do next."""
-    if every is not None and not watch:
-        raise UsageError("--every says how often --watch looks; add --watch")
-    if watch:
-        _watch(app, environment, every)
-        return
-    from mitl.stages.reporting.status import status
-
-    app.finish(status(app.settings, environment))
-
-
-def _watch(app: App, environment: Environment | None, every: float | None) -> None:
-    from mitl.stages.operating.watching import EVERY_S, line, watch
-
-    every_s = EVERY_S if every is None else every
-    app.tell_how_to_stop()
-    told = ""
-    with app.until_stopped():
-        for seen in watch(app.settings, environment, every_s=every_s):
-            if app.json:
-                app.finish(seen)
-            elif sys.stdout.isatty():
-                click.clear()
-                app.finish(seen)
-                click.echo(f"seen at {dt.datetime.now(dt.UTC):%H:%M:%S} UTC; {how_to_stop()}")
-            elif not app.quiet and line(seen) != told:
-                told = line(seen)
-                click.echo(printable(f"{dt.datetime.now(dt.UTC):%H:%M:%S} UTC  {told}"))
-            sys.stdout.flush()
 
 
 @click.command("demo", cls=Command)

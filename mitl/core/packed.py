@@ -51,6 +51,12 @@ def distinct(packed: Ints) -> Ints:
     return values[np.append(True, values[1:] != values[:-1])] if len(values) else values
 
 
+def coded(values: Ints) -> tuple[Ints, Ints]:
+    """The distinct values, sorted, and the place of each value among them."""
+    known = distinct(values)
+    return known, np.searchsorted(known, values)
+
+
 def places(rising: NDArray[np.integer], values: NDArray[np.integer]) -> Ints:
     """Where each of ``values``, of any shape, is in ``rising``; -1 where it is not."""
     if not len(rising):

@@ -67,6 +67,11 @@ def assemble(
                 f"caption {caption.external_id!r} in {source} belongs to image "
                 f"{caption.image_external_id!r}, which is not among the images"
             )
+        if caption.reference is not None and caption.reference not in known:
+            raise DatasetError(
+                f"query {caption.external_id!r} in {source} changes image {caption.reference!r}, which is not among "
+                "the images"
+            )
     return RetrievalSet(
         name,
         kind,
@@ -123,7 +128,8 @@ def content_hash(data: RetrievalSet) -> str:
     for image in data.images:
         digest.update(("\x1f".join(("i", image.external_id, *image.texts)) + "\n").encode())
     for caption in data.captions:
-        line = f"c\x1f{caption.external_id}\x1f{caption.image_external_id}\x1f{caption.text}\n"
+        reference = "" if caption.reference is None else f"\x1f{caption.reference}"
+        line = f"c\x1f{caption.external_id}\x1f{caption.image_external_id}\x1f{caption.text}{reference}\n"
         digest.update(line.encode())
     for pair in data.positives:
         digest.update(("\x1f".join(("p", *pair)) + "\n").encode())

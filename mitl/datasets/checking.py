@@ -1,4 +1,4 @@
-"""Every picture of a data set opened once: what is missing, unreadable, cut off, there twice or animated, by name."""
+"""Every file of a data set opened once: what is missing, unreadable, cut off, silent, doubled or animated, by name."""
 
 from __future__ import annotations
 
@@ -9,92 +9,132 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mitl.datasets.images import picture_errors
+from mitl.datasets.media import cut_off, have_decoders, sound_samples, video_frames
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
-from mitl.records import Image, RetrievalSet, several
+from mitl.records import Image, PartKind, RetrievalSet, several
+
+HEADERS_ONLY = (
+    "sounds and videos were checked by their headers alone; install mitl[media], which decodes them"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found; a line for each picture that is not as it should be."""
+    """What was found; a line for each file that is not as it should be."""
 
     lines: tuple[str, ...]
     missing: int
     unreadable: int
     repeated: int
-    """Pictures that are byte for byte another image's."""
+    """Files that are byte for byte another item's."""
     animated: int
     unseen: int
-    """Images with an address alone, which nobody looked at."""
+    """Items with an address alone, which nobody looked at."""
+    silent: int = 0
+    """Sounds of nothing but zeros."""
 
 
-def check_pictures(
+def check_items(
     data: RetrievalSet, project: Path, files: Mapping[str, str], progress: Progress = no_progress
 ) -> Checked:
-    """Open and decode the file of every image.
+    """Open and decode the file of every image, sound or video.
+
+    Without the extra ``media`` only the headers of sounds and videos are looked at, which a line says.
 
     Args:
         project: the folder from which relative files are named.
         files: image id -> the file that its table names, where it is known.
 
     Raises:
-        DatasetError: no picture can be used and no image has an address, so that there would be nothing to show.
+        DatasetError: no file can be used and no item has an address, so that there would be nothing to show.
     """
-    lines: dict[str, list[str]] = {kind: [] for kind in ("missing", "unreadable", "repeated", "animated")}
+    kinds = ("missing", "unreadable", "silent", "repeated", "animated")
+    lines: dict[str, list[str]] = {kind: [] for kind in kinds}
+    kind_of_file = data.form.left_part
+    noun = data.form.sides[0]
     first: dict[bytes, str] = {}
     unseen = 0
-    with progress("check pictures", total=len(data.images)) as advance:
+    nouns = "pictures" if kind_of_file is PartKind.IMAGE else data.form.nouns[0]
+    with progress(f"check {nouns}", total=len(data.images)) as advance:
         for image in data.images:
             if image.file is None and image.url is not None:
                 unseen += 1
             else:
-                kind, line = _look(image, project, files, first)
+                kind, line = _look(image, project, files, first, kind_of_file)
                 if kind:
-                    lines[kind].append(f"image {image.external_id!r}: {line}")
+                    lines[kind].append(f"{noun} {image.external_id!r}: {line}")
             advance(1)
-    found = Checked(
-        lines=tuple(line for some in lines.values() for line in some),
-        missing=len(lines["missing"]),
-        unreadable=len(lines["unreadable"]),
-        repeated=len(lines["repeated"]),
-        animated=len(lines["animated"]),
-        unseen=unseen,
-    )
-    if found.missing + found.unreadable == len(data.images):
+    told = [line for some in lines.values() for line in some]
+    if len(lines["missing"]) + len(lines["unreadable"]) == len(data.images):
         raise DatasetError(
-            f"none of the {several(len(data.images), 'picture')} can be used, as {found.lines[0]}; put the files "
-            "there, or name their folder with --images"
+            f"none of the {several(len(data.images), nouns[:-1])} can be used, as {told[0]}; put the files there, or "
+            "name their folder with --images"
         )
-    return found
+    if kind_of_file is not PartKind.IMAGE and not have_decoders():
+        told.append(HEADERS_ONLY)
+    return Checked(tuple(told), unseen=unseen, **{kind: len(lines[kind]) for kind in kinds})
 
 
 def _look(
-    image: Image, project: Path, files: Mapping[str, str], first: dict[bytes, str]
+    image: Image, project: Path, files: Mapping[str, str], first: dict[bytes, str], kind: PartKind
 ) -> tuple[str | None, str]:
     """(what is wrong or None, in words)."""
-    from PIL import Image as Pictures
-    from PIL import UnidentifiedImageError
-
     if image.file is None:
         named = files.get(image.external_id)
         return "missing", f"there is no file {named!r}" if named else "no file is named or found"
     path = project / image.file
     try:
         content = path.read_bytes()
-        with warnings.catch_warnings(action="ignore"), Pictures.open(path) as picture:
-            frames = getattr(picture, "n_frames", 1)
-            picture.load()
+        wrong = _look_at_picture(path, content) if kind is PartKind.IMAGE else _listen(path, content, kind)
     except FileNotFoundError:
         return "missing", f"there is no file {image.file!r}"
-    except UnidentifiedImageError:
-        kind = "is empty" if not content else "is no picture"
-        return "unreadable", f"{image.file!r} {kind}"
+    except DatasetError as error:
+        return "unreadable", f"{image.file!r} {error}"
     except picture_errors() as error:
         told = getattr(error, "strerror", None) or str(error)
         return "unreadable", f"{image.file!r} cannot be read: {told}"
     known = first.setdefault(hashlib.sha256(content).digest(), image.external_id)
     if known != image.external_id:
-        return "repeated", f"{image.file!r} is the same picture as image {known!r}"
-    if frames > 1:
-        return "animated", f"{image.file!r} is animated ({frames} frames); machines see the first one alone"
-    return None, ""
+        same, item = _NAMES[kind]
+        return "repeated", f"{image.file!r} is the same {same} as {item} {known!r}"
+    return (wrong[0], f"{image.file!r} {wrong[1]}") if wrong else (None, "")
+
+
+_GLANCE = 16
+"""Pixels across of the frames that are decoded to see whether a video is whole."""
+_NAMES = {
+    PartKind.IMAGE: ("picture", "image"),
+    PartKind.AUDIO: ("sound", "sound"),
+    PartKind.VIDEO: ("video", "video"),
+}
+"""What a file is called, and the item whose file it is."""
+
+
+def _look_at_picture(path: Path, content: bytes) -> tuple[str, str] | None:
+    from PIL import Image as Pictures
+    from PIL import UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings(action="ignore"), Pictures.open(path) as picture:
+            frames = getattr(picture, "n_frames", 1)
+            picture.load()
+    except UnidentifiedImageError:
+        raise DatasetError("is empty" if not content else "is no picture") from None
+    return (
+        ("animated", f"is animated ({frames} frames); machines see the first one alone")
+        if frames > 1
+        else None
+    )
+
+
+def _listen(path: Path, content: bytes, kind: PartKind) -> tuple[str, str] | None:
+    """What is wrong with a sound or a video that can be read; DatasetError for one that cannot."""
+    if (why := cut_off(content, kind)) is not None:
+        raise DatasetError(why)
+    if not have_decoders():
+        return None
+    if kind is PartKind.VIDEO:
+        video_frames(path, size=_GLANCE)
+        return None
+    return None if sound_samples(path).any() else ("silent", "is silent: every sample is zero")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mitl.errors import DatasetError, UsageError
+from mitl.records.forms import COMPOSED, IMAGES, SOUNDS, VIDEOS, SetForm
 
 
 class Holds(Enum):
@@ -16,6 +17,7 @@ class Holds(Enum):
     ONE = "one value"
     LIST = "a list of values"
     PICTURE = "a picture"
+    """Or a sound or a video: bytes, or a structure of bytes and path."""
     OTHER = "something else"
 
 
@@ -29,22 +31,45 @@ class TableColumn:
     """The type in the file's own words, for messages."""
 
 
-ROLES = ("image", "image_id", "url", "caption", "caption_id", "split")
+ROLES = ("image", "sound", "video", "reference", "image_id", "url", "caption", "caption_id", "split")
 """What ``--columns ROLE=COLUMN`` may say."""
 NAMES = {
     "image": (
         "image img photo picture file file_name filename filepath file_path image_file image_name image_path "
         "image_filename img_path img_name path"
     ),
+    "sound": (
+        "audio sound wav flac mp3 ogg recording audio_file audio_path audio_name audio_filename sound_file sound_path "
+        "sound_name wav_file wav_path"
+    ),
+    "video": (
+        "video clip mp4 webm movie video_file video_path video_name video_filename clip_file clip_path clip_name"
+    ),
+    "reference": (
+        "reference reference_image reference_image_id reference_id reference_img reference_img_id ref ref_image ref_id "
+        "candidate source_image query_image"
+    ),
+    "target": (
+        "target target_image target_image_id target_id target_img target_img_id target_hard edited_image output_image"
+    ),
+    "change": "relative_caption modification modification_text instruction edit change query query_text",
     "image_id": "image_id imageid img_id imgid",
-    "url": "url image_url img_url coco_url",
+    "sound_id": "sound_id soundid audio_id audioid",
+    "video_id": "video_id videoid clip_id clipid",
+    "url": "url image_url img_url coco_url audio_url sound_url video_url clip_url",
     "caption": "caption captions text texts txt title sentence sentences description comment raw alt_text",
-    "caption_id": "caption_id caption_ids captionid sentid sentids sentence_id",
+    "caption_id": "caption_id caption_ids captionid sentid sentids sen_id sentence_id query_id pairid pair_id",
     "split": "split",
     "id": "id key",
 }
 """Role → the natural names of its column, without regard to case and to what stands between the words."""
 _ROLE_OF = {re.sub(r"[^a-z]", "", name): role for role, names in NAMES.items() for name in names.split()}
+_LEFT = {"image": None, "sound": SOUNDS, "video": VIDEOS}
+"""Roles of the column that holds or names the left items → their form; of images the files' names tell it."""
+_SAYS_IMAGE = re.compile("im(a)?g|photo|picture")
+_LEFT_IDS = {"image_id": None, "sound_id": SOUNDS, "video_id": VIDEOS}
+_FEATURES = {"Audio": SOUNDS, "Video": VIDEOS}
+"""Kinds of columns, as files of the ``datasets`` library call them."""
 _NUMBERED = re.compile(r"(.*?)[\s_.-]*(\d+)")
 
 
@@ -65,11 +90,15 @@ class Roles:
     split: str | None = None
     id: str | None = None
     """An id of which only the rows tell whose it is."""
+    form: SetForm | None = None
+    """What the columns say that the left items are; None where only the files' names tell."""
+    reference: str | None = None
+    """Of composed queries, the images that their texts change."""
 
     @property
     def read(self) -> list[str]:
         """Every column that is needed but the pictures, which are large."""
-        single = (self.file, self.image_id, self.url, self.caption_id, self.split, self.id)
+        single = (self.file, self.reference, self.image_id, self.url, self.caption_id, self.split, self.id)
         return list(dict.fromkeys([*self.captions, *filter(None, single)]))
 
 
@@ -120,53 +149,109 @@ def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], 
             raise _ambiguous(role, found[role], source)
         return found[role][0] if found[role] else None
 
-    picture, file = _image(by_name, free, found["image"], said, source)
-    image_id, url, caption_id, split = one("image_id"), one("url"), one("caption_id"), one("split")
+    composes = "reference" in said or found["target"] or found["change"]
+    reference = one("reference") if composes else None
+    picture, file, form = _left(by_name, free, found, said, source, composed=reference is not None)
+    url, caption_id, split = one("url"), one("caption_id"), one("split")
+    image_id, named_form = _left_id(found, said, source)
+    if reference:
+        form, file, image_id = COMPOSED, file or image_id, None
+    form = form or named_form
     weak = found["id"][0] if len(found["id"]) == 1 else None
     if not (picture or file or image_id or url or weak):
         raise DatasetError(
-            f"{source} has no column for the image, such as 'image', 'filename' or 'image_id'; its columns: "
-            f"{_quoted(by_name)}; say which it is with --columns image=COLUMN"
+            f"{source} has no column for the image, such as 'image', 'filename' or 'image_id', nor for a sound or "
+            f"video; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"
         )
-    captions = said.get("caption") or _captions(columns, free, source)
+    captions = said.get("caption") or _captions(columns, free, source, composed=reference is not None)
     if not caption_id:
         inner = [c.name for c in free if "." in c.name and _role(c.name.rpartition(".")[2]) == "caption_id"]
         outer = captions[0].rpartition(".")[0]
         caption_id = f"{outer}.{inner[0].rpartition('.')[2]}" if len(inner) == 1 and outer else None
         caption_id = caption_id if caption_id in by_name else None
     listed = len(captions) == 1 and by_name[captions[0]].holds is Holds.LIST
-    for name in filter(None, (*(captions if not listed else ()), file, image_id, url, split)):
+    for name in filter(None, (*(captions if not listed else ()), file, reference, image_id, url, split)):
         _require(by_name[name], (Holds.ONE,), source)
     if listed and caption_id:
         _require(by_name[caption_id], (Holds.LIST, Holds.ONE), source)
-    return Roles(captions, listed, picture, file, image_id, url, caption_id, split, weak)
+    return Roles(
+        captions,
+        listed,
+        picture,
+        file,
+        image_id,
+        url,
+        caption_id,
+        split,
+        weak,
+        form=form,
+        reference=reference,
+    )
 
 
-def _image(
+def _left(
     by_name: Mapping[str, TableColumn],
     free: Sequence[TableColumn],
-    found: Sequence[str],
+    found: Mapping[str, Sequence[str]],
     said: Mapping[str, tuple[str, ...]],
     source: str,
-) -> tuple[str | None, str | None]:
-    """(the column of pictures, the column of their names): a table with pictures may have both."""
-    if "image" in said:
-        name = said["image"][0]
-        return (name, None) if by_name[name].holds is Holds.PICTURE else (None, name)
-    pictures = [column.name for column in free if column.holds is Holds.PICTURE]
-    if len(pictures) > 1:
-        raise DatasetError(
-            f"{source} holds pictures in several columns ({', '.join(pictures)}), and one picture an image is needed; "
-            f"say which with --columns image={pictures[0]}"
+    *,
+    composed: bool,
+) -> tuple[str | None, str | None, SetForm | None]:
+    """(the column of pictures, the column of their names, their form): a table with pictures may have both.
+
+    Sounds and videos count as pictures here.
+    """
+    chosen = [role for role in _LEFT if role in said]
+    if len(chosen) > 1:
+        raise UsageError(
+            f"--columns gives {' and '.join(chosen)}, and a data set has one of them; leave one out"
         )
-    names = [name for name in found if name not in pictures]
-    if len(names) > 1 and not pictures:
-        raise _ambiguous("image", names, source)
-    return (pictures[0] if pictures else None), (names[0] if len(names) == 1 else None)
+    if chosen:
+        name = said[chosen[0]][0]
+        form = _LEFT[chosen[0]] or IMAGES
+        return (name, None, form) if by_name[name].holds is Holds.PICTURE else (None, name, form)
+    if composed and found["target"]:
+        if len(found["target"]) > 1:
+            raise _ambiguous("image", found["target"], source)
+        return None, found["target"][0], COMPOSED
+    pictures = [column for column in free if column.holds is Holds.PICTURE]
+    if len(pictures) > 1:
+        names = [column.name for column in pictures]
+        raise DatasetError(
+            f"{source} holds pictures, sounds or videos in several columns ({', '.join(names)}), and one is needed; "
+            f"say which with --columns {_role(names[0]) if _role(names[0]) in _LEFT else 'image'}={names[0]}"
+        )
+    known = {column.name for column in pictures}
+    roles = {name: role for role in _LEFT for name in found[role] if name not in known}
+    if len(roles) > 1 and not pictures:
+        raise _ambiguous(next(iter(roles.values())), list(roles), source)
+    file, role = next(iter(roles.items())) if len(roles) == 1 else (None, "image")
+    if pictures:
+        (picture,) = pictures
+        role = next((one for one in _LEFT if picture.name in found[one]), role)
+        return picture.name, file, _FEATURES.get(picture.kind) or _LEFT[role] or IMAGES
+    return None, file, _LEFT[role] or (IMAGES if file and _SAYS_IMAGE.search(file.lower()) else None)
 
 
-def _captions(columns: Sequence[TableColumn], free: Sequence[TableColumn], source: str) -> tuple[str, ...]:
+def _left_id(
+    found: Mapping[str, Sequence[str]], said: Mapping[str, tuple[str, ...]], source: str
+) -> tuple[str | None, SetForm | None]:
+    """(the column of the left items' ids, what its name says that they are)."""
+    if "image_id" in said:
+        return said["image_id"][0], None
+    names = {name: role for role in _LEFT_IDS for name in found[role]}
+    if len(names) > 1:
+        raise _ambiguous("image_id", list(names), source)
+    return next(((name, _LEFT_IDS[role]) for name, role in names.items()), (None, None))
+
+
+def _captions(
+    columns: Sequence[TableColumn], free: Sequence[TableColumn], source: str, *, composed: bool
+) -> tuple[str, ...]:
     plain = _named("caption", free)
+    if composed:
+        plain = _named("change", free) or plain
     groups: dict[str, list[tuple[int, str]]] = {}
     for column in free:
         match = _NUMBERED.fullmatch(column.name)
@@ -196,7 +281,7 @@ def _role(name: str) -> str | None:
 
 
 def _ambiguous(role: str, names: Sequence[str], source: str) -> DatasetError:
-    what = {"image": "image", "image_id": "image's id", "caption_id": "caption's id"}.get(role, role)
+    what = {"image_id": "image's id", "caption_id": "caption's id"}.get(role, role)
     return DatasetError(
         f"{source} has {len(names)} columns that could be the {what}: {_quoted(names)}; "
         f"say which it is with --columns {role}={names[0]}"

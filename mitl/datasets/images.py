@@ -1,4 +1,4 @@
-"""Where pictures are: files in a folder, or addresses made from a template."""
+"""Where pictures, sounds and videos are: files in a folder, or addresses made from a template."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from mitl.errors import DatasetError
-from mitl.records import Image
+from mitl.records import Image, PartKind
 
 COCO_ORIGIN = "https://s3.amazonaws.com/images.cocodataset.org"
 """Serves COCO's pictures over https under a valid certificate, which the host of ``coco_url`` does not."""
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+SUFFIXES = {
+    PartKind.IMAGE: (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    PartKind.AUDIO: (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac"),
+    PartKind.VIDEO: (".mp4", ".webm", ".mov", ".mkv", ".avi", ".m4v", ".ogv"),
+}
+"""How the names of files end, by what they hold."""
 FIELDS = ("image_id", "file_name", "folder")
 
 
@@ -26,9 +31,9 @@ def picture_errors() -> tuple[type[Exception], ...]:
     return (*spoiled, Pictures.DecompressionBombError)
 
 
-def is_picture_name(name: str) -> bool:
-    """Whether the name ends as those of pictures do."""
-    return name.lower().endswith(SUFFIXES)
+def kind_of_name(name: str) -> PartKind | None:
+    """What a file of this name holds, as far as its suffix tells."""
+    return next((kind for kind, ends in SUFFIXES.items() if name.lower().endswith(ends)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +119,13 @@ class ImageFolder:
 
 
 def locate(
-    pictures: Sequence[Picture], *, folder: Path | None = None, url_template: str | None = None
+    pictures: Sequence[Picture],
+    *,
+    folder: Path | None = None,
+    url_template: str | None = None,
+    nouns: str = "images",
 ) -> list[Image]:
-    """Images with the file found in the folder and the address from the template, where these are given.
+    """Images, called ``nouns``, with the file found in the folder and the address from the template, where given.
 
     Without a template an image keeps the address that its source gave; a file that is not there leaves the
     image with its address alone.
@@ -139,7 +148,7 @@ def locate(
     if place and images and not any(image.file for image in images):
         there = min((repr(entry.name) for entry in place.folder.iterdir()), default="nothing")
         raise DatasetError(
-            f"the folder {str(folder)!r} holds none of the {len(images):,} images; it should hold files such as "
+            f"the folder {str(folder)!r} holds none of the {len(images):,} {nouns}; it should hold files such as "
             f"{pictures[0].file_name or pictures[0].image_id!r}, and holds {there}"
         )
     return images

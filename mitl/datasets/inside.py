@@ -1,4 +1,4 @@
-"""Pictures that a table holds itself: looked at once, and written as files named by a hash of their bytes."""
+"""Pictures, sounds and videos that a table holds itself: looked at once, and written as files named by their hash."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from pathlib import Path
 from mitl.datasets.images import picture_errors
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError
+from mitl.records import PartKind
 
 PICTURES = "pictures"
-"""Folder, within that for what a table holds itself, of the pictures that were inside it."""
+"""Folder, within that for what a table holds itself, of the pictures, sounds or videos that were inside it."""
 _SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "WEBP": ".webp", "BMP": ".bmp", "TIFF": ".tif"}
+_BEGINS = {
+    PartKind.AUDIO: ((0, b"fLaC", ".flac"), (0, b"OggS", ".ogg"), (0, b"ID3", ".mp3"), (8, b"WAVE", ".wav")),
+    PartKind.VIDEO: ((0, b"\x1aE\xdf\xa3", ".webm"), (4, b"ftyp", ".mp4"), (8, b"AVI ", ".avi")),
+}
+"""Kind → (place, bytes that stand there, suffix of such a file)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +33,19 @@ class Inside:
     """What the table calls the picture."""
 
 
-def look_inside(source: RowSource, column: str, kept: Collection[int]) -> Inside:
+def look_inside(source: RowSource, column: str, kept: Collection[int], kind: PartKind) -> Inside:
     """The names of all pictures in the rows that are kept.
 
     Raises:
-        DatasetError: a picture cannot be read.
+        DatasetError: a picture cannot be read; a sound or a video is in no format that is known.
     """
     found = Inside()
     for number, content, path in _contents(source, column, kept):
         if path:
             found.paths[number] = path
         if content is not None:
-            suffix = _suffix(content, source.where(number))
+            where = source.where(number)
+            suffix = _suffix(content, where) if kind is PartKind.IMAGE else media_suffix(content, kind, where)
             found.names[number] = hashlib.sha256(content).hexdigest()[:32] + suffix
     return found
 
@@ -79,3 +86,22 @@ def _suffix(content: bytes, where: str) -> str:
         told = "it is none" if isinstance(error, UnidentifiedImageError) else str(error).partition("\n")[0]
         raise DatasetError(f"the picture in {where} cannot be read: {told}") from error
     return _SUFFIXES.get(kind, f".{kind.lower()}")
+
+
+def media_suffix(content: bytes, kind: PartKind, where: str) -> str:
+    """The suffix of a sound's or a video's file by how its bytes begin.
+
+    Raises:
+        DatasetError: they begin like no file of this kind; the message names ``where``.
+    """
+    for place, mark, suffix in _BEGINS[kind]:
+        if content[place : place + len(mark)] == mark:
+            return suffix
+    # An MPEG audio frame begins with eleven bits set, without any tag before it.
+    if kind is PartKind.AUDIO and len(content) > 1 and content[0] == 0xFF and content[1] & 0xE0 == 0xE0:
+        return ".mp3"
+    noun, known = (
+        ("sound", "WAV, FLAC, Ogg or MP3") if kind is PartKind.AUDIO else ("video", "WebM, MP4 or AVI")
+    )
+    what = "is empty" if not content else f"is not in {known}"
+    raise DatasetError(f"the {noun} in {where} {what}")

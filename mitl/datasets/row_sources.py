@@ -178,7 +178,8 @@ def _arrow_columns(schema: Any) -> Iterator[TableColumn]:
     told = json.loads(features).get("info", {}).get("features", {})
     for field in schema:
         if isinstance(told.get(field.name), dict) and told[field.name].get("_type") in ("Audio", "Video"):
-            yield TableColumn(field.name, Holds.OTHER, str(told[field.name]["_type"]))
+            (column, *_) = _arrow_column(field.name, field.type)
+            yield TableColumn(column.name, column.holds, str(told[field.name]["_type"]))
             continue
         yield from _arrow_column(field.name, field.type)
 
@@ -251,6 +252,8 @@ def _objects(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON file: one list of them, or one a line."""
     if path.suffix.lower() == ".json":
         value = read_json(path, WHAT)
+        if isinstance(value, dict) and {"videos", "sentences"} <= value.keys():
+            value = _msrvtt_rows(value, path)
         if isinstance(value, dict) and {"images", "annotations"} <= value.keys():
             raise DatasetError(
                 f"{str(path)!r} holds captions in COCO's layout; read it with --dataset coco --captions {path.name}"
@@ -274,6 +277,30 @@ def _objects(path: Path) -> list[dict[str, Any]]:
                 '{"image": "a.jpg", "caption": "a dog"}'
             )
     return [one for _, one in found]
+
+
+def _msrvtt_rows(value: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
+    """A row a sentence of MSR-VTT's JSON, with the split of its video.
+
+    Source: ``train_val_videodatainfo.json`` and its likes (Xu et al., MSR-VTT, CVPR 2016). A video's address there is
+    of the page that it was cut from, which plays something else, so it is left out.
+    """
+    try:
+        splits = {str(video["video_id"]): video.get("split") for video in value["videos"]}
+        return [
+            {
+                "video_id": (video := str(sentence["video_id"])),
+                "sen_id": sentence["sen_id"],
+                "caption": sentence["caption"],
+                **({} if splits[video] is None else {"split": splits[video]}),
+            }
+            for sentence in value["sentences"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise DatasetError(
+            f"{str(path)!r} is not in MSR-VTT's layout, whose sentences have sen_id, video_id (of one of its videos) "
+            f"and caption: {error} is missing"
+        ) from error
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:

@@ -1,8 +1,8 @@
 """Shards in WebDataset's layout: tar files in which the files of a sample share a key and lie next to each other.
 
 The key is the path up to the base name's first dot; what follows, in lower case, names the field
-(github.com/webdataset/webdataset, README). ``jpg`` and its likes are the picture, ``txt`` the caption; the fields of
-``json`` are columns, used where there is no ``txt``.
+(github.com/webdataset/webdataset, README). ``jpg`` and its likes are the picture, ``wav`` the sound, ``mp4`` the
+video, ``txt`` the caption; the fields of ``json`` are columns, used where there is no ``txt``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,19 @@ from typing import Any
 
 from mitl.datasets.columns import Holds, TableColumn
 from mitl.datasets.files import Row, readable
-from mitl.datasets.images import SUFFIXES
+from mitl.datasets.images import kind_of_name
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError
+from mitl.records import PartKind
 
-KEY, PICTURE, TEXT = "__key__", "image", "txt"
+KEY, TEXT = "__key__", "txt"
+MEDIA = {
+    PartKind.IMAGE: ("image", "pictures"),
+    PartKind.AUDIO: ("audio", "Audio"),
+    PartKind.VIDEO: ("video", "Video"),
+}
+"""What a file of a sample holds → its column, and that column's kind."""
+_SEVERAL = {PartKind.IMAGE: "pictures", PartKind.AUDIO: "sounds", PartKind.VIDEO: "videos"}
 _WHAT = "samples in WebDataset's layout"
 _END = bytes(512)
 
@@ -35,7 +43,7 @@ def shard_source(paths: Sequence[Path], path: Path) -> RowSource:
         DatasetError: a shard is missing, no tar file, ends early, or a sample has two pictures or malformed JSON.
     """
     columns = {KEY: TableColumn(KEY, Holds.ONE, "text")}
-    for row in _samples(paths, pictures=False):
+    for row in _samples(paths, read=()):
         for name, value in row.items():
             holds = Holds.LIST if isinstance(value, list) else Holds.ONE
             if isinstance(value, dict) or (isinstance(value, list) and not all(map(_is_single, value))):
@@ -47,11 +55,12 @@ def shard_source(paths: Sequence[Path], path: Path) -> RowSource:
                         f"{name!r} in {str(path)!r} mixes lists and single values, as in sample {row[KEY]!r}; "
                         "write all of them in one way"
                     )
-    if PICTURE in columns:
-        columns[PICTURE] = TableColumn(PICTURE, Holds.PICTURE, "pictures")
+    for name, kind in MEDIA.values():
+        if name in columns:
+            columns[name] = TableColumn(name, Holds.PICTURE, kind)
 
     def rows(wanted: Sequence[str]) -> Iterator[Row]:
-        for row in _samples(paths, pictures=PICTURE in wanted):
+        for row in _samples(paths, read=wanted):
             yield {name: row.get(name) for name in wanted}
 
     return RowSource(path, path if path.is_dir() else path.parent, tuple(columns.values()), rows)
@@ -61,8 +70,8 @@ def _is_single(value: object) -> bool:
     return not isinstance(value, (list, dict))
 
 
-def _samples(paths: Sequence[Path], *, pictures: bool) -> Iterator[dict[str, Any]]:
-    """Each sample's fields; without ``pictures`` these are not read, and stand there by their names."""
+def _samples(paths: Sequence[Path], *, read: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each sample's fields; pictures, sounds and videos that ``read`` does not name stand there by their names."""
     for path in paths:
         row: dict[str, Any] = {}
         with _opened(path) as members:
@@ -74,12 +83,14 @@ def _samples(paths: Sequence[Path], *, pictures: bool) -> Iterator[dict[str, Any
                     yield row
                     row = {}
                 row[KEY] = key
-                if f".{field}" in SUFFIXES:
-                    if PICTURE in row:
+                media = kind_of_name(f".{field}") if "." not in field else None
+                if media is not None:
+                    name, _ = MEDIA[media]
+                    if name in row:
                         raise DatasetError(
-                            f"sample {key!r} of {str(path)!r} holds two pictures; one a sample is needed"
+                            f"sample {key!r} of {str(path)!r} holds two {_SEVERAL[media]}; one a sample is needed"
                         )
-                    row[PICTURE] = content() if pictures else member.name
+                    row[name] = content() if name in read else member.name
                 elif field == TEXT:
                     row[TEXT] = _decoded(content(), member.name, path)
                 elif field == "json":

@@ -1,4 +1,4 @@
-"""Tables of pairs: captions with the image they describe, one caption a row or one image a row."""
+"""Tables of pairs: captions with the image, sound or video they describe; or queries of an image and a text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from mitl.datasets.cells import caption_text, cell_id, text_of
 from mitl.datasets.columns import Roles, assign, parse_columns
 from mitl.datasets.files import Row
 from mitl.datasets.finding import find_source
-from mitl.datasets.images import ImageFolder, Picture, is_picture_name, locate
+from mitl.datasets.images import ImageFolder, Picture, kind_of_name, locate
 from mitl.datasets.inside import PICTURES, Inside, look_inside, write_pictures
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError, UsageError
-from mitl.records import Caption, RetrievalSet, several
+from mitl.records import Caption, PartKind, RetrievalSet, several
+from mitl.records.forms import IMAGES, SOUNDS, VIDEOS, SetForm
 
 Rows = Mapping[int, Row]
 """Rows by their numbers, from 1."""
 _ADDRESS = re.compile(r"https?://")
-_NO_PICTURES = (".wav", ".mp3", ".flac", ".ogg", ".m4a", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".pdf")
+_OF_FILES = {PartKind.IMAGE: IMAGES, PartKind.AUDIO: SOUNDS, PartKind.VIDEO: VIDEOS}
+"""The form of a data set whose left items are such files."""
 _PROBES = 50
 """Pictures that are looked for in each folder beside a table."""
 
@@ -91,11 +93,13 @@ def read_table(
     roles = assign(source.columns, parse_columns(reading.columns), source.quoted)
     rows = _of_split(dict(enumerate(source.rows(roles.read), start=1)), roles, split, source)
     looks = roles.picture is not None and images is None and unpack is not None
-    inside = look_inside(source, str(roles.picture), rows) if looks else Inside()
+    kind = (roles.form or IMAGES).left_part
+    inside = look_inside(source, str(roles.picture), rows, kind) if looks else Inside()
+    form = roles.form or _form_of_files(rows, roles, inside, source)
     named = _image_ids(rows, roles, inside, source)
     captions, left_out = _captions(rows, roles, named, reading, source)
-    pictures = _pictures(rows, roles, named, inside, source)
-    told.lines += [_read_as(roles, named), *source.notes]
+    pictures = _pictures(rows, roles, named, inside, source, form)
+    told.lines += [_read_as(roles, named, form), *source.notes]
     if left_out:
         told.lines.append(f"left out {several(left_out, 'empty caption')}")
     told.files |= {picture.image_id: picture.file_name for picture in pictures if picture.file_name}
@@ -103,9 +107,12 @@ def read_table(
     if folder is None and (elsewhere := _elsewhere(pictures)):
         told.lines.append(f"its files lie elsewhere; to have them read, add --images {elsewhere}")
     found = locate(
-        _by_stem(pictures, folder) if folder else pictures, folder=folder, url_template=url_template
+        _by_stem(pictures, folder, form.left_part) if folder else pictures,
+        folder=folder,
+        url_template=url_template,
+        nouns=form.nouns[0],
     )
-    data = assemble("table", "table", found, captions, source=path)
+    data = assemble("table", "table", found, captions, source=path, sides=form.sides)
     if unpack is None or not inside.names:
         return data
     # Last, so that a table that will not do leaves no pictures behind.
@@ -131,6 +138,23 @@ def _of_split(rows: Rows, roles: Roles, split: str | None, source: RowSource) ->
     return {number: row for number, row in rows.items() if str(row[roles.split]) == split}
 
 
+def _form_of_files(rows: Rows, roles: Roles, inside: Inside, source: RowSource) -> SetForm:
+    """What the files' names say that they hold; images where they say nothing."""
+    first: dict[PartKind, str] = {}
+    for number, row in rows.items():
+        name = text_of(row.get(roles.file)) if roles.file else inside.paths.get(number)
+        kind = kind_of_name(name) if name else None
+        if name and kind:
+            first.setdefault(kind, name)
+    if len(first) > 1:
+        both = " and ".join(map(repr, list(first.values())[:2]))
+        raise DatasetError(
+            f"{source.quoted} names files of several kinds, as {both}; a data set has images, sounds or videos, so "
+            "make one for each"
+        )
+    return _OF_FILES[next(iter(first), PartKind.IMAGE)]
+
+
 def _image_ids(rows: Rows, roles: Roles, inside: Inside, source: RowSource) -> _Named:
     """What each row's image is called: by its id's column, else by what ``id`` turns out to be, else by its file."""
     where = source.where
@@ -146,6 +170,8 @@ def _image_ids(rows: Rows, roles: Roles, inside: Inside, source: RowSource) -> _
             unique and not roles.listed and not roles.caption_id,
         )
     place = roles.file or roles.url
+    if roles.reference is not None and place is not None:
+        return _Named(by(place), f"column `{place}`", weak_is_captions=roles.id is not None)
     if roles.id is not None:
         if place is None:
             return _Named(by(roles.id), f"column `{roles.id}`")
@@ -176,16 +202,19 @@ def _unique(rows: Rows, column: str) -> bool:
     return len({str(row.get(column)) for row in rows.values()}) == len(rows)
 
 
-def _read_as(roles: Roles, named: _Named) -> str:
+def _read_as(roles: Roles, named: _Named, form: SetForm) -> str:
     """One line for people: which column is what."""
     texts = roles.captions
     numbered = f"columns `{texts[0]}` … `{texts[-1]}`"
+    left, right = form.sides
+    inside = "pictures" if form.left_part is PartKind.IMAGE else form.nouns[0]
     told = {
-        "image": f"column `{roles.picture}` (pictures)" if roles.picture else _column(roles.file),
-        "image id": named.told,
-        "image address": _column(roles.url),
-        "caption": numbered if len(texts) > 1 else f"column `{texts[0]}`{' (lists)' if roles.listed else ''}",
-        "caption id": _column(roles.id if named.weak_is_captions else roles.caption_id),
+        "reference": _column(roles.reference),
+        left: f"column `{roles.picture}` ({inside})" if roles.picture else _column(roles.file),
+        f"{left} id": named.told,
+        f"{left} address": _column(roles.url),
+        right: numbered if len(texts) > 1 else f"column `{texts[0]}`{' (lists)' if roles.listed else ''}",
+        f"{right} id": _column(roles.id if named.weak_is_captions else roles.caption_id),
     }
     return "read as: " + ", ".join(f"{what} = {column}" for what, column in told.items() if column)
 
@@ -203,11 +232,21 @@ def _captions(
     ids = roles.id if named.weak_is_captions else roles.caption_id
     for number, row in rows.items():
         image_id = named.ids[number]
+        reference = (
+            cell_id(row.get(roles.reference), roles.reference, source.where(number))
+            if roles.reference
+            else None
+        )
+        if reference is not None and reference == image_id:
+            raise DatasetError(
+                f"{source.where(number)} has {reference!r} as its reference and as what it looks for; a query looks "
+                "for another image"
+            )
         for caption_id, text in _texts(row, roles, ids, source.where(number), skip=reading.skip_empty):
             if text is None:
                 left_out += 1
                 continue
-            captions.append(Caption(caption_id or f"{image_id}#{seen[image_id]}", image_id, text))
+            captions.append(Caption(caption_id or f"{image_id}#{seen[image_id]}", image_id, text, reference))
             seen[image_id] += 1
     return captions, left_out
 
@@ -249,16 +288,19 @@ def _texts(
 _SKIP = "mend it, or leave empty captions out with --skip-empty"
 
 
-def _pictures(rows: Rows, roles: Roles, named: _Named, inside: Inside, source: RowSource) -> list[Picture]:
-    """Each image once; DatasetError where two rows disagree about one."""
+def _pictures(
+    rows: Rows, roles: Roles, named: _Named, inside: Inside, source: RowSource, form: SetForm
+) -> list[Picture]:
+    """Each image once, references too; DatasetError where two rows disagree about one."""
     pictures: dict[str, tuple[Picture, str | None]] = {}
     for number, row in rows.items():
         image_id = named.ids[number]
         file = text_of(row.get(roles.file)) if roles.file else inside.paths.get(number)
         url = text_of(row.get(roles.url)) if roles.url else None
-        if file and file.lower().endswith(_NO_PICTURES):
+        if file and (kind_of_name(file) or form.left_part) is not form.left_part:
             raise DatasetError(
-                f"{source.where(number)} names {file!r}, but a table of pairs is read for pictures"
+                f"{source.where(number)} names {file!r}, but its column is read for {form.nouns[0]}; say what it holds "
+                f"with --columns sound={roles.file} or video={roles.file}, or name other files"
             )
         if file and _ADDRESS.match(file):
             file, url = None, url or file
@@ -266,7 +308,12 @@ def _pictures(rows: Rows, roles: Roles, named: _Named, inside: Inside, source: R
         known = pictures.setdefault(image_id, new)
         if known != new:
             what = "another file or url" if known[0] != new[0] else "another picture"
-            raise DatasetError(f"{source.where(number)} gives image {image_id!r} {what} than before")
+            raise DatasetError(
+                f"{source.where(number)} gives {form.sides[0]} {image_id!r} {what} than before"
+            )
+    for row in rows.values() if roles.reference else ():
+        name = str(text_of(row.get(str(roles.reference))))
+        pictures.setdefault(name, (Picture(name, file_name=name), None))
     return [picture for picture, _ in pictures.values()]
 
 
@@ -294,14 +341,15 @@ def _elsewhere(pictures: Sequence[Picture]) -> str | None:
     return os.path.commonpath([str(Path(name).parent) for name in named])
 
 
-def _by_stem(pictures: Sequence[Picture], folder: Path) -> list[Picture]:
+def _by_stem(pictures: Sequence[Picture], folder: Path, kind: PartKind) -> list[Picture]:
     """Pictures that name no file, or one without its suffix, with the file in the folder that is called so."""
-    bare = [p for p in pictures if not p.url and not is_picture_name(p.file_name or p.image_id)]
+    bare = [p for p in pictures if not p.url and kind_of_name(p.file_name or p.image_id) is not kind]
     if not bare or not folder.is_dir():
         return list(pictures)
     stems: dict[str, list[str]] = {}
     for entry in folder.iterdir():
-        stems.setdefault(entry.stem, []).append(entry.name)
+        if kind_of_name(entry.name) in (kind, None):
+            stems.setdefault(entry.stem, []).append(entry.name)
     wanted = {p.image_id: stems.get(p.file_name or p.image_id, []) for p in bare}
     for id_, names in wanted.items():
         if len(names) > 1:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import unpack_pairs
+from mitl.core.packed import coded, unpack_pairs
 from mitl.records import Decision, Finding, GoldControl, Judgement, Outcome, Pair, PairRole
 from mitl.records.frames import LABELS, NONE, ROLES, Columns, Flags, is_gold
 from mitl.records.gold_rule import GoldRule
@@ -128,13 +128,13 @@ def gold_state(
     given: Any = answers["worker"]
     if names is None:
         names, given = dict(enumerate(given.cat.categories)), given.cat.codes
-    workers, worker = np.unique(np.asarray(given)[met], return_inverse=True)
-    pairs, pair = np.unique(np.asarray(answers["pair"])[met], return_inverse=True)
+    workers, worker = coded(np.asarray(given)[met])
+    pairs, pair = coded(np.asarray(answers["pair"])[met])
     role, label = (np.asarray(answers[name])[met] for name in ("role", "label"))
     passes = np.array([[kind.is_gold and label in rule.passes(kind) for label in LABELS] for kind in ROLES])
     answered = label != NONE
     passed = passes[role, label]
-    controls, control = np.unique(pair * len(ROLES) + role, return_inverse=True)
+    controls, control = coded(pair * len(ROLES) + role)
     withdrawn = withdrawn_golds(
         worker[answered], control[answered], passed[answered], n_controls=len(controls)
     )
@@ -184,7 +184,7 @@ def withdrawn_golds(worker: Ints, control: Ints, passed: Flags, *, n_controls: i
         golds = np.bincount(worker[counting], minlength=n_workers)
         passes = np.bincount(worker[counting & passed], minlength=n_workers)
         tried = counting & doubtful[control]
-        met, place = np.unique(control[tried] * n_workers + worker[tried], return_inverse=True)
+        met, place = coded(control[tried] * n_workers + worker[tried])
         own_golds = np.bincount(place, minlength=len(met))
         own_passes = np.bincount(place[passed[tried]], minlength=len(met))
         who, which = met % max(n_workers, 1), met // max(n_workers, 1)

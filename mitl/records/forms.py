@@ -1,4 +1,4 @@
-"""What searches in what: the forms of data sets, of images and captions and of texts.
+"""What searches in what: the forms of data sets, of images, sounds, videos and texts, and of composed queries.
 
 A new form is an entry here, a wording in ``hit_templates`` and a reader. Stages and tables call the left items images
 and the right ones captions whatever they are; names for people come from here.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mitl.records.enums import Direction
+from mitl.records.enums import Direction, PartKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,15 @@ class SetForm:
     """The wording of pairs where no other one is asked for."""
     nouns: tuple[str, str]
     """The plurals of both sides' names."""
+    left_part: PartKind = PartKind.IMAGE
+    """What the left items are: pictures, sounds, videos or texts."""
+    composed: bool = False
+    """Whether a right item is a text together with one of the left items, its reference."""
+
+    @property
+    def parts(self) -> tuple[tuple[PartKind, ...], tuple[PartKind, ...]]:
+        """What a left and a right item consist of."""
+        return (self.left_part,), ((PartKind.IMAGE,) if self.composed else ()) + (PartKind.TEXT,)
 
     @property
     def searches(self) -> dict[str, tuple[str, str]]:
@@ -50,6 +59,31 @@ TEXTS = SetForm(
     "text_pairs",
     "pairs-texts",
     ("documents", "queries"),
+    PartKind.TEXT,
 )
-SET_FORMS = {form.sides: form for form in (IMAGES, TEXTS)}
+SOUNDS = SetForm(
+    ("sound", "caption"),
+    ("a2t", "t2a"),
+    "sound_pairs",
+    "pairs-sounds",
+    ("sounds", "captions"),
+    PartKind.AUDIO,
+)
+VIDEOS = SetForm(
+    ("video", "caption"),
+    ("v2t", "t2v"),
+    "video_pairs",
+    "pairs-videos",
+    ("videos", "captions"),
+    PartKind.VIDEO,
+)
+COMPOSED = SetForm(
+    ("image", "query"),
+    ("i2q", "q2i"),
+    "composed_pairs",
+    "pairs-composed",
+    ("images", "queries"),
+    composed=True,
+)
+SET_FORMS = {form.sides: form for form in (IMAGES, TEXTS, SOUNDS, VIDEOS, COMPOSED)}
 """By the names of both sides."""

@@ -165,7 +165,7 @@ def is_asked(answers: Columns) -> Flags:
 
 def is_role(answers: Columns, *roles: PairRole) -> Flags:
     """(answers,) whether each stands in one of these roles."""
-    return np.isin(np.asarray(answers["role"]), [ROLES.index(role) for role in roles])
+    return np.asarray(np.array([role in roles for role in ROLES])[np.asarray(answers["role"])], np.bool_)
 
 
 def is_labelled(answers: pd.DataFrame) -> Flags:

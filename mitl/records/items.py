@@ -32,6 +32,7 @@ class Part:
 
     kind: PartKind
     text: str | None = None
+    """The text itself; of a picture that is an item of the other side too, the id of that item."""
     file: str | None = None
     """Its path, absolute or relative to the project."""
     url: str | None = None
@@ -86,11 +87,11 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a data set, as read."""
+    """One image of a data set, as read; a sound or a video in a set of those."""
 
     external_id: str
     file: str | None = None
-    """Path of the image file, absolute or relative to the project; None where there is none at hand."""
+    """Path of its file, absolute or relative to the project; None where there is none at hand."""
     url: str | None = None
     width: int | None = None
     height: int | None = None
@@ -106,13 +107,16 @@ class Caption:
     external_id: str
     image_external_id: str
     text: str
+    reference: str | None = None
+    """Of a composed query, the image that its text changes, by external id; its original positive is another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSet:
     """Images and captions of one data set, both in tie order, every caption's image among the images.
 
-    Of texts that search in texts, documents stand in the place of images and queries in that of captions.
+    Of texts that search in texts, documents stand in the place of images and queries in that of captions; sounds,
+    videos and composed queries likewise.
     """
 
     name: str
@@ -138,16 +142,27 @@ class RetrievalSet:
     @property
     def item_set(self) -> ItemSet:
         """The same as items of two sides."""
+        media = {
+            i.external_id: Part(self.form.left_part, None, i.file, i.url, i.width, i.height, i.sha256)
+            for i in self.images
+        }
         images = (
             Item(
                 i.external_id,
-                tuple(Part(PartKind.TEXT, text) for text in i.texts)
-                or (Part(PartKind.IMAGE, None, i.file, i.url, i.width, i.height, i.sha256),),
+                tuple(Part(PartKind.TEXT, text) for text in i.texts) or (media[i.external_id],),
             )
             for i in self.images
         )
         captions = (
-            Item(c.external_id, (Part(PartKind.TEXT, c.text),), c.image_external_id) for c in self.captions
+            Item(
+                c.external_id,
+                (
+                    Part(PartKind.TEXT, c.text),
+                    *(() if c.reference is None else (replace(media[c.reference], text=c.reference),)),
+                ),
+                c.image_external_id,
+            )
+            for c in self.captions
         )
         left, right = self.sides
         sides = (Side(left, tuple(images)), Side(right, tuple(captions), made_for=left))
@@ -185,6 +200,8 @@ class ImageItem:
     url: str | None = None
     texts: tuple[str, ...] = ()
     """Of a document, in place of a picture."""
+    kind: PartKind = PartKind.IMAGE
+    """What its file is: a picture, a sound or a video; of a document, a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +212,8 @@ class CaptionItem:
     external_id: str
     image_id: int
     text: str
+    reference_id: int | None = None
+    """Of a composed query, the image that its text changes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -85,7 +85,13 @@ def test_check_items_names_every_picture_that_is_not_as_it_should_be(own):
     assert warnings[1].startswith("image '1.png': ") and "1.png' cannot be read: " in warnings[1]
     assert warnings[2].endswith("2.png' is empty")
     assert warnings[3].endswith("4.png' is the same picture as image '3.png'")
-    assert found["counts"]["pictures"] == {"missing": 1, "unreadable": 2, "repeated": 1, "animated": 0}
+    assert found["counts"]["pictures"] == {
+        "missing": 1,
+        "unreadable": 2,
+        "silent": 0,
+        "repeated": 1,
+        "animated": 0,
+    }
 
     for place in range(5):
         Image.new("RGB", (60, 40), (40 * place, 0, 0)).save(own / "own" / "pictures" / f"{place}.png")

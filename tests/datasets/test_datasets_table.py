@@ -130,7 +130,7 @@ def test_pictures_inside_a_table_become_the_images_files(tmp_path):
         (
             {"caption": ["a"], "x": [{"bytes": b""}], "y": [{"bytes": b""}]},
             {},
-            "pictures in several columns \\(x, y\\)",
+            "in several columns \\(x, y\\)",
         ),
     ],
 )

@@ -157,7 +157,7 @@ def test_paths_within_pictures_are_ids_where_they_tell_pictures_apart(tmp_path):
         assert set(read(tmp_path / "t.parquet", tmp_path)[1]) == ids
 
 
-def test_sounds_in_a_parquet_are_no_pictures(tmp_path):
+def test_pictures_beside_sounds_in_a_parquet_are_asked_for(tmp_path):
     """Their cells have the same type, and the file's features tell them apart."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     cells = [{"bytes": b"RIFF", "path": "a.wav"}]
@@ -166,7 +166,9 @@ def test_sounds_in_a_parquet_are_no_pictures(tmp_path):
     table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
     pq.write_table(table, tmp_path / "t.parquet")
 
-    assert read(tmp_path / "t.parquet", tmp_path)[1] == {"a.jpg": RED}
+    with pytest.raises(DatasetError, match=r"in several columns \(audio, image\), .* --columns sound=audio"):
+        read(tmp_path / "t.parquet", tmp_path)
+    assert read(tmp_path / "t.parquet", tmp_path, columns=("image=image",))[1] == {"a.jpg": RED}
 
 
 def test_a_folder_of_pictures_with_captions_txt(tmp_path):

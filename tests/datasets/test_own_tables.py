@@ -229,7 +229,7 @@ def test_addresses_in_the_column_of_images_are_addresses(tmp_path):
         ("image,caption\na,\"" + "x\n" * 70_000 + "\n", "is a quote never closed"),
         ("caption_id,image,caption\n1,a,x\n1,b,y\n", "caption id '1' comes twice"),
         ("id,image,caption\n1,a,x\n1,b,y\n", "gives image '1' another file or url than before"),
-        ("image,caption\nkettle.WAV,x\n", "row 1 .* names 'kettle.WAV', but a table of pairs is read for pictures"),
+        ("image,caption\nkettle.WAV,x\n", "row 1 .* names 'kettle.WAV', but its column is read for images"),
         ("\n", "no first line that names its columns"),
     ],
 )  # fmt: skip

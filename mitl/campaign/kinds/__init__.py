@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import CampaignKind, Request
+from mitl.campaign.kinds.protocol import PAIRS_COMMAND, CampaignKind, Request
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
 from mitl.errors import UsageError
-from mitl.hits.templates import HitTemplate, load_template
 from mitl.records import BatchKind, Environment
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.frames import Columns
+
+if TYPE_CHECKING:
+    from mitl.hits.templates import HitTemplate
 
 
 def kind_of(name: str) -> CampaignKind[Any, Any]:
@@ -35,6 +37,8 @@ def wording_of(kind: str, name: str, wordings: Path | None) -> HitTemplate:
     Raises:
         TemplateError: see `load_template`.
     """
+    from mitl.hits.templates import load_template
+
     (folder, *_) = import_module(f"{__name__}.{kind}").__path__
     return load_template(name, wordings, asks=kind, kind_folder=Path(folder) / "hit_templates")
 
@@ -77,8 +81,13 @@ def kind_names() -> list[str]:
 
 def kinds_asked(session: Session, environment: Environment) -> list[CampaignKind[Any, Any]]:
     """The kinds that batches of an environment have; pairs first, and always."""
-    others = {batch.kind for batch in hit_store.batches(session, environment)} - {BatchKind.PAIRS}
-    return [kind_of(name) for name in (BatchKind.PAIRS, *sorted(others))]
+    return [kind_of(BatchKind.PAIRS), *other_kinds_asked(session, environment)]
+
+
+def other_kinds_asked(session: Session, environment: Environment) -> list[CampaignKind[Any, Any]]:
+    """Those but pairs, which take a while to load."""
+    asked = {batch.kind for batch in hit_store.batches(session, environment)}
+    return [kind_of(name) for name in sorted(asked - {BatchKind.PAIRS})]
 
 
 def to_ask_again(
@@ -89,10 +98,9 @@ def to_ask_again(
     Args:
         answers: those of this environment on pairs, where they are at hand.
     """
-    found = {
-        kind.command: open_work.hits_to_replace(session, environment, answers)
-        if kind.name == BatchKind.PAIRS
-        else kind.to_replace(session, environment)
-        for kind in kinds_asked(session, environment)
+    found: dict[str, Sequence[HitToReplace]] = {
+        PAIRS_COMMAND: open_work.hits_to_replace(session, environment, answers)
     }
+    for kind in other_kinds_asked(session, environment):
+        found[kind.command] = kind.to_replace(session, environment)
     return {command: hits for command, hits in found.items() if hits}

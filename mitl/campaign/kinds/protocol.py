@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
 
 from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
-from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow
-from mitl.db.store.open_work import HitToReplace
-from mitl.db.store.parses import RawSubmission
-from mitl.hits.templates import HitTemplate
-from mitl.judgements.gold_records import GoldRecord, GoldVerdict
 from mitl.records import Environment, GoldControl, Page, Parsed, Table
-from mitl.records.gold_rule import GoldRule
-from mitl.records.questions import Question
-from mitl.settings import Settings
 
+if TYPE_CHECKING:  # what short commands need not load
+    from mitl.db.store.answers import AssignmentRow
+    from mitl.db.store.open_work import HitToReplace
+    from mitl.db.store.parses import RawSubmission
+    from mitl.hits.templates import HitTemplate
+    from mitl.judgements.gold_records import GoldRecord, GoldVerdict
+    from mitl.records.gold_rule import GoldRule
+    from mitl.records.questions import Question
+    from mitl.settings import Settings
+
+PAIRS_COMMAND = "mitl publish"
 PROBES = 5
 """Pictures that are fetched as a worker's browser would, before anything is posted."""
 
@@ -208,11 +211,13 @@ class Shown:
 
     captions: Mapping[int, str]
     sources: Mapping[int, str]
-    """Image → the address under which pages show it."""
+    """Image, sound or video → the address under which pages show it."""
     contact: str | None
     """Whom workers may write to."""
     texts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Of documents, which have these in place of a picture."""
+    references: Mapping[int, int] = field(default_factory=dict)
+    """Caption → the image that it changes, of composed queries."""
 
 
 class Golds(Protocol):

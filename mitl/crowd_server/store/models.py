@@ -104,7 +104,7 @@ class Hit(Base):
 
     __tablename__ = "hit"
     __table_args__ = (
-        Index("ix_hit_open", "hit_type_id", "id", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
+        Index("ix_hit_open", "hit_type_id", "id", sqlite_where=_IS_OPEN),
         Index("ix_hit_listing", "environment", "id"),
         Index("ix_hit_settling", "environment", "settle_at"),
     )

@@ -1,7 +1,5 @@
 """Audits: random samples of pairs with known inclusion probabilities, and labels that a machine gave under a bound."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from sqlalchemy import ForeignKey, String, UniqueConstraint

@@ -1,7 +1,5 @@
 """What is searched and asked about: data sets with their items, who proposed which pairs, and the declarative base."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from sqlalchemy import (
@@ -197,7 +195,7 @@ class Pair(Base):
         UniqueConstraint("left_id", "right_id", "left_side_id", "right_side_id"),
         points_to_item("left_side_id", "left_id"),
         points_to_item("right_side_id", "right_id"),
-        Index("ix_pair_unproposed", "id", sqlite_where=_UNPROPOSED, postgresql_where=_UNPROPOSED),
+        Index("ix_pair_unproposed", "id", sqlite_where=_UNPROPOSED),
     )
     id: Mapped[int_pk]
     left_side_id: Mapped[int]

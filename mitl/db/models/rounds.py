@@ -1,7 +1,5 @@
 """Rounds: what each step of one came to, what it chose, whom it taught; and texts that people wrote for items."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from sqlalchemy import ForeignKey, String, UniqueConstraint

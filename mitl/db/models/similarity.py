@@ -1,7 +1,5 @@
 """Graded similarity: which pairs were sampled, where they stand on pages, how people rated them."""
 
-from __future__ import annotations
-
 from sqlalchemy import ForeignKey, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 

@@ -1,7 +1,5 @@
 """What people are asked and what comes back: HITs, submissions, answers, what they cost, releases."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
@@ -98,7 +96,7 @@ class HitItem(Base):
     __tablename__ = "hit_item"
     __table_args__ = (
         UniqueConstraint("hit_id", "place"),
-        Index("ix_hit_item_overlap", "hit_id", sqlite_where=_IS_OVERLAP, postgresql_where=_IS_OVERLAP),
+        Index("ix_hit_item_overlap", "hit_id", sqlite_where=_IS_OVERLAP),
     )
     id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))

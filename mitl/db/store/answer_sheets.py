@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import contains
 from mitl.db.models import AnswerSheet, Assignment
 from mitl.db.store.bulk import add_tuples, chunks, number_columns, plain_rows
 from mitl.records import Environment, PairRole
@@ -77,12 +78,12 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
     lengths = np.fromiter((len(content) for _, content in found), np.int64, len(found))
     numbers = np.frombuffer(b"".join(content for _, content in found), _STORED).reshape(-1, _NUMBERS)
     of = np.repeat(ids, lengths // (_NUMBERS * _STORED.itemsize))
-    asked = np.isin(ids, submissions)
+    asked = contains(submissions, ids)
     if not asked.all():
         wanted = np.repeat(asked, lengths // (_NUMBERS * _STORED.itemsize))
         of, numbers = of[wanted], numbers[wanted]
     pair, word = numbers[:, 0].astype(np.int64), numbers[:, 1].astype(np.int64)
-    missing = np.setdiff1d(submissions, ids, assume_unique=True)
+    missing = submissions[~contains(ids, submissions)]
     if not len(missing):
         return of, pair, word
     rows = np.concatenate([np.stack([of, pair, word]), *_unwritten(session, missing)], axis=1)
@@ -136,7 +137,7 @@ def _unwritten(session: Session, missing: Ints) -> Iterator[Ints]:
         yield from (_rows(session, chunk) for chunk in chunks(missing.tolist()))
         return
     every = _rows(session)
-    yield every[:, np.isin(every[0], missing)]
+    yield every[:, contains(missing, every[0])]
 
 
 def _rows(session: Session, submissions: Sequence[int] | None = None) -> Ints:

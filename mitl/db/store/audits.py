@@ -14,7 +14,6 @@ import numpy as np
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from mitl.audits.evidence import wanted_each
 from mitl.core.packed import Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
 from mitl.db.models import (
     Assignment,
@@ -295,6 +294,8 @@ def wanted(session: Session, environment: Environment) -> pd.DataFrame:
 
     An answer that cannot be used is wanted again, whatever became of its page.
     """
+    from mitl.audits.evidence import wanted_each  # loads the bounds, which short commands do not need
+
     audit = current(session, environment, AuditPurpose.RECALL)
     if audit is None:
         return frame(WANTED, dict.fromkeys(WANTED, ()))

@@ -104,6 +104,12 @@ def choose_items(
     )
 
 
+def is_collecting(session: Session, environment: Environment) -> bool:
+    """Whether an item was chosen in an environment."""
+    query = select(CollectionChoice.id).where(CollectionChoice.environment == environment).limit(1)
+    return session.scalar(query) is not None
+
+
 def choices(session: Session, environment: Environment) -> list[Choice]:
     """The items that were chosen in an environment, in the order in which they are asked."""
     left, _ = pair_sides(session)

@@ -31,7 +31,9 @@ from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 
 _PART = (Part.kind, Part.text, Part.file, Part.url, Part.width, Part.height, Part.sha256)
 _FIRST = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1)
-"""Images and captions have one part each."""
+"""Images have one part each; a caption's text comes first, then the reference of a composed query."""
+_REFERENCE = 2
+"""The place of a composed query's reference, whose text is the external id of that image."""
 LEFT, RIGHT = (sorted({sides[place] for sides in SET_FORMS}) for place in (0, 1))
 """Names of the sides that stand in the place of images, and of captions."""
 QRELS = "qrels"
@@ -236,17 +238,30 @@ def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
     rows = session.execute(_of_side(query, LEFT, dataset_id).order_by(Part.place))
     found: list[ImageItem] = []
     for (id_, external), parts in groupby(rows, key=lambda row: (row[0], row[1])):
-        ((_, _, file, url, *_), *_) = of_item = list(parts)
+        ((_, _, file, url, kind, _), *_) = of_item = list(parts)
         texts = tuple(row[5] for row in of_item if row[4] is PartKind.TEXT)
-        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts))
+        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts, kind))
     return found
 
 
 def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
-    """All captions in tie order."""
+    """All captions in tie order; composed queries with their references."""
     query = select(Item.id, Item.external_id, Item.group_id, Part.text).join(Part, _FIRST)
-    rows = session.execute(_of_side(query, RIGHT, dataset_id))
-    return [CaptionItem(*row) for row in rows]
+    rows = session.execute(_of_side(query, RIGHT, dataset_id)).all()
+    references = _references(session, dataset_id)
+    return [
+        CaptionItem(id_, external, image, text, references.get(id_)) for id_, external, image, text in rows
+    ]
+
+
+def _references(session: Session, dataset_id: int) -> dict[int, int]:
+    """Composed query → the image that its text changes."""
+    second = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == _REFERENCE)
+    rows = session.execute(_of_side(select(Item.id, Part.text).join(Part, second), RIGHT, dataset_id)).all()
+    if not rows:
+        return {}
+    image_ids, _ = id_maps(session, dataset_id)
+    return {query: image_ids[external] for query, external in rows}
 
 
 def originals(session: Session, dataset_id: int) -> list[Pair]:
@@ -285,6 +300,7 @@ def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
     """Write down files and addresses that were named again; returns how many images changed."""
     query = select(Item.external_id, Part.side_id, Item.id, Part.file, Part.url).join(Part, _FIRST)
     known = {row[0]: row[1:] for row in session.execute(_of_side(query, LEFT, dataset_id))}
+    referring = select(Side.id).where(Side.name.in_(RIGHT), Side.dataset_id == dataset_id)
     changed = 0
     for image in data.images:
         side, id_, file, url = known[image.external_id]
@@ -292,6 +308,8 @@ def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
         if new != (file, url):
             own = (Part.side_id == side, Part.item_id == id_, Part.place == 1)
             session.execute(update(Part).where(*own).values(file=new[0], url=new[1]))
+            shown = (Part.side_id.in_(referring), Part.place == _REFERENCE, Part.text == image.external_id)
+            session.execute(update(Part).where(*shown).values(file=new[0], url=new[1]))
             changed += 1
     return changed
 

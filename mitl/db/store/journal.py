@@ -6,8 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, bindparam, func, literal, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, bindparam, func, literal, select, text, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Journal, Ledger
@@ -166,12 +165,14 @@ def take_back(session: Session, kind: str, keys: Sequence[str], since: dt.dateti
 
 def add_ledger(session: Session, assignment_id: int, kind: str, key: str, cents: int) -> None:
     """Book money once; a key that is booked already is left alone."""
-    connection = session.connection()
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    connection.execute(
-        insert(Ledger).on_conflict_do_nothing(index_elements=[Ledger.key]),
-        {"assignment_id": assignment_id, "kind": kind, "key": key, "cents": cents},
-    )
+    row = {"assignment_id": assignment_id, "kind": kind, "key": key, "cents": cents}
+    session.connection().execute(_BOOK, row)
+
+
+_BOOK = text(
+    "INSERT INTO ledger (assignment_id, kind, key, cents) VALUES (:assignment_id, :kind, :key, :cents) "
+    "ON CONFLICT (key) DO NOTHING"
+)
 
 
 def spent(session: Session, environment: Environment) -> dict[str, int]:

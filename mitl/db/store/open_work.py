@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
+from mitl.core.packed import contains
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
 from mitl.db.store import audits as audit_store
 from mitl.db.store.answer_sheets import answers_of
@@ -252,7 +253,8 @@ def _lacking(
 ) -> list[int]:
     """The closed HITs of these batches that none replaces, and whose submissions are not all usable."""
     hit, batch, wanted = number_columns(session, _CLOSED.format(environment=environment.value), 3)
-    lacks = np.isin(batch, list(batches)) & ((usable[hit] < wanted) | np.isin(hit, list(overlaps)))
+    ours, overlapping = (np.array(sorted(rows), np.int64) for rows in (batches, overlaps))
+    lacks = contains(ours, batch) & ((usable[hit] < wanted) | contains(overlapping, hit))
     return sorted(hit[lacks].tolist())
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from mitl.campaign.kinds import kinds_asked, to_ask_again
-from mitl.campaign.kinds.texts.standing import ItemStanding, standing, tally
+from mitl.campaign.kinds import other_kinds_asked, to_ask_again
+from mitl.campaign.kinds.protocol import PAIRS_COMMAND
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
+from mitl.db.store import collection as collection_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -25,7 +26,6 @@ from mitl.records.frames import Columns
 from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.setup.init import first_step
 
 if TYPE_CHECKING:
     from mitl.stages.auditing.showing import AuditState
@@ -83,17 +83,19 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     with open_context(settings, environment, read_only=True) as context:
         dataset = item_store.dataset(context.session)
         n_batches = len(hit_store.batches(context.session, context.environment))
-        scores = [kind.scores for kind in kinds_asked(context.session, context.environment) if kind.scores]
+        scores = [
+            kind.scores for kind in other_kinds_asked(context.session, context.environment) if kind.scores
+        ]
         answers = answers_of(context.session, context.environment)
         again = to_ask_again(context.session, context.environment, answers)
         state = _audit(context)
         now = _counts(context, dataset, answers, sum(map(len, again.values())), state)
         under_way = round_store.open_round(context.session, context.environment)
     rows = _rows(now, dataset, n_batches, state)
-    following = _next(now, settings.annotators, next(iter(again), "mitl publish"), scores, dataset.pair_sides)
+    following = _next(now, settings.annotators, next(iter(again), PAIRS_COMMAND), scores, dataset.pair_sides)
     if under_way is not None:
         rows = (*rows, ("round", f"{under_way.number} is under way; see `mitl round show`"))
-        if following.startswith("mitl publish"):  # which a round has for itself while it is open
+        if following.startswith(PAIRS_COMMAND):  # which a round has for itself while it is open
             following = f"mitl round run --{now['environment']}"
     title = f"{settings.project.name} · {context.environment}"
     return StageResult(
@@ -141,7 +143,7 @@ def _counts(
         "golds_passed": sum(record.passes for record in golds.records.values()),
         "golds_withdrawn": len(golds.withdrawn),
         "audit": None if audit is None else _audit_counts(audit),
-        "texts": _text_counts(standing(session, chosen)),
+        "texts": _text_counts(context),
         "paid_cents": sum(journal.spent(session, chosen).values()),
         "hits_out": work.hits,
         "held_cents": work.held_cents,
@@ -160,10 +162,12 @@ def _audit_counts(state: AuditState) -> AuditCounts:
     }
 
 
-def _text_counts(known: Sequence[ItemStanding]) -> dict[str, int] | None:
-    if not known:
+def _text_counts(context: Context) -> dict[str, int] | None:
+    if not collection_store.is_collecting(context.session, context.environment):
         return None
-    counted = tally(known)
+    from mitl.campaign.kinds.texts.standing import standing, tally
+
+    counted = tally(standing(context.session, context.environment))
     return {**asdict(counted), "waiting": counted.waiting}
 
 
@@ -221,6 +225,8 @@ def _next(
         sides: of pairs, by name.
     """
     if not now["pairs"] and not sum(now["hits"].values()):
+        from mitl.stages.setup.init import first_step
+
         return first_step(annotators, min(now["images"], now["captions"]), sides)
     if now["calls_open"]:
         return "mitl harvest"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, TypedDict
 
 from mitl.campaign.bill import SpendingLimit
-from mitl.campaign.kinds import kinds_asked, to_ask_again
+from mitl.campaign.kinds import other_kinds_asked, to_ask_again
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
@@ -313,7 +313,7 @@ def _next(context: Context, counts: RulingCounts, asks_again: str) -> str:
         return "mitl harvest"
     return " or ".join(
         [
-            *(f"{kind.scores}," for kind in kinds_asked(session, chosen) if kind.scores),
+            *(f"{kind.scores}," for kind in other_kinds_asked(session, chosen) if kind.scores),
             "mitl build-dataset --out DIR",
         ]
     )

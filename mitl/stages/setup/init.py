@@ -17,7 +17,8 @@ from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
-from mitl.records.forms import IMAGES, SET_FORMS, TEXTS
+from mitl.records.enums import PartKind
+from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import CONFIG_FILE, DEPTH, TOP_K, Settings, write_config
@@ -28,14 +29,16 @@ from mitl.stages.setup.overview import overview
 class InitCounts(TypedDict):
     """What loading a data set counts."""
 
-    images: Annotated[int, "images loaded; of a set of texts the documents, here and in all that follows"]
-    captions: Annotated[int, "captions loaded; of a set of texts the queries"]
+    images: Annotated[
+        int, "images loaded; documents, sounds or videos of a set of those, here and in all that follows"
+    ]
+    captions: Annotated[int, "captions loaded; of texts and of composed queries the queries"]
     images_placed: Annotated[int, "images whose file or address this call made known"]
     ratings: Annotated[int, "CxC ratings that this call added"]
     exclusions: Annotated[int, "exclusion list entries that this call added"]
     pictures: Annotated[
         dict[str, int] | None,
-        "pictures that are missing, unreadable, repeated (byte for byte) or animated; null without --check-items",
+        "files that are missing, unreadable, silent, repeated (byte for byte) or animated; null without --check-items",
     ]
 
 
@@ -134,7 +137,7 @@ def init(
 
 
 def _faults(checked: Checked | None) -> dict[str, int] | None:
-    kinds = ("missing", "unreadable", "repeated", "animated")
+    kinds = ("missing", "unreadable", "silent", "repeated", "animated")
     return None if checked is None else {kind: getattr(checked, kind) for kind in kinds}
 
 
@@ -153,17 +156,20 @@ def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple
     named = "say who proposes, in mitl.toml, which has examples (mitl annotators lists all)"
     if smaller_side is None:
         return named
-    names = " ".join(f"--annotator {name}" for name in REHEARSAL)
+    rehearsal = REHEARSAL.get(SET_FORMS[sides].left_part, ()) if not SET_FORMS[sides].composed else ()
+    names = " ".join(f"--annotator {name}" for name in rehearsal)
     sizes = "".join(f" --{size.replace('_', '-')} {value}" for size, value in _small(smaller_side).items())
-    if SET_FORMS[sides] is TEXTS:
-        return f"mitl propose --annotator bm25{sizes}"
+    if not rehearsal:
+        return named
+    if SET_FORMS[sides] is not IMAGES:
+        return f"mitl propose {names}{sizes}"
     return (
         f"{named}; or rehearse with networks that have seen drawn scenes alone: mitl propose {names}{sizes}"
     )
 
 
-REHEARSAL = ("clip-mini", "vsrn-mini")
-"""Annotators that come with mitl: their proposals on other pictures are poor, and every step works."""
+REHEARSAL = {PartKind.IMAGE: ("clip-mini", "vsrn-mini"), PartKind.TEXT: ("bm25",)}
+"""What left items are → annotators that come with mitl: their proposals may be poor, and every step works."""
 
 
 def _small(side: int) -> dict[str, int]:
@@ -184,13 +190,16 @@ def examples_of_settings(smaller_side: int, sides: tuple[str, str]) -> str:
     """The comments of ``mitl.toml``: who could propose, each example to be used by taking its marks away."""
     sizes = "".join(f"# {size} = {value}\n" for size, value in _small(smaller_side).items())
     left, right = (noun.replace(" ", "_") for noun in SET_FORMS[sides].nouns)
-    first, example = ("bm25", "") if SET_FORMS[sides] is TEXTS else ("my-clip", _TRANSFORMERS)
+    form = SET_FORMS[sides]
+    first, example = '"my-clip", ', _TRANSFORMERS
+    if form is not IMAGES:
+        first, example = "".join(f'"{name}", ' for name in REHEARSAL.get(form.left_part, ())), ""
     return f"""
 # Who proposes pairs: take the marks away from [propose] and from an annotator or more below. Several that differ find
 # more than one. `mitl annotators` lists every kind, docs/annotators.md describes them.
 #
 # [propose]
-# annotators = ["{first}", "my-vectors"]
+# annotators = [{first}"my-vectors"]
 {sizes}#
 {example}# Vectors that you computed, files with the arrays `ids` and `embedding`:
 #
@@ -244,7 +253,7 @@ def _unplaced(data: RetrievalSet) -> tuple[str, ...]:
     if not missing:
         return ()
     return (
-        f"{len(missing):,} of {len(data.images):,} images have neither a file nor an address, as "
+        f"{len(missing):,} of {len(data.images):,} {data.form.nouns[0]} have neither a file nor an address, as "
         f"{', '.join(map(repr, missing[:5]))}; workers could not see them: run the same command with --images DIR or "
         "--image-url TEMPLATE as well",
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mitl.datasets.assembling import require_same
 from mitl.datasets.cached import cached_folder
+from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.datasets.table import Reading, Told, read_table
 from mitl.datasets.text_sets import BEIR, MSMARCO, read_text_set, text_set_kind
@@ -83,7 +84,7 @@ def kind_or_path(given: str, captions: Sequence[Path]) -> tuple[str, tuple[Path,
         raise UsageError(
             f"--dataset {given} and --captions {captions[0]} both name what to read; leave one out"
         )
-    return text_set_kind(path) or "table", (path,), name
+    return text_set_kind(path) or composed_set_kind(path) or "table", (path,), name
 
 
 def load(
@@ -157,6 +158,10 @@ def _read(
     if sources.kind in (BEIR, MSMARCO):
         (folder,) = sources.captions
         return read_text_set(folder, sources.kind, Reading((), sources.split, sources.skip_empty), told)
+    if sources.kind in (CIRR, CIRCO):
+        (folder,) = sources.captions
+        reading = Reading((), sources.split, sources.skip_empty)
+        return read_composed_set(folder, sources.kind, reading, told, sources.images)
     raise UsageError(f"no data set kind called {sources.kind!r}; known: {', '.join(KINDS)}")
 
 

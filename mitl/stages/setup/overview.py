@@ -6,35 +6,42 @@ from collections import Counter
 
 from mitl.datasets.checking import Checked
 from mitl.records import RetrievalSet, Table
-from mitl.records.forms import TEXTS
+from mitl.records.enums import PartKind
 
 EXAMPLES = 3
 _WIDTH = 48
 
 
 def overview(data: RetrievalSet, checked: Checked | None = None) -> tuple[Table, Table]:
-    """(counts, examples from the start, the middle and the end); with what a check of the pictures found."""
-    if data.form is TEXTS:
+    """(counts, examples from the start, the middle and the end); with what a check of the files found."""
+    if data.form.left_part is PartKind.TEXT:
         return _of_texts(data)
+    form = data.form
+    (left, right), (lefts, rights) = form.sides, form.nouns
     of_image = Counter(caption.image_external_id for caption in data.captions)
     same = Counter((caption.image_external_id, caption.text) for caption in data.captions)
     least, most = min(of_image.values()), max(of_image.values())
     rows: list[tuple[str, object]] = [
-        ("images", len(data.images)),
+        (lefts, len(data.images)),
         ("with a file", sum(image.file is not None for image in data.images)),
         ("with an address alone", sum(image.file is None and image.url is not None for image in data.images)),
-        ("captions", len(data.captions)),
-        ("captions of an image", least if least == most else f"{least}–{most}"),
-        ("images without a caption", len(data.images) - len(of_image)),
-        ("captions that repeat one of their image", len(data.captions) - len(same)),
-        ("characters of the longest caption", max(len(caption.text) for caption in data.captions)),
+        (rights, len(data.captions)),
+        (f"{rights} of {article(left)} {left}", least if least == most else f"{least}–{most}"),
+        (f"{lefts} without a {right}", len(data.images) - len(of_image)),
+        (f"{rights} that repeat one of their {left}", len(data.captions) - len(same)),
+        (f"characters of the longest {right}", max(len(caption.text) for caption in data.captions)),
     ]
+    if form.composed:
+        references = {query.reference for query in data.captions}
+        rows += [("images that are references", len(references)), ("further positives", len(data.positives))]
     if checked is not None:
+        media = "pictures" if form.left_part is PartKind.IMAGE else lefts
         rows += [
-            ("pictures missing", checked.missing),
-            ("pictures unreadable", checked.unreadable),
-            ("pictures that another image has too", checked.repeated),
-            ("pictures animated", checked.animated),
+            (f"{media} missing", checked.missing),
+            (f"{media} unreadable", checked.unreadable),
+            (f"{media} that another {left} has too", checked.repeated),
+            *([("pictures animated", checked.animated)] if form.left_part is PartKind.IMAGE else []),
+            *([("sounds that are silent", checked.silent)] if form.left_part is PartKind.AUDIO else []),
             ("addresses that nobody opened", checked.unseen),
         ]
     captions = data.captions
@@ -50,7 +57,11 @@ def overview(data: RetrievalSet, checked: Checked | None = None) -> tuple[Table,
     )
     return (
         Table("what was read", ("", "count"), tuple(rows)),
-        Table("examples", ("image", "picture", "caption", "text"), examples),
+        Table(
+            "examples",
+            (left, "picture" if form.left_part is PartKind.IMAGE else "file", right, "text"),
+            examples,
+        ),
     )
 
 
@@ -87,6 +98,11 @@ def _of_texts(data: RetrievalSet) -> tuple[Table, Table]:
         Table("what was read", ("", "count"), rows),
         Table("examples", ("query", "text", "document", "text of the document"), examples),
     )
+
+
+def article(noun: str) -> str:
+    """``a`` or ``an``."""
+    return "an" if noun[0] in "aeiou" else "a"
 
 
 def _places(count: int) -> list[int]:

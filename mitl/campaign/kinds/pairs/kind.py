@@ -10,7 +10,16 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
-from mitl.campaign.kinds.protocol import Golds, Shown, Wording, WorkingTime, again_lines, columns, spread
+from mitl.campaign.kinds.protocol import (
+    PAIRS_COMMAND,
+    Golds,
+    Shown,
+    Wording,
+    WorkingTime,
+    again_lines,
+    columns,
+    spread,
+)
 from mitl.campaign.pilots import estimate_of
 from mitl.crowd.answers import parse_answers
 from mitl.db.store import hits as hit_store
@@ -56,7 +65,7 @@ class PairsKind:
     """Pages of 18 candidates and 2 gold controls."""
 
     name = BatchKind.PAIRS.value
-    command = "mitl publish"
+    command = PAIRS_COMMAND
     scores = ""
     asked = "pairs"
     shown = "pairs"
@@ -96,6 +105,7 @@ class PairsKind:
                 shown.sources.get(item.pair.image_id, ""),
                 shown.captions[item.pair.caption_id],
                 shown.texts.get(item.pair.image_id, ()),
+                shown.sources.get(shown.references.get(item.pair.caption_id, -1), ""),
             )
             for item in items
         ]

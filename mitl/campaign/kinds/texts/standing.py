@@ -123,9 +123,12 @@ def tally(known: Sequence[ItemStanding]) -> Tally:
 
 def standing(session: Session, environment: Environment) -> list[ItemStanding]:
     """Every chosen item of an environment, in the order in which they are asked."""
+    choices = collection_store.choices(session, environment)
+    if not choices:
+        return []
     captions = item_store.captions(session, item_store.dataset(session).id)
     return stand(
-        collection_store.choices(session, environment),
+        choices,
         collection_store.spots(session, environment),
         collection_store.terms_of(session),
         {normalised(caption.text) for caption in captions},
