@@ -69,7 +69,7 @@ class PrecomputedEmbeddings:
         product = best_inner_products if self.kind is AnnotatorKind.MULTI_VECTOR else inner_products
         return product(queries.arrays["embedding"], gallery.arrays["embedding"])
 
-    def _scaled(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _scaled(self, rows: NDArray[Any]) -> NDArray[Any]:
         if not self._cosine:
             return rows
         scaled = np.empty(rows.shape, np.float32)

@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.retrieval.processor import compiled_loops, exactly, loaded_torch
-from mitl.retrieval.vectors import UNIT, Floats, Vectors, gamma, largest_lengths, product_errors, writeable
+from mitl.retrieval.vectors import (
+    UNIT,
+    Floats,
+    Vectors,
+    gamma,
+    largest_lengths,
+    product_errors,
+    singles,
+    writeable,
+)
 
 Positions = NDArray[np.int64]
 
@@ -45,7 +54,7 @@ class Rescorer:
         sides = queries.array, gallery.array
         plain = all(side.dtype == np.float32 and side.flags.c_contiguous for side in sides)
         self._sides = [writeable(side) for side in sides] if plain else []
-        loops = compiled_loops() if plain else None
+        loops = compiled_loops()
         self._compiled = loops and loops.similarities
         self._sampled = None if self._compiled else sampled_products(queries, gallery, 2 * chunk_bytes)
         self._scratch = threading.local()
@@ -95,8 +104,20 @@ class Rescorer:
     def _by_compiled(self, loop: Any, rows: Positions, positions: Positions) -> Floats:
         out, unsure = np.empty(len(rows), np.float32), np.empty(len(rows), np.int64)
         error = self._error() * self._queries.longest
-        unsure = unsure[: loop(rows, positions, *self._sides, error, out, unsure)]
-        return self._settled(out, unsure, rows, positions)
+        if self._sides:
+            unsure = unsure[: loop(rows, positions, *self._sides, error, out, unsure)]
+            return self._settled(out, unsure, rows, positions)
+        count = 0
+        for part in self._parts(rows):  # in float32, which the loop reads
+            here = rows[part]
+            starts = np.flatnonzero(np.diff(here, prepend=-1))
+            left = singles(self._queries.array[here[starts]])
+            right = singles(self._gallery.array[positions[part]])
+            queries = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(here)))
+            found = loop(queries, np.arange(len(here)), left, right, error, out[part], unsure[count:])
+            unsure[count : count + found] += part.start
+            count += found
+        return self._settled(out, unsure[:count], rows, positions)
 
     def _parts(self, rows: Positions) -> Iterator[slice]:
         """Some pairs at a time; whole rows where all rows have equally many."""

@@ -134,11 +134,16 @@ def test_read_only_half_precision_maps_rank_like_the_same_numbers_in_float32(
     np.save(tmp_path / "single.npy", array.astype(np.float32))
     maps = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("half", "single")]
     left, wide = encoded(some_vectors(1, (20, 32))), encoded(array.astype(np.float32), "caption")
+    few = encoded(array[:40].astype(np.float32))
 
     with loops(compiled_ones):
         rankings = [ranked(backend, left, encoded(side, "caption"), 25) for side in maps]
+        both = [ranked_both(backend, encoded(side[:40]), encoded(side, "caption"), 25, 9) for side in maps]
 
     assert all(same_bytes(ranking, full_sort(left, wide, 25)) for ranking in rankings)
+    for there, back in both:
+        assert same_bytes(there, full_sort(few, wide, 25))
+        assert same_bytes(back, full_sort(wide, few, 9))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
