@@ -17,6 +17,7 @@ from mitl.retrieval.vectors import (
     UNIT,
     Floats,
     Vectors,
+    convert,
     gamma,
     largest_lengths,
     product_errors,
@@ -112,7 +113,7 @@ class Rescorer:
             here = rows[part]
             starts = np.flatnonzero(np.diff(here, prepend=-1))
             left = singles(self._queries.array[here[starts]])
-            right = singles(self._gallery.array[positions[part]])
+            right = self._gathered(positions[part], np.float32)
             queries = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(here)))
             found = loop(queries, np.arange(len(here)), left, right, error, out[part], unsure[count:])
             unsure[count : count + found] += part.start
@@ -128,7 +129,7 @@ class Rescorer:
 
     def _best(self, rows: Positions, positions: Positions) -> NDArray[np.float64]:
         """The largest of the K x L sums of each pair in float64, (n,)."""
-        right = self._gathered(positions)  # (n, L, D)
+        right = self._gathered(positions, np.float64)  # (n, L, D)
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         width, each = right.shape[2], len(rows) // len(starts)
         left = self._queries.array[rows[starts]].astype(np.float64)  # (r, K, D)
@@ -160,17 +161,17 @@ class Rescorer:
         # + 0.0 turns -0.0 into 0.0, so that equal similarities have equal bytes.
         return np.asarray(found + np.float32(0))
 
-    def _gathered(self, positions: Positions) -> NDArray[np.float64]:
-        """Items of the gallery in float64 (n, L, D), valid until this thread's next call."""
+    def _gathered(self, positions: Positions, kind: type[np.floating[Any]]) -> NDArray[Any]:
+        """Items of the gallery as numbers of this type (n, L, D), valid until this thread's next call."""
         array = self._gallery.array
         kept = self._scratch.__dict__
         if len(kept.get("wide", ())) < len(positions):
             # Large arrays that come and go cost more in page faults than in arithmetic.
             shape = (len(positions), *array.shape[1:])
-            kept["as_read"], kept["wide"] = np.empty(shape, array.dtype), np.empty(shape, np.float64)
+            kept["as_read"], kept["wide"] = np.empty(shape, array.dtype), np.empty(shape, kind)
         as_read, wide = kept["as_read"][: len(positions)], kept["wide"][: len(positions)]
         np.take(array, positions, axis=0, out=as_read, mode="clip")
-        np.copyto(wide, as_read)
+        convert(as_read, wide)
         return np.asarray(wide)
 
 

@@ -122,14 +122,21 @@ def bounded(squares: NDArray[Any], width: int) -> Doubles:
 
 
 def singles(array: NDArray[Any]) -> Floats:
-    """The same numbers in float32, the same memory where they are; torch converts half precision ten times as fast."""
+    """The same numbers in float32, the same memory where they are."""
+    if array.dtype != np.float16:
+        return np.asarray(array, np.float32)
+    converted = np.empty(array.shape, np.float32)
+    convert(np.array(array), converted)  # a copy, since torch warns of read-only ones
+    return converted
+
+
+def convert(array: NDArray[Any], out: NDArray[Any]) -> None:
+    """Put numbers into an array of another type; torch reads half precision ten times as fast as numpy."""
     torch = loaded_torch()
     if torch is None or array.dtype != np.float16:
-        return np.asarray(array, np.float32)
-    converted: Floats = (
-        torch.from_numpy(np.array(array)).float().numpy()
-    )  # a copy, since torch warns of read-only ones
-    return converted
+        np.copyto(out, array)
+    else:
+        torch.from_numpy(out).copy_(torch.from_numpy(array))
 
 
 def writeable(array: Floats) -> Floats:
