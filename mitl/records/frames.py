@@ -170,7 +170,7 @@ def is_role(answers: Columns, *roles: PairRole) -> Flags:
 
 def is_labelled(answers: Columns) -> Flags:
     """(answers,) whether a label was given, usable or not."""
-    return (np.asarray(answers["outcome"]) == _ANSWERED) & (np.asarray(answers["label"]) != NONE)
+    return np.asarray((answers["outcome"] == _ANSWERED) & (answers["label"] != NONE), np.bool_)
 
 
 def counts(answers: pd.DataFrame) -> Flags:

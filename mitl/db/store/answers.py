@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints
@@ -92,12 +92,14 @@ def assignments(
     *,
     rows: Sequence[int] | None = None,
     worker_id: int | None = None,
+    settled: bool = True,
 ) -> list[AssignmentRow]:
     """The submissions of an environment with one of these decisions, in order of arrival.
 
     Args:
         rows: of these alone.
         worker_id: of this worker's alone.
+        settled: whether those are among them that the server has paid and whose worker need not be excluded any more.
     """
     query = (
         select(
@@ -127,6 +129,9 @@ def assignments(
         query = query.where(Assignment.id.in_([row for row in rows if 0 < row < _NO_ROW]))
     if worker_id is not None:
         query = query.where(Assignment.worker_id == worker_id)
+    if not settled:
+        leaving = and_(Assignment.decision == Decision.APPROVE_EXCLUDE, Worker.excluded_at.is_(None))
+        query = query.where(or_(Assignment.status != "Approved", leaving))
     found: list[list[Any]] = [list(row) for row in session.execute(query)]
     for row in found:
         row[8] = row[8] is not None  # excluded_at → excluded

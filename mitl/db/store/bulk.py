@@ -141,8 +141,15 @@ def plain_rows(session: Session, statement: str) -> list[tuple[Any, ...]]:
     return list(cursor.fetchall())
 
 
+_PART = 1 << 22
+"""Rows that PostgreSQL packs into one value; it builds none of more than 1 GiB."""
+
+
 def _packed(driver: Any, statement: str, n: int, dtype: type[np.generic]) -> NDArray[Any]:
-    """As one value that the server packs, big-endian: libpq hands out rows one by one, by COPY as by SELECT."""
+    """As a few values that the server packs, big-endian: libpq hands out rows one by one, by COPY as by SELECT.
+
+    Each row carries its number, for a server may put the rows of a value, and the values, into any order.
+    """
     send, kind, stored = (
         ("float8send", "double precision", ">f8")
         if np.issubdtype(dtype, np.floating)
@@ -151,6 +158,12 @@ def _packed(driver: Any, statement: str, n: int, dtype: type[np.generic]) -> NDA
     given = ", ".join(f"c{place}" for place in range(n))
     sent = " || ".join(f"{send}(CAST(c{place} AS {kind}))" for place in range(n))
     with driver.cursor(binary=True) as cursor:
-        cursor.execute(f"SELECT string_agg({sent}, ''::bytea) FROM ({statement}) AS given ({given})")
-        content = cursor.fetchone()[0] or b""
-    return np.frombuffer(content, stored).astype(dtype).reshape(-1, n).T
+        cursor.execute(
+            f"SELECT string_agg(int8send(number) || {sent}, ''::bytea) FROM (SELECT *, row_number() OVER () - 1 AS "
+            f"number FROM ({statement}) AS given ({given})) AS numbered GROUP BY number / {_PART}"
+        )
+        parts = [np.frombuffer(content, ">i8").reshape(-1, n + 1) for (content,) in cursor]
+    found = np.empty((n, sum(map(len, parts))), dtype)
+    for part in parts:
+        found[:, part[:, 0]] = part[:, 1:].view(stored).T
+    return found
