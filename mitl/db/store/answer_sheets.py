@@ -83,9 +83,10 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
         submissions: rows, ascending.
     """
     found = plain_rows(session, _SHEETS)
-    ids = np.fromiter((id_ for id_, _ in found), np.int64, len(found))
-    lengths = np.fromiter((len(content) for _, content in found), np.int64, len(found))
-    numbers = np.frombuffer(b"".join(content for _, content in found), _STORED).reshape(-1, _NUMBERS)
+    rows, contents = zip(*found, strict=True) if found else ((), ())
+    ids = np.array(rows, np.int64)
+    lengths = np.fromiter(map(len, contents), np.int64, len(contents))
+    numbers = np.frombuffer(b"".join(contents), _STORED).reshape(-1, _NUMBERS)
     of = np.repeat(ids, lengths // (_NUMBERS * _STORED.itemsize))
     asked = contains(submissions, ids)
     if not asked.all():

@@ -245,21 +245,16 @@ def open_keys(session: Session, kind: str) -> set[str]:
 
 
 def paid(session: Session, environment: Environment) -> dict[int, int]:
-    """Worker's row → cents booked as rewards and bonuses.
-
-    Both tables are read as they lie and joined here, in half the time that the database takes.
-    """
-    of, cents = number_columns(session, "SELECT assignment_id, cents FROM ledger WHERE kind <> 'fee'", 2)
-    row, worker = number_columns(
-        session,
-        "SELECT a.id, a.worker_id FROM assignment a JOIN worker w ON w.id = a.worker_id "
-        f"WHERE w.environment = '{environment.value}'",
-        2,
+    """Worker's row → cents booked as rewards and bonuses."""
+    query = (
+        select(Assignment.worker_id, func.sum(Ledger.cents))
+        .join(Ledger, Ledger.assignment_id == Assignment.id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Ledger.kind != "fee")
+        .group_by(Assignment.worker_id)
     )
-    worker_of = np.zeros(max(row.max(initial=0), of.max(initial=0)) + 1, np.int64)
-    worker_of[row] = worker
-    totals = np.bincount(worker_of[of], cents)  # whole numbers below 2^53, so floats add them exactly
-    return {who: int(totals[who]) for who in np.flatnonzero(totals).tolist() if who}
+    return {worker: int(cents) for worker, cents in session.execute(query)}
 
 
 def image_place(session: Session, image_id: int) -> tuple[str | None, str | None] | None:
