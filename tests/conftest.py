@@ -14,8 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 from hypothesis import settings
+from migration_kit import every_migration
 from sqlalchemy import create_engine, text
 from suite_kit import ctrl_c, pytest_terminal_summary, start_program  # noqa: F401 - pytest finds them here
+
+# Modules import helpers from it beside loading it as a plugin, in either order.
+pytest.register_assert_rewrite("browser_fixtures")
 
 # A busy machine is not a failure: no test judges by the clock.
 settings.register_profile("mitl", deadline=None)
@@ -38,7 +42,20 @@ def _context_now(verify: object = True, cert: object = None, trust_env: bool = T
 
 _transport["create_ssl_context"] = _context_now
 
+# Programs that tests start keep what Python compiled of this package for the next ones.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def migrations(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each migration runs in tests that are marked so; elsewhere a new database is like the one before."""
+    if request.node.get_closest_marker("migrations") is None:
+        yield
+    else:
+        with every_migration():
+            yield
 
 
 @pytest.fixture(scope="session")

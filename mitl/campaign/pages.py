@@ -1,6 +1,7 @@
-"""The pages of HITs as questions: pictures made ready under names that tell nothing, each page rendered once.
+"""The pages of HITs as questions: pictures, sounds and videos made ready under names that tell nothing, each page
+rendered once.
 
-A few pictures are fetched as a worker's browser would, before anything is posted.
+A few of them are fetched as a worker's browser would, before anything is posted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import httpx
 from markupsafe import escape
 
 from mitl.addresses import is_loopback
+from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
@@ -29,7 +31,9 @@ from mitl.hits.rendering import question_xml
 from mitl.hits.validation import PageChecker, check_question
 from mitl.progress import Progress
 from mitl.proposals.sampling import shuffled
+from mitl.protocol.media import NOUNS
 from mitl.records import ImageItem
+from mitl.records.enums import PartKind
 from mitl.settings import Settings
 
 MAX_SIDE = 640
@@ -47,25 +51,32 @@ def picture_sources(
 ) -> dict[int, str]:
     """Image id → the address that pages use.
 
-    Pictures at hand are written once to ``public/i/`` as JPEG and addressed root-relative, as a crowd server serves
-    them: mitl's own, and any on this machine, whatever its port. On another endpoint they need ``image_base_url``.
-    Without a picture, the image's own https address is used.
+    Pictures at hand are written once to ``public/i/`` as JPEG, sounds and videos as they are, and addressed
+    root-relative, as a crowd server serves them: mitl's own, and any on this machine, whatever its port. On another
+    endpoint they need ``image_base_url``. Without a file, the item's own https address is used.
 
     Raises:
-        DatasetError: images have neither a picture nor an https address, or files are not pictures;
+        DatasetError: items have neither a file nor an https address, or files cannot be shown;
             the first are named.
         SettingsError: another endpoint is used and nothing says where the pictures can be fetched.
     """
     secret = settings.secret()
     base = _base(settings, images)
-    sources = {image.id: _source(settings, image, secret, base) for image in images}
+    noun = NOUNS[images[0].kind] if images else NOUNS[PartKind.IMAGE]
+    sources, unreadable = {}, []
+    for image in images:
+        try:
+            sources[image.id] = _source(settings, image, secret, base)
+        except DatasetError as error:
+            unreadable.append(f"{noun} {image.external_id!r}: {error}")
+    _refuse(unreadable, len(images), noun, "mend these files")
     _refuse(
         [_missing(image) for image in images if sources[image.id] is None],
         len(images),
-        "give `mitl init` an image folder or an https URL template",
+        noun,
+        f"give `mitl init` a folder of {noun}s or an https URL template",
     )
-    unreadable = []
-    with progress("pictures", len(images)) as advance:
+    with progress("pictures" if noun == "image" else f"{noun}s", len(images)) as advance:
         for image in images:
             source = sources[image.id] or ""
             target = settings.public / "i" / source.rpartition("/")[2]
@@ -76,20 +87,20 @@ def picture_sources(
                 and not target.exists()
             ):
                 try:
-                    _write_jpeg(image.path, target)
+                    (_write_jpeg if image.kind is PartKind.IMAGE else media.place)(image.path, target)
                 except DatasetError as error:
-                    unreadable.append(f"image {image.external_id!r}: {error}")
+                    unreadable.append(f"{noun} {image.external_id!r}: {error}")
             advance(1)
-    _refuse(unreadable, len(images), "mend these files")
+    _refuse(unreadable, len(images), noun, "mend these files")
     return {id_: source for id_, source in sources.items() if source is not None}
 
 
-def _refuse(faults: Sequence[str], n_images: int, remedy: str) -> None:
-    """DatasetError that counts the images that cannot be shown and names the first of them."""
+def _refuse(faults: Sequence[str], n_images: int, noun: str, remedy: str) -> None:
+    """DatasetError that counts the items that cannot be shown and names the first of them."""
     if faults:
         more = f"; and {len(faults) - NAMED:,} more" if len(faults) > NAMED else ""
         raise DatasetError(
-            f"{len(faults):,} of {n_images:,} images cannot be shown: {'; '.join(faults[:NAMED])}{more}; {remedy}"
+            f"{len(faults):,} of {n_images:,} {noun}s cannot be shown: {'; '.join(faults[:NAMED])}{more}; {remedy}"
         )
 
 
@@ -111,17 +122,18 @@ def _base(settings: Settings, images: Sequence[ImageItem]) -> str | None:
 
 
 def _source(settings: Settings, image: ImageItem, secret: bytes, base: str | None) -> str | None:
-    """The image's address on pages; None where it has neither a file nor an https address."""
+    """The item's address on pages; None where it has neither a file nor an https address."""
     has_file = image.path is not None and image.path.is_file()
     if has_file and image.path is not None and base is not None:
         digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
-        return f"{base}/i/{digest}.jpg"
+        suffix = "jpg" if image.kind is PartKind.IMAGE else media.suffix_of(image.path, image.kind)
+        return f"{base}/i/{digest}.{suffix}"
     return image.url if image.url is not None and image.url.startswith("https://") else None
 
 
 def _missing(image: ImageItem) -> str:
     where = f"file {image.path} is missing" if image.path is not None else "no file is known"
-    return f"image {image.external_id!r}: {where} and it has no https address"
+    return f"{NOUNS[image.kind]} {image.external_id!r}: {where} and it has no https address"
 
 
 def _write_jpeg(source: Path, target: Path) -> None:
@@ -148,30 +160,30 @@ def probe_pictures(
     *,
     seed: int,
     files: Mapping[str, Path] | None = None,
+    kind: PartKind = PartKind.IMAGE,
 ) -> int:
-    """Fetch ``n`` random pictures and return how many were fetched.
+    """Fetch ``n`` random pictures, or the beginnings of sounds or videos, and return how many were fetched.
 
     Args:
         sources: external id of an image → its address on the page, root-relative or https.
         base: where root-relative addresses are served.
-        files: pictures that are not served yet and are looked at where they lie.
+        files: what is not served yet and is looked at where it lies.
+        kind: what they are.
 
     Raises:
-        DatasetError: one does not come, or is not a picture; names the image.
+        DatasetError: one does not come, or is something else; names the item.
     """
     chosen = shuffled(sources, seed, "probed pictures")[:n]
     timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     browsers: dict[bool, httpx.Client] = {}
+    sense = f"{'hear' if kind is PartKind.AUDIO else 'see'} {NOUNS[kind]}"
     with ExitStack() as stack:
         for image in chosen:
             source = sources[image]
             if files is not None and image in files:
-                fault = _fault(files[image].read_bytes())
+                fault = _file_fault(files[image], kind)
                 if fault is not None:
-                    raise DatasetError(
-                        f"workers could not see image {image!r}: {files[image]} is not a picture ({fault}); "
-                        "mend the file"
-                    )
+                    raise DatasetError(f"workers could not {sense} {image!r}: {fault}; mend the file")
                 continue
             url = base.rstrip("/") + source if source.startswith("/") else source
             # Connections are kept: one browser for this machine, which no proxy is asked for, and one for the rest.
@@ -179,20 +191,25 @@ def probe_pictures(
             if near not in browsers:
                 client = httpx.Client(timeout=timeout, follow_redirects=True, trust_env=not near)
                 browsers[near] = stack.enter_context(client)
-            problem = _problem(browsers[near], url)
+            problem = _problem(browsers[near], url, kind)
             if problem is not None:
                 raise DatasetError(
-                    f"workers could not see image {image!r}: {url} {problem}; {_advice(source)}, or post without "
+                    f"workers could not {sense} {image!r}: {url} {problem}; {_advice(source)}, or post without "
                     "looking with --probe-images 0"
                 )
     return len(chosen)
 
 
-def _problem(browser: httpx.Client, url: str) -> str | None:
-    """What is wrong with a picture at an address; None where a browser would show it."""
+def _problem(browser: httpx.Client, url: str, kind: PartKind) -> str | None:
+    """What is wrong with a picture, sound or video at an address; None where a browser would show it."""
     problem: str | None = None
     for _ in range(TRIES):
         try:
+            if kind is not PartKind.IMAGE:
+                problem = media.medium_problem(browser, url, kind)
+                if problem is None:
+                    return None
+                continue
             reply = browser.get(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             problem = f"cannot be fetched ({type(error).__name__}: {error})"
@@ -209,6 +226,17 @@ def _unlike_picture(reply: httpx.Response) -> str | None:
         return f"gives {kind or 'something of no type'}, not a picture"
     fault = _fault(reply.content)
     return None if fault is None else f"gives {len(reply.content):,} bytes that are not a picture ({fault})"
+
+
+def _file_fault(path: Path, kind: PartKind) -> str | None:
+    if kind is PartKind.IMAGE:
+        fault = _fault(path.read_bytes())
+        return None if fault is None else f"{path} is not a picture ({fault})"
+    try:
+        media.suffix_of(path, kind)
+    except DatasetError as error:
+        return str(error)
+    return None
 
 
 def _fault(content: bytes) -> str | None:
@@ -247,7 +275,10 @@ class Pages:
         self.kind, self.write = kind, write
         dataset = item_store.dataset(session)
         self._images = {i.id: i for i in item_store.images(session, dataset.id, self._settings.project)}
-        self._captions = {c.id: c.text for c in item_store.captions(session, dataset.id)}
+        captions = item_store.captions(session, dataset.id)
+        self._captions = {caption.id: caption.text for caption in captions}
+        self._references = {c.id: c.reference_id for c in captions if c.reference_id is not None}
+        self.medium = dataset.form.left_part
         self._sources: dict[int, str] = {}
         self._checker = PageChecker()
         self._kept: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -260,8 +291,11 @@ class Pages:
         self._store.close()
 
     def prepare(self, pages: Iterable[Sequence[Any]]) -> None:
-        """Make the pictures of these pages available."""
+        """Make the pictures, sounds or videos of these pages available."""
+        pages = list(pages)
         shown = {image for page in pages for item in page for image in self.kind.images(item)}
+        if self._references:  # composed queries are asked about in pairs alone
+            shown |= {self._references[item.pair.caption_id] for page in pages for item in page}
         images = [
             self._images[image]
             for image in sorted(shown - self._sources.keys())
@@ -275,7 +309,7 @@ class Pages:
         return {self._images[id_].external_id: source for id_, source in self._sources.items()}
 
     def files(self) -> dict[str, Path]:
-        """External id → the picture's own file, of those that were prepared and lie here."""
+        """External id → the own file of each picture, sound or video that was prepared and lies here."""
         images = [self._images[id_] for id_ in self._sources]
         return {i.external_id: i.path for i in images if i.path is not None and i.path.is_file()}
 
@@ -299,7 +333,9 @@ class Pages:
 
     def _render(self, items: Sequence[Any], wording: Wording) -> str:
         texts_of = {image: self._images[image].texts for item in items for image in self.kind.images(item)}
-        shown = Shown(self._captions, self._sources, self._settings.contact, texts_of)
+        shown = Shown(
+            self._captions, self._sources, self._settings.contact, texts_of, references=self._references
+        )
         html, texts = self.kind.render(items, wording, shown)
         self._checker.check(
             html,

@@ -302,7 +302,9 @@ class _Run:
         # What is not served yet, since nothing is written, is looked at where it lies.
         files = None if pages.write else pages.files()
         try:
-            probe_pictures(pages.sources, base, self._request.probes, seed=seed, files=files)
+            probe_pictures(
+                pages.sources, base, self._request.probes, seed=seed, files=files, kind=pages.medium
+            )
         except DatasetError as error:
             if self._context.environment is not Environment.SANDBOX:
                 raise

@@ -49,12 +49,14 @@ from mitl.cli.help import Command
     help="Places of a run, as far as the gallery goes; never fewer than a query's positives.",
 )
 @click.option(
-    "--with-texts", is_flag=True, help="Put the project's captions in; mind their licence. Not with trec."
+    "--with-texts", is_flag=True, help="Put the project's texts in; mind their licence. Not with trec."
 )
 @click.option(
+    "--with-media",
     "--with-pictures",
+    "with_media",
     is_flag=True,
-    help="Put the project's pictures in; mind their licence. mteb and hf alone.",
+    help="Put the project's pictures, sounds or videos in; mind their licence. mteb and hf alone.",
 )
 @click.option(
     "--objects",

@@ -18,7 +18,7 @@ from mitl.errors import CrowdError, EndpointError
 from mitl.protocol.pages import Form, FormControl, WorkerPage, parse_page
 from mitl.records import ComparisonAnswer, PlaceAnswer
 from mitl.records.collection import GivenText
-from mitl.records.questions import RATIONALE, SHORTCOMING
+from mitl.records.questions import PLAYED, RATIONALE, SHORTCOMING
 from mitl.records.similarity import GivenRating
 
 _TIMEOUT_S = 60.0
@@ -153,7 +153,8 @@ class WorkerSession:
         asked = kinds - _MAIN - {question.name for question in RATIONALE}
         if asked:
             rng = random.Random(f"questions {seed} {worker} {key}")
-            answers = [_with_further(answer, form, asked, rng) for answer in answers]
+            hasty = character.name != "careful"
+            answers = [_with_further(answer, form, asked, rng, hasty=hasty) for answer in answers]
         fields = fill_form(form, answers, task.assignment_id)
         target = urljoin(task.frame_url, form.action)
         if _origin(target) != _origin(task.frame_url):
@@ -245,8 +246,13 @@ def _with_further(
     form: Form,
     asked: Collection[str],
     rng: random.Random,
+    *,
+    hasty: bool,
 ) -> Any:
-    """The answer with a choice at random, or a few words, for each question of the form that is asked of it."""
+    """The answer with a choice at random, or a few words, for each question of the form that is asked of it.
+
+    A careful worker plays sounds and videos to their end, a hasty one as it happens.
+    """
     if not isinstance(answer, PlaceAnswer) or answer.label is None:
         return answer
     given = {"label": (answer.label.value,), **answer.given}
@@ -258,8 +264,13 @@ def _with_further(
         question, *values = offered[0].when.split() or [""]
         is_asked = not values or not set(values).isdisjoint(given.get(question, ()))
         if is_asked:
-            is_choice = offered[0].kind in ("radio", "checkbox")
-            given[match[2]] = (rng.choice(offered).value if is_choice else "a scripted worker's words",)
+            if offered[0].kind in ("radio", "checkbox"):
+                value = rng.choice(offered).value
+            elif match[2] == PLAYED.name:
+                value = rng.choice(PLAYED.values) if hasty else PLAYED.values[-1]
+            else:
+                value = "a scripted worker's words"
+            given[match[2]] = (value,)
     del given["label"]
     return replace(answer, given=given)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mitl.crowd_server import admin
+from mitl.crowd_server import admin, media
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.api.registry import OPERATIONS
 from mitl.crowd_server.middleware import meter
@@ -64,7 +62,7 @@ def create_app(
     Args:
         clock: the crowd's time, by which HITs expire, leases end and work is approved by itself.
         signing_clock: the time by which signatures are judged, which clients take from their machine.
-        public: folders whose images are served under ``/i/``.
+        public: folders whose images, sounds and videos are served under ``/i/``.
         sources: where requesters' pages may take scripts and styles from; nowhere by default.
 
     Raises:
@@ -104,7 +102,7 @@ def create_app(
             Route("/", RequesterApi(site, signing_clock).answer, methods=["POST"]),
             Route("/", _home),
             Route("/healthz", healthz),
-            Route("/i/{name}", partial(_image, site.public)),
+            Route("/i/{name}", partial(media.serve, site.public)),
             Route("/w/static/{name}", _static),
             Route("/mturk-public/externalHIT_v1.js", _external_hit),
             Route(VENDORED + "{address:path}", vendored),
@@ -179,59 +177,3 @@ def _require_something(request: Request) -> None:
     for part in request.path_params.values():
         if "\0" in part if isinstance(part, str) else part > MOST_ROW:
             raise NoticeError(404, "Nothing here", "This page does not exist.")
-
-
-MAX_BYTES = 32 * 1024 * 1024
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}\.(jpg|jpeg|png|webp|gif)", re.ASCII)
-_BEGINNINGS = (
-    ("image/jpeg", re.compile(rb"\xff\xd8")),
-    ("image/png", re.compile(rb"\x89PNG")),
-    ("image/webp", re.compile(rb"RIFF.{4}WEBP", re.DOTALL)),
-    ("image/gif", re.compile(rb"GIF8[79]a")),
-)
-
-
-def _image(public: Sequence[Path], request: Request) -> Response:
-    """An image by its bare name, from the first folder that has it (or has it in its ``i`` folder)."""
-    for path in _places(public, request.path_params["name"]):
-        content_and_time = _read_image(path)
-        if content_and_time is None:
-            continue
-        content, modified_ns = content_and_time
-        headers = {
-            "Cache-Control": "public, max-age=604800",
-            "X-Content-Type-Options": "nosniff",
-            "ETag": f'"{modified_ns:x}-{len(content):x}"',
-        }
-        if headers["ETag"] in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers, media_type=_media_type(content))
-    return Response("no such image", 404, media_type="text/plain")
-
-
-def _places(public: Sequence[Path], name: str) -> Iterator[Path]:
-    if _NAME.fullmatch(name):
-        for folder in public:
-            yield folder / name
-            yield folder / "i" / name
-
-
-def _read_image(path: Path) -> tuple[bytes, int] | None:
-    """An image's bytes and time; None for anything but a plain file (a link leads anywhere) that is an image."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            return None
-        content = os.read(file, status.st_size)
-    finally:
-        os.close(file)
-    return None if _media_type(content) is None else (content, status.st_mtime_ns)
-
-
-def _media_type(content: bytes) -> str | None:
-    """The media type by the first bytes: a name says nothing about what a file holds."""
-    return next((kind for kind, beginning in _BEGINNINGS if beginning.match(content)), None)

@@ -15,6 +15,7 @@ from mitl.errors import TemplateError
 from mitl.hits.templates import HitTemplate
 from mitl.protocol.answer_xml import xml_safe
 from mitl.records import Comparison, Direction
+from mitl.records.forms import SET_FORMS
 from mitl.records.questions import RATIONALE
 
 _BLANKS = re.compile(
@@ -56,10 +57,12 @@ class PagePair:
 
     place: int
     image_src: str
-    """Root-relative (``/i/…``) or absolute https; empty where a text stands in the image's place."""
+    """Of an image, sound or video: root-relative (``/i/…``) or absolute https; empty beside ``texts``."""
     caption: str
     texts: tuple[str, ...] = ()
     """In place of an image: a title, if there is one, and a text."""
+    reference_src: str = ""
+    """Of the image that the caption changes, in a composed query."""
 
     @property
     def heading(self) -> str:
@@ -79,6 +82,8 @@ class PagePair:
     @property
     def shown(self) -> list[str]:
         """All texts and addresses that are this pair's own, in the order of the page."""
+        if self.reference_src:
+            return [self.reference_src, self.caption, self.image_src]
         if not self.texts:
             return [self.image_src, self.caption]
         return [text for text in (self.caption, self.heading, self.lead, self.rest) if text]
@@ -114,10 +119,11 @@ def render_page(
     if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
         raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
     for pair in pairs:
-        if not pair.texts:
-            check_image_src(pair.image_src)
+        for source in () if pair.texts else (pair.image_src, *filter(None, (pair.reference_src,))):
+            check_image_src(source)
     seconds = template.seconds_per_pair * len(pairs) if estimate_s is None else estimate_s
-    return render(template, seconds, contact, pairs=pairs)
+    form = next(form for form in SET_FORMS.values() if form.asks == template.asks)
+    return render(template, seconds, contact, pairs=pairs, form=form)
 
 
 def render(template: HitTemplate, seconds: int, contact: str | None, **shown: object) -> str:
@@ -136,7 +142,8 @@ def render(template: HitTemplate, seconds: int, contact: str | None, **shown: ob
             title=template.title,
             rationale=template.rationale,
             standard=RATIONALE,
-            further=[question for question in template.questions if question not in RATIONALE],
+            further=[q for q in template.questions if q not in RATIONALE and not q.measured],
+            measured=[q for q in template.questions if q.measured],
             minutes=max(1, round(seconds / 60)),
             contact=contact,
             **shown,

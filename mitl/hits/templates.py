@@ -21,10 +21,12 @@ from typing import Any, NoReturn
 from mitl import resources
 from mitl.errors import TemplateError
 from mitl.records import BatchKind, Label
+from mitl.records.enums import PartKind
 from mitl.records.forms import SET_FORMS
 from mitl.records.frames import JUDGEMENTS
 from mitl.records.questions import (
     LABEL,
+    PLAYED,
     RATIONALE,
     TEXT,
     Choice,
@@ -56,7 +58,9 @@ _CHOICE_KEYS = {"value": str, "text": str, "code": int}
 _MOST_CHOICES = 50
 _CAMPAIGNS = {form.asks: BatchKind.PAIRS.value for form in SET_FORMS.values()}
 """What a template asks → the kind of campaign that it is for, where that is called otherwise."""
-_TAKEN = {LABEL, "outcome", "ms", "prefer", *JUDGEMENTS, "image_id", "caption_id"}
+_PLAYED = {form.asks for form in SET_FORMS.values() if form.left_part in (PartKind.AUDIO, PartKind.VIDEO)}
+"""What shows a medium that takes time."""
+_TAKEN = {LABEL, PLAYED.name, "outcome", "ms", "prefer", *JUDGEMENTS, "image_id", "caption_id"}
 """Names of other fields and columns."""
 
 
@@ -212,7 +216,7 @@ def _questions(fields: Mapping[str, object], kind: str, path: Path) -> tuple[Que
     if kind != BatchKind.PAIRS and declared:
         raise TemplateError(f"{path} declares questions, but pages of {kind} ask none beside their own")
     asked = RATIONALE if kind == BatchKind.PAIRS else (TEXT,)
-    questions = list(asked if fields["rationale"] else ())
+    questions = [*(asked if fields["rationale"] else ()), *((PLAYED,) if kind in _PLAYED else ())]
     for number, table in enumerate(declared, 1):
         questions.append(_question(table, questions, f"question {number} in {path}"))
     return tuple(questions)

@@ -165,7 +165,10 @@ class PageChecker:
             return
         check_markup(html, template)
         offered = _check_form(html, template)
-        fields = [(kind, choices), *((question.name, question.values) for question in questions)]
+        fields = [
+            (kind, choices),
+            *((question.name, () if question.measured else question.values) for question in questions),
+        ]
         for place in places:
             for field, values in fields:
                 name = f"p{place:02d}_{field}"

@@ -31,6 +31,11 @@ class SetForm:
     """Whether a right item is a text together with one of the left items, its reference."""
 
     @property
+    def parts(self) -> tuple[tuple[PartKind, ...], tuple[PartKind, ...]]:
+        """What a left and a right item consist of."""
+        return (self.left_part,), ((PartKind.IMAGE,) if self.composed else ()) + (PartKind.TEXT,)
+
+    @property
     def searches(self) -> dict[str, tuple[str, str]]:
         """Direction → the side that asks, and the one that is searched."""
         return dict(zip(self.ways, (self.sides, self.sides[::-1]), strict=True))

@@ -73,6 +73,8 @@ class Question:
     """What the column holds, for those who read a release."""
     noun: str = ""
     """What is missing without an answer."""
+    measured: bool = False
+    """Whether the page fills it in by itself and asks nobody."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -168,6 +170,26 @@ TEXT = Question(
     noun="a text",
 )
 """In the worker's own words."""
+
+_PLAYED = {"0": "not played", "1": "under 10 % played", "100": "played to the end"}
+
+PLAYED = Question(
+    "played",
+    QuestionType.CHOICE,
+    "How much of it was played",
+    choices=tuple(
+        Choice(value, text := _PLAYED.get(value, f"{value} % played"), code, text)
+        for code, value in enumerate(("0", "1", *(f"{tens}0" for tens in range(1, 11))), 1)
+    ),
+    column="played",
+    csv="played",
+    title="How much of the sound or video was played",
+    meaning="Percent of the sound or video that the worker played, rounded down to tens; 0: nothing, 1: less than ten, "
+    "100: all of it, to its end.",
+    noun="how much was played",
+    measured=True,
+)
+"""How much of a sound or video the page played; without scripts nobody knows."""
 
 RATIONALE = (SHORTCOMING, CONCEPT, TEXT)
 """What ``rationale = true`` asks of pairs; every release has the columns of the first two."""

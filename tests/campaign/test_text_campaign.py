@@ -127,11 +127,6 @@ def test_a_release_is_built_again_to_the_same_bytes_and_verified(project, tmp_pa
         == names
     )
     ok("verify", tmp_path / "release")
-    told = fails(2, "export", tmp_path / "release", "--to", tmp_path / "out", "--format", "mteb")
-    assert told.endswith(
-        "is for images and captions so far, and the release is of documents and queries; choose of: trec, beir"
-    )
-    assert not (tmp_path / "out").exists()
 
 
 def test_tables_and_the_report_name_the_directions(project):

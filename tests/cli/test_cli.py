@@ -11,7 +11,7 @@ import sys
 import click
 import pytest
 from cli_kit import fails, mitl, ok
-from desk_kit import copy_of
+from world_kit import copy_of
 
 from mitl import cli
 from mitl.cli import COMMANDS, SECTIONS, app, group

@@ -17,6 +17,8 @@ from mitl.db.engine import make_engine
 from mitl.errors import StoreError
 from mitl.records import Environment
 
+pytestmark = pytest.mark.migrations
+
 
 def test_upgrade_head_equals_the_models(engine_url):
     """After `upgrade head`, autogenerate finds nothing to add."""

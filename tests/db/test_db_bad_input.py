@@ -23,6 +23,8 @@ from mitl.db.engine import make_engine
 from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
 
+pytestmark = pytest.mark.migrations
+
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_machine(monkeypatch):

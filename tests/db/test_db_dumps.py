@@ -30,6 +30,8 @@ from mitl.stages.operating.backup import backup
 from mitl.stages.operating.restore import restore
 from mitl.stages.operating.verify import verify, verify_dump
 
+pytestmark = pytest.mark.migrations
+
 OLD = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 

@@ -19,7 +19,19 @@ from mitl.db.engine import make_engine
 from mitl.db.migrate import changing
 from mitl.errors import StoreError
 
+pytestmark = pytest.mark.migrations
+
 each_revision = pytest.mark.parametrize(("line", "revision"), REVISIONS, ids=[name for _, name in REVISIONS])
+on_postgres_by_turns = [
+    pytest.mark.parametrize(
+        ("line", "revision", "engine_url"),
+        [(*where, "sqlite") for where in REVISIONS]
+        + [pytest.param(*where, "postgresql", marks=pytest.mark.postgres) for where in REVISIONS[turn::2]],
+        indirect=["engine_url"],
+    )
+    for turn in (0, 1)
+]
+"""Each revision on SQLite, every second one on PostgreSQL too: upgrades take the one half, dumps the other."""
 each_first = pytest.mark.parametrize(("line", "revision"), [("pipeline", "p0001"), ("crowd", "c0001")])
 
 
@@ -43,7 +55,7 @@ def test_the_files_of_migrations_are_named_by_their_revisions(line):
     assert migrate.head(line) == scripts.get_current_head()
 
 
-@each_revision
+@on_postgres_by_turns[0]
 def test_an_upgrade_keeps_every_row(line, revision, engine_url):
     """Whatever lies between; on SQLite the file as it was is kept beside it, named by its revision."""
     before = old_database(line, revision, engine_url)
@@ -62,7 +74,7 @@ def test_an_upgrade_keeps_every_row(line, revision, engine_url):
     engine.dispose()
 
 
-@each_revision
+@on_postgres_by_turns[1]
 def test_an_old_dump_is_restored_at_its_revision_and_brought_to_the_newest(line, revision, engine_url):
     """The same rows as an upgrade in place gives; new rows are numbered after the restored ones."""
     engine = make_engine(engine_url)
@@ -119,7 +131,7 @@ def test_an_upgrade_that_is_killed_is_done_by_the_next(line, revision, engine_ur
     def work(engine):
         migrate.upgrade(line, engine)
 
-    points = itertools.count(2, 4 if engine_url.startswith("sqlite") else 9)
+    points = itertools.count(2, 9)
     survived = next(point for point in points if not killed_and_unchanged(engine_url, point, work, revision))
 
     engine = make_engine(engine_url)

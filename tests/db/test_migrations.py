@@ -16,6 +16,8 @@ from mitl.db.models import Base
 from mitl.db.session import open_database
 from mitl.errors import SettingsError, StoreError
 
+pytestmark = pytest.mark.migrations
+
 
 def test_upgrade_head_equals_the_models(engine_url):
     """After `upgrade head`, autogenerate finds nothing to add."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from desk_kit import REASON, OpenDesk, copy_of, make_reviewed_project, open_desk, written
+from desk_kit import REASON, OpenDesk, make_reviewed_project, open_desk, written
 from sqlalchemy import text
-from world_kit import SANDBOX
+from world_kit import SANDBOX, copy_of
 
 from mitl.crowd.paying import OVERRIDE, REJECT
 from mitl.db.engine import make_engine

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 from cli_kit import clear_environment, fails, mitl, ok
-from desk_kit import REASON, copy_of
+from desk_kit import REASON
 from docs_kit import mitl_lines
+from world_kit import copy_of
 
 from mitl.cli.reference import COUNTS
 

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from cli_kit import clear_environment, mitl, ok
-from desk_kit import copy_of
 from docs_kit import blocks, mitl_lines
+from world_kit import copy_of
 
 from mitl.judgements.gold_records import GOOD_MEAN, MIN_GOLDS, GoldRecord
 from mitl.records import Label

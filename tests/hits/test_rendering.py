@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import defusedxml.ElementTree
@@ -24,14 +25,33 @@ from mitl.hits.rendering import (
 from mitl.hits.templates import load_template, template_names
 from mitl.protocol.answer_xml import xml_safe
 from mitl.protocol.pages import bind_submission, parse_page
-from mitl.records import Concept, Label, Outcome, Shortcoming
+from mitl.records import Concept, Label, Outcome, PartKind, Shortcoming
+from mitl.records.forms import SET_FORMS
+from mitl.records.questions import Question
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TWENTY = [PagePair(place, f"/i/{place:032x}.jpg", f"Description number {place}.") for place in range(1, 21)]
 
 
+FORMS = {name: form for form in SET_FORMS.values() for name in template_names(asks=form.asks)}
+"""Every bundled wording of pairs, and what it shows."""
+
+
 def page(name: str, pairs: list[PagePair] = TWENTY) -> str:
-    return render_page(load_template(name), pairs)
+    return render_page(load_template(name), shown_by(name, pairs))
+
+
+def measured(name: str) -> list[Question]:
+    return [question for question in load_template(name).questions if question.measured]
+
+
+def shown_by(name: str, pairs: list[PagePair]) -> list[PagePair]:
+    """The same as a wording shows it: a text in the image's place, or a second image."""
+    if FORMS[name].left_part is PartKind.TEXT:
+        return [replace(pair, image_src="", texts=("A title", "A text.")) for pair in pairs]
+    if FORMS[name].composed:
+        return [replace(pair, reference_src=pair.image_src.replace("/i/", "/i/first")) for pair in pairs]
+    return pairs
 
 
 def html_of(xml: str) -> str:
@@ -42,7 +62,7 @@ def html_of(xml: str) -> str:
     return content.text or ""
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", FORMS)
 def test_a_change_of_wording_shows_as_a_diff(name):
     """The page equals the kept one; MITL_REWRITE_GOLDEN=1 keeps the new one after it was looked at."""
     pairs = [
@@ -51,14 +71,14 @@ def test_a_change_of_wording_shows_as_a_diff(name):
     ]
     golden = GOLDEN / f"{name}.html"
 
-    html = render_page(load_template(name), pairs, contact="crowd@example.org")
+    html = render_page(load_template(name), shown_by(name, pairs), contact="crowd@example.org")
 
     if os.environ.get("MITL_REWRITE_GOLDEN"):
         golden.write_text(html, encoding="utf-8")
     assert html == golden.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", FORMS)
 def test_the_form_asks_for_every_field_without_scripts(name):
     """The static inputs are the form: each place has its fields, and each choice its values."""
     form = parse_page(page(name)).forms[0]
@@ -73,34 +93,38 @@ def test_the_form_asks_for_every_field_without_scripts(name):
             expected[f"p{place:02d}_shortcoming"] = list(Shortcoming)
             expected[f"p{place:02d}_concept"] = list(Concept)
             expected[f"p{place:02d}_text"] = [""]
-        expected[f"p{place:02d}_outcome"] = list(Outcome)
+        failed = () if FORMS[name].left_part is PartKind.TEXT else (Outcome.IMAGE_FAILED,)
+        expected[f"p{place:02d}_outcome"] = [Outcome.ANSWERED, Outcome.SKIPPED, *failed]
         expected[f"p{place:02d}_ms"] = [""]
+        expected |= {f"p{place:02d}_{question.name}": [""] for question in measured(name)}
     assert choices == expected
     assert (form.method, form.action) == ("post", "https://www.mturk.com/mturk/externalSubmit")
     assert [value for name, value in form.sent() if name.endswith("_outcome")] == ["answered"] * 20
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", FORMS)
 def test_the_page_needs_nothing_but_its_images(name):
     """No style sheet, script, font or frame from anywhere."""
     html = page(name)
 
-    assert re.findall(r'\ssrc="?([^">\s]+)', html) == [pair.image_src for pair in TWENTY]
+    assert re.findall(r'\ssrc="?([^">\s]+)', html) == [
+        source for pair in shown_by(name, TWENTY) for source in (pair.reference_src, pair.image_src) if source
+    ]
     assert not re.search(r"<link|@import|url\(|<iframe|<script [^>]*src|fetch\(|XMLHttpRequest|eval\(", html)
     assert set(re.findall(r"https?://[^\"'\s]+", html)) == {"https://www.mturk.com/mturk/externalSubmit"}
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", FORMS)
 def test_nothing_on_the_page_tells_pairs_apart(name):
     """After place, image and description are blotted out, all twenty pairs have the same markup."""
     html = page(name)
     sections = re.findall(r"<section.*?</section>", html, re.DOTALL)
     blotted = set()
     for pair, section in zip(TWENTY, sections, strict=True):
-        plain = section.replace(pair.image_src, "SRC").replace(pair.caption, "CAPTION")
+        plain = section.replace(pair.image_src.removeprefix("/i/"), "SRC").replace(pair.caption, "CAPTION")
         blotted.add(
             re.sub(
-                rf"\bp{pair.place:02d}(?=[_ >])|(?<=Pair ){pair.place}\b|(?<=Image ){pair.place}\b",
+                rf"\bp{pair.place:02d}(?=[_ >])|(?<=Pair ){pair.place}\b|(?<=[a-z] ){pair.place}(?=\")",
                 "PLACE",
                 plain,
             )
@@ -109,7 +133,7 @@ def test_nothing_on_the_page_tells_pairs_apart(name):
     assert len(blotted) == 1
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", FORMS)
 def test_every_input_has_a_label(name):
     """Screen readers, and thumbs, need the words to belong to the box."""
     html = page(name)
@@ -118,7 +142,11 @@ def test_every_input_has_a_label(name):
 
     assert set(re.findall(r"<(?:input|select)[^>]*>", outside)) == {
         '<input type="hidden" name="assignmentId" id="assignmentId" value="" data-mitl-assignment>',
-        *(f"<input type=hidden name=p{place:02d}_ms>" for place in range(1, 21)),
+        *(
+            f"<input type=hidden name=p{place:02d}_{kind}>"
+            for place in range(1, 21)
+            for kind in ("ms", *(question.name for question in measured(name)))
+        ),
     }
     assert body.count("<legend>") == body.count("<fieldset")
 
@@ -160,14 +188,14 @@ def test_the_limit_counts_bytes_and_includes_itself():
 HOSTILE = '</p><script>alert(1)</script><img src=x onerror="alert(2)">\']]>{{ 7*7 }}&lt;'
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", FORMS)
 def test_a_hostile_description_stays_text(name):
     """Markup, script, template code and the end of CDATA in a description are shown, not run."""
     html = html_of(question_xml(page(name, [PagePair(1, "/i/a.jpg", HOSTILE)])))
     harmless = page(name, [PagePair(1, "/i/a.jpg", "A cat.")])
 
     assert html.count("<script") == harmless.count("<script") == 1
-    assert html.count("<img") == 1
+    assert html.count("<img") == harmless.count("<img")
     assert "49" not in re.sub(r"\s", "", re.search(r"<h2>.*?<fieldset", html, re.DOTALL)[0])
     assert parse_page(html).forms == parse_page(harmless).forms
 
@@ -209,7 +237,7 @@ def test_the_page_tells_the_honest_time_and_whom_to_ask():
     assert "through the site that showed you this task" in render_page(template, TWENTY)
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", FORMS)
 def test_binding_fills_the_form_for_browsers_without_scripts(name):
     """Only the two marked attributes change, and what goes in cannot break out."""
     html = page(name)

@@ -6,9 +6,9 @@ import csv
 
 import pytest
 from cli_kit import clear_environment, ok
-from desk_kit import copy_of
 from hypothesis import given
 from hypothesis import strategies as st
+from world_kit import copy_of
 
 from mitl.analysis.answer_tables import EDGES, Workload, by_workload, together
 from mitl.cli.reference import COUNTS

@@ -10,10 +10,9 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
-from desk_kit import copy_of
 from sqlalchemy import text
 from sqlalchemy.orm import Session
-from world_kit import SANDBOX, make_world, run_propose, run_publish
+from world_kit import SANDBOX, copy_of, make_world, run_propose, run_publish
 
 from mitl.crowd.client import MTurkClient, exclusion_qualification
 from mitl.crowd.context import Context

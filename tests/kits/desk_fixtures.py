@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from desk_kit import OpenDesk, copy_of, make_reviewed_project, open_desk
+from desk_kit import OpenDesk, make_reviewed_project, open_desk
+from world_kit import copy_of
 
 from mitl.settings import Settings
 

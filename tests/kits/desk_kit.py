@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from mitl.desk.app import create_app, make_desk
 from mitl.desk.desk import Clock, Desk, utc_now
 from mitl.records import Decision
 from mitl.settings import Settings
-from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 
@@ -39,12 +37,6 @@ def make_reviewed_project(
     simulate(settings, SANDBOX, population="random", hits_per_worker=2)
     harvest(settings, SANDBOX)
     return settings
-
-
-def copy_of(settings: Settings, folder: Path) -> Settings:
-    """The same project in another folder, to be changed."""
-    shutil.copytree(settings.project, folder)
-    return replace(load_settings(folder, environ={}), endpoint=None)
 
 
 @dataclass

@@ -24,6 +24,8 @@ class Site:
         self.pages: dict[str, str] = {}
         self.missed = 0
         """How often an image was asked for that does not load."""
+        self.files: dict[str, tuple[str, bytes]] = {}
+        """By path: the media type, and what it holds."""
         self.mended = False
         """From now on the missing image loads."""
         self.posted: list[tuple[str, list[tuple[str, str]]]] = []
@@ -35,6 +37,8 @@ class Site:
                 if "missing" in path and not site.mended:
                     site.missed += 1
                     self.reply(404, "text/plain", b"")
+                elif path in site.files:
+                    self.reply_part(*site.files[path])
                 elif path.startswith("/i/"):
                     self.reply(200, "image/png", picture)
                 elif path == "/favicon.ico":
@@ -44,6 +48,16 @@ class Site:
                     self.reply(
                         404 if page is None else 200, "text/html; charset=utf-8", (page or "").encode()
                     )
+
+            def reply_part(self, kind: str, body: bytes) -> None:
+                """As players ask: from some byte to the end."""
+                first = int((self.headers["Range"] or "bytes=0-")[6:].partition("-")[0])
+                self.send_response(206)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+                self.send_header("Content-Length", str(len(body) - first))
+                self.end_headers()
+                self.wfile.write(body[first:])
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()

@@ -55,6 +55,16 @@ def first_and_last(names: Sequence[str]) -> list[str]:
     return [name for name in names if name in chosen]
 
 
+def points_to_kill(points: Sequence[str]) -> list[str]:
+    """Usually the first point, and of each step the first and the last whose effect stands; else every point.
+
+    Between the end of a step and the begin of the next nothing leaves the process.
+    """
+    if EVERYTHING:
+        return list(points)
+    return [*points[:1], *first_and_last([point for point in points if point.startswith(AFTER)])]
+
+
 def keep(kind: str, scenario: str, trials: Sequence[Trial], counted: Mapping[str, int]) -> None:
     """Leave results for the document where ``MITL_KILL_RESULTS`` says; counted: how often each step comes."""
     if RESULTS is not None:

@@ -44,8 +44,14 @@ def make_world(
     Args:
         draw: draw the world's pictures in place, as ``mitl init`` does, and do not copy them; safe to run again.
     """
+    if not draw and db_url is None and crowd_url is None:
+        return copy_of(_world(n_images), folder)
     if not draw:
-        shutil.copytree(_drawn(n_images), folder / WORLD_FOLDER)
+        shutil.copytree(_world(n_images).project / WORLD_FOLDER, folder / WORLD_FOLDER)
+    return _made(folder, n_images, db_url, crowd_url)
+
+
+def _made(folder: Path, n_images: int, db_url: str | None = None, crowd_url: str | None = None) -> Settings:
     loaded = load(DatasetSources("scenes", n_images=n_images), folder)
     tables = {
         "dataset": {"kind": "scenes"},
@@ -62,13 +68,22 @@ def make_world(
     return settings
 
 
-@functools.cache
-def _drawn(n_images: int) -> Path:
-    """A world's files, drawn once by this process and copied for each project: drawing takes most of its making."""
+def copy_of(settings: Settings, folder: Path) -> Settings:
+    """The same project in another folder, to be changed."""
+    shutil.copytree(settings.project, folder, dirs_exist_ok=True)
+    return replace(load_settings(folder, environ={}), endpoint=None)
+
+
+def _template() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="mitl-world-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    load(DatasetSources("scenes", n_images=n_images), folder)
-    return folder / WORLD_FOLDER
+    return folder
+
+
+@functools.cache
+def _world(n_images: int) -> Settings:
+    """A project on a world of this size, made once by this process and copied for each test."""
+    return _made(_template(), n_images)
 
 
 def write_embeddings(folder: Path) -> None:
@@ -108,13 +123,18 @@ def run_publish(settings: Settings, **campaign: object) -> StageResult:
 
 
 def make_released(folder: Path, *, n_images: int, image_queries: int, caption_queries: int) -> Settings:
-    """A project whose proposed pairs were answered once, with its release in ``release``."""
-    settings = make_world(folder, n_images=n_images)
+    """A project whose proposed pairs were answered once, with its release in ``release``; made once and copied."""
+    return copy_of(_released(n_images, image_queries, caption_queries), folder)
+
+
+@functools.cache
+def _released(n_images: int, image_queries: int, caption_queries: int) -> Settings:
+    settings = make_world(_template(), n_images=n_images)
     run_propose(settings, image_queries=image_queries, caption_queries=caption_queries)
     run_publish(settings)
     simulate(settings, SANDBOX, population="careful")
     harvest(settings, SANDBOX)
-    build_dataset(settings, folder / "release", SANDBOX)
+    build_dataset(settings, settings.project / "release", SANDBOX)
     return settings
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish, work_until_done
+from world_kit import SANDBOX, copy_of, make_world, run_build, run_propose, run_publish, work_until_done
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
@@ -69,23 +69,29 @@ def _with_id(settings, project_id):
     return replace(settings, project_id=project_id)
 
 
-@pytest.fixture
-def asked(tmp_path: Path):
-    """A project whose candidate pairs are on posted HITs."""
-    settings = make_world(tmp_path / "p")
+@pytest.fixture(scope="module")
+def posted(tmp_path_factory):
+    """A project whose candidate pairs are on posted HITs, never changed."""
+    settings = make_world(tmp_path_factory.mktemp("posted") / "p")
     run_propose(settings)
     run_publish(settings)
     return settings
 
 
+@pytest.fixture
+def asked(posted, tmp_path: Path):
+    """A copy of it."""
+    return copy_of(posted, tmp_path / "p")
+
+
 def test_every_candidate_is_on_exactly_one_hit_with_both_controls(asked):
     """18 candidates and two controls a page; the last page is filled with repeats; nothing is asked twice."""
     with open_database(asked.db_url, read_only=True) as session:
-        posted = hits.hits(session, SANDBOX, (HitState.POSTED,))
-        pages = hits.hit_items(session, [hit.id for hit in posted])
+        out = hits.hits(session, SANDBOX, (HitState.POSTED,))
+        pages = hits.hit_items(session, [hit.id for hit in out])
     candidates = [item.pair for page in pages.values() for item in page if item.role is PairRole.CANDIDATE]
 
-    assert len(posted) == -(-len(candidates) // 18)
+    assert len(out) == -(-len(candidates) // 18)
     assert len(set(candidates)) == len(candidates) == status(asked, SANDBOX).counts["pairs"]
     for page in pages.values():
         roles = [item.role for item in page]

@@ -134,7 +134,6 @@ def test_what_the_release_holds_is_named(tmp_path):
         (lambda r: r.evaluate(similarities=3), "similarities are int; give images"),
         (lambda r: r.evaluate({"1": [1.0]}, similarities=(1, 2, 3)), "give one of the two"),
         (lambda r: r.rankings({"1": [1.0]}, {"1": [1.0]}, depth=0), "depth is 0"),
-        (lambda r: mitl.show(r.table("positives")[["label"]]), "pairs have image_id and caption_id"),
         (lambda r: mitl.show(r.positives, "/nowhere"), "/nowhere"),
     ],
 )
@@ -176,3 +175,5 @@ def test_pairs_are_shown_with_pictures_and_their_captions_escaped(tmp_path):
     lines = repr(mitl.show(ranked, tmp_path)).splitlines()
     assert lines[0].split(" | ")[:3] == lines[1].split(" | ")[:3]
     assert lines[0].endswith("match") and lines[1].endswith("not judged")
+    with pytest.raises(MitlError, match="columns rank, item_id, match; pairs have image_id and caption_id"):
+        mitl.show(ranked[["rank", "item_id", "match"]], tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import weakref
 from collections.abc import Iterator
@@ -96,17 +97,23 @@ def test_every_backend_gives_the_bytes_of_a_full_sort(
     assert same_bytes(other, expected_back)
 
 
+@functools.cache
+def larger_gallery(
+    queries: int, items: int, k: int, back: int, kind: str
+) -> tuple[Encoded, Encoded, Ranking, Ranking]:
+    """Images and captions, and their rankings both ways by a full sort, the same for every backend."""
+    left = encoded(some_vectors(1, (queries, 24), kind))
+    right = encoded(some_vectors(2, (items, 24), kind), "caption")
+    return left, right, full_sort(left, right, k), full_sort(right, left, back)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["unit", "cone", "zeros", "mixed"])
 def test_a_larger_gallery_in_many_tiles_gives_the_same_bytes(backend, kind):
     """Several blocks of queries and spans of the gallery, over which floors rise and are sharpened."""
-    left, right = (
-        encoded(some_vectors(1, (70, 24), kind)),
-        encoded(some_vectors(2, (6000, 24), kind), "caption"),
-    )
-    expected, expected_back = full_sort(left, right, 25), full_sort(right, left, 7)
+    left, right, expected, expected_back = larger_gallery(70, 3000, 25, 7, kind)
 
-    for block_bytes, compiled_ones in ((400_000, True), (1 << 26, False)):
+    for block_bytes, compiled_ones in ((200_000, True), (1 << 26, False)):
         with loops(compiled_ones):
             there, back = ranked_both(backend, left, right, 25, 7, block_bytes)
 
@@ -149,14 +156,13 @@ def test_embeddings_are_not_written_to(backend):
 @pytest.mark.parametrize("number", [1, 2, 5])
 def test_the_number_of_threads_changes_no_byte(backend, number, monkeypatch):
     """One thread or several over the same survivors."""
-    left, right = encoded(some_vectors(1, (300, 24))), encoded(some_vectors(2, (5000, 24)), "caption")
-    expected = full_sort(left, right, 25)
+    left, right, expected, expected_back = larger_gallery(200, 3000, 25, 9, "unit")
 
     monkeypatch.setattr("mitl.retrieval.topk.count", lambda: number)
-    there, back = ranked_both(backend, left, right, 25, 9, 4 << 20)
+    there, back = ranked_both(backend, left, right, 25, 9, 2 << 20)
 
     assert same_bytes(there, expected)
-    assert same_bytes(back, full_sort(right, left, 9))
+    assert same_bytes(back, expected_back)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from desk_kit import copy_of
-from world_kit import SANDBOX, run_publish
+from world_kit import SANDBOX, copy_of, run_publish
 
 from mitl.campaign.bill import committed_cents
 from mitl.db.session import open_database

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 from cli_kit import clear_environment, fails, mitl, ok
-from desk_kit import REASON, copy_of, open_desk, written
+from desk_kit import REASON, open_desk, written
 from sqlalchemy import text
-from world_kit import SANDBOX
+from world_kit import SANDBOX, copy_of
 
 from mitl.cli.reference import COUNTS
 from mitl.db.session import open_database

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from cli_kit import clear_environment, ok
 from db_kit import sqlite_url
-from desk_kit import REASON, copy_of, make_reviewed_project
-from world_kit import SANDBOX
+from desk_kit import REASON, make_reviewed_project
+from world_kit import SANDBOX, copy_of
 
 from mitl.crowd.paying import has_open_calls
 from mitl.db.session import open_database

@@ -211,11 +211,13 @@ class Shown:
 
     captions: Mapping[int, str]
     sources: Mapping[int, str]
-    """Image → the address under which pages show it."""
+    """Image, sound or video → the address under which pages show it."""
     contact: str | None
     """Whom workers may write to."""
     texts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Of documents, which have these in place of a picture."""
+    references: Mapping[int, int] = field(default_factory=dict)
+    """Caption → the image that it changes, of composed queries."""
 
 
 class Golds(Protocol):

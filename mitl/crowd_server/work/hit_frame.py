@@ -224,7 +224,8 @@ def _hit_page(
     scripts, styles = site.sources.policy(home, bound)
     fonts = f"font-src{styles}; " if styles else ""
     policy = (
-        f"default-src 'none'; img-src {home} https: data:; style-src 'unsafe-inline'{styles}; {fonts}"
+        f"default-src 'none'; img-src {home} https: data:; media-src {home} https:; "
+        f"style-src 'unsafe-inline'{styles}; {fonts}"
         f"script-src 'unsafe-inline'{scripts}; form-action {action}; base-uri 'none'; "
         f"frame-ancestors {home}; sandbox allow-scripts{' allow-forms' if forms else ''}"
     )

@@ -6,13 +6,11 @@ import json
 from collections.abc import Iterable, Iterator
 
 from mitl.positives.exports.content import Content, Format, Way, refuse_ids
-from mitl.records import Direction, several
-
-_NO_TEXT = ("", "")
+from mitl.records import several
 
 
 def files(content: Content) -> dict[str, bytes]:
-    """The three files of each direction; texts are empty where they stay out, and those of images always."""
+    """The three files of each direction; texts are empty where they stay out, and those of pictures always."""
     made = {}
     for way in content.ways:
         refuse_ids(
@@ -20,17 +18,12 @@ def files(content: Content) -> dict[str, bytes]:
             r"[\t\r\n\"]",
             "a tab, a line's end or a quote, which parts BEIR's qrels",
         )
-        texts = {one: ("", text) for one, text in (content.texts or {}).items()}
-        documents = {one: ("", *found)[-2:] for one, found in (content.documents or {}).items()}
-        searched, asking = (texts, documents) if way.direction is Direction.I2T else (documents, texts)
+        asking, searched = content.asking_and_searched(way)
         corpus = (
-            {"_id": one, **dict(zip(("title", "text"), searched.get(one, _NO_TEXT), strict=True))}
+            {"_id": one, **dict(zip(("title", "text"), searched.titled(one), strict=True))}
             for one in way.gallery
         )
-        # A query has no title of its own; a document that asks does so with all of its words.
-        queries = (
-            {"_id": one, "text": "\n".join(filter(None, asking.get(one, _NO_TEXT)))} for one in way.queries
-        )
+        queries = ({"_id": one, "text": asking.words(one)} for one in way.queries)
         made[f"{way.name}/corpus.jsonl"] = _jsonl(corpus)
         made[f"{way.name}/queries.jsonl"] = _jsonl(queries)
         made[f"{way.name}/qrels/test.tsv"] = "".join(_qrels(way)).encode()
@@ -59,4 +52,4 @@ def _qrels(way: Way) -> Iterator[str]:
             yield f"{query}\t{item}\t{match}\n"
 
 
-FORMAT = Format(files, holds_texts=True, holds_documents=True, notes=notes)
+FORMAT = Format(files, holds_texts=True, no_composed="an item of BEIR is a single text", notes=notes)

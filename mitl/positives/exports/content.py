@@ -1,4 +1,4 @@
-"""What every export is made of: queries, what they search, judged pairs, and where wanted rankings, texts, pictures."""
+"""What every export is made of: queries, what they search, judged pairs, and where wanted rankings, texts, files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from mitl.errors import ReleaseError
 from mitl.positives.folders import MANIFEST
 from mitl.positives.sources import read_table
-from mitl.records import Direction
+from mitl.records import Direction, PartKind
+from mitl.records.forms import SetForm
 
 ByQuery = Mapping[str, Sequence[str]]
 """Query id → item ids."""
@@ -40,25 +41,54 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SideContent:
+    """The items of one side: what they consist of, and what an export holds of them beside their ids."""
+
+    kinds: tuple[PartKind, ...]
+    texts: Mapping[str, Sequence[str]] | None = None
+    """Item → its title, if it has one, and its text; None where texts stay out."""
+    media: Mapping[str, Path | None] | None = None
+    """Item → the file of its picture, sound or video; None where files stay out."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the export holds all that a model reads of these items."""
+        return (self.texts is not None or PartKind.TEXT not in self.kinds) and (
+            self.media is not None or self.kinds == (PartKind.TEXT,)
+        )
+
+    def titled(self, item: str) -> tuple[str, str]:
+        """The title, which may be empty, and the text of an item; both empty where texts stay out."""
+        title, text = ("", "", *(self.texts or {}).get(item, ()))[-2:]
+        return title, text
+
+    def words(self, item: str) -> str:
+        """All of its words: an item that asks has no title of its own."""
+        return "\n".join(filter(None, self.titled(item)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Content:
     """A release as exports see it; every id is a text."""
 
     name: str
+    form: SetForm
     ways: tuple[Way, ...]
+    sides: tuple[SideContent, SideContent]
+    """The left items and the right ones."""
     integers: bool
     """Whether the ids are integers, and tied items stand in order of their values."""
     license: str = ""
     items_license: str = ""
     runs: Mapping[str, Mapping[Direction, ByQuery]] = field(default_factory=dict)
     """Model → direction → rankings, best first."""
-    texts: Mapping[str, str] | None = None
-    """Of the captions; None where they stay out."""
-    documents: Mapping[str, Sequence[str]] | None = None
-    """Title, if there is one, and text of the documents that stand in the images' place; None where there are none."""
-    pictures: Mapping[str, Path] | None = None
-    """Of the images; None where they stay out."""
     objects: Mapping[str, Mapping[str, Sequence[int]]] | None = None
     """``image`` and ``caption`` → item → the numbers of the objects that its image shows; None where they stay out."""
+
+    def asking_and_searched(self, way: Way) -> tuple[SideContent, SideContent]:
+        """The side of a direction's queries, and the one that they search."""
+        left, right = self.sides
+        return (left, right) if way.direction is Direction.I2T else (right, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +96,13 @@ class Format:
     """A kind of export."""
 
     make: Callable[[Content], dict[str, bytes]]
-    """Path within the folder → bytes; ReleaseError where an id cannot be written."""
+    """Path within the folder → bytes; ReleaseError where an item cannot be written."""
     holds_runs: bool = False
     holds_texts: bool = False
-    holds_pictures: bool = False
+    holds_media: bool = False
     holds_objects: bool = False
-    holds_documents: bool = False
-    """Whether both sides may be texts."""
+    no_composed: str = ""
+    """Why it cannot hold queries of an image and a text; empty where it can."""
     notes: Callable[[Content], Iterable[str]] = lambda content: ()
     """What a user has to know of this export, a sentence each."""
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from mitl.errors import ReleaseError
-from mitl.positives.exports.content import Content, Format, Way
+from mitl.positives.exports.content import Content, Format, SideContent, Way
 from mitl.positives.markdown import plain
 from mitl.positives.tables import parquet_bytes
-from mitl.records import Direction, several
+from mitl.records import PartKind, several
 
-_PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_FILE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+"""How `datasets` keeps pictures, sounds and videos."""
+_MOST = 2 * 10**9
+"""Bytes of files in one table: a column of Arrow holds no more in one piece."""
 _ABSENT = "not stated"
 
 
@@ -23,13 +25,10 @@ def files(content: Content) -> dict[str, bytes]:
     """``DIRECTION/corpus.parquet``, ``queries.parquet`` and ``qrels.parquet``, configurations of ``README.md``."""
     made = {}
     for way in content.ways:
-        images_ask = way.direction is Direction.I2T
-        for name, ids, are_images in (
-            ("corpus", way.gallery, not images_ask),
-            ("queries", way.queries, images_ask),
-        ):
-            made[f"{way.direction}/{name}.parquet"] = parquet_bytes(_items(content, ids, are_images))
-        made[f"{way.direction}/qrels.parquet"] = parquet_bytes(_qrels(way))
+        asking, searched = content.asking_and_searched(way)
+        made[f"{way.name}/corpus.parquet"] = parquet_bytes(_items(searched, way.gallery, titled=True))
+        made[f"{way.name}/queries.parquet"] = parquet_bytes(_items(asking, way.queries, titled=False))
+        made[f"{way.name}/qrels.parquet"] = parquet_bytes(_qrels(way))
     return {"README.md": _card(content, digest(made)).encode(), **made}
 
 
@@ -42,28 +41,41 @@ def digest(made: Mapping[str, bytes]) -> str:
     return found.hexdigest()
 
 
-def _items(content: Content, ids: Iterable[str], are_images: bool) -> pa.Table:
+def _items(side: SideContent, ids: Iterable[str], *, titled: bool) -> pa.Table:
+    """``id`` and a column a part, called after its kind; mteb reads ``title`` of what is searched alone."""
     listed = list(ids)
     columns = {"id": pa.array(listed, pa.string())}
-    features = {"id": {"dtype": "string", "_type": "Value"}}
-    if are_images and content.pictures is not None:
-        pictures = [_picture(content.pictures, one) for one in listed]
-        columns["image"] = pa.array(pictures, _PICTURE)
-        features["image"] = {"_type": "Image"}
-    if not are_images and content.texts is not None:
-        columns["text"] = pa.array([content.texts.get(one, "") for one in listed], pa.string())
-        features["text"] = {"dtype": "string", "_type": "Value"}
+    features: dict[str, object] = {"id": {"dtype": "string", "_type": "Value"}}
+    if PartKind.TEXT in side.kinds and side.texts is not None:
+        told = {"text": [side.words(one) for one in listed]}
+        pairs = [side.titled(one) for one in listed]
+        if titled and any(title for title, _ in pairs):
+            told = {"title": [title for title, _ in pairs], "text": [text for _, text in pairs]}
+        for name, texts in told.items():
+            columns[name] = pa.array(texts, pa.string())
+            features[name] = {"dtype": "string", "_type": "Value"}
+    for kind in side.kinds:
+        if kind is not PartKind.TEXT and side.media is not None:
+            columns[kind.value] = pa.array(_files(side, kind, listed), _FILE)
+            features[kind.value] = {"_type": kind.value.title()}
     described = json.dumps({"info": {"features": features}})
     return pa.table(columns).replace_schema_metadata({"huggingface": described})
 
 
-def _picture(pictures: Mapping[str, Path], image: str) -> dict[str, object]:
-    path = pictures.get(image)
-    if path is None or not path.is_file():
+def _files(side: SideContent, kind: PartKind, ids: Sequence[str]) -> list[dict[str, object]]:
+    paths = [(side.media or {}).get(one) for one in ids]
+    for one, path in zip(ids, paths, strict=True):
+        if path is None or not path.is_file():
+            raise ReleaseError(
+                f"the {kind.value} of {one!r} is not at hand ({path}); get the files, or leave --with-media out"
+            )
+    there = [path for path in paths if path is not None]
+    if sum(path.stat().st_size for path in there) > _MOST:
         raise ReleaseError(
-            f"the picture of image {image!r} is not at hand ({path}); get the files, or leave --with-pictures out"
+            f"the {kind.value} files of {len(there):,} items take more than 2 GB, which one table cannot hold; leave "
+            "--with-media out"
         )
-    return {"bytes": path.read_bytes(), "path": path.name}
+    return [{"bytes": path.read_bytes(), "path": path.name} for path in there]
 
 
 def _qrels(way: Way) -> pa.Table:
@@ -86,21 +98,23 @@ def _card(content: Content, version: str) -> str:
     for way in content.ways:
         for name in ("corpus", "queries", "qrels"):
             # `datasets` keeps what it loaded under what the card says: a changed table has to change the card.
-            front += [f"- config_name: {way.direction}-{name}", f"  description: sha256 {version}"]
-            front += ["  data_files:", "  - split: test", f"    path: {way.direction}/{name}.parquet"]
+            front += [f"- config_name: {way.name}-{name}", f"  description: sha256 {version}"]
+            front += ["  data_files:", "  - split: test", f"    path: {way.name}/{name}.parquet"]
     counts = [
-        f"- `{way.direction}`: {several(len(way.queries), 'query', 'queries')}, {several(len(way.gallery), 'item')}, "
+        f"- `{way.name}`: {several(len(way.queries), 'query', 'queries')}, {several(len(way.gallery), 'item')}, "
         f"{several(way.positives, 'positive')}, {several(way.zeros, 'judged negative')} with the score 0"
         for way in content.ways
     ]
+    left, right = content.form.nouns
     body = [
         f"# {plain(content.name)}",
-        "Which captions and images match, judged. In `i2t` images search captions, in `t2i` captions search images.",
+        f"Which {right} and {left} match, judged. In `{content.form.ways[0]}` {left} search {right}, in "
+        f"`{content.form.ways[1]}` {right} search {left}.",
         "\n".join(counts),
         f"Licence of the judgements: {plain(content.license or _ABSENT)}. "
-        f"Licence of images and captions: {plain(content.items_license or _ABSENT)}.",
+        f"Licence of {left} and {right}: {plain(content.items_license or _ABSENT)}.",
     ]
     return "---\n" + "\n".join(front) + "\n---\n\n" + "\n\n".join(body) + "\n"
 
 
-FORMAT = Format(files, holds_texts=True, holds_pictures=True)
+FORMAT = Format(files, holds_texts=True, holds_media=True)

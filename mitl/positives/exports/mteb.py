@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterator
 
 from mitl.positives.exports import hub
-from mitl.positives.exports.content import Content, Format
-from mitl.records import Direction
-
-_CATEGORIES = {Direction.I2T: "i2t", Direction.T2I: "t2i"}
+from mitl.positives.exports.content import Content, Format, Way
+from mitl.records import PartKind
 
 
 def files(content: Content) -> dict[str, bytes]:
@@ -20,28 +18,34 @@ def files(content: Content) -> dict[str, bytes]:
         made["objects.json"] = json.dumps(content.objects, ensure_ascii=False).encode()
     # mteb keeps results by the data's revision.
     version = hub.digest(made)
-    tasks = "\n\n\n".join(_task(content, way.direction, version) for way in content.ways)
+    tasks = "\n\n\n".join(_task(content, way, version) for way in content.ways)
     source = _HEAD.format(integers=content.integers) + "\n\n" + tasks + "\n"
     return {**made, "task.py": source.encode()}
 
 
 def notes(content: Content) -> Iterator[str]:
-    """Encoders read texts and pictures."""
-    if content.texts is None or content.pictures is None:
+    """Encoders read the items themselves."""
+    if not all(side.whole for side in content.sides):
+        options = (
+            "--with-texts" if content.form.left_part is PartKind.TEXT else "--with-texts and --with-media"
+        )
         yield (
-            "an encoder of mteb needs the items themselves: give --with-texts and --with-pictures; "
-            "without them task.py scores results that are there already"
+            f"an encoder of mteb needs the items themselves: give {options}; without them task.py scores results that "
+            "are there already"
         )
 
 
-def _task(content: Content, direction: Direction, version: str) -> str:
+def _task(content: Content, way: Way, version: str) -> str:
     stem = "".join(part.title() for part in re.split(r"[^A-Za-z0-9]+", content.name) if part) or "Release"
-    name = f"Mitl{stem}{direction.upper()}"
+    sides = content.asking_and_searched(way)
+    kinds = list(dict.fromkeys(kind for side in sides for kind in side.kinds))
     return _TASK.format(
-        name=name,
-        description=repr(f"{content.name}, {direction}"),
-        way=direction,
-        category=_CATEGORIES[direction],
+        name=f"Mitl{stem}{way.name.upper()}",
+        description=repr(f"{content.name}, {way.name}"),
+        way=way.name,
+        type="Retrieval" if kinds == [PartKind.TEXT] else "Any2AnyRetrieval",
+        category="2".join("".join(kind.value[0] for kind in side.kinds) for side in sides),
+        modalities=json.dumps([kind.value for kind in kinds]),
         version=version,
     )
 
@@ -139,7 +143,7 @@ _TASK = """class {name}(Retrieval):
         description={description},
         reference=None,
         dataset={{"path": FOLDER, "revision": "{version}"}},
-        type="Any2AnyRetrieval",
+        type="{type}",
         category="{category}",
         eval_splits=["test"],
         eval_langs={{"{way}": ["eng-Latn"]}},
@@ -150,9 +154,9 @@ _TASK = """class {name}(Retrieval):
         license=None,
         annotations_creators=None,
         dialect=None,
-        modalities=["text", "image"],
+        modalities={modalities},
         sample_creation=None,
         bibtex_citation=None,
     )"""
 
-FORMAT = Format(files, holds_texts=True, holds_pictures=True, holds_objects=True, notes=notes)
+FORMAT = Format(files, holds_texts=True, holds_media=True, holds_objects=True, notes=notes)

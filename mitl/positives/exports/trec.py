@@ -39,4 +39,4 @@ def _run(model: str, rankings: ByQuery) -> Iterator[str]:
             yield f"{query} Q0 {item} {rank} {len(items) - rank + 1} {model}\n"
 
 
-FORMAT = Format(files, holds_runs=True, holds_documents=True)
+FORMAT = Format(files, holds_runs=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
@@ -13,8 +13,10 @@ import pandas as pd
 from mitl.errors import ReleaseError, UsageError
 from mitl.positives.exports.content import judged_pairs
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest
+from mitl.positives.loading import sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
+from mitl.records.forms import SET_FORMS, SetForm
 from mitl.stages.evaluating.arrays import Embeddings, Similarities, model_of
 from mitl.stages.evaluating.figures import Sampling, figures
 from mitl.stages.evaluating.gathering import RELEASE
@@ -57,8 +59,16 @@ class Release:
         return str(self._manifest.get("name", self.folder.name))
 
     @property
+    def form(self) -> SetForm:
+        """What searches in what: what both sides and both directions are called."""
+        return SET_FORMS[sides_of(self._manifest)]
+
+    @property
     def positives(self) -> pd.DataFrame:
-        """One row a positive pair: image_id, caption_id, label, sources, annotators, n_judgements, probability."""
+        """One row a positive pair: image_id, caption_id, label, sources, annotators, n_judgements, probability.
+
+        In a release of texts the ids are document_id and query_id; other forms likewise.
+        """
         return self.table("positives")
 
     @property
@@ -98,17 +108,22 @@ class Release:
             raise ReleaseError(
                 f"the release {self.name!r} has no table {name!r}; it has: {', '.join(self.tables)}"
             )
-        return pd.read_parquet(io.BytesIO(read_checked(self.folder, self._manifest, f"{name}.parquet")))
+        table = pd.read_parquet(io.BytesIO(read_checked(self.folder, self._manifest, f"{name}.parquet")))
+        left, right = self.form.sides
+        return table.rename(columns={"image_id": f"{left}_id", "caption_id": f"{right}_id"})
 
     def queries(self, direction: str) -> dict[str, tuple[str, ...]]:
-        """The listed queries of ``i2t`` or ``t2i`` with their positives; ids are texts.
+        """The listed queries of a direction (``i2t`` or ``t2i``, or as ``form.ways`` has it) with their positives.
+
+        Ids are texts.
 
         Raises:
             UsageError: there is no such direction.
         """
-        if direction not in list(Direction):
-            raise UsageError(f"there is no direction {direction!r}; it is i2t or t2i")
-        found = release_by_query(self.folder)[Direction(direction)]
+        known = {name: way for way, name in self.form.way_names.items()}
+        if direction not in known:
+            raise UsageError(f"there is no direction {direction!r}; it is {' or '.join(known)}")
+        found = release_by_query(self.folder)[known[direction]]
         return {query: tuple(items) for query, items in found.items()}
 
     def evaluate(
@@ -118,6 +133,7 @@ class Release:
         *,
         similarities: Similarities | None = None,
         scoring: Scoring | None = None,
+        **sides: Embeddings,
     ) -> pd.DataFrame:
         """Score a model: a row each of direction and metric with ``SCORE_COLUMNS``, shares from 0 to 1.
 
@@ -128,18 +144,24 @@ class Release:
             similarities: instead of both, ``(array, image ids, caption ids)`` with an array (I, C), higher is closer;
                 a frame with the image ids as index and the caption ids as columns; or a file.
             scoring: metrics, similarity and intervals.
+            sides: the embeddings of a release of another form by the names of its sides: ``documents`` and ``queries``,
+                ``sounds`` and ``captions``, ``videos`` and ``captions``, ``images`` and ``queries``.
 
         Raises:
-            UsageError: neither embeddings of both sides nor similarities are given, or all of them; an unknown metric.
+            UsageError: neither embeddings of both sides nor similarities are given, or all of them; sides of another
+                form; an unknown metric.
             MetricError: arrays and ids do not fit, a query of the release is missing, a number is NaN.
         """
         asked = scoring or Scoring()
         wanted = parse_metrics(asked.metrics, "raise")
-        model, sides = _fitted(model_of(images, captions, similarities, asked.similarity))
-        task = PositivesTask(RELEASE, located(RELEASE, release_by_query(self.folder), sides), wanted)
-        rows = score_model(model, [task], sides, tuple(Direction), wanted.short, no_progress)
+        given = self._given(images, captions, sides)
+        model, searched_items = _fitted(model_of(*given, similarities, asked.similarity))
+        positives = located(RELEASE, release_by_query(self.folder), searched_items)
+        task = PositivesTask(RELEASE, positives, wanted)
+        rows = score_model(model, [task], searched_items, tuple(Direction), wanted.short, no_progress)
         found = figures(rows, Sampling(asked.samples, asked.seed, asked.intervals))
-        return pd.DataFrame([asdict(one) for one in found], columns=list(SCORE_COLUMNS))
+        table = pd.DataFrame([asdict(one) for one in found], columns=list(SCORE_COLUMNS))
+        return table.replace({"direction": self.form.way_names})
 
     def rankings(
         self,
@@ -149,6 +171,7 @@ class Release:
         similarities: Similarities | None = None,
         similarity: Similarity = "dot",
         depth: int = 10,
+        **sides: Embeddings,
     ) -> pd.DataFrame:
         """What a model finds for the release's queries: a row a place, with ``RANKING_COLUMNS``; ids are texts.
 
@@ -156,7 +179,7 @@ class Release:
         judged. The order is the one that ``evaluate`` scores, ties included.
 
         Args:
-            images, captions, similarities: as for ``evaluate``.
+            images, captions, similarities, sides: as for ``evaluate``.
             similarity: ``dot`` or ``cosine``.
             depth: places of a query, as far as the gallery goes.
 
@@ -165,16 +188,30 @@ class Release:
         """
         if depth < 1:
             raise UsageError(f"depth is {depth}, but a ranking has a place at least")
-        model, sides = _fitted(model_of(images, captions, similarities, similarity))
+        given = self._given(images, captions, sides)
+        model, searched_items = _fitted(model_of(*given, similarities, similarity))
         by_query = release_by_query(self.folder)
-        best = best_items(model, sides, located(RELEASE, by_query, sides), depth, no_progress)
+        positives = located(RELEASE, by_query, searched_items)
+        best = best_items(model, searched_items, positives, depth, no_progress)
         rows = []
         for direction, ranked in best.items():
             judged = judged_pairs(self.folder, direction, by_query[direction])
             for query, items in ranked.items():
                 for rank, item in enumerate(items[:depth], start=1):
-                    rows.append((direction.value, query, rank, item, judged[query].get(item)))
+                    rows.append((self.form.way_names[direction], query, rank, item, judged[query].get(item)))
         return pd.DataFrame(rows, columns=list(RANKING_COLUMNS)).astype({"match": "boolean"})
+
+    def _given(
+        self, left: Embeddings | None, right: Embeddings | None, named: Mapping[str, Embeddings]
+    ) -> tuple[Embeddings | None, Embeddings | None]:
+        """Both sides' embeddings: by place, or by the names of the release's own sides."""
+        nouns = self.form.nouns
+        wrong = [name for name in named if name not in nouns]
+        if wrong:
+            raise UsageError(
+                f"there are no {wrong[0]} in this release; give {nouns[0]} and {nouns[1]}, by name or in this order"
+            )
+        return named.get(nouns[0], left), named.get(nouns[1], right)
 
     def _counts(self) -> Iterator[tuple[str, str]]:
         counts = self._manifest.get("counts")

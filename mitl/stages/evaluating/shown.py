@@ -1,10 +1,10 @@
-"""Pairs to look at in a notebook: pictures beside captions. Captions are anybody's text, so all of it is escaped."""
+"""Pairs to look at in a notebook: pictures or texts beside texts. Texts are anybody's, so all of it is escaped."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
@@ -12,6 +12,8 @@ import pandas as pd
 
 from mitl.analysis.report.views import LADDER, data_uri
 from mitl.errors import UsageError
+from mitl.records import PartKind
+from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.settings import load
 from mitl.stages.evaluating.project import read_project
 from mitl.stages.evaluating.texts import CaptionTexts
@@ -24,10 +26,15 @@ class ShownPairs:
     """Pairs with their captions' texts and their images' files; in a notebook a table with the pictures."""
 
     pairs: pd.DataFrame
+    """Its columns image_id and caption_id hold the left and the right items, whatever they are."""
     texts: Mapping[str, str]
     pictures: Mapping[str, Path]
     of: int
     """Pairs that there were; the others are left out."""
+    documents: Mapping[str, str] = field(default_factory=dict)
+    """The texts of left items that are texts."""
+    sides: tuple[str, str] = IMAGES.sides
+    """What the left and the right items are called."""
 
     def __repr__(self) -> str:
         """A line a pair."""
@@ -46,10 +53,14 @@ class ShownPairs:
         rows = []
         for image, caption, text, note in self._rows():
             uri = uris.get(image)
-            picture = f'<img src="{uri}" alt="image {escape(image)}">' if uri else f"image {escape(image)}"
+            left, right = self.sides
+            picture = f'<img src="{uri}" alt="{left} {escape(image)}">' if uri else f"{left} {escape(image)}"
+            if image in self.documents:
+                told = _CONTROLS.sub(" ", self.documents[image])
+                picture = f"<bdi>{escape(told)}</bdi><br><small>{left} {escape(image)}</small>"
             rows.append(
                 f'<tr><td>{picture}</td><td style="text-align: left"><bdi>{escape(text)}</bdi><br>'
-                f"<small>caption {escape(caption)}{escape(f'; {note}' if note else '')}</small></td></tr>"
+                f"<small>{right} {escape(caption)}{escape(f'; {note}' if note else '')}</small></td></tr>"
             )
         left = f"<p>{len(self.pairs):,} of {self.of:,} pairs</p>" if self.of > len(self.pairs) else ""
         return f"<table><tbody>{''.join(rows)}</tbody></table>{left}"
@@ -75,7 +86,8 @@ def show(pairs: pd.DataFrame, project: str | Path = ".", *, most: int = 20) -> S
     """The first pairs of a release's table, or of its rankings, with captions and pictures of the project.
 
     Args:
-        pairs: a frame with ``image_id`` and ``caption_id``, or as ``Release.rankings`` gives it.
+        pairs: a frame with ``image_id`` and ``caption_id``, or what the project's items are called, or as
+            ``Release.rankings`` gives it.
         project: the folder of the project.
         most: pairs that are shown.
 
@@ -83,17 +95,27 @@ def show(pairs: pd.DataFrame, project: str | Path = ".", *, most: int = 20) -> S
         UsageError: the frame has neither.
         StoreError: there is no project in the folder.
     """
+    known = read_project(load(Path(project)))
+    form = SET_FORMS[known.items.sides]
+    names = tuple(f"{side}_id" for side in form.sides)
     head = pairs.head(most)
     if {"direction", "query_id", "item_id"} <= set(head.columns):
-        by_image = head["direction"] == "i2t"
+        by_image = head["direction"] == form.ways[0]
         head = head.assign(
             image_id=head["query_id"].where(by_image, head["item_id"]),
             caption_id=head["item_id"].where(by_image, head["query_id"]),
         )
+    else:
+        head = head.rename(columns=dict(zip(names, ("image_id", "caption_id"), strict=True)))
     if not {"image_id", "caption_id"} <= set(head.columns):
         raise UsageError(
-            f"the frame has the columns {', '.join(map(str, head.columns))}; pairs have image_id and caption_id"
+            f"the frame has the columns {', '.join(map(str, pairs.columns))}; pairs have {' and '.join(names)}"
         )
-    known = read_project(load(Path(project)))
-    files = {one.external_id: one.path for one in known.items.images if one.path is not None}
-    return ShownPairs(head, CaptionTexts.of_project(known).text_of, files, len(pairs))
+    files = {
+        one.external_id: one.path
+        for one in known.items.images
+        if one.path is not None and one.kind is PartKind.IMAGE
+    }
+    documents = {one.external_id: "\n".join(one.texts) for one in known.items.images if one.texts}
+    texts = CaptionTexts.of_project(known).text_of
+    return ShownPairs(head, texts, files, len(pairs), documents, form.sides)

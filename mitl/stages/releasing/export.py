@@ -14,13 +14,13 @@ from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import ReleaseError, UsageError
 from mitl.metrics.table import USUAL, asked_metrics
-from mitl.positives.exports.content import ByQuery, Content, Format, Way, judged_pairs
+from mitl.positives.exports.content import ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.formats import FORMATS
 from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import sides_of
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, IdKind, StageResult, several
-from mitl.records.forms import IMAGES, SET_FORMS
+from mitl.records.forms import IMAGES, SET_FORMS, TEXTS, SetForm
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import gather
@@ -49,7 +49,7 @@ class ExportRequest:
     depth: int = 1000
     """Places of a run; as many as a query has positives where that is more."""
     with_texts: bool = False
-    with_pictures: bool = False
+    with_media: bool = False
     objects: Sequence[Path] = ()
     """Files that say which objects an image shows."""
 
@@ -86,14 +86,9 @@ def export(settings: Settings, request: ExportRequest, progress: Progress = no_p
     """
     target = _checked(request)
     form = SET_FORMS[_sides(request.release)]
-    if form is not IMAGES and not target.holds_documents:
-        able = ", ".join(name for name, one in FORMATS.items() if one.holds_documents)
-        raise UsageError(
-            f"--format {request.form} is for images and captions so far, and the release is of "
-            f"{' and '.join(form.nouns)}; choose of: {able}"
-        )
+    _check_form(request, target, form)
     by_query = release_by_query(request.release)
-    content = _content(settings, request, by_query, progress)
+    content = _content(settings, request, form, by_query, progress)
     files = target.make(content)
     changed = _put(request.to, files)
     lines = [
@@ -125,7 +120,7 @@ def _checked(request: ExportRequest) -> Format:
         raise UsageError(f"there is no export called {request.form!r}; known: {', '.join(FORMATS)}")
     wanted = (
         ("--with-texts", request.with_texts, "holds_texts"),
-        ("--with-pictures", request.with_pictures, "holds_pictures"),
+        ("--with-media", request.with_media, "holds_media"),
         ("--objects", bool(request.objects), "holds_objects"),
         ("--model and --annotator", bool(request.models or request.annotators), "holds_runs"),
     )
@@ -136,21 +131,39 @@ def _checked(request: ExportRequest) -> Format:
     return form
 
 
+def _check_form(request: ExportRequest, target: Format, form: SetForm) -> None:
+    """UsageError where the tool, or the option, is not for such items."""
+    nouns = " and ".join(form.nouns)
+    if form.composed and target.no_composed:
+        able = ", ".join(name for name, one in FORMATS.items() if not one.no_composed)
+        raise UsageError(
+            f"--format {request.form} cannot hold queries of an image and a text: {target.no_composed}; "
+            f"choose of: {able}"
+        )
+    if request.objects and form is not IMAGES:
+        raise UsageError(
+            f"--objects says what images of captions show, and the release is of {nouns}; leave it out"
+        )
+    if request.with_media and form is TEXTS:
+        raise UsageError(f"the release is of {nouns}, which are texts alone; leave --with-media out")
+
+
 def _warnings(content: Content) -> Iterator[str]:
     if not any(way.zeros for way in content.ways):
         yield (
             "the release holds no judged negatives of these queries, so there are no explicit zeros: Judged@k, Bpref "
             "and infAP cannot tell a refused pair from one that nobody looked at"
         )
-    if (content.texts is not None or content.pictures is not None) and not content.items_license:
+    held = any(side.texts is not None or side.media is not None for side in content.sides)
+    if held and not content.items_license:
         yield (
-            "the licence of texts and pictures is not stated; say it under [release] items_license in mitl.toml, "
-            "build the release again, and give on only what you may"
+            f"the licence of the {' and '.join(content.form.nouns)} is not stated; say it under [release] "
+            "items_license in mitl.toml, build the release again, and give on only what you may"
         )
 
 
 def _content(
-    settings: Settings, request: ExportRequest, by_query: ByDirection, progress: Progress
+    settings: Settings, request: ExportRequest, form: SetForm, by_query: ByDirection, progress: Progress
 ) -> Content:
     runs: dict[str, dict[Direction, ByQuery]] = {}
     project: Project | None
@@ -176,32 +189,25 @@ def _content(
         project = read_project(settings) if (settings.project / "mitl.toml").is_file() else None
         sides = searched([], by_query, whole_split=False) if project is None else project.sides
         located("the release", by_query, sides)
-    if project is None and (request.with_texts or request.with_pictures or request.objects):
+    if project is None and (request.with_texts or request.with_media or request.objects):
         raise UsageError(
-            "texts, pictures and whose caption is whose are the project's; run this in the project, or leave them out"
+            "texts, files and whose caption is whose are the project's; run this in the project, or leave them out"
         )
     card = _card(request.release)
-    names = SET_FORMS[_sides(request.release)].way_names
     ways = tuple(
-        _way(request.release, direction, by_query[direction], sides, names[direction])
-        for direction in Direction
-    )
-    documents = (
-        {one.external_id: one.texts for one in project.items.images if one.texts}
-        if project is not None and request.with_texts
-        else None
+        _way(request.release, direction, by_query[direction], sides, name)
+        for direction, name in form.way_names.items()
     )
     every = (*sides.images.ids, *sides.captions.ids)
     return Content(
         _name(request.release),
+        form,
         ways,
+        _sides_of(form, project, request),
         id_kind(every) is IdKind.INTEGER,
         str(card.get("license") or ""),
         str(card.get("items_license") or ""),
         runs,
-        CaptionTexts.of_project(project).text_of if project is not None and request.with_texts else None,
-        documents or None,
-        _pictures(project) if project is not None and request.with_pictures else None,
         _objects(request.objects, project) if project is not None and request.objects else None,
     )
 
@@ -220,8 +226,28 @@ def _objects(files: Sequence[Path], project: Project) -> dict[str, dict[str, lis
     }
 
 
-def _pictures(project: Project) -> dict[str, Path]:
-    return {one.external_id: one.path for one in project.items.images if one.path is not None}
+def _sides_of(
+    form: SetForm, project: Project | None, request: ExportRequest
+) -> tuple[SideContent, SideContent]:
+    """What is asked for of both sides; a composed query has the file of its reference."""
+    if project is None:
+        left, right = (SideContent(kinds) for kinds in form.parts)
+        return left, right
+    images, captions = project.items.images, project.items.captions
+    paths = {one.id: one.path for one in images}
+    texts: tuple[Mapping[str, Sequence[str]], ...] = (
+        {one.external_id: one.texts for one in images},
+        {one.external_id: (one.text,) for one in captions},
+    )
+    media: tuple[Mapping[str, Path | None], ...] = (
+        {one.external_id: one.path for one in images},
+        {one.external_id: paths.get(one.reference_id) for one in captions if one.reference_id is not None},
+    )
+    left, right = (
+        SideContent(kinds, told if request.with_texts else None, files if request.with_media else None)
+        for kinds, told, files in zip(form.parts, texts, media, strict=True)
+    )
+    return left, right
 
 
 def _card(folder: Path) -> Mapping[str, object]:

@@ -105,6 +105,7 @@ class PairsKind:
                 shown.sources.get(item.pair.image_id, ""),
                 shown.captions[item.pair.caption_id],
                 shown.texts.get(item.pair.image_id, ()),
+                shown.sources.get(shown.references.get(item.pair.caption_id, -1), ""),
             )
             for item in items
         ]

@@ -1,0 +1,76 @@
+"""Pictures, sounds and videos under ``/i/``: plain files of the public folders, known by their first bytes.
+
+A picture is read whole; a sound or video is streamed, whole or the range that a player asks for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from mitl.protocol.media import FORMATS, HEAD, MAX_MEDIA_BYTES, MediaFormat, format_of
+from mitl.records.enums import PartKind
+
+MAX_BYTES = 32 * 1024 * 1024
+"""Of a picture, which is held in memory while it is sent."""
+_SUFFIXES = "|".join(["jpeg", *(known.suffix for known in FORMATS)])
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,127}}\.({_SUFFIXES})", re.ASCII)
+
+
+def serve(public: Sequence[Path], request: Request) -> Response:
+    """A file by its bare name, from the first folder that has it (or has it in its ``i`` folder)."""
+    for path in _places(public, request.path_params["name"]):
+        answer = _answer(path)
+        if answer is None:
+            continue
+        if answer.headers["etag"] in request.headers.get("if-none-match", ""):
+            kept = {
+                name: answer.headers[name] for name in ("cache-control", "etag", "x-content-type-options")
+            }
+            return Response(status_code=304, headers=kept)
+        return answer
+    return Response("no such file", 404, media_type="text/plain")
+
+
+def _places(public: Sequence[Path], name: str) -> Iterator[Path]:
+    if _NAME.fullmatch(name):
+        for folder in public:
+            yield folder / name
+            yield folder / "i" / name
+
+
+def _answer(path: Path) -> Response | None:
+    """None for anything but a plain file (a link leads anywhere) of a format that is served."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        head = os.read(file, HEAD)
+        found = format_of(head)
+        if found is None or status.st_size > _most(found):
+            return None
+        headers = {
+            "Cache-Control": "public, max-age=604800",
+            "X-Content-Type-Options": "nosniff",
+            "ETag": f'"{status.st_mtime_ns:x}-{status.st_size:x}"',
+        }
+        if found.kind is PartKind.IMAGE:
+            content = head + os.read(file, status.st_size - len(head))
+            return Response(content, headers=headers, media_type=found.media_type)
+    finally:
+        os.close(file)
+    return FileResponse(path, headers=headers, media_type=found.media_type, stat_result=status)
+
+
+def _most(found: MediaFormat) -> int:
+    return MAX_BYTES if found.kind is PartKind.IMAGE else MAX_MEDIA_BYTES

@@ -1,0 +1,69 @@
+"""Releases and projects of every form of data sets, on the ids of ``release_kit``, with files of a few bytes."""
+
+from __future__ import annotations
+
+import io
+import wave
+from pathlib import Path
+
+from PIL import Image as Picture
+from release_kit import CAPTIONS, IMAGES
+
+from mitl.datasets.assembling import assemble
+from mitl.records import Caption, IdKind, Image, PartKind
+from mitl.records.forms import SetForm
+from mitl.settings import load
+from mitl.stages.setup.init import ensure_config, init
+
+SUFFIXES = {PartKind.IMAGE: "png", PartKind.AUDIO: "wav", PartKind.VIDEO: "gif"}
+
+
+def make_project(folder: Path, form: SetForm, kind: IdKind = IdKind.STRING) -> None:
+    """A project whose items are those of ``scored_kit.make``, each with what its form asks for."""
+    prefix = "" if kind is IdKind.INTEGER else "item-"
+    lefts = [f"{prefix}{10 * n:02}" for n in IMAGES]
+    files = {} if form.left_part is PartKind.TEXT else {one: _file(folder, form, one) for one in lefts}
+    images = [
+        Image(
+            one,
+            files.get(one),
+            texts=() if files else (f"Title {at}" if at % 2 else "", f"text <{at}> of {one}"),
+        )
+        for at, one in enumerate(lefts)
+    ]
+    captions = [
+        Caption(
+            f"{prefix}{100 * n}",
+            lefts[(n - 1) // 5],
+            f"words of {n}, مرحبا",
+            lefts[n % len(lefts)] if form.composed else None,
+        )
+        for n in CAPTIONS
+    ]
+    data = assemble("small", "table", images, captions, source="a test", sides=form.sides)
+    ensure_config(folder, "test", 0, {"dataset": {"kind": "table"}})
+    init(load(folder, environ={}), data)
+
+
+def _file(folder: Path, form: SetForm, item: str) -> str:
+    path = folder / "files" / f"{item}.{SUFFIXES[form.left_part]}"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(_content(form.left_part, int(item.removeprefix("item-"))))
+    return str(path)
+
+
+def _content(kind: PartKind, number: int) -> bytes:
+    """A picture, a sound or a video of this number; the video is a moving GIF, which FFmpeg reads as any other."""
+    sink = io.BytesIO()
+    if kind is PartKind.IMAGE:
+        Picture.new("RGB", (4, 4), (number, 0, 0)).save(sink, "PNG")
+    elif kind is PartKind.AUDIO:
+        with wave.open(sink, "wb") as sound:
+            sound.setnchannels(1)
+            sound.setsampwidth(2)
+            sound.setframerate(8000)
+            sound.writeframes(number.to_bytes(2, "little") * 80)
+    else:
+        first, second = (Picture.new("RGB", (16, 16), (number, green, 0)) for green in (0, 200))
+        first.save(sink, "GIF", save_all=True, append_images=[second], duration=200)
+    return sink.getvalue()
