@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from mitl.db.session import open_database
 from mitl.db.store import bulk
@@ -12,10 +13,17 @@ ROWS = """
 IN_ORDER = sorted(range(1, 501), key=lambda i: (i % 10, -i))
 
 
-@pytest.fixture
-def session(engine_url, monkeypatch):
-    """Of a database whose rows pass in values of 64 rows, the last of them cut short."""
-    monkeypatch.setattr(bulk, "_PART", 64)
+def too_large(cursor, sent, source):
+    """Raise what PostgreSQL says of a value beyond 1 GiB, for which it would need minutes."""
+    cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'as for a large value' USING ERRCODE = '54000'; END $$")
+
+
+@pytest.fixture(params=["at once", "in parts"])
+def session(request, engine_url, monkeypatch):
+    """Of a database that gives all rows in one value, or refuses to and gives 64 in each, fewer in the last."""
+    if request.param == "in parts":
+        monkeypatch.setattr(bulk, "_PART", 64)
+        monkeypatch.setattr(bulk, "_whole", too_large)
     with open_database(engine_url, create=True) as opened:
         yield opened
 
@@ -36,6 +44,14 @@ def test_numbers_with_a_fraction_are_put_together_alike(session):
 
     assert found[0].tolist() == IN_ORDER
     assert found[2].tolist() == [i / 8 for i in IN_ORDER]
+
+
+def test_the_transaction_goes_on(session):
+    session.execute(text("CREATE TABLE marker (id INTEGER)"))
+
+    bulk.number_columns(session, ROWS.format(third="0"), 3)
+
+    assert session.scalar(text("SELECT count(*) FROM marker")) == 0
 
 
 def test_no_rows_are_columns_of_no_length(session):

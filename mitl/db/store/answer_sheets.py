@@ -83,8 +83,8 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
         submissions: rows, ascending.
     """
     found = plain_rows(session, _SHEETS)
-    rows, contents = zip(*found, strict=True) if found else ((), ())
-    ids = np.array(rows, np.int64)
+    of_sheet, contents = zip(*found, strict=True) if found else ((), ())
+    ids = np.array(of_sheet, np.int64)
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     numbers = np.frombuffer(b"".join(contents), _STORED).reshape(-1, _NUMBERS)
     of = np.repeat(ids, lengths // (_NUMBERS * _STORED.itemsize))
