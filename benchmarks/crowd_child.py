@@ -39,10 +39,13 @@ def fork_server() -> Iterator[Any]:
 class ForkedServer:
     """What ``mitl serve`` runs, in a child that can be killed."""
 
-    def __init__(self, context: Any, url: str, port: int, project: Path) -> None:
+    def __init__(self, context: Any, url: str, port: int, project: Path, processes: int = 1) -> None:
         """Start it and wait until it can be reached."""
         ours, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=run, args=(url, port, project, theirs), daemon=True)
+        # A daemon in the sense of multiprocessing may have no children.
+        self._process = context.Process(
+            target=run, args=(url, port, project, processes, theirs), daemon=processes == 1
+        )
         self._process.start()
         theirs.close()
         if not ours.poll(START_WITHIN_S):
@@ -51,13 +54,22 @@ class ForkedServer:
         ours.recv()
         ours.close()
 
+    def workers(self) -> list[int]:
+        """The processes that answer, by id; those that are dead already are among them for a moment."""
+        stats = [path.read_text().rpartition(")") for path in Path("/proc").glob("[0-9]*/stat")]
+        return [
+            int(name.partition(" ")[0])
+            for name, _, rest in stats
+            if int(rest.split()[1]) == self._process.pid and rest.split()[0] != "Z"
+        ]
+
     def kill(self) -> None:
         """End it at once, as a failing machine would: ``kill -9``."""
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.join()
 
 
-def run(url: str, port: int, project: Path, ready: Connection) -> None:
+def run(url: str, port: int, project: Path, processes: int, ready: Connection) -> None:
     """Serve in this process until killed."""
 
     def announce(result: object) -> None:
@@ -66,5 +78,11 @@ def run(url: str, port: int, project: Path, ready: Connection) -> None:
 
     settings = load(project, crowd_db=url, environ={})
     serve(
-        settings, exposure=plan("127.0.0.1"), port=port, public=(), sources=allow((), None), announce=announce
+        settings,
+        exposure=plan("127.0.0.1"),
+        port=port,
+        public=(),
+        sources=allow((), None),
+        announce=announce,
+        workers=processes,
     )

@@ -43,6 +43,8 @@ class Book:
     sent: int = 0
     refused: list[str] = field(default_factory=list)
     reconnected: int = 0
+    seconds: float = 0.0
+    """From the first to the last of it."""
 
 
 @dataclass
@@ -239,7 +241,9 @@ def main() -> None:
     """Do what the plan says."""
     plan = json.loads(sys.stdin.readline())
     random.seed(plan["seed"])
+    began = time.perf_counter()
     book = requester(plan) if plan["kind"] == "api" else asyncio.run(workers(plan))
+    book.seconds = time.perf_counter() - began
     json.dump(vars(book), sys.stdout)
     sys.stdout.flush()
 

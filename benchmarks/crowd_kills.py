@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 from botocore.exceptions import BotoCoreError, ClientError
 from crowd_books import faults, submissions
 from crowd_child import ForkedServer, fork_server
@@ -133,8 +136,11 @@ class Outcome:
     faults: list[str]
 
 
-def kill_trial(url: str, *, kills: int, seed: int, workers: int = WORKERS) -> Outcome:
-    """Kill the server ``kills`` times, start it again each time, and hold the database against what people saw."""
+def kill_trial(url: str, *, kills: int, seed: int, workers: int = WORKERS, processes: int = 1) -> Outcome:
+    """Kill the server ``kills`` times and compare the database with what people saw.
+
+    A server of one process is started again each time; of several, one at random is killed, and comes back by itself.
+    """
     rng = random.Random(seed)
     random.seed(seed)
     engine = prepare(url)
@@ -142,7 +148,7 @@ def kill_trial(url: str, *, kills: int, seed: int, workers: int = WORKERS) -> Ou
         project, port = Path(folder), free_port()
         (project / "public").mkdir()
         base = f"http://127.0.0.1:{port}"
-        server = ForkedServer(context, url, port, project)
+        server = ForkedServer(context, url, port, project, processes)
         try:
             client = boto(engine, base, **_KEEP_ON)
             requester = Requester(client, client.create_hit_type(**TYPE)["HITTypeId"], workers, question())
@@ -155,9 +161,12 @@ def kill_trial(url: str, *, kills: int, seed: int, workers: int = WORKERS) -> Ou
             restarts = []
             for _ in range(kills):
                 time.sleep(rng.uniform(0.2, 1.2))
-                server.kill()
                 began = time.perf_counter()
-                server = ForkedServer(context, url, port, project)
+                if processes > 1:
+                    _kill_one(server, base, processes, rng)
+                else:
+                    server.kill()
+                    server = ForkedServer(context, url, port, project)
                 restarts.append(time.perf_counter() - began)
             before = submissions(engine)
             went_on = _await(lambda: submissions(engine) > before and bool(requester.approved))
@@ -181,6 +190,22 @@ def kill_trial(url: str, *, kills: int, seed: int, workers: int = WORKERS) -> Ou
         restart_s=restarts,
         faults=wrong,
     )
+
+
+def _kill_one(server: ForkedServer, base: str, processes: int, rng: random.Random) -> None:
+    """Kill one process of the server, and wait until there are as many as before."""
+    before = server.workers()
+    os.kill(rng.choice(before), signal.SIGKILL)
+
+    def is_whole() -> bool:
+        try:
+            told = httpx.get(f"{base}/healthz", trust_env=False, timeout=10).json()
+        except httpx.TransportError:
+            return False  # the one that was killed had this connection
+        return set(server.workers()) != set(before) and told["workers"] == processes
+
+    if not _await(is_whole):
+        raise RuntimeError("the killed process did not come back")
 
 
 def _await(reached: Callable[[], bool]) -> bool:

@@ -83,6 +83,17 @@ class Process:
             self._process.wait()
             raise RuntimeError(f"the server did not start: {line}{self.log()}")
 
+    def cpu_s(self) -> float:
+        """User and system time of the process and its children so far."""
+        stats = [path.read_text().rpartition(")") for path in Path("/proc").glob("[0-9]*/stat")]
+        own = str(self._process.pid)
+        ticks = [
+            int(rest.split()[11]) + int(rest.split()[12])
+            for name, _, rest in stats
+            if own in (name.partition(" ")[0], rest.split()[1])
+        ]
+        return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """End it at once, as a failing machine would: ``kill -9``."""
         self._process.send_signal(signal.SIGKILL)
@@ -112,15 +123,21 @@ class Process:
         self._log.close()
 
 
-def start_server(url: str, port: int, project: Path) -> Process:
+def start_server(url: str, port: int, project: Path, *options: str) -> Process:
     """``mitl serve`` over this database."""
-    words = ["serve", "--crowd-db", url, "--port", str(port), "--json", "--project", str(project)]
+    words = ["serve", "--crowd-db", url, "--port", str(port), "--json", "--project", str(project), *options]
     return Process([sys.executable, "-c", _MITL, *words], '"url"')
 
 
 def start_bare(port: int, page: Path) -> Process:
     """The bare server: it answers every address of the worker's path with bytes that it holds."""
     return Process([sys.executable, str(HERE / "crowd_bare.py"), str(port), str(page)], "ready")
+
+
+def start_replay(url: str, port: int, recorded: Path, processes: int) -> Process:
+    """The bare server that asks the database what was recorded."""
+    words = [sys.executable, str(HERE / "crowd_replay.py"), url, str(port), str(recorded), str(processes)]
+    return Process(words, "ready")
 
 
 class Generator:

@@ -19,6 +19,8 @@ from typing import Literal, TextIO, get_args
 Format = Literal["text", "json"]
 FORMATS: tuple[str, ...] = get_args(Format)
 OWN = ("mitl", "annotators")
+_SERVER = "worker-"
+"""How the names of processes begin that serve together."""
 _LEVELS = (logging.NOTSET, logging.INFO, logging.DEBUG)
 
 
@@ -34,9 +36,7 @@ def set_up(command: str, *, verbose: int = 0, form: str = "text") -> None:
     for handler in [one for one in root.handlers if isinstance(one, _StandardError)]:
         root.removeHandler(handler)
     handler = _StandardError()
-    handler.setFormatter(
-        _Json(command) if form == "json" else logging.Formatter("%(levelname)s %(name)s: %(message)s")
-    )
+    handler.setFormatter(_Json(command) if form == "json" else _Text("%(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     # It prints a traceback where a reply's headers break off; what such a reply is worth, the transport says.
     logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
@@ -67,13 +67,20 @@ class _StandardError(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, behind the name of a process that others stand beside."""
+        line = super().format(record)
+        return f"{record.processName} {line}" if str(record.processName).startswith(_SERVER) else line
+
+
 class _Json(logging.Formatter):
     def __init__(self, command: str) -> None:
         super().__init__()
         self._command = command
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line: time (ISO 8601, UTC), level, logger, run, command, message; counts and error where there are."""
+        """One line: time (ISO 8601, UTC), level, logger, run, command, message; process, counts, error where any."""
         found: dict[str, object] = {
             "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -82,6 +89,8 @@ class _Json(logging.Formatter):
             "command": self._command,
             "message": record.getMessage(),
         }
+        if str(record.processName).startswith(_SERVER):
+            found["process"] = record.processName
         counts = getattr(record, "counts", None)
         if counts is not None:
             found["counts"] = counts

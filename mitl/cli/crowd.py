@@ -65,6 +65,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 takes a free one.")
 @click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    help="Processes that answer; more than one need PostgreSQL. About one for each core.",
+)
+@click.option(
     "--public",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -109,6 +115,7 @@ def serve(
     app: App,
     host: str,
     port: int,
+    workers: int,
     public: tuple[Path, ...],
     allowed_hosts: tuple[str, ...],
     vendored: Path | None,
@@ -128,7 +135,15 @@ def serve(
     if app.json:
         app.tell_how_to_stop()
     with app.until_stopped("mitl serve"):
-        serve(app.settings, exposure=exposure, port=port, public=public, sources=sources, announce=app.finish)
+        serve(
+            app.settings,
+            exposure=exposure,
+            port=port,
+            public=public,
+            sources=sources,
+            announce=app.finish,
+            workers=workers,
+        )
 
 
 @click.group("crowd", cls=Group)

@@ -8,12 +8,12 @@ from typing import Annotated, Any, TypedDict
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from annotators.catalog import MINIS
+from annotators.catalog import world_annotators
 from mitl.cli.app import App, common
 from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records.results import printed_by
-from mitl.stages.setup.loading import KINDS
+from mitl.stages.setup.loading import KINDS, WORLDS
 
 # parameter -> the kinds of data set that read it; the others are for all kinds
 USED_BY: dict[str, tuple[str, ...]] = {
@@ -26,6 +26,7 @@ USED_BY: dict[str, tuple[str, ...]] = {
     "images": ("coco", "flickr30k", "table", "cirr", "circo"),
     "image_url": ("coco", "flickr30k", "table"),
     "n_images": ("scenes",),
+    "world": ("scenes",),
     "defect_share": ("scenes",),
     "cxc": KINDS,
     "exclude": KINDS,
@@ -86,6 +87,13 @@ def _complete_dataset(
     help="Where images are served: https://…/{file_name} or {image_id:012d}.",
 )
 @click.option("--n-images", type=click.IntRange(min=1), default=300, help="Size of scenes.")
+@click.option(
+    "--kind",
+    "world",
+    type=click.Choice(WORLDS),
+    default=WORLDS[0],
+    help="scenes: what is generated, beside captions or queries.",
+)
 @click.option("--defect-share", type=click.FloatRange(0, 1), help="scenes: share of defective captions.")
 @click.option("--cxc", type=click.Path(path_type=Path), help="CxC's sits CSV: human ratings to merge.")
 @click.option(
@@ -141,10 +149,11 @@ def init(
     expected = loaded_content(app.settings)
     loaded = load(sources, target, seed=app.settings.seed, expected=expected, progress=app.progress)
     checked = look_at(loaded.data, target, loaded.told.files, app.progress) if check_items else None
-    annotators = app.settings.annotators or (tuple(MINIS) if kind == "scenes" else ())
+    proposers = world_annotators(loaded.data.sides)
+    annotators = app.settings.annotators or (proposers if kind == "scenes" else ())
     tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
     if kind == "scenes":
-        tables["propose"] = {"annotators": list(MINIS)}
+        tables["propose"] = {"annotators": list(proposers)}
     url = _url_to_keep(app.settings.db_url)
     if url is not None:
         tables["database"] = {"url": url}
@@ -205,15 +214,21 @@ def _refuse_unused(kind: str) -> None:
     "careful:0.7,hasty:0.1,one-number:0.1,random:0.1].",
 )
 @click.option(
+    "--kind",
+    type=click.Choice(WORLDS),
+    help="What is searched, beside captions or queries [default: images].",
+)
+@click.option(
     "--crisscross",
     is_flag=True,
     help="Graded likeness of captions, of images and across, instead of matches.",
 )
 @common
 def demo(app: App, folder: Path | None, crisscross: bool, **asked: Any) -> None:
-    """All of it in FOLDER (default: mitl-demo): a world, five annotators, scripted workers, release, report.
+    """All of it in FOLDER (default: mitl-demo): a world, annotators, scripted workers, release, report.
 
     Everything is real but the workers: the crowd server runs inside the command and is spoken to over HTTP.
+    --kind walks a world of texts, sounds, videos or composed queries (default folder: mitl-KIND).
     With --crisscross (default folder: mitl-crisscross) they rate from 0 to 5 how like two items are, and the end
     compares their ratings with the known truth.
     """
@@ -224,7 +239,10 @@ def demo(app: App, folder: Path | None, crisscross: bool, **asked: Any) -> None:
     given = click.get_current_context().params
     if given["db"] or given["crowd_db"]:
         raise UsageError("the demo keeps its databases in its own folder; leave out --db and --crowd-db")
-    target = (folder or given["project"] or Path("mitl-crisscross" if crisscross else "mitl-demo")).absolute()
+    other = "-crisscross" if crisscross else f"-{asked['kind']}" if asked["kind"] else "-demo"
+    target = (folder or given["project"] or Path(f"mitl{other}")).absolute()
+    if crisscross and asked["kind"]:
+        raise UsageError("--crisscross compares pictures and captions; leave out --kind")
     if given["project"] and given["project"].absolute() != target:
         raise UsageError(f"both --project {given['project']} and {folder} are given; give one of them")
     say = None if app.quiet else click.echo

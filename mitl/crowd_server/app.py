@@ -56,6 +56,7 @@ def create_app(
     signing_clock: Clock = utc_now,
     public: Sequence[Path] = (),
     sources: AllowedSources | None = None,
+    workers: int = 1,
 ) -> Starlette:
     """The server over ``crowd.db``, which is made ready where it is new.
 
@@ -64,6 +65,7 @@ def create_app(
         signing_clock: the time by which signatures are judged, which clients take from their machine.
         public: folders whose images, sounds and videos are served under ``/i/``.
         sources: where requesters' pages may take scripts and styles from; nowhere by default.
+        workers: how many processes, forked from this one, will answer.
 
     Raises:
         StoreError: the database is of another version, or not the crowd server's.
@@ -85,6 +87,7 @@ def create_app(
 
     def healthz(request: Request) -> Response:
         about = {"server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
+        about |= {"workers": counted.workers, "workers_wanted": counted.wanted}
         try:
             with database.read() as connection:
                 connection.exec_driver_sql("SELECT 1")
@@ -109,11 +112,12 @@ def create_app(
             *_pages(site),
         ]
     )
-    app.state.server_id = server_id
-    app.state.operator_memory = session.Memory()
     # As the log names them: without what the parts of a path must look like.
     paths = {re.sub(r":\w+}", "}", route.path) for route in app.routes if isinstance(route, Route)}
-    app.state.meter = meter.Meter({*OPERATIONS, *paths})
+    app.state.server_id = server_id
+    app.state.spans = session.KeptSpans()
+    app.state.meter = counted = meter.Meter({*OPERATIONS, *paths}, workers)
+    app.state.site = site
     return app
 
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import h11
 import uvicorn
+from anyio import to_thread
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mitl.crowd_server.middleware.exposure import Tls
+from mitl.crowd_server.supervising import Crew, Supervisor
 from mitl.errors import EndpointError
 from mitl.interrupts import interrupts_ignored
 
@@ -39,29 +41,58 @@ def serve(
     *,
     tls: Tls | None = None,
     ready: Callable[[str], None] = lambda url: None,
+    crew: Crew | None = None,
 ) -> None:
     """Serve until interrupted.
 
     Args:
         tls: the certificate and key to speak TLS with; plain HTTP without them.
         ready: is given the server's address, with the port that it got, once it can be reached.
+        crew: the processes that answer, forked from this one; this process itself without them.
 
     Raises:
-        EndpointError: the port is in use, or the address is not this machine's.
+        EndpointError: the port is in use, or the address is not this machine's; processes keep dying.
     """
     with bind(host, port) as listener:
         url = _address(host, listener, tls)
-        _Announcing(_config(app, tls), lambda: ready(url)).run(sockets=[listener])
+        if crew is None:
+            _Announcing(_config(app, tls), lambda: ready(url)).run(sockets=[listener])
+            return
+
+        def work(reached: Callable[[], None], alive: int) -> None:
+            config = _config(app, tls)
+            config.backlog = (
+                1  # a connection at a time, so that none has a crowd while others have nothing to do
+            )
+            _Announcing(config, reached, threads_of(crew.workers), alive).run(sockets=[listener])
+
+        Supervisor(crew, work).run(lambda: ready(url), listener.close)
+
+
+MOST_THREADS, LEAST_THREADS = 40, 8
+
+
+def threads_of(workers: int) -> int:
+    """How many pages each of so many processes works on at once; each may hold a connection to the database."""
+    return max(LEAST_THREADS, MOST_THREADS // workers)
+
+
+class _Listener(socket.socket):
+    """A listening socket whose queue keeps its length, whatever length each process asks for."""
+
+    def listen(self, backlog: int = 0, /) -> None:
+        """Listen, with a queue of ``BACKLOG``."""
+        super().listen(BACKLOG)
 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; EndpointError in one line where it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio then sets no-delay
+    listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio then sets no-delay
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(BACKLOG)
+        listener.listen()
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
@@ -177,14 +208,31 @@ class _Announcing(uvicorn.Server):
     Where Ctrl-C was ignored before, it stays so; uvicorn would hear it all the same.
     """
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None],
+        threads: int = MOST_THREADS,
+        alive: int | None = None,
+    ) -> None:
+        """``alive`` is a pipe's end, which ends this server when the other end is closed."""
         super().__init__(config)
         self._ready = ready
+        self._threads = threads
+        self._alive = alive
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections, then tell."""
+        to_thread.current_default_thread_limiter().total_tokens = self._threads
+        if self._alive is not None:
+            asyncio.get_running_loop().add_reader(self._alive, self._orphaned)
         await super().startup(sockets)
         self._ready()
+
+    def _orphaned(self) -> None:
+        assert self._alive is not None
+        asyncio.get_running_loop().remove_reader(self._alive)
+        self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

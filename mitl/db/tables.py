@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-COPIES = ("answer_sheet",)
-"""Tables that say only what others say, and are written again from them."""
+LEFT_OUT = ("answer_sheet", "allowance")
+"""Tables that say only what others say and are written again from them, or what holds for a minute."""
 
 
 def reflected(connection: Connection) -> list[Table]:
-    """All tables, each after those that its rows point to; without `COPIES` and the one that holds the revision."""
+    """All tables, each after those that its rows point to; without `LEFT_OUT` and the one that holds the revision."""
     metadata = MetaData()
     metadata.reflect(connection)
-    return [table for table in metadata.sorted_tables if table.name not in (VERSION_TABLE, *COPIES)]
+    return [table for table in metadata.sorted_tables if table.name not in (VERSION_TABLE, *LEFT_OUT)]
 
 
 def schema_of(table: Table) -> pa.Schema:

@@ -8,12 +8,12 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from annotators.catalog import MINIS
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
+from mitl.records.forms import IMAGES
 from mitl.records.results import printed_by
 from mitl.stages.crisscross_demo import LikenessCounts
 from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world, work
@@ -21,6 +21,7 @@ from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import ReportCounts, report
+from mitl.stages.setup.init import small_sizes
 
 SANDBOX = Environment.SANDBOX
 N_IMAGES = 300
@@ -35,10 +36,15 @@ MAX_ROUNDS = 8
 _CAMPAIGNS = (("i2t", "pairs-rationale"), ("t2i", "pairs-plain"))
 
 
+_ONE_WORDING = tuple((direction, IMAGES.wording) for direction, _ in _CAMPAIGNS)
+"""The plain wording stands for that of the data set's form."""
+
+
 def demo(
     folder: Path,
     *,
     n_images: int = N_IMAGES,
+    kind: str = "images",
     population: str = POPULATION,
     seed: int = 0,
     say: Callable[[str], None] | None = None,
@@ -50,19 +56,21 @@ def demo(
     steps = Steps(say or (lambda line: None))
     release, page = folder / "release", folder / "report.html"
     asked = {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
+    asked |= {} if kind == "images" else {"kind": kind}
     mark = Mark(folder, MARK, release.name, asked)
     counts = mark.counts()
     if counts is not None:
         return _result(StageResult("nothing_to_do", counts), release, page, 0.0)
-    settings = make_world(folder, n_images, seed, steps, progress)
+    settings = make_world(folder, n_images, seed, steps, progress, kind)
+    sizes = {} if kind == "images" else small_sizes(n_images)
     steps.run(
         "propose",
         partial(
             propose,
             settings,
-            annotators=tuple(MINIS),
-            top_k=settings.top_k,
-            depth=settings.depth,
+            annotators=settings.annotators,
+            top_k=sizes.get("top_k", settings.top_k),
+            depth=sizes.get("depth", settings.depth),
             images=QueryChoice(min(IMAGE_QUERIES, n_images)),
             captions=QueryChoice(min(CAPTION_QUERIES, CAPTIONS_PER_IMAGE * n_images)),
             progress=progress,
@@ -76,7 +84,7 @@ def demo(
             confirm=lambda total: True,
             progress=progress,
         )
-        for direction, template in _CAMPAIGNS
+        for direction, template in (_CAMPAIGNS if kind == "images" else _ONE_WORDING)
     }
     work(posts, settings, population, steps, progress, MAX_ROUNDS)
     steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX, replace_earlier=True))

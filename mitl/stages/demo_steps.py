@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from annotators.catalog import MINIS
+from annotators.catalog import world_annotators
 from mitl.core.whole_files import whole_file
 from mitl.progress import Progress
 from mitl.records import Environment, StageResult
@@ -50,19 +50,24 @@ class Steps:
         return result
 
 
-def make_world(folder: Path, n_images: int, seed: int, steps: Steps, progress: Progress) -> Settings:
+def make_world(
+    folder: Path, n_images: int, seed: int, steps: Steps, progress: Progress, kind: str = "images"
+) -> Settings:
     """The demo's project, made where it is not there yet."""
     expected = loaded_content(load_settings(folder, environ={}))
-    sources = DatasetSources("scenes", n_images=n_images)
+    sources = DatasetSources("scenes", n_images=n_images, world=kind)
     loaded = load(sources, folder, seed=seed, expected=expected, progress=progress)
     tables: dict[str, dict[str, object]] = {
         "dataset": {"kind": "scenes"},
-        "propose": {"annotators": list(MINIS)},
+        "propose": {"annotators": list(world_annotators(loaded.data.sides))},
     }
     ensure_config(folder, "demo", seed, tables)
     # The demo is a world of its own: neither the environment nor another endpoint may lead it elsewhere.
     settings = load_settings(folder, environ={})
-    steps.run("init --dataset scenes", partial(init, settings, loaded.data, exclusions=loaded.exclusions))
+    also = "" if kind == "images" else f" --kind {kind}"
+    steps.run(
+        f"init --dataset scenes{also}", partial(init, settings, loaded.data, exclusions=loaded.exclusions)
+    )
     return settings
 
 

@@ -20,13 +20,18 @@ from mitl.crowd_server.middleware.exposure import Exposure, check_secrets
 from mitl.crowd_server.middleware.limits import wrap
 from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import serve as run_server
+from mitl.crowd_server.serving import threads_of
 from mitl.crowd_server.store.workers import InvitationRow
+from mitl.crowd_server.supervising import Crew
 from mitl.db.engine import make_engine
 from mitl.errors import SettingsError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import SERVER_PORT, Settings
+
+KEPT_FREE = 20
+"""Connections for the database's own administrators and for other commands."""
 
 
 @printed_by("serve")
@@ -36,6 +41,7 @@ class ServeCounts(TypedDict):
     url: Annotated[str, "where the server listens"]
     operator_url: Annotated[str, "the operator page with its token"]
     server_id: Annotated[str, "the server's id"]
+    workers: Annotated[int, "processes that answer"]
 
 
 @printed_by("crowd invite")
@@ -124,39 +130,69 @@ def serve(
     public: Sequence[Path],
     sources: AllowedSources,
     announce: Callable[[StageResult], None],
+    workers: int = 1,
 ) -> None:
     """Serve until interrupted.
 
     Args:
+        workers: how many processes answer; several need PostgreSQL.
         sources: where requesters' pages may take scripts and styles from.
         announce: is given the addresses once the server can be reached.
 
     Raises:
-        EndpointError: the port is in use.
-        SettingsError: the server is open to a network, but its secrets are not fit for one.
+        EndpointError: the port is in use, or the processes keep dying.
+        SettingsError: the server is open to a network, but its secrets are not fit for one; the database is not one
+            for so many processes.
     """
     with crowd_database(settings) as engine:
+        if workers > 1:
+            _check_room(engine, workers)
         if exposure.is_public:
             check_secrets(engine)
-        pages = create_app(engine, public=[*public] or [settings.public], sources=sources)
+        pages = create_app(engine, public=[*public] or [settings.public], sources=sources, workers=workers)
         app = wrap(pages, exposure.policy)
         server_id, token = admin.server_id(engine), admin.operator_token(engine)
+
+        by = f"{workers} processes; " if workers > 1 else ""
 
         def ready(local_url: str) -> None:
             url = exposure.public_url or local_url
             operator = f"{url}/operator?token={token}"
             announce(
                 StageResult(
-                    counts=ServeCounts(url=url, operator_url=operator, server_id=server_id),
+                    counts=ServeCounts(url=url, operator_url=operator, server_id=server_id, workers=workers),
                     lines=(
-                        f"crowd server {server_id} on {url} ({how_to_stop()})",
+                        f"crowd server {server_id} on {url} ({by}{how_to_stop()})",
                         f"  operator page: {operator}",
                         "  invite people: mitl crowd invite --sandbox" + _base_option(url),
                     ),
                 )
             )
 
-        run_server(app, exposure.host, port, tls=exposure.tls, ready=ready)
+        def begin(place: int) -> None:
+            engine.dispose(close=False)  # the parent's connections are not ours
+            pages.state.meter.be(place)
+
+        engine.dispose()
+        crew = Crew(workers, begin, pages.state.meter.leave) if workers > 1 else None
+        run_server(app, exposure.host, port, tls=exposure.tls, ready=ready, crew=crew)
+
+
+def _check_room(engine: Engine, workers: int) -> None:
+    """SettingsError where this database cannot serve so many processes."""
+    if engine.dialect.name != "postgresql":
+        raise SettingsError(
+            f"--workers {workers} needs PostgreSQL, and the crowd database is an SQLite file, which one process serves "
+            "as fast: leave --workers out, or give --crowd-db postgresql://user@host/name"
+        )
+    needed = workers * threads_of(workers)
+    with engine.connect() as connection:
+        most = int(connection.exec_driver_sql("SHOW max_connections").scalar_one())
+    if needed > most - KEPT_FREE:
+        raise SettingsError(
+            f"--workers {workers} may open {needed} connections, but the database allows {most} in all: raise its "
+            f"max_connections to {needed + KEPT_FREE} or more, or give fewer workers"
+        )
 
 
 def _base_option(url: str) -> str:

@@ -17,6 +17,7 @@ from crowd_kills import kill_trial
 
 pytestmark = pytest.mark.slow
 
+PROCESSES = 3
 KILLS = int(os.environ.get("MITL_SERVER_KILLS", "3"))
 
 
@@ -27,4 +28,13 @@ def test_a_killed_server_loses_nothing_and_doubles_nothing(engine_url):
     assert outcome.faults == []
     assert 0 < outcome.confirmed <= outcome.kept
     assert outcome.reconnected > 0
+    assert outcome.approved > 0 and outcome.posted >= 8
+
+
+def test_killed_workers_lose_nothing_and_double_nothing(postgres_url):
+    """One process of several dies at a time; the others go on, and it comes back without the server's end."""
+    outcome = kill_trial(postgres_url, kills=max(KILLS, 5), seed=0, workers=12, processes=PROCESSES)
+
+    assert outcome.faults == []
+    assert 0 < outcome.confirmed <= outcome.kept
     assert outcome.approved > 0 and outcome.posted >= 8

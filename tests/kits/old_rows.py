@@ -447,6 +447,10 @@ NEW_ROWS: dict[str, Rows] = {
         "worker_block": _table("worker_id environment reason blocked_at", (2, "sandbox", AWKWARD, T)),
         "late_answer": _table("id assignment_id answer received_at", (1, 2, "<a/>", T + 99)),
     },
+    "c0003": {
+        "sign_in": _table("caller failed last_at", ("5e" * 16, 6, T)),
+        "ended_session": _table("session ends_at", ("1700000000-0123456789abcdef", T + 60)),
+    },
 }
 
 NEW_VALUES: dict[str, dict[str, dict[int, dict[str, Any]]]] = {

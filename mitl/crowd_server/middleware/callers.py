@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TypeAlias
 
+from starlette.concurrency import run_in_threadpool
+
 from mitl.addresses import Address, parse_address
 from mitl.errors import UsageError
 
@@ -124,3 +126,58 @@ class TokenBuckets:
         if len(self._buckets) > self._max_keys:
             self._buckets.popitem(last=False)
         return wait
+
+
+PORTION = 30
+"""A process takes this part of a burst at once, so that most requests ask no database."""
+
+
+class DrawnTokens:
+    """One process's share of buckets that lie in the database, where other processes draw from them too.
+
+    What it drew is good for as long as it takes to flow in again, so that no number of processes grants more than one
+    would. Who has to wait is told so again without a question. Not safe for threads: the event loop owns it.
+    """
+
+    def __init__(
+        self,
+        rate: RequestRate,
+        draw: Callable[[str, int], tuple[int, float]],
+        *,
+        max_keys: int = MAX_KEYS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``draw`` takes up to so many tokens of a key's bucket: how many it got, and how many are left."""
+        self._rate = rate
+        self._draw = draw
+        self._max_keys = max_keys
+        self._clock = clock
+        self._portion = max(1, rate.burst // PORTION)
+        self._held: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        """By key: tokens at hand and until when they are good, or none and until when the key has to wait."""
+
+    async def take(self, key: str) -> float:
+        """Take one token: 0 where there was one, else the seconds until there will be."""
+        now = self._clock()
+        tokens, until = self._at_hand(key, now)
+        if not tokens and until > now:
+            self._held[key] = tokens, until
+            return until - now
+        if not tokens:
+            drawn, left = await run_in_threadpool(self._draw, key, self._portion)
+            tokens = (
+                drawn + self._at_hand(key, now)[0]
+            )  # another request of this key may have drawn meanwhile
+            if not tokens:
+                self._held[key] = 0, now + (1 - left) / self._rate.per_second
+                return (1 - left) / self._rate.per_second
+            until = now + self._portion / self._rate.per_second
+        if tokens > 1:
+            self._held[key] = tokens - 1, until
+        if len(self._held) > self._max_keys:
+            self._held.popitem(last=False)
+        return 0.0
+
+    def _at_hand(self, key: str, now: float) -> tuple[int, float]:
+        tokens, until = self._held.pop(key, (0, now))
+        return (tokens, until) if until > now else (0, now)

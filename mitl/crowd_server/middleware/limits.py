@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
@@ -26,10 +27,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mitl.addresses import Address, names_loopback, parse_address
 from mitl.crowd_server.api.dispatch import MAX_BODY as MAX_API_BODY
 from mitl.crowd_server.middleware import callers, refusals
-from mitl.crowd_server.middleware.callers import Network, RequestRate, TokenBuckets
+from mitl.crowd_server.middleware.callers import DrawnTokens, Network, RequestRate, TokenBuckets
 from mitl.crowd_server.middleware.meter import Meter
 from mitl.crowd_server.middleware.refusals import RefusedError, is_api
-from mitl.crowd_server.pages.site import is_foreign
+from mitl.crowd_server.pages.site import Site, is_foreign
+from mitl.crowd_server.protocol.ids import keyed_hash
+from mitl.crowd_server.store.allowances import SharedAllowance
+from mitl.crowd_server.store.database import utc_now
 from mitl.crowd_server.work.visitor import COOKIE
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -186,10 +190,16 @@ class _Limits:
         self._policy = policy
         self._meter: Meter | None = getattr(app.state, "meter", None) if isinstance(app, Starlette) else None
         self._bodies = Bodies(policy.bodies)
+        site: Site | None = getattr(app.state, "site", None) if isinstance(app, Starlette) else None
         rates = policy.rates
         self._pages, self._files, self._api, self._workers = (
-            TokenBuckets(rate, clock=policy.clock)
-            for rate in (rates.pages, rates.files, rates.api, rates.worker)
+            _buckets(kind, rate, policy, site)
+            for kind, rate in (
+                ("pages", rates.pages),
+                ("files", rates.files),
+                ("api", rates.api),
+                ("worker", rates.worker),
+            )
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,7 +221,7 @@ class _Limits:
         body: bytearray | None = None
         try:
             address = self._admit(scope)
-            self._count(scope, address)
+            await self._count(scope, address)
             if has_body(scope):
                 body = await self._bodies.read(scope, receive)
                 if body is None:
@@ -248,21 +258,21 @@ class _Limits:
             raise refusals.not_encrypted(str(Request(scope).url.replace(scheme="https")))
         return sender
 
-    def _count(self, scope: Scope, sender: Address | None) -> None:
+    async def _count(self, scope: Scope, sender: Address | None) -> None:
         """Take one token of each bucket that this request falls into."""
         if self._is_exempt(scope, sender):
             return
         key = callers.key_of(sender)
         path = scope["path"]
         if is_api(scope):
-            wait = self._api.take(key)
+            wait = await _take(self._api, key)
         elif path.startswith(_FILES):
-            wait = self._files.take(key)
+            wait = await _take(self._files, key)
         else:
-            wait = self._pages.take(key)
+            wait = await _take(self._pages, key)
             session = _session_of(scope)
             if session is not None and wait == 0:
-                wait = self._workers.take(session)
+                wait = await _take(self._workers, session)
         if wait:
             raise refusals.too_often(wait)
 
@@ -271,6 +281,27 @@ class _Limits:
         if policy.proxies or not policy.exempt_loopback:
             return False
         return callers.is_of_this_machine(sender, Headers(scope=scope))
+
+
+def _buckets(kind: str, rate: RequestRate, policy: Policy, site: Site | None) -> TokenBuckets | DrawnTokens:
+    """The buckets of one kind: in the database where other processes may serve from it too, else in memory."""
+    if site is None or site.database.engine.dialect.name != "postgresql":
+        return TokenBuckets(rate, clock=policy.clock)
+    shared = SharedAllowance(site.database.engine, kind, rate.per_second, rate.burst)
+    secret = site.secret
+
+    def draw(key: str, wanted: int) -> tuple[int, float]:
+        try:
+            return shared.draw(keyed_hash(secret, "caller", key), wanted, utc_now())
+        except SQLAlchemyError:
+            log.exception("the database does not answer, so nobody's requests are counted")
+            return wanted, 0.0
+
+    return DrawnTokens(rate, draw, clock=policy.clock)
+
+
+async def _take(buckets: TokenBuckets | DrawnTokens, key: str) -> float:
+    return buckets.take(key) if isinstance(buckets, TokenBuckets) else await buckets.take(key)
 
 
 class _Answer:

@@ -8,17 +8,18 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/.
 from __future__ import annotations
 
 import hmac
+import mmap
 import os
 import resource
 import threading
 import time
 from bisect import bisect_left
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -79,61 +80,129 @@ def _number(value: float) -> str:
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 OTHER = "other"
-_METHODS = ("GET", "HEAD", "POST")
+_METHODS = ("GET", "HEAD", "POST", OTHER)
+_STATUSES = 600
+_BUCKETS = len(BUCKETS_S) + 1
 
 
 class Meter:
-    """The requests of one server since it started."""
+    """The requests of one server since it started, counted by all of its processes.
 
-    def __init__(self, kinds: Iterable[str]) -> None:
-        self._kinds = frozenset(kinds)
+    Each process writes to a part of its own of one piece of memory, which it has shared with the others since it was
+    forked; whoever shows the numbers adds the parts up. A process that takes a dead one's place counts on in its part,
+    so that no number ever falls.
+    """
+
+    def __init__(self, kinds: Iterable[str], workers: int = 1) -> None:
+        self._kinds = {kind: place for place, kind in enumerate((*sorted(kinds), OTHER))}
         self._lock = threading.Lock()
-        self._running = 0
-        self._answers: Counter[tuple[str, str, int]] = Counter()
-        self._times: dict[str, list[int]] = {}
-        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._times_from = len(self._kinds) * len(_METHODS) * _STATUSES
+        self._counts = [_shared("q", self._times_from + len(self._kinds) * _BUCKETS) for _ in range(workers)]
+        self._seconds = [_shared("d", len(self._kinds)) for _ in range(workers)]
+        self._processes = [_shared("d", len(_Place)) for _ in range(workers)]
+        self._own = 0
+        self._cpu_before = 0.0
+        if workers == 1:
+            self.be(0)
+
+    def be(self, place: int) -> None:
+        """Count in this part from now on: this process has it to itself."""
+        self._own = place
+        own = self._processes[place]
+        own[_Place.RUNNING], own[_Place.PID] = 0, os.getpid()
+        self._cpu_before = own[_Place.CPU_S]
+
+    def leave(self, place: int) -> None:
+        """The process that had this part is gone; what it counted stays."""
+        self._processes[place][_Place.RUNNING] = self._processes[place][_Place.PID] = 0
+
+    @property
+    def workers(self) -> int:
+        """How many processes answer now."""
+        return sum(own[_Place.PID] > 0 for own in self._processes)
+
+    @property
+    def wanted(self) -> int:
+        """How many processes there should be."""
+        return len(self._processes)
 
     def begin(self) -> None:
         """A request came in."""
         with self._lock:
-            self._running += 1
+            self._processes[self._own][_Place.RUNNING] += 1
 
     def end(self, kind: str, method: str, status: int, seconds: float) -> None:
         """It was answered; ``status`` 0 says that the caller went away before."""
-        known = kind if kind in self._kinds else OTHER
+        known = self._kinds.get(kind, len(self._kinds) - 1)
+        own, counts = self._processes[self._own], self._counts[self._own]
+        asked = _METHODS.index(method if method in _METHODS else OTHER)
         with self._lock:
-            self._running -= 1
-            self._answers[known, method if method in _METHODS else OTHER, status] += 1
-            times = self._times.setdefault(known, [0] * (len(BUCKETS_S) + 1))
-            times[bisect_left(BUCKETS_S, seconds)] += 1
-            self._seconds[known] += seconds
+            own[_Place.RUNNING] -= 1
+            own[_Place.CPU_S] = self._cpu_before + time.process_time()
+            counts[(known * len(_METHODS) + asked) * _STATUSES + status] += 1
+            counts[self._times_from + known * _BUCKETS + bisect_left(BUCKETS_S, seconds)] += 1
+            self._seconds[self._own][known] += seconds
 
     def metrics(self) -> tuple[ServerMetric, ...]:
         """What was counted so far."""
-        with self._lock:
-            answers = sorted(self._answers.items())
-            times = {kind: list(buckets) for kind, buckets in sorted(self._times.items())}
-            seconds, running = dict(self._seconds), self._running
+        times = {kind: self._times(place) for kind, place in self._kinds.items()}
+        asked = sorted(kind for kind, buckets in times.items() if any(buckets))
+        seconds = {kind: sum(own[self._kinds[kind]] for own in self._seconds) for kind in asked}
+        running = sum(own[_Place.RUNNING] for own in self._processes)
         return (
             ServerMetric(
                 "mitl_http_requests_total",
                 "counter",
                 "Requests by kind of page or operation; status 0: the caller went away.",
-                tuple(
-                    MetricSample(count, {"kind": kind, "method": method, "status": str(status)})
-                    for (kind, method, status), count in answers
-                ),
+                tuple(sample for kind in asked for sample in self._by_outcome(kind)),
             ),
             ServerMetric(
                 "mitl_http_request_duration_seconds",
                 "histogram",
                 "Time to answer.",
-                tuple(sample for kind in times for sample in _histogram(kind, times[kind], seconds[kind])),
+                tuple(sample for kind in asked for sample in _histogram(kind, times[kind], seconds[kind])),
             ),
             _gauge(
                 "mitl_http_requests_running", "Requests that wait for an answer.", [MetricSample(running)]
             ),
+            _gauge("mitl_http_workers", "Processes that answer.", [MetricSample(self.workers)]),
+            ServerMetric(
+                "process_cpu_seconds_total",
+                "counter",
+                "User and system time of all processes.",
+                (MetricSample(sum(own[_Place.CPU_S] for own in self._processes)),),
+            ),
+            _gauge(
+                "process_resident_memory_bytes",
+                "Memory in use by all processes, with what they share in each.",
+                [MetricSample(sum(_resident_bytes(int(own[_Place.PID])) for own in self._processes))],
+            ),
         )
+
+    def _times(self, place: int) -> list[int]:
+        first = self._times_from + place * _BUCKETS
+        return [sum(counts[at] for counts in self._counts) for at in range(first, first + _BUCKETS)]
+
+    def _by_outcome(self, kind: str) -> Iterator[MetricSample]:
+        for place, method in enumerate(_METHODS):
+            first = (self._kinds[kind] * len(_METHODS) + place) * _STATUSES
+            for status in range(_STATUSES):
+                count = sum(counts[first + status] for counts in self._counts)
+                if count:
+                    yield MetricSample(count, {"kind": kind, "method": method, "status": str(status)})
+
+
+class _Place(IntEnum):
+    """What a process tells of itself, by place."""
+
+    PID = 0
+    RUNNING = 1
+    CPU_S = 2
+
+
+def _shared(kind: Literal["q", "d"], count: int) -> Any:  # a memoryview of whole numbers or of others
+    """So many zeros of 8 bytes, which children of this process share; pages that nobody writes to take no memory."""
+    return memoryview(mmap.mmap(-1, 8 * count)).cast(kind)
 
 
 def _histogram(kind: str, counts: list[int], seconds: float) -> Iterator[MetricSample]:
@@ -196,24 +265,25 @@ def _by(label: str, counts: dict[tuple[Environment, str], int]) -> Iterator[Metr
 
 
 def _process(site: Site) -> tuple[ServerMetric, ...]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
     about = {"version": version("mitl"), "server_id": site.server_id}
-    started, memory = MetricSample(_STARTED), MetricSample(_resident_bytes(used))
-    cpu = MetricSample(used.ru_utime + used.ru_stime)
     return (
         _gauge("mitl_info", "Which server this is.", [MetricSample(1, about)]),
-        _gauge("process_start_time_seconds", "Start of the process, seconds since 1970.", [started]),
-        ServerMetric("process_cpu_seconds_total", "counter", "User and system time.", (cpu,)),
-        _gauge("process_resident_memory_bytes", "Memory in use.", [memory]),
+        _gauge(
+            "process_start_time_seconds",
+            "Start of the process, seconds since 1970.",
+            [MetricSample(_STARTED)],
+        ),
     )
 
 
-def _resident_bytes(used: resource.struct_rusage) -> int:
-    """As Linux says; elsewhere the most that it ever was."""
+def _resident_bytes(pid: int) -> int:
+    """The memory of a process, 0 for none; where the system does not say, the most that this one ever had."""
+    if not pid:
+        return 0
     try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):
-        return used.ru_maxrss * 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if pid == os.getpid() else 0
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 

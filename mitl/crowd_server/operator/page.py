@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mitl.crowd_server.operator import session as operator_session
-from mitl.crowd_server.operator.session import KeptSpans, memory_of, page
+from mitl.crowd_server.operator.session import KeptSpans, page
 from mitl.crowd_server.pages.panels import link_of
 from mitl.crowd_server.pages.site import Site, money, origin
 from mitl.crowd_server.store import accounts, panels, progress, reports, workers
@@ -230,7 +230,7 @@ def _overview(site: Site, request: Request) -> Response:
     settle(site)
     now = site.clock()
     with site.database.read() as connection:
-        board = read_board(connection, memory_of(request).spans, now)
+        board = read_board(connection, request.app.state.spans, now)
         sums = reports.ledger_sums(connection)
         balances = {of: accounts.balance(connection, of) for of in Environment}
     response = site.page(
@@ -256,7 +256,7 @@ def state(site: Site, request: Request) -> Response:
         return JSONResponse({"signed_in": False}, 403, {"Cache-Control": "no-store"})
     settle(site)
     with site.database.read() as connection:
-        board = read_board(connection, memory_of(request).spans, site.clock())
+        board = read_board(connection, request.app.state.spans, site.clock())
     body = json.dumps({"texts": board.texts, "bars": board.bars, "shape": board.shape}).encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
     headers = {"ETag": tag, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

@@ -1,4 +1,4 @@
-"""The operator's sign-in, by the link that `mitl serve` prints or by pasting its token, and what is kept of it."""
+"""The operator's sign-in, by the link that `mitl serve` prints or by pasting its token."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import functools
 import hmac
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,8 +19,8 @@ from starlette.responses import RedirectResponse, Response
 from mitl.addresses import parse_address
 from mitl.crowd_server.middleware.callers import key_of
 from mitl.crowd_server.pages.site import NoticeError, Site, read_form
-from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
-from mitl.crowd_server.store import progress
+from mitl.crowd_server.protocol.ids import keyed_hash, seal, token_hash, unseal
+from mitl.crowd_server.store import allowances, progress
 from mitl.crowd_server.store.progress import Span
 
 COOKIE = "mitl_operator"
@@ -36,57 +34,7 @@ Page: TypeAlias = Callable[[Site, Request], Response]
 Action: TypeAlias = Callable[[Site, Request, Fields], Response]
 FREE_ATTEMPTS = 5
 LONGEST_WAIT_S = 300
-FORGET_AFTER = dt.timedelta(hours=1)
-MAX_CALLERS = 1000
 SPANS_FOR = dt.timedelta(minutes=1)
-
-
-class Attempts:
-    """Wrong tokens, counted by the address they came from: after a few, each one doubles the wait for the next."""
-
-    def __init__(self) -> None:
-        self._failed: OrderedDict[str, tuple[int, dt.datetime]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def wait_s(self, caller: str, now: dt.datetime) -> int:
-        """How many seconds the caller has to wait before another attempt counts; 0 where it may try."""
-        with self._lock:
-            count, last = self._failed.get(caller, (0, now))
-        if count < FREE_ATTEMPTS:
-            return 0
-        wait_s = min(LONGEST_WAIT_S, 1 << min(count - FREE_ATTEMPTS + 1, 10))
-        return max(0, wait_s - int((now - last).total_seconds()))
-
-    def fail(self, caller: str, now: dt.datetime) -> None:
-        """Count a wrong token; callers who failed longest ago are forgotten when there are too many."""
-        with self._lock:
-            count, last = self._failed.pop(caller, (0, now))
-            self._failed[caller] = ((count if now - last < FORGET_AFTER else 0) + 1, now)
-            if len(self._failed) > MAX_CALLERS:
-                self._failed.popitem(last=False)
-
-    def succeed(self, caller: str) -> None:
-        """Forget the caller's wrong tokens."""
-        with self._lock:
-            self._failed.pop(caller, None)
-
-
-class EndedSessions:
-    """Sessions that were signed out before their time, until their time is over."""
-
-    def __init__(self) -> None:
-        self._ends: dict[str, dt.datetime] = {}
-        self._lock = threading.Lock()
-
-    def add(self, session: str, ends_at: dt.datetime, now: dt.datetime) -> None:
-        """Let this session be good for nothing any more."""
-        with self._lock:
-            self._ends = {name: at for name, at in self._ends.items() if at > now}
-            self._ends[session] = ends_at
-
-    def __contains__(self, session: str) -> bool:
-        """Whether it was signed out."""
-        return session in self._ends
 
 
 class KeptSpans:
@@ -107,27 +55,13 @@ class KeptSpans:
             return self._found
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """All of it."""
-
-    attempts: Attempts = field(default_factory=Attempts)
-    ended: EndedSessions = field(default_factory=EndedSessions)
-    spans: KeptSpans = field(default_factory=KeptSpans)
-
-
-def memory_of(request: Request) -> Memory:
-    """The memory of the application that answers this request."""
-    memory: Memory = request.app.state.operator_memory
-    return memory
-
-
 def is_signed_in(site: Site, request: Request) -> bool:
     """Whether this browser has a session of the last twelve hours that was not signed out."""
     session = _session(site, request)
-    if session is None or session in memory_of(request).ended:
+    if session is None or site.clock() >= _ends_at(session):
         return False
-    return site.clock() < _ends_at(session)
+    with site.database.read() as connection:
+        return not allowances.has_ended(connection, session)
 
 
 def page(handler: Page) -> Page:
@@ -166,20 +100,24 @@ def ask(site: Site, request: Request, *, status: int = 403, problem: str = "") -
 
 def enter(site: Site, request: Request, given: str) -> Response:
     """Open a session where the token is right; after several wrong ones, each caller has to wait."""
-    attempts, now = memory_of(request).attempts, site.clock()
-    caller = key_of(parse_address(request.client.host if request.client else ""))
-    wait_s = attempts.wait_s(caller, now)
+    now = site.clock()
+    address = key_of(parse_address(request.client.host if request.client else ""))
+    caller = keyed_hash(site.secret, "caller", address)  # no address is kept
+    with site.database.read() as connection:
+        wait_s = _wait_s(*allowances.failed_sign_ins(connection, caller, now), now)
     if wait_s:
         problem = f"Too many wrong tokens. Wait {wait_s} s, then try again."
         refusal = ask(site, request, status=429, problem=problem)
         refusal.headers["Retry-After"] = str(wait_s)
         return refusal
     if not hmac.compare_digest(given.encode(), site.operator_token.encode()):
-        attempts.fail(caller, now)
+        with site.database.write() as connection:
+            allowances.fail_sign_in(connection, caller, now)
         return ask(
             site, request, problem="That is not this server's token. `mitl serve` prints it when it starts."
         )
-    attempts.succeed(caller)
+    with site.database.write() as connection:
+        allowances.forget_sign_ins(connection, caller)
     response = RedirectResponse("/operator", 303, {"Cache-Control": "no-store"})
     response.set_cookie(
         COOKIE,
@@ -193,6 +131,14 @@ def enter(site: Site, request: Request, given: str) -> Response:
     return response
 
 
+def _wait_s(failed: int, last: dt.datetime, now: dt.datetime) -> int:
+    """How many seconds a caller waits until another try counts: after a few wrong ones, each doubles it."""
+    if failed < FREE_ATTEMPTS:
+        return 0
+    wait_s = min(LONGEST_WAIT_S, 1 << min(failed - FREE_ATTEMPTS + 1, 10))
+    return max(0, wait_s - int((now - last).total_seconds()))
+
+
 def _sign_in(site: Site, request: Request, fields: Fields) -> Response:
     return enter(site, request, _token_in(fields.get("token", "")))
 
@@ -200,7 +146,8 @@ def _sign_in(site: Site, request: Request, fields: Fields) -> Response:
 def _sign_out(site: Site, request: Request, fields: Fields) -> Response:
     session = _session(site, request)
     if session is not None:
-        memory_of(request).ended.add(session, _ends_at(session), site.clock())
+        with site.database.write() as connection:
+            allowances.end_session(connection, session, _ends_at(session), site.clock())
     response = RedirectResponse("/operator", 303)
     response.delete_cookie(COOKIE, path="/operator", httponly=True, samesite="strict")
     return response

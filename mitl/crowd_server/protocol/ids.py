@@ -37,18 +37,19 @@ def token_hash(token: str) -> str:
 
 def seal(key: str, purpose: str, value: str) -> str:
     """``value`` with a keyed seal; ``purpose`` keeps a seal from being good for something else."""
-    return f"{value}.{_mac(key, purpose, value)}"
+    return f"{value}.{keyed_hash(key, purpose, value)}"
 
 
 def unseal(key: str, purpose: str, sealed: str) -> str | None:
     """The value under a seal that we made; None for any other text."""
     value, dot, mac = sealed.rpartition(".")
-    if not dot or not hmac.compare_digest(mac.encode(), _mac(key, purpose, value).encode()):
+    if not dot or not hmac.compare_digest(mac.encode(), keyed_hash(key, purpose, value).encode()):
         return None
     return value
 
 
-def _mac(key: str, purpose: str, value: str) -> str:
+def keyed_hash(key: str, purpose: str, value: str) -> str:
+    """What stands for ``value`` without telling it to anybody who lacks the key."""
     return hmac.new(key.encode(), f"{purpose}\0{value}".encode(), hashlib.sha256).hexdigest()[:40]
 
 

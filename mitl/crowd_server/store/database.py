@@ -95,7 +95,7 @@ class Database:
         # SQLite has one writer, whatever the environment.
         one = threading.Lock()
         shared = engine.dialect.name == "sqlite"
-        self._turns = {environment: one if shared else threading.Lock() for environment in Environment}
+        self._turns = {of: one if shared else threading.Lock() for of in (None, *Environment)}
 
     @contextmanager
     def one_view(self) -> Iterator[None]:
@@ -120,13 +120,16 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, environment: Environment) -> Iterator[Connection]:
-        """A transaction that commits at the end of the block and rolls back on any error."""
+    def write(self, environment: Environment | None = None) -> Iterator[Connection]:
+        """A transaction that commits at the end of the block and rolls back on any error.
+
+        Without an environment nothing is locked on PostgreSQL, and nothing of workers or money may be written.
+        """
         view = _VIEW.get()
         if view is not None:
             view.end()  # what is read afterwards must see what was written
         with self._turns[environment], self.engine.begin() as connection:
-            if connection.dialect.name != "sqlite":
+            if environment is not None and connection.dialect.name != "sqlite":
                 lock = select(Account.environment).where(Account.environment == environment)
                 connection.execute(lock.with_for_update())
             yield connection

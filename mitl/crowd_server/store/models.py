@@ -440,6 +440,45 @@ class QualificationRequest(Base):
     reason: Mapped[str]
 
 
+class SignIn(Base):
+    """The wrong tokens that one caller gave on the operator's page; forgotten with the right one, or an hour later."""
+
+    __tablename__ = "sign_in"
+
+    caller: Mapped[str] = mapped_column(primary_key=True)
+    """A keyed hash of the address."""
+    failed: Mapped[int]
+    last_at: Mapped[dt.datetime]
+
+
+class EndedSession(Base):
+    """An operator's session that was signed out before its time."""
+
+    __tablename__ = "ended_session"
+
+    session: Mapped[str] = mapped_column(primary_key=True)
+    """Without its seal, so that it opens nothing."""
+    ends_at: Mapped[dt.datetime]
+
+
+class Allowance(Base):
+    """How many more requests of one kind a caller may make: a bucket of tokens that the processes of a server share.
+
+    On PostgreSQL the table is not logged: a crash of the database fills all buckets. No dump holds it.
+    """
+
+    __tablename__ = "allowance"
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    caller: Mapped[str] = mapped_column(primary_key=True)
+    """A keyed hash of the address or the session."""
+    tokens: Mapped[float]
+    """At ``at``; they flow in steadily since."""
+    drawn: Mapped[int]
+    """What was taken last, which the statement that takes it returns."""
+    at: Mapped[dt.datetime]
+
+
 WORK = join(Assignment, Hit).join(HitType)
 """Every assignment with its HIT and its HIT type, to select from."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from mitl.datasets.scenes.graph import (
@@ -73,34 +73,75 @@ MEANINGLESS = (
 )
 
 
-def say(stream: Stream, meaning: Meaning) -> str:
-    """A sentence that asserts exactly the meaning; of an empty one, a complaint that there is no picture."""
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How onlookers or listeners call what a graph holds; each word is as likely as the others beside it."""
+
+    nouns: Mapping[Shape, tuple[tuple[str, str], ...]]
+    """One of them, and several."""
+    colors: Mapping[Color, tuple[str, ...]]
+    sizes: Mapping[Size, tuple[str, ...]]
+    numbers: Mapping[int, tuple[str, ...]]
+    relations: Mapping[Relation, tuple[str, ...]]
+    backgrounds: Mapping[Background, tuple[str, ...]]
+    meaningless: tuple[str, ...]
+    plain: tuple[str, ...]
+    """Frames of sentences without a place; ``{core}`` is what is told, ``{verb}`` is or are."""
+    placed: tuple[str, ...]
+    """Frames of sentences with a ``{place}``."""
+    placed_simple: tuple[str, ...]
+    """Further ones, of what is told without a relation."""
+    placed_related: tuple[str, ...] = ("{core}, {place}",)
+    """Further ones, of what is told with a relation."""
+
+
+PICTURE_WORDS = Words(
+    NOUNS,
+    COLORS,
+    SIZES,
+    NUMBERS,
+    RELATIONS,
+    BACKGROUNDS,
+    MEANINGLESS,
+    plain=("{core}", "there {verb} {core}", "a picture of {core}", "a drawing that shows {core}"),
+    placed=("{place}, there {verb} {core}", "{place} we see {core}"),
+    placed_simple=("{core} {place}", "there {verb} {core} {place}"),
+)
+
+
+def say(stream: Stream, meaning: Meaning, using: Words = PICTURE_WORDS) -> str:
+    """A sentence that asserts exactly the meaning; of an empty one, a complaint that there is nothing."""
     if not meaning.objects:
-        return stream.choice(MEANINGLESS)
-    phrases = {told.shape: _noun_phrase(stream, told) for told in meaning.objects}
+        return stream.choice(using.meaningless)
+    phrases = {told.shape: _noun_phrase(stream, told, using) for told in meaning.objects}
     plural = (meaning.objects[0].quantity or 1) > 1
     if meaning.relations:
         link = meaning.relations[0]
         plural = any(t.shape is link.subject and (t.quantity or 1) > 1 for t in meaning.objects)
         rest = [phrase for shape, phrase in phrases.items() if shape not in (link.subject, link.other)]
-        words = stream.choice(RELATIONS[link.relation])
+        words = stream.choice(using.relations[link.relation])
         core = f"{phrases[link.subject]} {words} {phrases[link.other]}"
         core += (
             f", {stream.choice(('along with', 'together with', 'and also'))} {_listed(rest)}" if rest else ""
         )
     else:
         core = _listed(list(phrases.values()))
-    return _sentence(stream, core, meaning.background, plural=plural, simple=not meaning.relations)
+    frames = using.plain
+    if meaning.background is not None:
+        frames = using.placed + (using.placed_related if meaning.relations else using.placed_simple)
+    place = "" if meaning.background is None else stream.choice(using.backgrounds[meaning.background])
+    text = stream.choice(frames).format(core=core, verb="are" if plural else "is", place=place)
+    return text[0].upper() + text[1:] + ("." if stream.chance(0.7) else "")
 
 
-def _noun_phrase(stream: Stream, told: Assertion) -> str:
+def _noun_phrase(stream: Stream, told: Assertion, using: Words) -> str:
     quantity = told.quantity or 1
-    noun = stream.choice(NOUNS[told.shape])[0 if quantity == 1 else 1]
-    words = [stream.choice(SIZES[told.size])] if told.size else []
-    words += [stream.choice(COLORS[told.color])] if told.color else []
+    noun = stream.choice(using.nouns[told.shape])[0 if quantity == 1 else 1]
+    words = [stream.choice(using.sizes[told.size])] if told.size else []
+    words += [stream.choice(using.colors[told.color])] if told.color else []
     words.append(noun)
     if told.quantity:
-        return " ".join((stream.choice(NUMBERS[told.quantity]), *words))
+        return " ".join((stream.choice(using.numbers[told.quantity]), *words))
     article = "an" if words[0][0] in "aeiou" else "a"
     return " ".join((article, *words))
 
@@ -109,19 +150,6 @@ def _listed(phrases: Sequence[str]) -> str:
     if len(phrases) == 1:
         return phrases[0]
     return f"{', '.join(phrases[:-1])} and {phrases[-1]}"
-
-
-def _sentence(stream: Stream, core: str, background: Background | None, *, plural: bool, simple: bool) -> str:
-    """The core in one of several frames; ``simple`` cores hold no relation and bear a place behind them."""
-    verb = "are" if plural else "is"
-    if background is None:
-        frames = [core, f"there {verb} {core}", f"a picture of {core}", f"a drawing that shows {core}"]
-    else:
-        place = stream.choice(BACKGROUNDS[background])
-        frames = [f"{place}, there {verb} {core}", f"{place} we see {core}"]
-        frames += [f"{core} {place}", f"there {verb} {core} {place}"] if simple else [f"{core}, {place}"]
-    text = stream.choice(frames)
-    return text[0].upper() + text[1:] + ("." if stream.chance(0.7) else "")
 
 
 CLEARLY_APART = 48

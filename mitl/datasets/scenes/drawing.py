@@ -236,8 +236,8 @@ LIGHT_RIM = (250, 250, 250)
 DARK_RIM = (38, 38, 44)
 
 
-def draw(scene: Scene, size: int = CANVAS) -> Image:
-    """The scene as an RGB picture of ``size`` by ``size`` pixels.
+def draw(scene: Scene, size: int = CANVAS, *, ground: Rgb | None = None) -> Image:
+    """The scene as an RGB picture of ``size`` by ``size`` pixels, before its background or a plain ``ground``.
 
     Every object has a light rim around a dark one, so that white stands out from snow and black from night.
     """
@@ -245,9 +245,10 @@ def draw(scene: Scene, size: int = CANVAS) -> Image:
 
     pixels = size * SUPERSAMPLING
     scale = pixels / CANVAS
-    image = Image.new("RGB", (pixels, pixels))
+    image = Image.new("RGB", (pixels, pixels), ground or (0, 0, 0))
     pen = ImageDraw.Draw(image)
-    paint(pen, scene.background, scene.texture, scale)
+    if ground is None:
+        paint(pen, scene.background, scene.texture, scale)
     for group in scene.groups:
         for spot in group.spots:
             _draw_object(pen, group, spot, scale)

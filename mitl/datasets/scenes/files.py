@@ -1,4 +1,4 @@
-"""A world on disk: ``scenes.json`` and one PNG for each image."""
+"""A world on disk: ``scenes.json`` and a file for each image, sound or video."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ from mitl.datasets.scenes.graph import (
     Size,
     Spot,
 )
+from mitl.datasets.scenes.moving import render_video
+from mitl.datasets.scenes.sounding import render_sound
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion
-from mitl.datasets.scenes.world import Defect, Description, World
+from mitl.datasets.scenes.world import WORLD_KINDS, Defect, Description, World
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
 
 WORLD_FILE = "scenes.json"
-IMAGES = "images"
 
 
 def write_world(world: World, folder: Path, progress: Progress = no_progress) -> None:
-    """Write ``scenes.json`` and ``images/<id>.png`` (256 pixels square) into the folder; safe to run again.
+    """Write ``scenes.json`` and ``images/<id>.png`` (256 pixels square), or the sounds or videos; safe to run again.
 
-    Each file appears whole or not at all, and ``scenes.json`` last: where it is, all pictures are. A second
-    run draws only the pictures that are missing.
+    Each file appears whole or not at all, and ``scenes.json`` last: where it is, all others are. A second
+    run draws only those that are missing.
 
     Raises:
         DatasetError: the folder holds another world, or cannot be written.
+        UsageError: what writes videos is missing.
     """
     text = json.dumps(world_to_json(world), ensure_ascii=False, separators=(",", ":")) + "\n"
     content = text.encode()
@@ -44,19 +46,29 @@ def write_world(world: World, folder: Path, progress: Progress = no_progress) ->
         complete = target.exists()
         if complete and target.read_bytes() != content:
             raise DatasetError(f"{target} holds another world; choose another folder or remove that one")
-        (folder / IMAGES).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with progress("draw scenes", total=len(world.scenes)) as advance:
             for image_id, scene in world.scenes.items():
-                picture = folder / IMAGES / f"{image_id}.png"
-                if not (complete and picture.exists()):
-                    buffer = io.BytesIO()
-                    draw(scene).save(buffer, format="PNG")
-                    _write_whole(picture, buffer.getvalue())
+                name = world.file_name(image_id)
+                if name is not None and not (complete and (folder / name).exists()):
+                    rendered = _RENDERERS[Path(name).suffix](scene)
+                    (folder / name).parent.mkdir(exist_ok=True)
+                    _write_whole(folder / name, rendered)
                 advance(1)
         if not complete:
             _write_whole(target, content)
     except OSError as error:
         raise DatasetError(f"the scenes cannot be written to {folder}: {error}") from error
+
+
+def _picture(scene: Scene) -> bytes:
+    buffer = io.BytesIO()
+    draw(scene).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+_RENDERERS = {".png": _picture, ".wav": render_sound, ".webm": render_video}
+"""By the suffix of the file."""
 
 
 def read_world(folder: Path) -> World:
@@ -111,6 +123,7 @@ def world_to_json(world: World) -> Json:
     return {
         "format": FORMAT,
         "version": VERSION,
+        **({} if world.kind == "images" else {"kind": world.kind}),
         "seed": world.seed,
         "split": world.split,
         "defect_share": world.defect_share,
@@ -126,7 +139,12 @@ def world_from_json(value: Json) -> World:
     for id_, caption in captions.items():
         if caption.image_id not in scenes:
             raise ValueError(f"caption {id_!r} names image {caption.image_id!r}, which is not there")
-    return World(int(value["seed"]), str(value["split"]), float(value["defect_share"]), scenes, captions)
+    kind = str(value.get("kind", "images"))
+    if kind not in WORLD_KINDS:
+        raise ValueError(f"kind {kind!r} is none of {', '.join(WORLD_KINDS)}")
+    return World(
+        int(value["seed"]), str(value["split"]), float(value["defect_share"]), scenes, captions, kind
+    )
 
 
 def _scene_to_json(scene: Scene) -> Json:
@@ -167,6 +185,7 @@ def _caption_to_json(caption: Description) -> Json:
     return {
         "image": caption.image_id,
         "text": caption.text,
+        **({} if caption.reference is None else {"reference": caption.reference}),
         "defect": caption.defect,
         "objects": [
             {"shape": told.shape, "color": told.color, "size": told.size, "quantity": told.quantity}
@@ -194,5 +213,9 @@ def _caption_from_json(value: Json) -> Description:
     background = None if value["background"] is None else Background(value["background"])
     defect = None if value["defect"] is None else Defect(value["defect"])
     return Description(
-        str(value["image"]), str(value["text"]), Meaning(objects, relations, background), defect
+        str(value["image"]),
+        str(value["text"]),
+        Meaning(objects, relations, background),
+        defect,
+        value.get("reference"),
     )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from mitl.datasets.scenes.describing import describe, say
+from mitl.datasets.scenes.composing import compose_query
+from mitl.datasets.scenes.describing import PICTURE_WORDS, Words, clear_relation, describe, say
 from mitl.datasets.scenes.graph import CANVAS, Scene, Stream
-from mitl.datasets.scenes.truth import Meaning, Truth, truth
+from mitl.datasets.scenes.moving import VIDEO_WORDS, compose_video
+from mitl.datasets.scenes.sounding import SOUND_WORDS, compose_sound
+from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion, Truth, truth
 from mitl.errors import DatasetError
-from mitl.records import Caption, IdKind, Image, RetrievalSet
+from mitl.records import Caption, IdKind, Image, Label, RetrievalSet, Shortcoming, several
+from mitl.records.forms import COMPOSED, IMAGES, SOUNDS, TEXTS, VIDEOS, SetForm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,8 +135,33 @@ T = TypeVar("T")
 
 CAPTIONS_PER_IMAGE = 5
 DEFECT_SHARE = 0.015
-IMAGE_FOLDER = "dataset/images"
-"""Where a project keeps the pictures; the files of the retrieval set are relative to the project."""
+MEDIA_FOLDER = "dataset"
+"""Where a project keeps the files of a world, in a folder for their kind; they are named relative to the project."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldKind:
+    """What the items of a world are, all told by the same graph."""
+
+    form: SetForm
+    stream: str
+    """Name of the streams that scenes come from: worlds of one name show the same scenes."""
+    compose: Callable[[Stream], Scene]
+    words: Words
+    suffix: str | None = ".png"
+    """Of the items' files; None where they are texts."""
+
+
+WORLD_KINDS = {
+    "images": WorldKind(IMAGES, "scene", compose, PICTURE_WORDS),
+    "texts": WorldKind(TEXTS, "scene", compose, PICTURE_WORDS, None),
+    "sounds": WorldKind(SOUNDS, "sound", compose_sound, SOUND_WORDS, ".wav"),
+    "videos": WorldKind(
+        VIDEOS, "video", lambda stream: compose_video(stream, compose(stream)), VIDEO_WORDS, ".webm"
+    ),
+    "composed": WorldKind(COMPOSED, "scene", compose, PICTURE_WORDS),
+}
+"""By the name that ``--kind`` takes."""
 
 
 class Defect(StrEnum):
@@ -151,6 +181,8 @@ class Description:
     text: str
     meaning: Meaning
     defect: Defect | None = None
+    reference: str | None = None
+    """Of a composed query, the image that its text changes."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +194,8 @@ class World:
     defect_share: float
     scenes: Mapping[str, Scene]
     captions: Mapping[str, Description]
+    kind: str = "images"
+    """A name of ``WORLD_KINDS``."""
 
     @cached_property
     def meanings(self) -> dict[str, Meaning]:
@@ -176,17 +210,38 @@ class World:
     @cached_property
     def retrieval_set(self) -> RetrievalSet:
         """Images and captions as any reader gives them; files relative to the project."""
-        images = (
-            Image(image_id, file=f"{IMAGE_FOLDER}/{image_id}.png", width=CANVAS, height=CANVAS)
-            for image_id in self.scenes
+        captions = (
+            Caption(id_, caption.image_id, caption.text, caption.reference)
+            for id_, caption in self.captions.items()
         )
-        captions = (Caption(id_, caption.image_id, caption.text) for id_, caption in self.captions.items())
-        return RetrievalSet("scenes", "scenes", IdKind.INTEGER, tuple(images), tuple(captions))
+        sides = WORLD_KINDS[self.kind].form.sides
+        return RetrievalSet(
+            "scenes", "scenes", IdKind.INTEGER, tuple(map(self._item, self.scenes)), tuple(captions), sides
+        )
+
+    def file_name(self, image_id: str) -> str | None:
+        """The file of an item, relative to the world's folder; None of texts."""
+        suffix = WORLD_KINDS[self.kind].suffix
+        folder = "images" if suffix == ".png" else self.kind
+        return None if suffix is None else f"{folder}/{image_id}{suffix}"
+
+    def _item(self, image_id: str) -> Image:
+        name = self.file_name(image_id)
+        if name is None:
+            stream = Stream("document", self.split, self.seed, image_id)
+            return Image(image_id, texts=(told_in_full(stream, self.scenes[image_id]),))
+        across = CANVAS if name.endswith(".png") else None
+        return Image(image_id, file=f"{MEDIA_FOLDER}/{name}", width=across, height=across)
 
     def truth(self, image_id: str, caption_id: str) -> Truth:
-        """The truth of one pair with its rationale; DatasetError for an id that this world lacks."""
+        """The truth of one pair with its rationale; DatasetError for an id that this world lacks.
+
+        A composed query looks for another image than its reference.
+        """
         (scene,) = self.look_up([image_id], self.scenes)
         (meaning,) = self.look_up([caption_id], self.meanings)
+        if self.captions[caption_id].reference == image_id:
+            return Truth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
         return truth(scene, meaning)
 
     def look_up(self, ids: Sequence[str], known: Mapping[str, T]) -> list[T]:
@@ -208,9 +263,16 @@ def truth_matrix(world: World, image_ids: Sequence[str], caption_ids: Sequence[s
     """
     from mitl.datasets.scenes.truth import label_codes
 
-    return label_codes(world.look_up(image_ids, world.scenes), world.look_up(caption_ids, world.meanings))
+    codes = label_codes(world.look_up(image_ids, world.scenes), world.look_up(caption_ids, world.meanings))
+    row_of = {image_id: row for row, image_id in enumerate(image_ids)}
+    for column, caption_id in enumerate(caption_ids):
+        reference = world.captions[caption_id].reference
+        if reference in row_of:
+            codes[row_of[reference], column] = Label.NO.code
+    return codes
 
 
+_FEWEST_COMPOSED = 2
 FURTHER = 48
 """Sentences that onlookers may write of a scene beside its captions."""
 
@@ -222,19 +284,44 @@ def further_descriptions(world: World, image_id: str) -> dict[str, Meaning]:
         DatasetError: an image that the world lacks.
     """
     (scene,) = world.look_up([image_id], world.scenes)
+    words = WORLD_KINDS[world.kind].words
     said = {caption.text for caption in world.captions.values() if caption.image_id == image_id}
     stream = Stream("further captions", world.split, world.seed, image_id)
     found: dict[str, Meaning] = {}
     for _ in range(FURTHER):
         meaning = describe(stream, scene)
-        text = say(stream, meaning)
+        text = say(stream, meaning, words)
         if text not in said:
             found[text] = meaning
     return found
 
 
-def generate(n_images: int, *, seed: int, split: str = "demo", defect_share: float = DEFECT_SHARE) -> World:
-    """A world of ``n_images`` scenes with five captions each.
+def told_in_full(stream: Stream, scene: Scene) -> str:
+    """A document that tells of every group of a scene, and how the others lie around the main one."""
+    told = [
+        Meaning((Assertion(g.shape, g.color, g.size, g.quantity),)) for g in stream.shuffled(scene.groups)
+    ]
+    told[0] = replace(told[0], background=scene.background)
+    sentences = [say(stream, meaning).rstrip(".") for meaning in told]
+    main = scene.main
+    for other in scene.groups:
+        relation = None if other is main else clear_relation(main, other)
+        if relation is not None:
+            shapes = tuple(Assertion(group.shape, quantity=group.quantity) for group in (main, other))
+            link = RelationAssertion(main.shape, relation, other.shape)
+            sentences.append(say(stream, Meaning(shapes, (link,))).rstrip("."))
+    return ". ".join(sentences) + "."
+
+
+def generate(
+    n_images: int,
+    *,
+    seed: int,
+    split: str = "demo",
+    defect_share: float = DEFECT_SHARE,
+    kind: str = "images",
+) -> World:
+    """A world of ``n_images`` scenes with five captions each, or five queries; ``kind`` is one of ``WORLD_KINDS``.
 
     Seed, split and number name a scene's stream: worlds of one seed and split agree on the images they share,
     and those of different splits or seeds share nothing. ``defect_share`` (0 to 1) of the captions are
@@ -247,33 +334,61 @@ def generate(n_images: int, *, seed: int, split: str = "demo", defect_share: flo
         raise DatasetError(f"a world of {n_images} images was asked for; it needs at least 1")
     if not 0 <= defect_share <= 1:
         raise DatasetError(f"the share of defective captions is {defect_share}, but it lies between 0 and 1")
-    scenes: dict[str, Scene] = {}
-    captions: dict[str, Description] = {}
-    for number in range(1, n_images + 1):
-        scene = compose(Stream("scene", split, seed, number))
-        scenes[str(number)] = scene
-        stream = Stream("captions", split, seed, number)
-        for caption in _captions(stream, str(number), scene, defect_share):
-            captions[str(len(captions) + 1)] = caption
-    return World(seed, split, defect_share, scenes, captions)
+    of_kind = WORLD_KINDS[kind]
+    scenes = {
+        str(number): of_kind.compose(Stream(of_kind.stream, split, seed, number))
+        for number in range(1, n_images + 1)
+    }
+    if of_kind.form.composed:
+        if n_images < _FEWEST_COMPOSED:
+            raise DatasetError(
+                f"a world of {several(n_images, 'image')} was asked for, but composed queries need at least "
+                f"{_FEWEST_COMPOSED}"
+            )
+        told = [_queries(split, seed, image_id, scenes, defect_share) for image_id in scenes]
+    else:
+        name = "captions" if kind == "images" else f"captions of {kind}"
+        told = [
+            _captions(Stream(name, split, seed, image_id), image_id, scene, defect_share, of_kind)
+            for image_id, scene in scenes.items()
+        ]
+    captions = dict(zip(map(str, count(1)), (one for some in told for one in some)))  # noqa: B905
+    return World(seed, split, defect_share, scenes, captions, kind)
 
 
-def _captions(stream: Stream, image_id: str, scene: Scene, defect_share: float) -> list[Description]:
+def _queries(
+    split: str, seed: int, image_id: str, scenes: Mapping[str, Scene], defect_share: float
+) -> list[Description]:
+    """Five queries that look for an image, a few of them meaningless."""
+    stream = Stream("queries", split, seed, image_id)
+    queries = []
+    for _ in range(CAPTIONS_PER_IMAGE):
+        reference, text, meaning = compose_query(stream, image_id, scenes)
+        defect = Defect.MEANINGLESS if stream.chance(defect_share) else None
+        if defect:
+            text, meaning = say(stream, Meaning()), Meaning()
+        queries.append(Description(image_id, text, meaning, defect, reference))
+    return queries
+
+
+def _captions(
+    stream: Stream, image_id: str, scene: Scene, defect_share: float, kind: WorldKind
+) -> list[Description]:
     """Five captions of different texts."""
     captions: list[Description] = []
     while len(captions) < CAPTIONS_PER_IMAGE:
         defect = stream.choice(list(Defect)) if stream.chance(defect_share) else None
-        meaning = _defective(stream, scene, defect) if defect else describe(stream, scene)
-        text = say(stream, meaning)
+        meaning = _defective(stream, scene, defect, kind) if defect else describe(stream, scene)
+        text = say(stream, meaning, kind.words)
         if defect is Defect.MEANINGLESS or all(text != caption.text for caption in captions):
             captions.append(Description(image_id, text, meaning, defect))
     return captions
 
 
-def _defective(stream: Stream, scene: Scene, defect: Defect) -> Meaning:
+def _defective(stream: Stream, scene: Scene, defect: Defect, kind: WorldKind) -> Meaning:
     if defect is Defect.MEANINGLESS:
         return Meaning()
     while True:
-        meaning = describe(stream, compose(stream))
+        meaning = describe(stream, kind.compose(stream))
         if not truth(scene, meaning).label.is_positive:
             return meaning

@@ -220,7 +220,7 @@ def _depths(
     depths = {}
     ways = SET_FORMS[items.sides].way_names
     for direction in Direction:
-        gallery = len(items.side(direction, gallery=True))
+        gallery = items.reach(direction)
         if queries[direction] and top_k > gallery:
             raise RetrievalError(
                 f"--top-k is {top_k}, but the gallery of {ways[direction]} has {gallery} items; give {gallery} or less"

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +77,7 @@ def build_annotators(settings: Settings, names: Sequence[str]) -> list[Annotator
     return [registry.build(name, config, folder=settings.project) for name, config in configs.items()]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SearchedItems:
     """Both sides of the data set, in tie order."""
 
@@ -86,6 +86,29 @@ class SearchedItems:
     captions: Sequence[CaptionItem]
     sides: tuple[str, str] = IMAGES.sides
     """What both are called."""
+
+    @cached_property
+    def references(self) -> Mapping[Direction, Mapping[int, frozenset[int]]]:
+        """Direction → item that searches → items that it may not find: a composed query its reference, and vice versa.
+
+        As CIRR's own evaluation leaves the reference out of each query's gallery.
+        """
+        of_query = {c.id: frozenset([c.reference_id]) for c in self.captions if c.reference_id is not None}
+        of_image: dict[int, set[int]] = {}
+        for query, (reference,) in of_query.items():
+            of_image.setdefault(reference, set()).add(query)
+        return {
+            Direction.I2T: {image: frozenset(queries) for image, queries in of_image.items()},
+            Direction.T2I: of_query,
+        }
+
+    def left_out(self, direction: Direction) -> int:
+        """The most items that a query of this direction may not find."""
+        return max(map(len, self.references[direction].values()), default=0)
+
+    def reach(self, direction: Direction) -> int:
+        """How many items every query of this direction can find."""
+        return len(self.side(direction, gallery=True)) - self.left_out(direction)
 
     def side(
         self, direction: Direction, *, gallery: bool = False
@@ -195,10 +218,32 @@ class AnnotatorRun:
     def ranking(
         self, direction: Direction, query_ids: Sequence[int], depth: int, sources: Sequence[Ranking] = ()
     ) -> Ranking:
-        """Each query's ``depth`` nearest items.
+        """Each query's ``depth`` nearest items, without those that it may not find.
 
         ``sources``: their rankings, ``source_depth`` deep, where this annotator scores a shortlist only.
         """
+        further = depth + self.items.left_out(direction)
+        return self._without(direction, self._ranking(direction, query_ids, further, sources), depth)
+
+    def _without(self, direction: Direction, ranking: Ranking, depth: int) -> Ranking:
+        forbidden = self.items.references[direction]
+        if not forbidden:
+            return ranking
+        gone = [
+            [item in forbidden.get(query, ()) for item in items]
+            for query, items in zip(ranking.query_ids.tolist(), ranking.item_ids.tolist(), strict=True)
+        ]
+        # Stable, so that what stays keeps its order in front of what goes.
+        kept = np.argsort(np.array(gone), axis=1, kind="stable")[:, :depth]
+        return Ranking(
+            ranking.query_ids,
+            np.take_along_axis(ranking.item_ids, kept, axis=1),
+            np.take_along_axis(ranking.similarities, kept, axis=1),
+        )
+
+    def _ranking(
+        self, direction: Direction, query_ids: Sequence[int], depth: int, sources: Sequence[Ranking]
+    ) -> Ranking:
         if isinstance(self.annotator, RankingSource):
             return self.annotator.ranking(direction, self.items.images, self.items.captions, query_ids, depth)
         wanted = np.asarray(query_ids, dtype=np.int64)
@@ -227,11 +272,12 @@ class AnnotatorRun:
     def both(self, depth: Mapping[Direction, int]) -> dict[Direction, Ranking]:
         """The rankings of all items on both sides."""
         assert not isinstance(self.annotator, RankingSource)
-        sides, depths = (self._side("image"), self._side("caption")), [depth[d] for d in Direction]
+        sides = self._side("image"), self._side("caption")
+        depths = [depth[d] + self.items.left_out(d) for d in Direction]
         rankings = self.compute.engine.top_k_both(
             self.annotator, *sides, *depths, progress=self.compute.progress
         )
-        return dict(zip(Direction, rankings, strict=True))
+        return {d: self._without(d, found, depth[d]) for d, found in zip(Direction, rankings, strict=True)}
 
     def source_depth(self, direction: Direction) -> int:
         """How deep the sources' rankings must be; further where a recall is wished, so that the list can grow."""

@@ -11,13 +11,13 @@ from typing import Annotated, Any, TypedDict
 
 from sqlalchemy.orm import Session
 
+from annotators.catalog import rehearsal
 from mitl.datasets.assembling import content_hash, require_same
 from mitl.datasets.checking import Checked
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
-from mitl.records.enums import PartKind
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
@@ -156,11 +156,10 @@ def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple
     named = "say who proposes, in mitl.toml, which has examples (mitl annotators lists all)"
     if smaller_side is None:
         return named
-    rehearsal = REHEARSAL.get(SET_FORMS[sides].left_part, ()) if not SET_FORMS[sides].composed else ()
-    names = " ".join(f"--annotator {name}" for name in rehearsal)
-    sizes = "".join(f" --{size.replace('_', '-')} {value}" for size, value in _small(smaller_side).items())
-    if not rehearsal:
-        return named
+    names = " ".join(f"--annotator {name}" for name in rehearsal(sides))
+    sizes = "".join(
+        f" --{size.replace('_', '-')} {value}" for size, value in small_sizes(smaller_side).items()
+    )
     if SET_FORMS[sides] is not IMAGES:
         return f"mitl propose {names}{sizes}"
     return (
@@ -168,11 +167,7 @@ def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple
     )
 
 
-REHEARSAL = {PartKind.IMAGE: ("clip-mini", "vsrn-mini"), PartKind.TEXT: ("bm25",)}
-"""What left items are → annotators that come with mitl: their proposals may be poor, and every step works."""
-
-
-def _small(side: int) -> dict[str, int]:
+def small_sizes(side: int) -> dict[str, int]:
     """Sizes of a search that leave pairs unranked, from which negative controls are drawn; none for larger sets."""
     depth = max(1, side // 4)
     return {"top_k": min(TOP_K, depth), "depth": depth} if depth < DEPTH else {}
@@ -188,12 +183,12 @@ _TRANSFORMERS = """# A model of transformers, by its folder or its name on the h
 
 def examples_of_settings(smaller_side: int, sides: tuple[str, str]) -> str:
     """The comments of ``mitl.toml``: who could propose, each example to be used by taking its marks away."""
-    sizes = "".join(f"# {size} = {value}\n" for size, value in _small(smaller_side).items())
+    sizes = "".join(f"# {size} = {value}\n" for size, value in small_sizes(smaller_side).items())
     left, right = (noun.replace(" ", "_") for noun in SET_FORMS[sides].nouns)
     form = SET_FORMS[sides]
     first, example = '"my-clip", ', _TRANSFORMERS
     if form is not IMAGES:
-        first, example = "".join(f'"{name}", ' for name in REHEARSAL.get(form.left_part, ())), ""
+        first, example = "".join(f'"{name}", ' for name in rehearsal(sides)), ""
     return f"""
 # Who proposes pairs: take the marks away from [propose] and from an annotator or more below. Several that differ find
 # more than one. `mitl annotators` lists every kind, docs/annotators.md describes them.

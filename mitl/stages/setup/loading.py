@@ -20,6 +20,8 @@ from mitl.settings import SEED, WORLD_FOLDER
 
 TEST = "test"
 KINDS = ("scenes", "coco", "flickr30k", "table")
+WORLDS = ("images", "texts", "sounds", "videos", "composed")
+"""What ``scenes`` can be."""
 PAPER = "paper"
 
 
@@ -42,6 +44,8 @@ class DatasetSources:
     image_url: str | None = None
     n_images: int = 300
     """Of ``scenes``."""
+    world: str = "images"
+    """Of ``scenes``, what is generated."""
     defect_share: float | None = None
     cxc: Path | None = None
     exclusions: tuple[str, ...] = ()
@@ -199,7 +203,7 @@ def _scenes(
     from mitl.datasets.scenes.world import DEFECT_SHARE, generate
 
     share = DEFECT_SHARE if sources.defect_share is None else sources.defect_share
-    world = generate(sources.n_images, seed=seed, defect_share=share)
+    world = generate(sources.n_images, seed=seed, defect_share=share, kind=sources.world)
     if expected is not None:
         require_same(expected, world.retrieval_set)  # before another world is drawn over the project's own
     write_world(world, project / WORLD_FOLDER, progress)

@@ -45,6 +45,8 @@ def draw_controls(
         *originals,
         *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),
         *_judged_positive(session, environment),
+        # A composed query may not find its own reference, which no page shows as a candidate either.
+        *(Pair(query.reference_id, query.id) for query in captions if query.reference_id is not None),
     }
     queries = proposal_store.queries(session)
     image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]

@@ -1,0 +1,329 @@
+"""A server of several processes: one state between them, one parent that watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from crowd_kit import running_crowd
+from crowd_operator_kit import Operator, operator_of
+from guarded_kit import guarded_crowd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mitl.crowd_server import admin
+from mitl.crowd_server.middleware.callers import DrawnTokens, RequestRate
+from mitl.crowd_server.middleware.limits import CallerRates
+from mitl.crowd_server.middleware.meter import Meter
+from mitl.crowd_server.store.allowances import SharedAllowance
+from mitl.crowd_server.store.database import ManualClock
+from mitl.db.engine import make_engine
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def postgres_engine(postgres_url):
+    """A prepared crowd database on PostgreSQL."""
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def serve(start_program):
+    """Starts ``mitl serve`` in a process of its own: that, and what it says once it can be reached or ends."""
+
+    def start(*options):
+        words = ["serve", "--port", "0", "--json", *options]
+        server = start_program(
+            [sys.executable, "-c", "from mitl.cli import main; main()", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return server, json.loads(server.stdout.readline())
+
+    return start
+
+
+def children(pid):
+    """The living children of a process."""
+    stats = [path.read_text().rpartition(")") for path in Path("/proc").glob("[0-9]*/stat")]
+    alive = [(int(name.split()[0]), rest.split()) for name, _, rest in stats]
+    return {own for own, (state, parent, *_) in alive if int(parent) == pid and state != "Z"}
+
+
+def wait_for(reached):
+    """Whether it came true in time."""
+    give_up = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up:
+        if reached():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def get(url, **options):
+    """One request by a connection of its own, which any of the processes may take."""
+    return httpx.get(url, trust_env=False, timeout=PATIENCE_S, **options)
+
+
+def counted(url):
+    """Requests that the server says it answered under /w."""
+    found = re.findall(r'mitl_http_requests_total{kind="/w",.*} (\d+)', get(url + "/metrics").text)
+    return sum(map(int, found))
+
+
+@pytest.mark.postgres
+def test_a_crew_serves_is_watched_and_ends(postgres_url, serve, tmp_path):
+    """A killed process comes back, nothing that was counted is forgotten, SIGTERM ends all; the log names them."""
+    server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path), "-v")
+    url, first = told["counts"]["url"], children(server.pid)
+    for _ in range(8):
+        assert get(url + "/w").status_code == 403
+    before = counted(url)
+    os.kill(min(first), signal.SIGKILL)
+
+    came_back = wait_for(lambda: len(children(server.pid)) == 2 and children(server.pid) != first)
+    whole = wait_for(lambda: get(url + "/healthz").json()["workers"] == 2)
+    after = counted(url)
+    server.send_signal(signal.SIGTERM)
+    log = server.communicate(timeout=PATIENCE_S)[1]
+
+    assert told["counts"]["workers"] == 2 and len(first) == 2
+    assert came_back and whole
+    assert (before, after) == (8, 8)
+    assert server.returncode == -signal.SIGTERM
+    with pytest.raises(httpx.TransportError):
+        get(url + "/healthz")
+    assert "worker-1 INFO" in log and "worker-2 INFO" in log
+    assert "died (by SIGKILL) and is started again" in log
+
+
+@pytest.mark.postgres
+def test_what_was_asked_is_answered_before_the_crew_ends(postgres_url, serve, tmp_path):
+    """A form that is half sent when SIGTERM comes is taken whole."""
+    server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path))
+    url = told["counts"]["url"]
+    sent, may_go_on = threading.Event(), threading.Event()
+
+    def body():
+        yield b"token="
+        sent.set()
+        may_go_on.wait(PATIENCE_S)
+        yield b"guess"
+
+    replies = []
+    headers = {"Origin": url, "Content-Type": "application/x-www-form-urlencoded"}
+    address = url + "/operator/sign-in"
+    asking = threading.Thread(
+        target=lambda: replies.append(
+            httpx.post(address, content=body(), headers=headers, trust_env=False, timeout=PATIENCE_S)
+        )
+    )
+    asking.start()
+    assert sent.wait(PATIENCE_S)
+    time.sleep(0.2)  # until the half that was sent is read, and not only on its way
+    server.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    may_go_on.set()
+    asking.join(PATIENCE_S)
+    server.communicate(timeout=PATIENCE_S)
+
+    assert [reply.status_code for reply in replies] == [403]
+
+
+@pytest.mark.postgres
+def test_workers_end_when_their_parent_was_killed(postgres_url, serve, tmp_path):
+    """They do not hold the port for ever."""
+    server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path))
+    workers = children(server.pid)
+
+    server.kill()
+    server.communicate(timeout=PATIENCE_S)
+
+    def is_over():
+        try:
+            get(told["counts"]["url"] + "/healthz")
+        except httpx.TransportError:
+            return True
+        return False
+
+    assert len(workers) == 2
+    assert wait_for(is_over)
+
+
+@pytest.mark.parametrize(
+    ("dies", "words"),
+    [
+        ("os._exit(5)", "do not start: 6 in a row died before they answered, the last one with status 5"),
+        ("(reached(), time.sleep(0.05), os.kill(os.getpid(), 9))", "keep dying: 20 within 10 s"),
+    ],
+)
+def test_workers_that_keep_dying_end_the_server(dies, words):
+    """With one line that says how, and not with success; a supervisor outside may then do what it does."""
+    script = f"""
+import os, time
+from mitl.crowd_server import supervising
+supervising.RETRY_S = 0.0
+try:
+    supervising.Supervisor(
+        supervising.Crew(2), lambda reached, alive: {dies}
+    ).run(lambda: None, lambda: print("closed"))
+except supervising.EndpointError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+
+    closed, line = done.stdout.splitlines()
+    assert closed == "closed" and words in line
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_crew_on_sqlite_is_refused(serve, tmp_path):
+    """One line that names the way out; nothing listens."""
+    server, told = serve("--workers", "2", "--project", str(tmp_path))
+    errors = server.communicate(timeout=PATIENCE_S)[1]
+
+    assert server.returncode == 1
+    assert "--workers 2 needs PostgreSQL" in told["error"] and "--crowd-db postgresql://" in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.postgres
+def test_more_processes_than_the_database_has_room_for_are_refused(postgres_url, serve, tmp_path):
+    """Told before anybody comes, and not by failing pages under load."""
+    server, told = serve("--crowd-db", postgres_url, "--workers", "64", "--project", str(tmp_path))
+    server.communicate(timeout=PATIENCE_S)
+
+    assert server.returncode == 1
+    assert "may open 512 connections" in told["error"] and "max_connections to 532" in told["error"]
+
+
+@pytest.mark.postgres
+def test_rates_hold_over_all_processes(postgres_engine):
+    """Two servers on one database grant together what one would."""
+    rates = CallerRates(pages=RequestRate(1 / 60, 3))
+    with (
+        guarded_crowd(postgres_engine, rates=rates) as one,
+        guarded_crowd(postgres_engine, rates=rates) as two,
+    ):
+        codes = [get(crowd.url + "/w").status_code for crowd in (one, two, one, two, one, one)]
+
+    assert codes == [403, 403, 403, 429, 429, 429]
+
+
+@pytest.mark.postgres
+def test_a_database_that_does_not_count_stops_nobody(postgres_engine):
+    """Pages that need no database are answered without it."""
+    with guarded_crowd(postgres_engine, rates=CallerRates(files=RequestRate(1 / 60, 1))) as crowd:
+        assert get(crowd.url + "/w/static/style.css").status_code == 200
+        with postgres_engine.begin() as connection:
+            connection.exec_driver_sql("DROP TABLE allowance")
+        codes = [get(crowd.url + "/w/static/style.css").status_code for _ in range(2)]
+
+    assert codes == [200, 200]
+
+
+def test_an_operator_signed_out_in_one_process_is_out_in_all(engine_url):
+    """And wrong tokens are counted wherever they were given."""
+    engine = make_engine(engine_url)
+    admin.prepare(engine)
+    with running_crowd(engine) as one, running_crowd(engine) as two:
+        operator = operator_of(one)
+        elsewhere = Operator(two, one.browser())
+        elsewhere.browser.cookies.update(dict(operator.browser.cookies))
+        assert elsewhere.get().status_code == 200
+        operator.post("/operator/sign-out")
+        signed_out = elsewhere.get().status_code
+
+        for crowd in (one, two, one, two, one):
+            Operator(crowd, crowd.browser()).post("/operator/sign-in", {"token": "guess"})
+        right = {"token": admin.operator_token(engine)}
+        waiting = Operator(two, two.browser()).post("/operator/sign-in", right).status_code
+    engine.dispose()
+
+    assert signed_out == 403
+    assert waiting == 429
+
+
+@pytest.mark.postgres
+def test_a_shared_bucket_fills_up_and_never_over(postgres_engine):
+    """Tokens flow in by the time that the processes tell; one whose clock lags takes none from the others."""
+    bucket, clock = SharedAllowance(postgres_engine, "pages", 2.0, 10), ManualClock()
+
+    taken = [bucket.draw("a", 4, clock())[0] for _ in range(4)]
+    clock.advance(seconds=1.25)
+    refilled = bucket.draw("a", 4, clock())
+    clock.advance(seconds=-60)
+    lagging = bucket.draw("a", 4, clock())
+    clock.advance(hours=1)
+    rested = [bucket.draw("a", 10, clock())[0] for _ in range(2)]
+
+    assert taken == [4, 4, 2, 0]
+    assert refilled == (2, pytest.approx(0.5))
+    assert lagging == (0, pytest.approx(0.5))
+    assert rested == [10, 0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.floats(0, 3)), min_size=1, max_size=120),
+    st.floats(0.2, 10),
+    st.integers(1, 90),
+)
+def test_processes_that_draw_grant_no_more_than_one_would(asked, per_second, burst):
+    """However requests fall on them, and whatever a process drew and did not use."""
+    now, bucket = 0.0, [float(burst), 0.0]
+
+    def draw(key, wanted):
+        full = min(float(burst), bucket[0] + (now - bucket[1]) * per_second)
+        drawn = int(min(wanted, full))
+        bucket[:] = full - drawn, now
+        return drawn, full - drawn
+
+    processes = [DrawnTokens(RequestRate(per_second, burst), draw, clock=lambda: now) for _ in range(3)]
+    granted = 0
+    for process, gap in asked:
+        now += gap
+        wait = asyncio.run(processes[process].take("one"))
+        granted += wait == 0
+        assert granted <= burst + per_second * now + 1e-6
+        assert 0 <= wait <= 1 / per_second + 1e-9
+
+
+def test_the_parts_of_a_meter_are_added_up():
+    """Whoever takes a dead process's place counts on; what the dead one still answered is running no more."""
+    meter = Meter(["/w"], 2)
+    for place in (0, 1):
+        meter.be(place)
+        meter.begin()
+        meter.end("/w", "GET", 200, 0.02)
+    meter.begin()
+    meter.leave(1)
+    one_left = meter.workers
+    meter.be(1)
+    meter.begin()
+    meter.end("/w", "GET", 503, 0.02)
+
+    found = {
+        (metric.name, sample.suffix, sample.labels.get("status"), sample.labels.get("le")): sample.value
+        for metric in meter.metrics()
+        for sample in metric.samples
+    }
+    assert (one_left, meter.workers, meter.wanted) == (1, 2, 2)
+    assert found["mitl_http_requests_total", "", "200", None] == 2
+    assert found["mitl_http_requests_total", "", "503", None] == 1
+    assert found["mitl_http_requests_running", "", None, None] == 0
+    assert found["mitl_http_request_duration_seconds", "_bucket", None, "+Inf"] == 3
