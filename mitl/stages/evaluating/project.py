@@ -49,6 +49,7 @@ class Project:
             ModelSide.numbered(
                 "caption", [one.external_id for one in captions], [one.id for one in captions]
             ),
+            self.items.references,
         )
 
     def originals(self) -> dict[Direction, dict[str, list[str]]]:
