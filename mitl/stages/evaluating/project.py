@@ -99,7 +99,10 @@ def ranked_models(
         AnnotatorError: an annotator is unknown, or lacks what it needs.
     """
     queries = {direction: list(need.queries) for direction, need in needs.items()}
-    depth = {direction: min(need.depth, project.items.reach(direction)) for direction, need in needs.items()}
+    depth = {
+        direction: min(need.depth, len(project.items.side(direction, gallery=True)))
+        for direction, need in needs.items()
+    }
     settings = with_trained(settings, names)
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)
