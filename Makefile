@@ -24,7 +24,7 @@ peers: venv
 	-test -n "$$(ls $(PEERS)/*.whl 2>/dev/null)" || $(BIN)/python -m pip download -q --no-deps -d $(PEERS) dallinger==12.4.0
 
 test: venv peers
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Every kill point, and every fault at every call: writes the tables of docs/crash-safety.md, whole or not.
 kill-tests: export MITL_KILL_TESTS = all

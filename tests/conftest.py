@@ -16,13 +16,18 @@ import pytest
 from hypothesis import settings
 from migration_kit import every_migration
 from sqlalchemy import create_engine, text
-from suite_kit import ctrl_c, pytest_terminal_summary, start_program  # noqa: F401 - pytest finds them here
+from suite_kit import (  # noqa: F401 - pytest finds them here
+    ctrl_c,
+    pytest_collection_modifyitems,
+    pytest_terminal_summary,
+    start_program,
+)
 
 # Modules import helpers from it beside loading it as a plugin, in either order.
 pytest.register_assert_rewrite("browser_fixtures")
 
-# A busy machine is not a failure: no test judges by the clock.
-settings.register_profile("mitl", deadline=None)
+# A busy machine is not a failure: no test judges by the clock. MITL_EXAMPLES=1000 looks for rarer faults.
+settings.register_profile("mitl", deadline=None, max_examples=int(os.environ.get("MITL_EXAMPLES", "40")))
 settings.load_profile("mitl")
 
 _transport = httpx.HTTPTransport.__init__.__globals__

@@ -136,6 +136,27 @@ def posting_options(function: F) -> F:
     return cast(F, wrapper)
 
 
+def pilot_options(function: F) -> F:
+    """Add ``--pilot`` and ``--no-wait-for-pilot``."""
+    waits = click.option(
+        "--no-wait-for-pilot",
+        "wait_for_pilot",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        show_default=False,
+        help="Post the rest though a pilot of this wording is out.",
+    )
+    pilot = click.option(
+        "--pilot",
+        type=click.IntRange(min=1),
+        metavar="HITS",
+        help="Post so many HITs of random open pairs, counted as --limit does; their median active time prices what "
+        "follows.",
+    )
+    return pilot(waits(function))
+
+
 _ABOUT_POSTING = frozenset(
     (
         "direction",
@@ -184,22 +205,7 @@ _ABOUT_POSTING = frozenset(
     default=0.0,
     help="Share of the pairs that a second worker is asked as well; measures agreement.",
 )
-@click.option(
-    "--pilot",
-    type=click.IntRange(min=1),
-    metavar="HITS",
-    help="Post so many HITs of random open pairs, counted as --limit does; their median active time prices what "
-    "follows.",
-)
-@click.option(
-    "--no-wait-for-pilot",
-    "wait_for_pilot",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    show_default=False,
-    help="Post the rest though a pilot of this wording is out.",
-)
+@pilot_options
 @click.option(
     "--drawn",
     is_flag=True,

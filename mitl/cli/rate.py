@@ -9,7 +9,7 @@ import click
 
 from mitl.cli.app import App, common, environment_options
 from mitl.cli.help import Group
-from mitl.cli.publish import BILL, Posting, posting_options, require_environment
+from mitl.cli.publish import BILL, Posting, pilot_options, posting_options, require_environment
 from mitl.cli.releases import privacy_options
 from mitl.records import Environment
 
@@ -54,22 +54,7 @@ def command() -> None:
     help="Have at most this many pairs out at once by runs with a limit and the same --task and --template; a run's "
     "pairs count until its last HIT is closed, so that a repeat completes it and posts no more.",
 )
-@click.option(
-    "--pilot",
-    type=click.IntRange(min=1),
-    metavar="HITS",
-    help="Post so many HITs of random open pairs, counted as --limit does; their median active time a pair prices "
-    "what follows of the task.",
-)
-@click.option(
-    "--no-wait-for-pilot",
-    "wait_for_pilot",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    show_default=False,
-    help="Post the rest though a pilot of this task and wording is out.",
-)
+@pilot_options
 @click.option(
     "--template",
     metavar="NAME",

@@ -251,7 +251,7 @@ def _with_further(
 ) -> Any:
     """The answer with a choice at random, or a few words, for each question of the form that is asked of it.
 
-    A careful worker plays sounds and videos to their end, a hasty one as it happens.
+    A careful worker plays sounds and videos to their end, a hasty one all, most or nothing.
     """
     if not isinstance(answer, PlaceAnswer) or answer.label is None:
         return answer
@@ -267,7 +267,7 @@ def _with_further(
             if offered[0].kind in ("radio", "checkbox"):
                 value = rng.choice(offered).value
             elif match[2] == PLAYED.name:
-                value = rng.choice(PLAYED.values) if hasty else PLAYED.values[-1]
+                value = rng.choice((PLAYED.values[0], *PLAYED.values[-2:])) if hasty else PLAYED.values[-1]
             else:
                 value = "a scripted worker's words"
             given[match[2]] = (value,)

@@ -209,6 +209,7 @@ def _templates() -> jinja2.Environment:
         "day",
         "when",
         "ago",
+        "part",
         "percent",
         "count",
     ):

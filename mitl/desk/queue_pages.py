@@ -14,6 +14,7 @@ from mitl.db.store.answers import AssignmentRow
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.errors import MitlError, StoreError, UsageError
+from mitl.protocol.media import format_of, head_of
 from mitl.records import Decision
 from mitl.stages.harvesting.judging import reversible_until
 from mitl.stages.reviewing.decisions import MIN_REASON, Ruling, find_submission, keep, keep_reversal
@@ -140,16 +141,8 @@ def reverse(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     return RedirectResponse(f"/queue/{number}", 303)
 
 
-_KINDS = (
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"GIF8", "image/gif"),
-)
-"""How pictures begin that a browser shows and that hold no script."""
-
-
 def image(desk: Desk, request: Request) -> Response:
-    """``/image/{id}``: the picture of this row; nothing where the file is missing or is not a picture.
+    """``/image/{id}``: the picture, sound or video of this row; nothing where the file is missing or something else.
 
     Asked for by the number of the row, so that no address names a file.
     """
@@ -162,23 +155,15 @@ def image(desk: Desk, request: Request) -> Response:
 
 
 def picture(path: Path | None) -> Response:
-    """The file, where it is a picture that holds no script."""
-    kind = None if path is None else _kind(path)
-    if path is None or kind is None:
+    """The file, where it is a picture, sound or video, none of which holds a script; players get byte ranges."""
+    try:
+        found = None if path is None else format_of(head_of(path))
+    except OSError:
+        found = None
+    if path is None or found is None:
         return _none()
     headers = {"Cache-Control": "private, max-age=3600"}
-    return FileResponse(path, media_type=kind, headers=headers)
-
-
-def _kind(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            start = file.read(12)
-    except OSError:
-        return None
-    if start[:4] == b"RIFF" and start[8:] == b"WEBP":
-        return "image/webp"
-    return next((kind for mark, kind in _KINDS if start.startswith(mark)), None)
+    return FileResponse(path, media_type=found.media_type, headers=headers)
 
 
 def _none() -> Response:

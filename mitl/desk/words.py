@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 from mitl.core.pricing import format_dollars
-from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole
+from mitl.protocol.media import NOUNS
+from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, PartKind
 from mitl.records.questions import RATIONALE
 
 LABELS = {Label.YES: "yes", Label.WEAK_YES: "weak yes", Label.WEAK_NO: "weak no", Label.NO: "no"}
@@ -169,6 +170,11 @@ def ago(time: dt.datetime, now: dt.datetime) -> str:
         return f"{minutes} minutes ago"
     hours = minutes // 60
     return f"{hours} hours ago" if hours < 48 else f"{hours // 24} days ago"
+
+
+def part(kind: PartKind) -> str:
+    """What stands beside a text, in a heading."""
+    return NOUNS[kind].capitalize()
 
 
 def percent(share: float | None) -> str:

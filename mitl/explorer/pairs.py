@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mitl.core.packed import Ints, distinct, places, unpack_ids
 from mitl.errors import UsageError
 from mitl.positives.merging import MATCHES, REFUSES
-from mitl.records import Label
+from mitl.records import Label, PartKind
 from mitl.records.forms import IMAGES
 from mitl.records.frames import LABELS, NONE, Flags, Schema, frame
 
@@ -52,6 +52,10 @@ class ShownItem:
     url: str | None = None
     written_for: str = ""
     """A caption's own image, by its external id; empty where that is not known."""
+    part: PartKind = PartKind.IMAGE
+    """What the file is: a picture, a sound or a video."""
+    reference_at: int | None = None
+    """Of a composed query, the place of the image that its text changes."""
 
 
 @dataclass(frozen=True)

@@ -134,9 +134,21 @@ def _items_of(settings: Settings) -> tuple[Items, tuple[str, str]]:
 
 def _items(images: Sequence[ImageItem], captions: Sequence[CaptionItem]) -> Items:
     name_of = {image.id: image.external_id for image in images}
+    place_of = {image.id: place for place, image in enumerate(images)}
     return (
-        [ShownItem(image.external_id, "\n".join(image.texts), image.path, image.url) for image in images],
-        [ShownItem(one.external_id, one.text, written_for=name_of[one.image_id]) for one in captions],
+        [
+            ShownItem(image.external_id, "\n".join(image.texts), image.path, image.url, part=image.kind)
+            for image in images
+        ],
+        [
+            ShownItem(
+                one.external_id,
+                one.text,
+                written_for=name_of[one.image_id],
+                reference_at=None if one.reference_id is None else place_of[one.reference_id],
+            )
+            for one in captions
+        ],
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mitl.analysis.diversity import tau_b_rows
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids, Places, QueryValues, Short, integer_ids
+from mitl.metrics.positives import Ids, ItemsOfQueries, Places, QueryValues, Short, integer_ids
 from mitl.metrics.ranks import ArrayRankings, Rankings
 from mitl.records import Label
 
@@ -33,30 +33,10 @@ _CELLS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GradedLabels:
-    """The grades of each query: query ``i`` owns ``item_ids[offsets[i]:offsets[i + 1]]`` and the grades beside them.
+class GradedLabels(ItemsOfQueries):
+    """The graded items of each query, with ``grades`` (P,) beside ``item_ids``."""
 
-    ``query_ids`` (Q,) rise strictly, ``offsets`` is (Q + 1,), ``item_ids`` and ``grades`` are (P,); a query's items
-    rise strictly.
-    """
-
-    query_ids: Ids
-    offsets: Ids
-    item_ids: Ids
     grades: Floats
-
-    @property
-    def counts(self) -> Ids:
-        """How many items of each query are graded: (Q,)."""
-        return np.diff(self.offsets)
-
-    @property
-    def rows(self) -> Ids:
-        """The query's place for each grade: (P,)."""
-        return np.repeat(np.arange(len(self.query_ids)), self.counts)
-
-    def __len__(self) -> int:
-        return len(self.query_ids)
 
     @classmethod
     def from_pairs(

@@ -23,11 +23,10 @@ NoPositives = Literal["raise", "leave_out"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Positives:
-    """The positives of each query: query ``i`` owns ``item_ids[offsets[i]:offsets[i + 1]]``.
+class ItemsOfQueries:
+    """The items of each query: query ``i`` owns ``item_ids[offsets[i]:offsets[i + 1]]``.
 
-    ``query_ids`` (Q,) rise strictly and decide which queries a metric scores. ``offsets`` is (Q + 1,),
-    ``item_ids`` (P,); a query's items rise strictly. A query may own none; its R is then 0.
+    ``query_ids`` (Q,) rise strictly, ``offsets`` is (Q + 1,), ``item_ids`` (P,); a query's items rise strictly.
     """
 
     query_ids: Ids
@@ -36,7 +35,7 @@ class Positives:
 
     @property
     def counts(self) -> Ids:
-        """R of each query: (Q,)."""
+        """How many items each query owns: (Q,)."""
         return np.diff(self.offsets)
 
     @property
@@ -46,6 +45,14 @@ class Positives:
 
     def __len__(self) -> int:
         return len(self.query_ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Positives(ItemsOfQueries):
+    """The positives of each query; ``query_ids`` decide which queries a metric scores.
+
+    A query may own none; its R, of ``counts``, is then 0.
+    """
 
     def of(self, query_id: int) -> Ids:
         """The positives of one query; MetricError where the query is not among these."""

@@ -17,7 +17,7 @@ from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, 
 from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
 from mitl.positives.folders import FORMAT, MANIFEST, file_entries, put_folder
-from mitl.positives.form_words import described_of_form, makers_words, of_form
+from mitl.positives.form_words import described_of_form, makers_words
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
@@ -39,6 +39,7 @@ from mitl.positives.tables import (
     posteriors_table,
 )
 from mitl.records import Direction, IdKind, several
+from mitl.records.form_words import of_form
 from mitl.records.forms import IMAGES
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -20,7 +19,6 @@ from mitl.campaign.kinds.similarity.scores import score_ratings
 from mitl.campaign.kinds.similarity.standing import standing
 from mitl.campaign.publish import publish
 from mitl.crowd.context import open_context
-from mitl.crowd.populations import parse_population
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.metrics.correlation import pearson
@@ -28,7 +26,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.similarity import TASKS, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
-from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world, work
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, asked_for, make_world, work
 from mitl.stages.evaluating.evaluate import evaluate_models
 from mitl.stages.evaluating.request import Against, EvaluationRequest
 from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
@@ -74,12 +72,10 @@ def crisscross_demo(
     progress: Progress = no_progress,
 ) -> StageResult:
     """Walk both phases in ``folder``; every step is safe to repeat, so an interrupted demo goes on where it was."""
-    parse_population(population)  # a wrong word is better named before the first step than after half of them
     started = time.monotonic()
     steps = Steps(say or (lambda line: None))
     release, page = folder / "ratings", folder / "report.html"
-    asked = {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
-    mark = Mark(folder, MARK, release.name, asked)
+    mark = Mark(folder, MARK, release.name, asked_for(n_images, population, seed))
     counts = mark.counts()
     if counts is not None:
         return _result("nothing_to_do", counts, release, page, 0.0)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
-from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.forms import IMAGES
 from mitl.records.results import printed_by
 from mitl.stages.crisscross_demo import LikenessCounts
-from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world, work
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, asked_for, make_world, work
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
@@ -51,12 +49,10 @@ def demo(
     progress: Progress = no_progress,
 ) -> StageResult:
     """Walk the loop in ``folder``; every step is safe to repeat, so an interrupted demo goes on where it was."""
-    parse_population(population)  # a wrong word is better named before the first step than after half of them
     started = time.monotonic()
     steps = Steps(say or (lambda line: None))
     release, page = folder / "release", folder / "report.html"
-    asked = {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
-    asked |= {} if kind == "images" else {"kind": kind}
+    asked = asked_for(n_images, population, seed) | ({} if kind == "images" else {"kind": kind})
     mark = Mark(folder, MARK, release.name, asked)
     counts = mark.counts()
     if counts is not None:

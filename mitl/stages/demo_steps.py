@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, TypedDict
 
 from annotators.catalog import world_annotators
 from mitl.core.whole_files import whole_file
+from mitl.crowd.populations import parse_population
 from mitl.progress import Progress
 from mitl.records import Environment, StageResult
 from mitl.records.results import printed_by
@@ -31,6 +33,15 @@ class DemoPaths(TypedDict):
 
     release: Annotated[str, "the release's folder"]
     report: Annotated[str, "the HTML file"]
+
+
+def asked_for(n_images: int, population: str, seed: int) -> dict[str, object]:
+    """What decides a demo's outcome; UsageError where the population is none.
+
+    A wrong word is better named before the first step than after half of them.
+    """
+    parse_population(population)
+    return {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
 
 
 class Steps:

@@ -83,7 +83,7 @@ def test_the_desk_shows_the_document(project):
 
     assert page.status_code == 200
     assert "<here>" not in page.text and "&lt;here&gt;" in page.text
-    assert "no picture at hand" not in written(page)
+    assert "nothing at hand to show" not in written(page)
     assert f"submission {number}" in ok("review", "show", str(number)).out
 
 
@@ -134,7 +134,8 @@ def test_tables_and_the_report_name_the_directions(project):
     assert "fiqa" not in ok("status").out and "data set  small: 100 documents, 24 queries" in ok("status").out
     ok("report")
     page = Path("report.html").read_text(encoding="utf-8")
-    assert "On this page, images are documents and captions are queries." in page
+    assert "documents that search" in page and "queries that search" in page
+    assert "nopicture" not in page.partition("<body>")[2] and "image quer" not in page
     summary = ok("build-dataset", "--out", "../named", "--json").json["counts"]
     assert ok("report", "--json").json["counts"]["positives_beyond_originals"] <= summary["positives"] - 40
 

@@ -23,7 +23,12 @@ TEXT = (ROOT / DOCUMENT).read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```\w+ (\S+\.\w+)\n(.*?)```", TEXT, re.DOTALL))
 LINES = mitl_lines(DOCUMENT)
 FIRST_OF_TEXTS = next(place for place, words in enumerate(LINES) if "my-texts" in words)
-PICTURES, TEXTS = LINES[:FIRST_OF_TEXTS], LINES[FIRST_OF_TEXTS:]
+FIRST_OF_SOUNDS = next(place for place, words in enumerate(LINES) if "my-sounds" in words)
+PICTURES, TEXTS, OTHERS = (
+    LINES[:FIRST_OF_TEXTS],
+    LINES[FIRST_OF_TEXTS:FIRST_OF_SOUNDS],
+    LINES[FIRST_OF_SOUNDS:],
+)
 FORMS = re.findall(r"```\w+ (\S+\.\w+)\n([^`]*)```\n\n```text\n(read as: .*?)\n```", TEXT, re.DOTALL)
 
 
@@ -92,6 +97,56 @@ def test_the_walk_of_texts_runs_to_files_that_are_read_again(folder, monkeypatch
     before = read_text_set(folder / "my-texts", "beir", Reading(), Told())
     assert again.images == before.images
     assert sorted(path.name for path in Path("as-trec").iterdir()) == ["d2q.qrels", "q2d.qrels", "runs"]
+
+
+def own_items(folder: Path, kind: str, table: str) -> None:
+    """24 items of a world and a table that tells of them, as the page lays it out."""
+    world = generate(24, seed=3, kind=kind)
+    write_world(world, folder / "made")
+    header, first = FILES[table].splitlines()[:2]
+    files = (folder / table).parent / "files"
+    files.mkdir(parents=True)
+    names = {}
+    for place, item in enumerate(world.retrieval_set.images, start=1):
+        made = folder / "made" / str(world.file_name(item.external_id))
+        names[item.external_id] = f"{place:04d}{made.suffix}"
+        made.rename(files / names[item.external_id])
+    rows = [
+        f'{names[c.reference]},"{c.text}",{names[c.image_external_id]}'
+        if c.reference
+        else f'{names[c.image_external_id]},"{c.text}"'
+        for c in world.retrieval_set.captions
+    ]
+    assert first.split(",")[0] == names["1"]
+    (folder / table).write_text("\n".join([header, *rows]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "dataset", "table"),
+    [
+        ("sounds", "my-sounds", "my-sounds/captions.csv"),
+        ("videos", "my-videos", "my-videos/captions.csv"),
+        ("composed", "my-queries", "my-queries/queries.csv"),
+    ],
+)
+def test_the_walks_of_other_kinds_run_to_a_release(folder, monkeypatch, kind, dataset, table):
+    """Every command, as the page has it: after proposing, those of the sounds stand for all."""
+    pytest.importorskip("av", reason="the extra mitl[media] is missing")
+    own_items(folder, kind, table)
+    (start,) = (place for place, words in enumerate(OTHERS) if dataset in words)
+    init, propose = OTHERS[start : start + 2]
+    rest = OTHERS[2 : next(place for place, words in enumerate(OTHERS) if "my-videos" in words)]
+
+    said = ok(*init)
+    assert said.err == "" and said.out.splitlines()[-1].endswith(f"mitl {' '.join(propose)}")
+    monkeypatch.chdir(folder / init[1])
+    for words in (propose, *rest):
+        ok(*words)
+    assert rest[-1] == ["report"] and {"positives.parquet", "README.md"} <= {
+        path.name for path in Path("release").iterdir()
+    }
+    again = ok(init[0], *init[2:3], f"../{dataset}", "--json").json
+    assert again["status"] == "nothing_to_do"
 
 
 @pytest.mark.parametrize(("name", "content", "told"), FORMS, ids=[name for name, _, _ in FORMS])

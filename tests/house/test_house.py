@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections import Counter
 from pathlib import Path
@@ -107,6 +108,7 @@ def _part(module: str) -> str:
     return name
 
 
+@functools.cache
 def _imported(file: Path) -> set[str]:
     """The modules of the house that a file imports, at its top or within functions."""
     names: set[str] = set()

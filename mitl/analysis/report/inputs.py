@@ -13,6 +13,7 @@ from mitl.analysis.records import MachineAnalysis
 from mitl.audits.chao import Completeness
 from mitl.judgements.wages import WageFigures
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
+from mitl.records.forms import IMAGES, SetForm
 from mitl.records.questions import RATIONALE, Question
 
 
@@ -29,7 +30,7 @@ class Frame(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExampleItem:
-    """One gallery item of an example query: a caption (``text``) or an image (``image``)."""
+    """One gallery item of an example query: a caption or a document (``text``), or an image (``image``)."""
 
     external_id: str
     text: str | None = None
@@ -112,6 +113,10 @@ class DisputedPair:
     shortcomings: tuple[Shortcoming, ...] = ()
     concepts: tuple[Concept, ...] = ()
     truth: Label | None = None
+    document: str = ""
+    """The beginning of the text that stands in the image's place."""
+    reference: Path | None = None
+    """The image that a composed query changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,6 +515,8 @@ class ReportInput:
     captions: int
     image_queries: int
     caption_queries: int
+    form: SetForm = IMAGES
+    """What the images and captions are."""
     release: str | None = None
     judgements: int | None = None
     """Answers that workers gave, those on controls and repeats included."""

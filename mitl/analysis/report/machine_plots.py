@@ -14,6 +14,8 @@ from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import EvaluationScore
 from mitl.judgements.calibration import Calibration
 from mitl.records import Direction
+from mitl.records.form_words import of_form
+from mitl.records.forms import IMAGES, SetForm
 
 WIDTH_IN = 9.0
 _LINES = (
@@ -57,7 +59,7 @@ def ranks(scores: Sequence[EvaluationScore], way: Direction) -> dict[str, tuple[
     return dict(sorted(ranked.items(), key=lambda one: one[1][1]))
 
 
-def ranks_svg(scores: Sequence[EvaluationScore]) -> str:
+def ranks_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
     """One line an annotator from its rank on the original annotation to that on the release; a panel a direction."""
     panels = {way: found for way in Direction if len(found := ranks(scores, way)) > 1}
     if not panels:
@@ -87,9 +89,9 @@ def ranks_svg(scores: Sequence[EvaluationScore]) -> str:
             axes.set_xticks((0, 1), ("original", "release"))
             axes.set_yticks(())
             axes.spines[:].set_visible(False)
-            axes.set_title("image queries" if way is Direction.I2T else "caption queries")
+            axes.set_title(of_form("image queries" if way is Direction.I2T else "caption queries", form))
             told.append(
-                f"{way.value}: "
+                f"{form.way_names[way]}: "
                 + ", ".join(f"{name} from {one} to {other}" for name, (one, other) in found.items())
             )
         for move, colour, marker, dash in _MOVES:

@@ -23,6 +23,8 @@ from mitl.analysis.report.inputs import (
 from mitl.analysis.report.views import FunnelStep, histogram, truth_rows
 from mitl.core.formats import count, percent
 from mitl.records import Direction
+from mitl.records.form_words import of_form
+from mitl.records.forms import IMAGES, SetForm
 
 LOG_RATIO = 60
 """Beyond this ratio of the largest to the smallest bar, a linear axis shows the small ones as nothing."""
@@ -141,7 +143,7 @@ TAIL = 20
 """The last bar holds this many positives or more."""
 
 
-def multiplicity_svg(sets: Sequence[Multiplicity], *, tail: int = TAIL) -> str:
+def multiplicity_svg(sets: Sequence[Multiplicity], form: SetForm = IMAGES, *, tail: int = TAIL) -> str:
     """Histograms of positives per query after, the means before and after as lines, one panel a direction."""
     shown = [entry for entry in sets if entry.before and entry.after]
     if not shown:
@@ -150,20 +152,21 @@ def multiplicity_svg(sets: Sequence[Multiplicity], *, tail: int = TAIL) -> str:
         figure = fig.new_figure(fig.WIDTH_IN, 2.7)
         panels = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, entry in zip(panels, shown, strict=True):
-            _histogram(axes, entry, tail)
+            _histogram(axes, entry, tail, form)
         panels[0].set_ylabel("queries")
         figure.subplots_adjust(left=0.065, right=0.99, top=0.89, bottom=0.18, wspace=0.12)
         return fig.to_svg(figure, "multiplicity", "Positives per query, before and after; see the table")
 
 
-def _histogram(axes: fig.Axes, entry: Multiplicity, tail: int) -> None:
+def _histogram(axes: fig.Axes, entry: Multiplicity, tail: int, form: SetForm) -> None:
     axes.bar(range(tail + 1), histogram(entry.after, tail=tail), color=fig.AFTER, width=0.78)
     # The original annotation is one tall bar at 5 or 1 that would flatten the rest: a line says it.
     _mean_line(axes, entry.before, "original", fig.BEFORE, (0, (4, 2)), 0.985)
     _mean_line(axes, entry.after, "release", fig.INK, "solid", 0.885)
     axes.margins(y=0.26)
     i2t = entry.direction is Direction.I2T
-    axes.set_title("captions per image query" if i2t else "images per caption query", loc="left")
+    title = "captions per image query" if i2t else "images per caption query"
+    axes.set_title(of_form(title, form), loc="left")
     axes.set_xlim(-0.7, tail + 0.7)
     ticks = range(0, tail + 1, 5)
     axes.set_xticks(list(ticks), [f"{tick}+" if tick == tail else str(tick) for tick in ticks])
@@ -187,7 +190,7 @@ DRAWN = ("R@1", "R-Precision", "mAP@R")
 _MARKS = ((fig.BEFORE, "s"), (fig.AFTER, "o"), (fig.YES, "^"), (fig.PLAIN, "D"), (fig.WEAK_YES, "v"))
 
 
-def scores_svg(scores: Sequence[EvaluationScore]) -> str:
+def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
     """One row of panels a direction, one panel a metric, one line an annotator, one mark a set of positives."""
     metrics = [metric for metric in DRAWN if any(score.metric == metric for score in scores)]
     directions = [way for way in Direction if any(score.direction is way for score in scores)]
@@ -206,7 +209,7 @@ def scores_svg(scores: Sequence[EvaluationScore]) -> str:
             for axes, metric in zip(row, metrics, strict=True):
                 here = [score for score in scores if score.direction is way and score.metric == metric]
                 _score_panel(axes, here, names[way], sets)
-                axes.set_title(f"{metric}, {_WAY[way]}", loc="left")
+                axes.set_title(f"{metric}, {of_form(_WAY[way], form)}", loc="left")
         handles, words = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, words, loc="lower center", ncols=len(sets))
         figure.subplots_adjust(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from mitl.analysis.report.summary import findings
 from mitl.analysis.report.views import picture_uris
 from mitl.core import formats
 from mitl.records import Direction
+from mitl.records.form_words import of_form
+from mitl.records.forms import IMAGES, SetForm
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Jinja
@@ -53,7 +56,7 @@ def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
     Pictures are made smaller, then left out, until the page in UTF-8 is at most ``max_bytes``; everything
     else is shown whatever its size.
     """
-    page = _environment().get_template("report.html.j2")
+    page = _environment(data.form).get_template("report.html.j2")
     context = _context(data)
     bare = page.render(**context, pictures={})
     uses = views.picture_uses(data)
@@ -64,10 +67,26 @@ def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
 
 
 @cache
-def _environment() -> Jinja:
+def _environment(form: SetForm) -> Jinja:
     import jinja2
+    from jinja2.ext import Extension
+    from jinja2.lexer import Token, TokenStream
+
+    class FormWords(Extension):
+        """The templates' own words of the form's items; what is filled in stays as it is."""
+
+        def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+            """The same tokens with other texts."""
+            for token in stream:
+                if token.type in ("data", "string"):
+                    said = of_form(token.value, form)
+                    for image_way, way in zip(IMAGES.ways, form.ways, strict=True):
+                        said = said.replace(f"({image_way})", f"({way})")
+                    token = Token(token.lineno, token.type, said)
+                yield token
 
     environment = jinja2.Environment(
+        extensions=[] if form is IMAGES else [FormWords],
         loader=jinja2.FileSystemLoader(PAGES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -151,10 +170,10 @@ def _figures(data: ReportInput, answers: answer_tables.AnswerTable) -> dict[str,
             "answers": plots.answers_svg(answers),
             "workers": plots.workers_svg(data.crowd.workers if data.crowd else ()),
             "truth": plots.truth_svg(data.truth) if data.truth else "",
-            "multiplicity": plots.multiplicity_svg(data.multiplicity),
+            "multiplicity": plots.multiplicity_svg(data.multiplicity, data.form),
             "reliability": plots.reliability_svg(data.reliability),
-            "scores": plots.scores_svg(data.evaluation),
-            "ranks": machine_plots.ranks_svg(data.evaluation),
+            "scores": plots.scores_svg(data.evaluation, data.form),
+            "ranks": machine_plots.ranks_svg(data.evaluation, data.form),
             "bias": machine_plots.bias_svg(data.machines.bias),
             "truth_bias": machine_plots.truth_bias_svg(data.machines.bias),
             **{name: draw() for made in data.analyses for name, draw in made.drawings.items()},

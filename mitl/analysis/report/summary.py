@@ -9,6 +9,7 @@ from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInpu
 from mitl.analysis.report.views import multiplicity_rows
 from mitl.core.formats import count, money, percent, points
 from mitl.records import Direction
+from mitl.records.form_words import of_form
 
 _QUERIES = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 _MATCHES = {Direction.I2T: ("An image query", "captions"), Direction.T2I: ("A caption query", "images")}
@@ -52,14 +53,16 @@ def _positives(data: ReportInput) -> Iterator[Finding]:
         ]
         if coverage:
             text += f" So far: answered are {' and '.join(coverage)}; queries that nobody was asked about do not count."
-        yield Finding(text, "multiplicity")
+        yield Finding(of_form(text, data.form), "multiplicity")
 
 
 def _missing(data: ReportInput) -> Iterator[Finding]:
     """Chao's bound; a bound of nothing says nothing."""
     bounds = {way: bound for way, bound in data.completeness.items() if round(bound.missing)}
     if bounds:
-        missing = " and ".join(f"{count(round(b.missing))} of {_QUERIES[way]}" for way, b in bounds.items())
+        missing = " and ".join(
+            of_form(f"{count(round(b.missing))} of {_QUERIES[way]}", data.form) for way, b in bounds.items()
+        )
         recall = " and ".join(percent(bound.at_most) for bound in bounds.values())
         yield Finding(
             f"Matches that no annotator proposed: at least {missing} (Chao's bound), so the recall is at most "

@@ -25,7 +25,9 @@ from mitl.analysis.report.inputs import (
     ReportInput,
     TruthStats,
 )
+from mitl.protocol.media import format_of, head_of
 from mitl.records import Direction
+from mitl.records.enums import PartKind
 
 TABLED = ("R@1", "R@5", "R-Precision", "mAP@R")
 """The metrics that a table has room for."""
@@ -281,7 +283,7 @@ def said_of(pair: DisputedPair) -> str:
 
 def picture_uses(data: ReportInput) -> list[Path]:
     """Every image file once for each time that it is shown, in the page's order."""
-    uses = [found.pair.image for found in data.found.shown if found.pair.image is not None]
+    uses = [*_shown(found.pair for found in data.found.shown)]
     for direction in Direction:
         for example in data.examples:
             if example.direction is not direction:
@@ -289,10 +291,16 @@ def picture_uses(data: ReportInput) -> list[Path]:
             if example.image is not None:
                 uses.append(example.image)
             uses += [item.image for item in example.items if item.image is not None]
-    uses += [pair.image for dispute in data.disputes for pair in dispute.shown if pair.image is not None]
-    return uses
+    return [*uses, *_shown(pair for dispute in data.disputes for pair in dispute.shown)]
 
 
+def _shown(pairs: Iterable[DisputedPair]) -> Iterator[Path]:
+    for pair in pairs:
+        yield from (path for path in (pair.reference, pair.image) if path is not None)
+
+
+MOST_MEDIUM = 300_000
+"""Bytes of a sound or video that stands in the page itself."""
 LADDER = ((240, 75), (200, 65), (160, 55), (120, 45))
 """(width in pixels, JPEG quality), tried in turn until all pictures fit."""
 
@@ -300,11 +308,18 @@ LADDER = ((240, 75), (200, 65), (160, 55), (120, 45))
 def data_uri(path: Path, *, width: int, quality: int) -> str | None:
     """The picture at most ``width`` pixels wide as a JPEG ``data:`` URI; None where it cannot be read.
 
+    A sound or video stays as it is where it is small, and is left out where it is not.
+
     Metadata stays behind, transparency becomes white, a camera's turn is applied.
     """
     from PIL import Image, ImageOps
 
     try:
+        medium = format_of(head_of(path))
+        if medium is not None and medium.kind is not PartKind.IMAGE:
+            if path.stat().st_size > MOST_MEDIUM:
+                return None
+            return f"data:{medium.media_type};base64," + base64.b64encode(path.read_bytes()).decode("ascii")
         with warnings.catch_warnings():
             # A picture that is too large to open safely is one that cannot be shown.
             warnings.simplefilter("error")

@@ -43,7 +43,7 @@ from mitl.records import (
     PartKind,
 )
 from mitl.records import Pair as PairRecord
-from mitl.records.questions import Given
+from mitl.records.questions import PLAYED, Given
 
 _DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
 
@@ -295,6 +295,25 @@ def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tup
         .where(Side.name.in_(RIGHT), Item.id.in_(list(caption_ids)))
     )
     return {id_: (text or "", image) for id_, text, image in session.execute(query) if image is not None}
+
+
+def played(session: Session, environment: Environment) -> dict[str, tuple[int, int]]:
+    """Worker → answers whose sound or video was played at least in part, and all answers."""
+    heard = select(RationaleRow.judgement_id).where(
+        RationaleRow.kind == PLAYED.name, RationaleRow.value != PLAYED.values[0]
+    )
+    query = (
+        select(
+            Worker.mturk_worker_id,
+            func.sum(case((Judgement.id.in_(heard), 1), else_=0)),
+            func.count(),
+        )
+        .join(Assignment, Assignment.worker_id == Worker.id)
+        .join(Judgement, Judgement.assignment_id == Assignment.id)
+        .where(Worker.environment == environment, Judgement.label.is_not(None))
+        .group_by(Worker.mturk_worker_id)
+    )
+    return {worker: (int(some), total) for worker, some, total in session.execute(query)}
 
 
 @dataclass(frozen=True, slots=True)

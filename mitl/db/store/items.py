@@ -248,13 +248,11 @@ def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
     """All captions in tie order; composed queries with their references."""
     query = select(Item.id, Item.external_id, Item.group_id, Part.text).join(Part, _FIRST)
     rows = session.execute(_of_side(query, RIGHT, dataset_id)).all()
-    references = _references(session, dataset_id)
-    return [
-        CaptionItem(id_, external, image, text, references.get(id_)) for id_, external, image, text in rows
-    ]
+    changed = references(session, dataset_id)
+    return [CaptionItem(id_, external, image, text, changed.get(id_)) for id_, external, image, text in rows]
 
 
-def _references(session: Session, dataset_id: int) -> dict[int, int]:
+def references(session: Session, dataset_id: int) -> dict[int, int]:
     """Composed query → the image that its text changes."""
     second = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == _REFERENCE)
     rows = session.execute(_of_side(select(Item.id, Part.text).join(Part, second), RIGHT, dataset_id)).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from textwrap import shorten
 
 from mitl.analysis.report.inputs import (
     Dispute,
@@ -16,7 +17,7 @@ from mitl.analysis.report.inputs import (
     Frame,
 )
 from mitl.core.packed import unpack_pairs
-from mitl.records import Direction, Label, Pair
+from mitl.records import Direction, ImageItem, Label, Pair
 from mitl.stages.analysing.snapshot import ProjectSnapshot, wrong_parts
 
 PER_DIRECTION = 6
@@ -91,7 +92,7 @@ class _Gallery:
             direction,
             item_id,
             tuple(kept),
-            text=None if i2t or caption is None else caption.text,
+            text=_document(image) if i2t and image else None if caption is None else caption.text,
             image=image.path if i2t and image else None,
             totals=tuple((frame, totals[frame]) for frame in Frame if totals[frame]),
             gained=self._gained(direction, query),
@@ -111,7 +112,7 @@ class _Gallery:
         i2t = direction is Direction.I2T
         return ExampleItem(
             external_id=caption.external_id if i2t else image.external_id,
-            text=caption.text if i2t else None,
+            text=caption.text if i2t else _document(image),
             image=None if i2t else image.path,
             original=project.is_original(pair),
             label=None if answer is None else answer.label,
@@ -122,6 +123,11 @@ class _Gallery:
             truth=project.truth(pair),
             released=pair in self._positives,
         )
+
+
+def _document(image: ImageItem) -> str | None:
+    """The beginning of a document's text; None of images."""
+    return shorten(image.texts[-1], 240, placeholder=" …") if image.texts else None
 
 
 def found_pairs(project: ProjectSnapshot) -> Found:
@@ -289,6 +295,8 @@ def _disputed(project: ProjectSnapshot, pair: Pair) -> DisputedPair:
         caption_id=caption.external_id,
         text=caption.text,
         image=image.path,
+        document=_document(image) or "",
+        reference=None if caption.reference_id is None else project.image_of[caption.reference_id].path,
         answers=project.given(pair),
         label=project.answers[pair].label,
         original=project.is_original(pair),

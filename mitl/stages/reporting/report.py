@@ -26,7 +26,6 @@ from mitl.errors import MitlError
 from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.records import Decision, Direction, Environment, StageResult, several
-from mitl.records.forms import IMAGES
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.analyse import ANALYSES
@@ -281,6 +280,7 @@ def report_input(source: ReportSource, options: AnalysisOptions | None = None) -
         analyses=(*_sections(of), *source.sections),
         preference=preference(project),
         provenance=provenance(project, source.runs, evaluated=bool(scores)),
+        form=project.dataset.form,
         notes=_notes(project, funnel, has_other_work=source.has_other_work),
     )
 
@@ -389,14 +389,6 @@ def headline(data: ReportInput) -> Headline:
 
 def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tuple[str, ...]:
     notes = []
-    form = project.dataset.form
-    if form is not IMAGES:
-        other = [
-            f"{image} are {noun}"
-            for image, noun in zip(IMAGES.nouns, form.nouns, strict=True)
-            if image != noun
-        ]
-        notes.append(f"On this page, {' and '.join(other)}.")
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in project.submissions)
     if undecided:
         waits = "waits" if undecided == 1 else "wait"

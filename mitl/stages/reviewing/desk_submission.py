@@ -30,10 +30,11 @@ from mitl.records import (
     Outcome,
     Pair,
     PairRole,
+    PartKind,
     Table,
 )
 from mitl.records.gold_rule import GoldRule
-from mitl.records.questions import RATIONALE, TEXT, Given
+from mitl.records.questions import PLAYED, RATIONALE, TEXT, Given
 from mitl.records.similarity import GivenRating
 from mitl.stages.reviewing.decisions import Rejection, find_submission, rejection_of
 
@@ -47,7 +48,8 @@ class SeenPair:
     place: int
     image_id: int
     image: str | None
-    """Where the desk shows the picture: its own address, an https address, or None where there is neither."""
+    """Where the desk shows the picture, sound or video: its own address, an https address, or None where there is
+    neither."""
     caption: str
     own: bool
     """Whether the caption was written for this image, or the pair is another original positive."""
@@ -68,6 +70,16 @@ class SeenPair:
     """The answers with which a control passes; empty for other pairs."""
     texts: tuple[str, ...] = ()
     """Of a document, in place of a picture: its title, if it has one, and its text."""
+    kind: PartKind = PartKind.IMAGE
+    """What ``image`` is."""
+    reference: str | None = None
+    """Where the desk shows the image that a composed query changes."""
+
+    @property
+    def played(self) -> str:
+        """How much of a sound or video was played, in words; empty where nothing was measured."""
+        said = {choice.value: choice.said for choice in PLAYED.choices}
+        return "".join(said.get(value, "") for value in self.given.get(PLAYED.name, ()))
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -77,7 +89,7 @@ class SeenPair:
             value if name in known else f"{name}: {value}"
             for name, values in self.given.items()
             for value in values
-            if name != TEXT.name
+            if name not in (TEXT.name, PLAYED.name)
         )
 
     @property
@@ -180,7 +192,11 @@ def _pairs(context: Context, row: AssignmentRow, golds: GoldState) -> tuple[Seen
     captions = desk_store.caption_texts(session, [answer.pair.caption_id for answer in answers])
     documents = desk_store.document_texts(session, [answer.pair.image_id for answer in answers])
     # A caption has one image of its own; a query may have several documents.
-    originals = set(item_store.originals(session, item_store.dataset(session).id)) if documents else set()
+    dataset = item_store.dataset(session)
+    originals = set(item_store.originals(session, dataset.id)) if documents else set()
+    changed = item_store.references(session, dataset.id) if dataset.form.composed else {}
+    shown = [changed[answer.pair.caption_id] for answer in answers if changed]
+    references = desk_store.image_addresses(session, shown)
     given = desk_store.given(session, row.id)
     others: dict[Pair, Counter[Label]] = defaultdict(Counter)
     for beside in desk_store.answers_beside(session, context.environment, row.id):
@@ -207,6 +223,10 @@ def _pairs(context: Context, row: AssignmentRow, golds: GoldState) -> tuple[Seen
                 others=others[answer.pair],
                 expected=rule.passes(answer.role) if control else (),
                 texts=documents.get(answer.pair.image_id, ()),
+                kind=dataset.form.left_part,
+                reference=_address(first, *references[first])
+                if (first := changed.get(answer.pair.caption_id)) is not None
+                else None,
             )
         )
     return tuple(pairs)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
+from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.desk import WorkerSubmissions
@@ -31,7 +32,7 @@ from mitl.judgements.conduct import (
 from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
-from mitl.records import Decision, Environment, Label
+from mitl.records import Decision, Environment, Label, PartKind
 from mitl.records.frames import LABELS, is_asked, is_labelled
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import ASSIGNMENT_DURATION_S
@@ -56,6 +57,8 @@ class Habit:
     """With the worker's own earlier answers; None where no pair came twice."""
     rating: RatingConduct | None = None
     """How they rate likeness; None where they have not."""
+    unplayed: float | None = None
+    """Share of the answers whose sound or video was not played at all; None where nothing is to be played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,11 @@ def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits
     every = answer_columns(session, environment)
     golds = gold_state(session, environment, rule, every)
     by_worker = _all_habits(every, desk_store.worker_names(session, environment), golds)
+    if item_store.dataset(session).form.left_part in (PartKind.AUDIO, PartKind.VIDEO):
+        by_worker |= {
+            name: replace(by_worker.get(name, Habit()), unplayed=1 - some / total)
+            for name, (some, total) in desk_store.played(session, environment).items()
+        }
     rated = rating_conduct(similarity_store.ratings(session, environment))
     by_worker |= {
         name: replace(by_worker.get(name, Habit()), rating=rating) for name, rating in rated.items()

@@ -36,6 +36,8 @@ class _Known:
     """Other submissions of the worker in the queue."""
     imported: bool
     """Whether it came from a file of past work."""
+    sides: tuple[str, str]
+    """What an item of each side is called."""
 
 
 def show(settings: Settings, number: int, environment: Environment | None = None) -> StageResult:
@@ -67,7 +69,9 @@ def _known(context: Context, number: int) -> _Known:
     found = submission(context, number, people.golds)
     worker = people.find(found.row.worker_id)
     assert worker is not None, "everyone with a submission is among the crowd"
-    images, _ = item_store.id_maps(session, item_store.dataset(session).id)
+    dataset = item_store.dataset(session)
+    images, _ = item_store.id_maps(session, dataset.id)
+    left, right = dataset.pair_sides
     return _Known(
         found,
         people,
@@ -79,12 +83,23 @@ def _known(context: Context, number: int) -> _Known:
             if row.worker_id == worker.id and row.id != found.row.id
         ),
         imported=is_imported(session, found.row),
+        sides=(left, "description" if right == "caption" else right),
     )
 
 
 def _answers(known: _Known) -> Table:
     found = known.found
-    columns = ("place", "role", "answer", "others", "reasons", "s", "image", "description")
+    measured = any(pair.played for pair in found.pairs)
+    columns = (
+        "place",
+        "role",
+        "answer",
+        "others",
+        "reasons",
+        "s",
+        *(["played"] if measured else []),
+        *known.sides,
+    )
     rows = (
         (
             pair.place,
@@ -93,6 +108,7 @@ def _answers(known: _Known) -> Table:
             _counted(pair.others),
             ", ".join([*pair.reasons, *([repr(pair.text)] if pair.text else [])]),
             None if pair.seconds is None else f"{pair.seconds:.1f}",
+            *([pair.played or None] if measured else []),
             known.images[pair.image_id],
             pair.caption,
         )
@@ -104,7 +120,7 @@ def _answers(known: _Known) -> Table:
 
 
 def _failed(known: _Known) -> Table:
-    columns = ("place", "control", "answered", "expected", "others passed", "s", "image", "description")
+    columns = ("place", "control", "answered", "expected", "others passed", "s", *known.sides)
     rows = (
         (
             pair.place,
@@ -130,6 +146,7 @@ def _about_worker(known: _Known, floor_s: float) -> list[str]:
     also = ", ".join(map(str, known.also_waiting))
     speed = "" if one.speed is None else f", {one.speed:.1f} × the others' median"
     speed += f", under the floor of {floor_s:g} s" if one.is_under(floor_s) else ""
+    speed += "" if one.unplayed is None else f", {100 * one.unplayed:.0f} % of the answers without playing"
     run = "none" if one.run is None else f"{one.run.length} × {_words([one.run.label])}"
     return [
         f"worker {one.worker}: {one.standing}{', capped' if one.capped else ''}; {one.record.text}, pass rate "

@@ -40,7 +40,8 @@ class WorkersCounts(TypedDict):
         "the others' median), too_fast (whether under `[review] min_seconds_a_pair`), seconds_a_hit, longest_run, "
         "longest_run_of, entropy_bits, agreement, agreement_of (with "
         "others, of so many comparisons), consistency, consistency_of (with own earlier answers), earned_cents, "
-        "hourly_cents; with `--by-hits` each bin: above, most, workers, submitted, approved, approve_ratio",
+        "hourly_cents, and where sounds or videos are asked about unplayed (share of the answers without playing); "
+        "with `--by-hits` each bin: above, most, workers, submitted, approved, approve_ratio",
     ]
     raters: NotRequired[
         Annotated[
@@ -83,6 +84,8 @@ def workers(
     seconds = usual_seconds(settled, chosen)
     floor_s = settings.min_seconds_a_pair
     rows = [_row(one, hourly.get(one.worker), seconds.get(one.worker), floor_s) for one in people]
+    if any(one.unplayed is not None for one in people):
+        rows = [{**row, "unplayed": rounded(one.unplayed)} for row, one in zip(rows, people, strict=True)]
     counts = WorkersCounts(environment=chosen.value, workers=len(people), rows=rows)
     raters = {one.worker: one.rating for one in people if one.rating is not None}
     if raters:
@@ -179,12 +182,15 @@ def _work(chosen: Environment, people: Sequence[WorkerEvidence], hourly: Mapping
 
 
 def _conduct(people: Sequence[WorkerEvidence], floor_s: float) -> Table:
-    columns = ("worker", "s a pair", "others = 1", "longest run", "bits", "agrees", "with own")
+    plays = any(one.unplayed is not None for one in people)
+    played = ["not played"] if plays else []
+    columns = ("worker", "s a pair", "others = 1", *played, "longest run", "bits", "agrees", "with own")
     rows = (
         (
             one.worker,
             None if one.median_s is None else f"{one.median_s:.1f}{' !' * one.is_under(floor_s)}",
             None if one.speed is None else f"{one.speed:.1f}",
+            *([None if one.unplayed is None else f"{100 * one.unplayed:.0f} %"] if plays else []),
             "–" if one.run is None else f"{one.run.length} × {one.run.label.value.replace('_', ' ')}",
             None if one.entropy is None else f"{one.entropy:.2f}",
             _share(one.agreement),

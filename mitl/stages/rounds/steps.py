@@ -21,7 +21,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import rounds as round_store
-from mitl.errors import AuditError, MetricError, RoundError
+from mitl.errors import AuditError, MetricError, RoundError, TrainingError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import RoundStep
@@ -35,8 +35,8 @@ from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.labelling.label import label
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.rounds.asking import harvest_chosen, publish_chosen
-from mitl.stages.rounds.teaching import proposers, train_wished
 from mitl.stages.rounds.wish import Done, Turn, Waits, Wish
+from mitl.stages.training.train import TrainRequest, train
 
 _MOST_LOST = 0.5
 """Of a budget, at most so much is kept to ask again, however bad the work was."""
@@ -44,9 +44,48 @@ UNFUSED = "exhaustive"
 """What chooses where nothing is fused yet and the strategy goes by probabilities: the paper's own top five."""
 
 
+def _train(turn: Turn) -> Done:
+    """Train each annotator on originals and answers; one that cannot learn yet, or at all, proposes as it is.
+
+    What this round has trained before it was interrupted stands, though answers may have come in since; what was half
+    done then begins anew.
+    """
+    if not turn.wish.train:
+        return Done("no training is wanted", {"trained": {}, "left_out": {}})
+    with open_context(turn.settings, turn.environment, read_only=True) as context:
+        trained = {
+            row.base: row.name for row in round_store.trained(context.session) if row.round_id == turn.row.id
+        }
+    left_out = {}
+    for base in turn.wish.annotators or turn.settings.annotators:
+        if base in trained:
+            continue
+        request = TrainRequest((base,), turn.wish.recipe(turn.settings.seed), round=turn.row, restart=True)
+        try:
+            made = train(turn.settings, request, turn.environment, progress=turn.talk.progress)
+        except TrainingError as error:
+            left_out[base] = str(error)
+            turn.talk.say(f"{base} is left as it is: {error}")
+        else:
+            trained[base] = request.named(base)
+            for warning in made.warnings:
+                turn.talk.say(warning)
+    line = f"{', '.join(trained.values())} learnt" if trained else "nobody could learn yet"
+    untrained = f"; {', '.join(left_out)} as before" if left_out else ""
+    return Done(line + untrained, {"trained": trained, "left_out": left_out})
+
+
+def _proposers(turn: Turn) -> list[str]:
+    """The annotators of a round, those that learnt in it under their new names."""
+    with open_context(turn.settings, turn.environment, read_only=True) as context:
+        step = round_store.steps(context.session, turn.row.id).get(RoundStep.TRAIN)
+    learnt = {} if step is None else step.result.get("trained", {})
+    return [learnt.get(name, name) for name in turn.wish.annotators or turn.settings.annotators]
+
+
 def _propose(turn: Turn) -> Done:
     """With the queries of earlier runs, else as the settings have it; who has ranked before does not rank again."""
-    settings, names = turn.settings, proposers(turn)
+    settings, names = turn.settings, _proposers(turn)
     with open_context(settings, turn.environment, read_only=True) as context:
         runs = proposal_store.runs(context.session)
         ranked = annotator_names(context, runs)
@@ -252,7 +291,7 @@ def _certify(turn: Turn) -> Done:
 
 
 STEPS: Mapping[RoundStep, Callable[[Turn], Done | Waits]] = {
-    RoundStep.TRAIN: train_wished,
+    RoundStep.TRAIN: _train,
     RoundStep.PROPOSE: _propose,
     RoundStep.FUSE: _fuse,
     RoundStep.CHOOSE: _choose,
