@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from annotators.base import (
     Encoded,
+    Modality,
     Ranking,
     best_inner_products,
     file_sha256,
@@ -56,22 +57,32 @@ class PrecomputedEmbeddings:
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """The images' rows of the file; AnnotatorError where some are missing."""
-        rows = self._tables["image"].rows([item.external_id for item in items], self._nouns[0])
-        return Encoded("image", ids_of(items), {"embedding": self._scaled(rows)})
+        return Encoded("image", ids_of(items), {"embedding": self._rows("image", items, self._nouns[0])})
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """The captions' rows of the file; AnnotatorError where some are missing."""
-        rows = self._tables["caption"].rows([item.external_id for item in items], self._nouns[1])
-        return Encoded("caption", ids_of(items), {"embedding": self._scaled(rows)})
+        return Encoded("caption", ids_of(items), {"embedding": self._rows("caption", items, self._nouns[1])})
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) inner products, or the best of the K x K."""
         product = best_inner_products if self.kind is AnnotatorKind.MULTI_VECTOR else inner_products
         return product(queries.arrays["embedding"], gallery.arrays["embedding"])
 
-    def _scaled(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _rows(
+        self, modality: Modality, items: Sequence[ImageItem] | Sequence[CaptionItem], noun: str
+    ) -> NDArray[np.float32]:
+        """The items' embeddings, of unit length under cosine; AnnotatorError where one has no direction to compare."""
+        table = self._tables[modality]
+        rows = table.rows([item.external_id for item in items], noun)
         if not self._cosine:
             return rows
+        blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
+        zero = np.concatenate([~block.reshape(len(block), -1).any(axis=1) for block in blocks])
+        if zero.any():
+            raise AnnotatorError(
+                f"{int(zero.sum()):,} of {len(rows):,} {noun} in {str(table.path)!r} are all zeros, which "
+                f"have no cosine; first: {items[int(zero.argmax())].external_id!r}; encode them again"
+            )
         scaled = np.empty(rows.shape, np.float32)
         for start in range(0, len(rows), _BLOCK):
             scaled[start : start + _BLOCK] = unit_rows(rows[start : start + _BLOCK])

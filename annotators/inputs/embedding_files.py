@@ -40,12 +40,17 @@ class EmbeddingTable:
         if missing:
             raise AnnotatorError(
                 f"{str(self.path)!r} lacks {len(missing)} of {len(external_ids)} {what}; "
-                f"first: {missing[0]!r}"
+                f"first: {missing[0]!r}{self._own_look(len(missing) == len(external_ids))}"
             )
         positions = np.array([self.row_of[id_] for id_ in external_ids], dtype=np.int64)
         if np.array_equal(positions, np.arange(len(positions))):
             return self.embedding[: len(positions)]
         return self.embedding[positions]
+
+    def _own_look(self, none_fits: bool) -> str:
+        """Where no id fits, most often both sides write them in other ways: one of the file's own."""
+        own = next(iter(self.row_of), None)
+        return f"; its own ids look like {own!r}" if none_fits and own is not None else ""
 
 
 def read_embeddings(path: Path, ids_path: Path | None = None) -> EmbeddingTable:
@@ -120,7 +125,8 @@ def _load_numpy(path: Path, mmap_mode: Literal["r"] | None = None) -> Any:
         return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise AnnotatorError(
-            f"{str(path)!r} is not readable as numpy data without pickles: {error}"
+            f"{str(path)!r} is not readable as numpy data without pickles, as np.save and np.savez write it: "
+            f"{str(error).partition('. ')[0]}"
         ) from error
 
 

@@ -53,11 +53,12 @@ def caption_text(value: object, column: str, where: str) -> str:
         raise DatasetError(
             f"{where} has no {column}: {text!r} stands for a missing text; write it, or empty it"
         )
-    if _LIST_AS_TEXT.fullmatch(text):
-        raise DatasetError(
-            f"{where} has a list written as text in {column!r} ({text[:40]!r}…); give each caption a row of its own, "
-            "or write JSON lines or a Parquet column of lists"
-        )
+    _refuse_list(
+        text,
+        column,
+        where,
+        "give each caption a row of its own, or write JSON lines or a Parquet column of lists",
+    )
     if len(text) > LONGEST_TEXT:
         raise DatasetError(
             f"{where} has a {column} of {len(text):,} characters, of which {LONGEST_TEXT:,} are allowed "
@@ -70,9 +71,16 @@ def document_text(value: object, column: str, where: str) -> str:
     """A text that is searched: of any length, line ends as they are.
 
     Raises:
-        DatasetError: it is empty, or holds control characters.
+        DatasetError: it is empty, a list, or holds control characters.
     """
-    return _present(value, column, where)
+    text = _present(value, column, where)
+    _refuse_list(text, column, where, "join its parts into one text")
+    return text
+
+
+def _refuse_list(text: str, column: str, where: str, remedy: str) -> None:
+    if _LIST_AS_TEXT.fullmatch(text):
+        raise DatasetError(f"{where} has a list written as text in {column!r} ({text[:40]!r}…); {remedy}")
 
 
 def _present(value: object, column: str, where: str) -> str:

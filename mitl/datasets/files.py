@@ -78,7 +78,14 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
                     )
                 rows.append(row)
     except (csv.Error, UnicodeDecodeError) as error:
-        quote = "; is a quote never closed?" if "field limit" in str(error) else ""
+        coded = isinstance(error, UnicodeDecodeError)
+        quote = (
+            "; is a quote never closed?"
+            if "field limit" in str(error)
+            else "; save it as UTF-8"
+            if coded
+            else ""
+        )
         raise DatasetError(
             f"{str(path)!r} is not a CSV file in UTF-8 ({error}{quote}); it should hold {what}"
         ) from error

@@ -43,12 +43,13 @@ def text_set_kind(folder: Path) -> str | None:
     """
     for kind, names in _LAYOUTS.items():
         missing = [name for name in names if not (folder / name).exists()]
-        if names[0] not in missing:
-            if missing:
-                raise DatasetError(
-                    f"{str(folder)!r} has {names[0]} but not {' and '.join(missing)}; put there what queries ask and "
-                    "which documents answer them, as BEIR lays it out"
-                )
+        there = [name for name in names if name not in missing]
+        if missing and (names[0] in there or len(there) > 1):
+            raise DatasetError(
+                f"{str(folder)!r} has {' and '.join(there)} but not {' and '.join(missing)}; put there the documents, "
+                "what queries ask and which documents answer them, as BEIR lays it out"
+            )
+        if not missing:
             return kind
     return None
 
@@ -211,7 +212,9 @@ def _documents(
 
 def _beir_queries(path: Path) -> Iterator[tuple[str, str]]:
     for row, where in _objects(path):
-        yield cell_id(row["_id"], _QUERY_ID, where), caption_text(row.get("text"), "text", where)
+        if text_of(row.get("text")) is None:
+            raise DatasetError(f"{where} has no text; write what it asks, or take it and its judgements out")
+        yield cell_id(row["_id"], _QUERY_ID, where), caption_text(row["text"], "text", where)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:

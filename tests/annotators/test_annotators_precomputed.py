@@ -299,3 +299,32 @@ def test_a_folder_of_rankings_is_searched_by_name(tmp_path):
     assert rankings.ranking(Direction.T2I, IMAGES, CAPTIONS, [1], 1).item_ids.tolist() == [[2]]
     with pytest.raises(AnnotatorError, match=r"it should hold 'theirs\.i2t\.parquet'"):
         registry.build("theirs", {"rankings": str(tmp_path / "empty")})
+
+
+def test_ids_that_do_not_match_are_told_with_one_of_each_side(tmp_path):
+    annotator = build(tmp_path, write_npz, similarity="dot")
+    with pytest.raises(
+        AnnotatorError, match="lacks 1 of 1 images; first: 'img-7'; its own ids look like '20'"
+    ):
+        annotator.encode_images([ImageItem(1, "img-7")])
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_items_without_a_direction_have_no_cosine(tmp_path, k):
+    """One of K vectors may be zero: padding."""
+    shape = (3, 6) if k is None else (3, k, 6)
+    vectors = np.ones(shape, np.float32)
+    vectors[1] = 0
+    if k:
+        vectors[0, 0] = 0
+    files = {
+        "images": write_npz(tmp_path / "zero-images", [7, 11, 20], vectors),
+        "captions": write_npz(tmp_path / "zero-captions", ["c1"], np.ones((1, *shape[1:]), np.float32)),
+    }
+    config = {"embeddings": {side: str(path) for side, path in files.items()}}
+    annotator = registry.build("mine", {**config, "similarity": "cosine"})
+    with pytest.raises(
+        AnnotatorError, match=r"1 of 3 images in .* are all zeros, which have no cosine; first: '11'"
+    ):
+        annotator.encode_images(IMAGES)
+    registry.build("mine", config).encode_images(IMAGES)

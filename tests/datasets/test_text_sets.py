@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -215,10 +216,27 @@ def test_what_makers_wrote_stays_theirs():
     }
 
 
-@pytest.mark.parametrize("missing", ["queries.jsonl", "qrels"])
+@pytest.mark.parametrize("missing", ["corpus.jsonl", "queries.jsonl", "qrels"])
 def test_half_a_folder_is_not_taken_for_a_table(beir, missing):
     """What lies there and what does not."""
     (beir / missing).rename(beir.parent / "elsewhere")
 
-    with pytest.raises(DatasetError, match=f"has corpus.jsonl but not {missing}; put there"):
+    with pytest.raises(DatasetError, match=f"has .* and .* but not {missing}; put there"):
         text_set_kind(beir)
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "told"),
+    [
+        ("corpus", {"_id": "z", "text": ["a", "b"]}, "list written as text in 'text'"),
+        ("corpus", {"_id": "z", "text": '["a", "b"]'}, "join its parts into one text"),
+        ("corpus", {"_id": 1.0, "text": "a"}, "ids are whole numbers or texts"),
+        ("queries", {"_id": "z", "text": " "}, "write what it asks, or take it and its judgements out"),
+    ],
+)
+def test_texts_that_are_none_are_refused(tmp_path, file, line, told):
+    write_beir(tmp_path / "small", 3)
+    with (tmp_path / "small" / f"{file}.jsonl").open("a") as written:
+        written.write(json.dumps(line) + "\n")
+    with pytest.raises(DatasetError, match=re.escape(told)):
+        read_text_set(tmp_path / "small", "beir", Reading(), Told())

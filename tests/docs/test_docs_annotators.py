@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import tomllib
+import wave
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_kit import clear_environment, mitl, ok
 from docs_kit import blocks, mitl_lines
+from PIL import Image
+from text_kit import write_beir
 
 from annotators import registry
 from annotators.catalog import KS, NETWORKS, PUBLISHED
@@ -96,7 +99,7 @@ def test_a_package_of_ones_own(project, tmp_path_factory, monkeypatch):
     """The example package, laid out as pip would lay it, is listed and proposes as the page says."""
     site = tmp_path_factory.mktemp("site")
     (code,) = [block for block in blocks(PAGE, "python") if "class Colours" in block]
-    (about,) = [block for block in blocks(PAGE, "toml") if "entry-points" in block]
+    (about,) = [block for block in blocks(PAGE, "toml") if '"colour-annotator"' in block]
     install(site, "colour_annotator", code, tomllib.loads(about)["project"])
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "colour_annotator", raising=False)
@@ -108,6 +111,107 @@ def test_a_package_of_ones_own(project, tmp_path_factory, monkeypatch):
     assert "from the installed package colour-annotator" in listed.out
     assert counts["annotators"]["colours"]["proposed"] == 50
     monkeypatch.delitem(sys.modules, "colour_annotator", raising=False)
+
+
+OPEN_CLIP = """
+import torch
+
+def create_model_and_transforms(name, pretrained=None):
+    class Model:
+        def encode_image(self, pixels):
+            return pixels.flatten(1)[:, :3] + 1
+        def encode_text(self, tokens):
+            return tokens.float() + 1
+    return Model(), None, lambda picture: torch.tensor(list(picture.resize((1, 1)).getpixel((0, 0)))).float()
+
+def get_tokenizer(name):
+    return lambda texts: torch.tensor([[text.count(letter) for letter in "abc"] for text in texts])
+"""
+
+
+@pytest.mark.parametrize("kind", ["sentences", "sounds", "videos", "pictures_by_a_stand_in_of_open_clip"])
+def test_models_on_disk(tmp_path, monkeypatch, kind):
+    """Tiny models of random weights in folders as their libraries save them; open_clip's API by a stand-in."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    import families_kit
+
+    clear_environment(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    dataset = LAID[kind](tmp_path)
+    if kind == "sentences":
+        pytest.importorskip("sentence_transformers")
+        families_kit.write_sentences(tmp_path / "models" / "sentences")
+    elif kind == "sounds":
+        families_kit.write_clap(tmp_path / "models" / "clap")
+    elif kind == "videos":
+        families_kit.write_clip(tmp_path / "models" / "clip", length=64)
+    else:
+        kind = "pictures"
+        (tmp_path / "open_clip.py").write_text(OPEN_CLIP)
+        (tmp_path / "models").mkdir()
+        (tmp_path / "models" / "ViT-B-32.safetensors").write_bytes(b"weights")
+
+    parts = [block for block in blocks(PAGE, "python") if "class Encoder" in block or f"def {kind}(" in block]
+    (about,) = [block for block in blocks(PAGE, "toml") if '"own-encoders"' in block]
+    install(tmp_path, "own_encoders", "\n".join(parts), tomllib.loads(about)["project"])
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in ("own_encoders", "open_clip"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    (settings,) = [block for block in blocks(PAGE, "toml") if "[annotators.sentences]" in block]
+    ok("init", "project", "--dataset", dataset)
+    with (tmp_path / "project" / "mitl.toml").open("a") as file:
+        file.write("\n" + settings.replace("/models", str(tmp_path / "models")))
+    words = ("--top-k", "2", "--depth", "3", "--image-queries", "4", "--project", "project")
+    counts = ok("propose", "--annotator", kind, *words, "--json").json["counts"]
+    assert counts["annotators"][kind]["proposed"] >= 8
+    for module in ("own_encoders", "open_clip"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+def captioned(folder: Path, column: str, suffix: str, write) -> str:
+    """Six files with a caption each."""
+    (folder / "own").mkdir()
+    for place in range(6):
+        write(folder / "own" / f"{place}.{suffix}", place)
+    rows = "".join(
+        f"{place}.{suffix},caption {('one', 'two')[place % 2]} abc {place}\n" for place in range(6)
+    )
+    (folder / "own" / "captions.csv").write_text(f"{column},caption\n{rows}")
+    return "own"
+
+
+def write_tone(path: Path, place: int) -> None:
+    with wave.open(str(path), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(48_000)
+        sound.writeframes((9000 * np.sin(np.arange(24_000) / (5 + place))).astype("<i2").tobytes())
+
+
+def write_video(path: Path, place: int) -> None:
+    av = pytest.importorskip("av", reason="the extra mitl[media] is missing")
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libvpx", rate=10)
+        stream.width = stream.height = 32
+        stream.pix_fmt = "yuv420p"
+        for shade in range(10):
+            picture = np.full((32, 32, 3), 20 * place + shade, dtype=np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+
+
+def write_picture(path: Path, place: int) -> None:
+    Image.new("RGB", (8, 8), (place, 100, 200)).save(path)
+
+
+LAID = {
+    "sentences": lambda folder: write_beir(folder / "own", 4).name,
+    "sounds": lambda folder: captioned(folder, "audio", "wav", write_tone),
+    "videos": lambda folder: captioned(folder, "video", "webm", write_video),
+    "pictures_by_a_stand_in_of_open_clip": lambda folder: captioned(folder, "image", "png", write_picture),
+}
+"""A data set of each kind, in the folder ``own``."""
 
 
 def install(site: Path, module: str, code: str, project: dict) -> None:

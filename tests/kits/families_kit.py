@@ -7,6 +7,10 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
+    ClapConfig,
+    ClapFeatureExtractor,
+    ClapModel,
+    ClapProcessor,
     CLIPConfig,
     CLIPImageProcessorPil,
     CLIPModel,
@@ -72,3 +76,43 @@ def _byte_letters() -> list[str]:
     hidden = [byte for byte in range(256) if byte not in shown]
     letter = {byte: chr(byte) for byte in shown} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
     return [letter[byte] for byte in range(256)]
+
+
+def write_clap(folder: Path) -> Path:
+    """A CLAP that hears a second at 48 kHz and reads a few words."""
+    config = ClapConfig(
+        text_config={**_SIDE, "vocab_size": 8, "max_position_embeddings": 64, "pad_token_id": 0},
+        audio_config={
+            "spec_size": 64, "num_mel_bins": 16, "patch_size": 4, "patch_stride": [4, 4], "window_size": 2,
+            "hidden_size": 16, "patch_embeds_hidden_size": 8, "depths": [1, 1], "num_attention_heads": [2, 2],
+            "num_hidden_layers": 2, "projection_dim": 8, "aff_block_r": 2,
+        },
+        projection_dim=8,
+    )  # fmt: skip
+    features = ClapFeatureExtractor(
+        feature_size=16, max_length_s=1, fft_window_size=256, truncation="rand_trunc"
+    )
+    torch.manual_seed(0)
+    ClapModel(config).save_pretrained(folder)
+    ClapProcessor(features, _few_words()).save_pretrained(folder)
+    return folder
+
+
+def write_sentences(folder: Path) -> Path:
+    """A sentence-transformers model of one vector a word."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    torch.manual_seed(0)
+    SentenceTransformer(modules=[StaticEmbedding(_few_words(), embedding_dim=8)], device="cpu").save(
+        str(folder)
+    )
+    return folder
+
+
+def _few_words() -> PreTrainedTokenizerFast:
+    """A tokenizer of words, six of which it knows."""
+    words = ["<pad>", "<unk>", "caption", "one", "two", "are", "What", "described"]
+    plain = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>", unk_token="<unk>")
