@@ -1,11 +1,12 @@
 """Rankings of models by naive and fair scores against the ranking by the truth, as Markdown.
 
     python benchmarks/fair_comparison.py scenes [--worlds 4] [--first 0] [--images 120] [--proposers 2] [--audit 600]
-        [--right]
+        [--right] [--compare] [--metric mAP@R]
     python benchmarks/fair_comparison.py captions --data DIR [--audit 600]
 
 ``scenes``: in generated worlds some of the five small twins propose, simulated workers judge what they propose, an
-audit of so many pairs is drawn, and all five are compared; the truth of every pair is known.
+audit of so many pairs is drawn, and all five are compared; the truth of every pair is known. ``--compare`` draws it
+where the five rank differently, as `mitl audit draw --compare` does.
 
 ``captions``: ten captioners' captions of COCO's test images as models, by TF-IDF. No audit of these data exists, so a
 replay: ECCV Caption's public positives are taken as the whole truth, so all others as no match, **although nobody knows
@@ -21,7 +22,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -32,18 +33,21 @@ from scipy.stats import kendalltau
 
 from mitl.metrics.answer_rates import Rates, Reading
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair
+from mitl.metrics.influence import bands, influence
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
 from mitl.metrics.rank_chances import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics
+from mitl.stages.auditing.comparing import BANDS, METRIC
+from mitl.stages.auditing.comparing import SHARES as SHARES_OF_COMPARISON
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
-METRICS = asked_metrics(["R@1", "R@5", "R-Precision", "mAP@R"])
+METRICS = list(asked_metrics(["R@1", "R@5", "R-Precision", "mAP@R"]))
 TWINS = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
 PROPOSED, LISTED = 5, 25
 """Ranks of a proposer that are judged, and that the sample counts as ranked."""
@@ -65,6 +69,30 @@ class Pool:
     answers: Flags
     strata: Ids
     rankings: Mapping[str, Ids]
+    shares: Floats
+    """Of the audit, by stratum."""
+
+    @property
+    def labels(self) -> PartialLabels:
+        """What is judged."""
+        rows, items = np.nonzero(self.judged)
+        said = self.answers[rows, items].astype(np.float64)
+        every = np.ones(len(rows), np.bool_)
+        return PartialLabels.of(np.arange(len(self.truth)), self.truth.shape[1], (rows, items), said, every)
+
+    def by_difference(self) -> Pool:
+        """With the strata of a sample that is drawn where all of its models rank differently."""
+        queries = np.arange(len(self.truth))
+        found = influence(
+            self.labels,
+            [ArrayRankings(queries, ranked) for ranked in self.rankings.values()],
+            asked_metrics([METRIC])[0],
+        )
+        rows, items = found.labels.rows, found.labels.items
+        others = ~(self.judged & self.answers)[rows, items]
+        strata = np.where(self.judged & self.answers, 0, len(SHARES_OF_COMPARISON) - 1)
+        strata[rows[others], items[others]] = 1 + bands(np.sqrt(found.spread[others]), len(BANDS))
+        return replace(self, strata=strata, shares=np.array(list(SHARES_OF_COMPARISON.values())))
 
     def kept(self, rows: Flags) -> Pool:
         """Some of its queries."""
@@ -74,6 +102,7 @@ class Pool:
             self.answers[rows],
             self.strata[rows],
             {name: ranked[rows] for name, ranked in self.rankings.items()},
+            self.shares,
         )
 
 
@@ -86,7 +115,7 @@ def answered(truth: Flags, rng: np.random.Generator) -> Flags:
 def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True) -> AuditSample:
     """A stratified sample; a pair is a match where the first and one of two more say so, released ones by majority."""
     places, inclusion, strata = [], [], []
-    for stratum, share in enumerate(SHARES):
+    for stratum, share in enumerate(pool.shares):
         members = np.flatnonzero(pool.strata.ravel() == stratum)
         drawn = min(len(members), round(size * share))
         places.append(rng.choice(members, drawn, replace=False))
@@ -96,9 +125,9 @@ def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = 
     truth = pool.truth.ravel()[at]
     first, second, third = (answered(truth, rng) for _ in range(3))
     majority = first.astype(int) + second + third >= 2
-    confirmed = np.where(of == 0, majority, first & (second | third)) if answers else truth
+    held = (pool.judged & pool.answers).ravel()[at]
+    confirmed = np.where(held, majority, first & (second | third)) if answers else truth
     rows, items = np.divmod(at, pool.truth.shape[1])
-    held = of == 0
     yes = (
         np.stack([first, second & (first | held), third & (first | held)])
         if answers
@@ -110,15 +139,7 @@ def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = 
 
 def evidence(pool: Pool, sample: AuditSample) -> Evidence:
     """As `mitl evaluate --fair` makes it: judged labels, the sample, chances by the models' fused ranks elsewhere."""
-    rows, items = np.nonzero(pool.judged)
-    queries = np.arange(len(pool.truth))
-    judged = PartialLabels.of(
-        queries,
-        pool.truth.shape[1],
-        (rows, items),
-        pool.answers[rows, items].astype(np.float64),
-        np.ones(len(rows), np.bool_),
-    )
+    queries, judged = np.arange(len(pool.truth)), pool.labels
     rankings = [ArrayRankings(queries, ranked) for ranked in pool.rankings.values()]
     chances = with_rank_chances(judged, rankings, sample)
     return Evidence.of(judged, sample, chances=chances, draws=128)
@@ -157,7 +178,7 @@ def judged_pool(
     answers = np.where(originals & truth, True, said) & judged
     by = (places < LISTED).sum(0)
     strata = np.where(judged, np.where(answers, 0, 1), np.where(by >= 2, 2, np.where(by == 1, 3, 4)))
-    return Pool(truth, judged, answers, strata, rankings)
+    return Pool(truth, judged, answers, strata, rankings, SHARES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +200,12 @@ class Found:
     """Pairs of models whose interval of the difference does not hold 0, and those of them whose order is another."""
 
 
-def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True) -> list[Found]:
+def compared(
+    pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True, targeted: bool = False
+) -> list[Found]:
     """One trial: a sample, and all models on it."""
     pool = pool.kept((pool.judged & pool.answers).any(axis=1) & pool.truth.any(axis=1))
+    pool = pool.by_difference() if targeted else pool
     known = evidence(pool, audited(pool, size, rng, answers=answers))
     truth = true_scores(pool)
     rows = np.arange(len(pool.truth))
@@ -283,7 +307,9 @@ def table_of(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]
     return "\n".join(lines)
 
 
-def scenes_trials(worlds: range, images: int, proposers: int, size: int, *, answers: bool) -> str:
+def scenes_trials(
+    worlds: range, images: int, proposers: int, size: int, *, answers: bool, targeted: bool
+) -> str:
     """Five companies of proposers in each world, neighbours in a ring, with both directions' queries apart."""
     trials: dict[str, list[list[Found]]] = {"i2t": [], "t2i": []}
     outside: dict[str, list[list[str]]] = {"i2t": [], "t2i": []}
@@ -302,7 +328,7 @@ def scenes_trials(worlds: range, images: int, proposers: int, size: int, *, answ
                     chosen,
                     rng,
                 )
-                trials[direction].append(compared(pool, size, rng, answers=answers))
+                trials[direction].append(compared(pool, size, rng, answers=answers, targeted=targeted))
                 outside[direction].append([name for name in TWINS if name not in chosen])
     return "\n\n".join(
         f"### {direction}, {len(trials[direction])} trials\n\n{table_of(trials[direction], outside[direction])}"
@@ -406,12 +432,25 @@ def main() -> None:
     parser.add_argument("--proposers", type=int, default=2)
     parser.add_argument("--audit", type=int, default=600)
     parser.add_argument("--right", action="store_true", help="nobody errs in the audit")
+    parser.add_argument("--compare", action="store_true", help="draw where the models rank differently")
+    parser.add_argument("--metric", action="append", help="instead of all four")
     parser.add_argument("--data", type=Path)
     given = parser.parse_args()
     started = time.perf_counter()
+    if given.metric:
+        METRICS[:] = asked_metrics(given.metric)
     if given.which == "scenes":
         worlds = range(given.first, given.first + given.worlds)
-        print(scenes_trials(worlds, given.images, given.proposers, given.audit, answers=not given.right))
+        print(
+            scenes_trials(
+                worlds,
+                given.images,
+                given.proposers,
+                given.audit,
+                answers=not given.right,
+                targeted=given.compare,
+            )
+        )
     else:
         print(captions_trials(given.data, given.audit))
     print(f"\n{time.perf_counter() - started:.0f} s")

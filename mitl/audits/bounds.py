@@ -135,7 +135,8 @@ def recall_lower(
         shares: as `SHARES`; parts that a bound does without leave theirs to the others.
         anytime: whether the rates shall hold at all looks at once; the counts do so by ``betting`` alone.
     """
-    parts = _risks(risk, shares, rates, ("false_no", "false_yes", "precision", "missing", "thinning"))
+    named = ("false_no", "false_yes", "precision", "missing", "thinning")
+    parts = _risks(evidence, risk, shares, rates, named, anytime=anytime)
     false_no = among_all(_rate(evidence.false_no, parts["false_no"], rates, anytime=anytime))
     missing = evidence.outside.most(
         confirmed_at_least(false_no), parts["missing"], parts["thinning"] / 2, method
@@ -158,7 +159,7 @@ def precision_lower(
     anytime: bool = False,
 ) -> Precision:
     """The bound of precision by itself, at the whole of ``risk``; see `recall_lower`."""
-    parts = _risks(risk, shares, rates, ("false_yes", "precision", "thinning"))
+    parts = _risks(evidence, risk, shares, rates, ("false_yes", "precision", "thinning"), anytime=anytime)
     return _precision(evidence, parts, method=method, rates=rates, anytime=anytime)
 
 
@@ -210,22 +211,32 @@ def _precision(
 
 
 def _risks(
-    risk: float, shares: Mapping[str, float] | None, rates: Rates, parts: tuple[str, ...]
+    evidence: Evidence,
+    risk: float,
+    shares: Mapping[str, float] | None,
+    rates: Rates,
+    parts: tuple[str, ...],
+    *,
+    anytime: bool,
 ) -> dict[str, float]:
-    """The risk of each part that this bound needs; the shares of those that it does without go to the others."""
+    """The risk of each part that this bound needs; the shares of those that it does without go to the others.
+
+    A rate of which too few pairs were drawn is done without too: it would be one half whatever is answered.
+    """
     shares = SHARES if shares is None else shares
     check_shares(shares)
-    unneeded = {
-        Rates.MEASURED: (),
-        Rates.WORST: ("false_no", "false_yes"),
-        Rates.NONE: ("false_no", "false_yes", "thinning"),
-    }[rates]
+    unneeded: tuple[str, ...] = ("false_no", "false_yes", "thinning")[: 3 if rates is Rates.NONE else 2]
+    if rates is Rates.MEASURED:
+        told = {"false_no": evidence.false_no, "false_yes": evidence.false_yes}
+        unneeded = tuple(
+            part for part, one in told.items() if not one.is_read(risk * shares[part], anytime=anytime)
+        )
     halved = {"thinning": 0.5} if "missing" not in parts else {}
     kept = {part: shares[part] * halved.get(part, 1.0) for part in parts if part not in unneeded}
     return {part: risk * kept.get(part, 0.0) / sum(kept.values()) for part in parts}
 
 
 def _rate(errors: Errors, risk: float, rates: Rates, *, anytime: bool) -> Floats:
-    if rates is Rates.MEASURED:
+    if rates is Rates.MEASURED and risk:
         return errors.upper(risk, anytime=anytime)
-    return np.asarray(WORST if rates is Rates.WORST else 0.0)
+    return np.asarray(0.0 if rates is Rates.NONE else WORST)

@@ -22,6 +22,8 @@ from mitl.records.audits import ANSWERS_EACH, AuditDesign
 
 MOST_OF_ONE = 0.5
 """Share of an audit's answers that one worker may have given; above it, it is that worker's opinion."""
+FEW_WORKERS = 20
+"""Below so many, three yeses from different workers are seldomer than a crowd of their opinions would give them."""
 _ODD = 0.01
 """Probability below which overturned noes speak against the rate of false noes that was reckoned with."""
 
@@ -29,7 +31,8 @@ ASSUMPTIONS = (
     "a match is a pair that more than half of the workers who pass the controls would accept",
     "the workers are those who took part, each weighted with the pages that a random deal gave to them, and the "
     f"{ANSWERS_EACH} answers on a pair come from different ones, who do not know of each other",
-    "the release was made without reading an answer of the audit",
+    "the release was made without reading an answer of the audit, and was not chosen for its certificate: whoever "
+    "keeps the best of k releases that one audit certifies takes each at a risk k times as small",
 )
 """Of every bound, in words."""
 MEASURED_ASSUMPTIONS = (
@@ -116,6 +119,8 @@ class Certificate:
     recheck: Recheck
     worker_share: float
     """Of the answers by the worker who gave most."""
+    workers: int | None = None
+    """Who answered; None where that is not told."""
     chao: tuple[float, float] | None = None
     """Positives that annotators found, and at least how many there are by Chao's estimate."""
 
@@ -183,6 +188,11 @@ class Certificate:
             f"{several(check.noes, 'first no', 'first noes')} outside the release went to two further workers, who "
             f"overturned {check.overturned:,}",
         ]
+        if self.workers is not None and self.workers < FEW_WORKERS:
+            lines.append(
+                f"WARNING: {several(self.workers, 'worker')} answered; below {FEW_WORKERS} the chance that three of "
+                "them agree is reckoned too high, so the bounds are somewhat optimistic"
+            )
         if self.doubt:
             lines.append(
                 "WARNING: that is more than the rate of false noes explains, so missing matches seem harder than "
@@ -210,7 +220,7 @@ def certify(
     labels: pd.DataFrame,
     *,
     method: Method = "design",
-    worker_share: float = 0.0,
+    workers: pd.Series[str] | None = None,
     chao: tuple[float, float] | None = None,
 ) -> Certificate:
     """Bound the recall and the precision of a release by a complete audit.
@@ -220,7 +230,7 @@ def certify(
         labels: ``pair`` and ``label``, what people had answered apart from the audit; pairs that nobody answered are
             left out.
         method: fixed before the first answer; see `mitl.audits.finite`.
-        worker_share: share of the audit's answers by the worker who gave most.
+        workers: who gave each of the audit's answers.
         chao: positives that annotators found, and Chao's estimate of how many there are at least.
 
     Raises:
@@ -231,6 +241,8 @@ def certify(
     sizes = held_sizes(design, held)
     sample = Sample.of(audited, held, labels)
     check_complete(sample)
+    shares_of = pd.Series(dtype=float) if workers is None else workers.value_counts(normalize=True)
+    worker_share = float(shares_of.max()) if len(shares_of) else 0.0
     if worker_share > MOST_OF_ONE:
         raise AuditError(
             f"one worker gave {worker_share:.0%} of the audit's answers, so it would certify one opinion; have "
@@ -262,6 +274,7 @@ def certify(
         found=int((sample.confirmed[0] & ~sample.held).sum()),
         recheck=sample.rechecked(),
         worker_share=worker_share,
+        workers=None if workers is None else len(shares_of),
         chao=chao,
     )
 

@@ -135,19 +135,22 @@ class Sample:
         lacking = np.flatnonzero(~self.answered)
         return int(lacking[0]) if len(lacking) else len(self.answered)
 
-    def groups(self) -> dict[str, tuple[Group, Flags]]:
-        """The groups of `workers.Errors` by part, with who is in them; which is taken hangs on numbers drawn alone."""
+    def groups(self) -> dict[str, tuple[Group, Flags, int]]:
+        """The groups of `workers.Errors` by part, who is in them, and how many were drawn that might be.
+
+        Which group is taken hangs on numbers drawn alone.
+        """
         thrice = self.held & self.recheck
         weak_yes = thrice & (self.label == LABELS.index(Label.WEAK_YES))
         weak_no = ~self.held & (self.label == LABELS.index(Label.WEAK_NO))
         accepted = self.yeses > self.first
+        kind, could = (Group.WEAK_YES, weak_yes) if weak_yes.sum() >= FEWEST else (Group.HELD, thrice)
+        no_kind, no = (
+            (Group.WEAK_NO, weak_no) if weak_no.sum() >= FEWEST else (Group.NOBODY, np.zeros_like(weak_no))
+        )
         return {
-            "false_no": (Group.WEAK_YES, weak_yes & accepted)
-            if weak_yes.sum() >= FEWEST
-            else (Group.HELD, thrice & accepted),
-            "false_yes": (Group.WEAK_NO, weak_no)
-            if weak_no.sum() >= FEWEST
-            else (Group.NOBODY, np.zeros_like(weak_no)),
+            "false_no": (kind, could & accepted, int(could.sum())),
+            "false_yes": (no_kind, no, int(no.sum())),
         }
 
     def evidence(self, design: AuditDesign, held_sizes: Ints, first: int) -> Evidence:
@@ -155,14 +158,11 @@ class Sample:
         seen = np.arange(len(self.held)) < first
         size = np.array([stratum.size for stratum in design.strata], np.float64)
         expected = np.array([stratum.expected for stratum in design.strata])
-        groups = {
-            part: (members & seen, wrong)
-            for (part, (_, members)), wrong in zip(
+        rates = {
+            part: Errors((members & seen & wrong).sum(), (members & seen).sum(), drawn)
+            for (part, (_, members, drawn)), wrong in zip(
                 self.groups().items(), (~self.first, self.first), strict=True
             )
-        }
-        rates = {
-            part: Errors((members & wrong).sum(), members.sum()) for part, (members, wrong) in groups.items()
         }
         return Evidence(
             Counts(

@@ -205,7 +205,8 @@ def _check(scored: pd.DataFrame, audited: pd.DataFrame, sampled: Ints) -> None:
         )
     if (sampled < 0).any():
         raise AuditError(
-            f"{int((sampled < 0).sum()):,} of the {len(audited):,} sampled pairs have no score; run `mitl fuse` again"
+            f"{int((sampled < 0).sum()):,} of the {len(audited):,} sampled pairs have no score; run `mitl fuse` "
+            "again, or score them in the file too"
         )
     probability = scored["probability"]
     if not len(scored) or probability.max() == probability.min():

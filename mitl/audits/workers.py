@@ -31,6 +31,16 @@ class Errors:
 
     errors: ArrayLike
     answers: ArrayLike
+    drawn: float = np.inf
+    """Pairs of the whole sample that may belong to the group, whatever is answered."""
+
+    def is_read(self, risk: float, *, anytime: bool = False) -> bool:
+        """Whether the rate is worth its risk: some numbers of errors would leave less than `WORST`.
+
+        It hangs on how many were drawn alone, so it is decided before any answer.
+        """
+        bound = anytime_upper if anytime else binomial_upper
+        return bool(np.isinf(self.drawn)) or float(bound(0, self.drawn, risk)) < WORST
 
     def upper(self, risk: float, *, anytime: bool = False) -> Floats:
         """(...,) the highest rate, at most one half, that these leave possible.

@@ -8,6 +8,13 @@ from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.cli.help import Group
 from mitl.records import AuditPurpose, Environment
 
+_COMPARE = click.option(
+    "--compare",
+    multiple=True,
+    metavar="MODEL",
+    help="Draw where these models rank differently, twice or more: an annotator's name, or NAME=FILE[,FILE] as in "
+    "`mitl evaluate --model`.",
+)
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
@@ -18,27 +25,30 @@ def command() -> None:
 
 @command.command("plan")
 @environment_options
-@click.option("--recall", type=_SHARE, default=0.9, help="The lower bound that is wanted.")
+@click.option("--recall", type=_SHARE, help="The lower bound that is wanted [default: 0.9].")
 @click.option("--confidence", type=_SHARE, default=0.95, help="Of the bound, one-sided.")
 @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="The most that all its answers may cost.")
 @click.option("--simple", is_flag=True, help="One simple random sample of the pool, without strata.")
+@_COMPARE
 @common
 def plan(
     app: App,
     environment: Environment | None,
-    recall: float,
+    recall: float | None,
     confidence: float,
     max_cost: int | None,
     simple: bool,
+    compare: tuple[str, ...],
 ) -> None:
     """What a bound of recall costs before a cent is spent: strata, answers, HITs, dollars.
 
-    A simple random sample stands beside it. Where no sample reaches the bound for the money, it says so.
+    A simple random sample stands beside it. Where no sample reaches the bound for the money, it says so. With
+    --compare, how many audited pairs tell models apart.
     """
     from mitl.stages.auditing.drawing import Wish, plan
 
-    wish = Wish(recall=recall, confidence=confidence, max_cost_cents=max_cost, simple=simple)
-    app.finish(plan(app.settings, wish, environment))
+    wish = Wish(recall=recall, confidence=confidence, max_cost_cents=max_cost, simple=simple, compare=compare)
+    app.finish(plan(app.settings, wish, environment, app.progress))
 
 
 @command.command("draw")
@@ -55,6 +65,7 @@ def plan(
 @click.option("--confidence", type=_SHARE, default=0.95, help="Of the bound, one-sided.")
 @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="The most that all its answers may cost.")
 @click.option("--simple", is_flag=True, help="One simple random sample of the pool, without strata.")
+@_COMPARE
 @common
 def draw(
     app: App,
@@ -65,6 +76,7 @@ def draw(
     confidence: float,
     max_cost: int | None,
     simple: bool,
+    compare: tuple[str, ...],
 ) -> None:
     """Draw the sample, once, before anybody has looked; `mitl publish` asks it, blind and among other pairs.
 
@@ -72,8 +84,8 @@ def draw(
     """
     from mitl.stages.auditing.drawing import Wish, draw_audit
 
-    wish = Wish(AuditPurpose(purpose), size, recall, confidence, max_cost, simple)
-    app.finish(draw_audit(app.settings, wish, environment))
+    wish = Wish(AuditPurpose(purpose), size, recall, confidence, max_cost, simple, compare)
+    app.finish(draw_audit(app.settings, wish, environment, app.progress))
 
 
 @command.command("show")

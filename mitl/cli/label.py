@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -44,17 +45,30 @@ from mitl.records import Environment
     help="Share of workers, at most, who side with the machine where it is wrong; 0 bounds only the errors that asking "
     "shows [default: measured on pairs that two workers answered].",
 )
+@click.option(
+    "--scores",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Probabilities of a match made elsewhere, without the sample's answers: CSV or Parquet with image_id, "
+    "caption_id and probability [default: the newest of `mitl fuse`].",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be labelled; store nothing.")
 @click.option("--withdraw", is_flag=True, help="Take the machine labels back: their pairs are open again.")
 @environment_options
 @common
 def command(
-    app: App, loss: str, dry_run: bool, withdraw: bool, environment: Environment | None, **promised: Any
+    app: App,
+    loss: str,
+    scores: Path | None,
+    dry_run: bool,
+    withdraw: bool,
+    environment: Environment | None,
+    **promised: Any,
 ) -> None:
     """Let the machine label the open pairs of which it is sure enough, under a bound.
 
     The bound rests on the sample of `mitl audit draw --for labels`, which people have answered, and on the newest
-    probabilities of `mitl fuse`. What the machine may not label stays open for `mitl publish`.
+    probabilities of `mitl fuse` or those of a file. What the machine may not label stays open for `mitl publish`.
     """
     from mitl.audits.machine_labels import Loss, Promise
     from mitl.stages.labelling import label as stage
@@ -65,4 +79,7 @@ def command(
         app.finish(stage.withdraw(app.settings, environment))
         return
     promise = Promise(loss=Loss(loss), **promised)
-    app.finish(stage.label(app.settings, environment, promise, dry_run=dry_run, progress=app.progress))
+    found = stage.label(
+        app.settings, environment, promise, scores=scores, dry_run=dry_run, progress=app.progress
+    )
+    app.finish(found)

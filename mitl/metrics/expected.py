@@ -89,7 +89,7 @@ def expected_values(
     """(N, M) each metric of each case, in expectation over the labels; a query without a match scores 0.
 
     Args:
-        cases: a pair whose label is set must be listed with a label that is known.
+        cases: a pair whose label is set must be listed.
 
     Raises:
         MetricError: a metric has no expectation here; a query has no ranking, or one that ends before K or before the
@@ -98,7 +98,7 @@ def expected_values(
     labels = worlds.labels
     exact, drawn = _split(asked)
     rows = rankings.rows_of(labels.query_ids)
-    matches = worlds.matches[cases.rows] + _shift(labels, cases)[:, None]
+    matches = worlds.matches[cases.rows] + _shift(worlds, cases)
     reach = np.full(len(cases.rows), max((one.k for one in asked), default=0))
     reach = np.maximum(reach, matches.max(axis=1)) if drawn else reach
     if short == "raise":
@@ -147,13 +147,15 @@ def _split(asked: Sequence[Asked]) -> tuple[list[tuple[int, Callable[..., Floats
     return exact, drawn
 
 
-def _shift(labels: PartialLabels, cases: Cases) -> Counts:
-    """(N,) how many matches more there are for the label that is set."""
-    shift = np.zeros(len(cases.rows), np.int64)
-    set_ = np.flatnonzero(cases.items != NOTHING)
+def _shift(worlds: Worlds, cases: Cases) -> Counts:
+    """(N, B or 1) how many matches more each draw has for the label that is set."""
+    labels, set_ = worlds.labels, np.flatnonzero(cases.items != NOTHING)
     listed = labels.find(cases.rows[set_], cases.items[set_])
-    assert (listed >= 0).all() and np.isin(labels.chances[listed], (0, 1)).all()
-    shift[set_] = cases.values[set_] - labels.chances[listed].astype(np.int64)
+    assert (listed >= 0).all()
+    chances = labels.chances[listed]
+    shift = np.zeros((len(cases.rows), 1 if np.isin(chances, (0, 1)).all() else worlds.draws), np.int64)
+    keys = _keys(worlds.seed, labels.query_ids[cases.rows[set_]], cases.items[set_])
+    shift[set_] = cases.values[set_, None] - _drawn(keys, chances[:, None], shift.shape[1])
     return shift
 
 

@@ -38,6 +38,7 @@ from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked
 
 CONFIDENCE = 0.95
+_POWER = 0.8
 _ROUNDING = 1e-12
 
 
@@ -66,6 +67,12 @@ class AuditSample:
                 f"an audited pair has the inclusion probability {self.inclusion[wrong][0]}; it should be above 0 and "
                 "at most 1"
             )
+
+    @classmethod
+    def empty(cls) -> AuditSample:
+        """Before anything was drawn."""
+        nobody = np.empty(0, np.int64)
+        return cls(nobody, nobody, np.empty(0, np.bool_), nobody, np.empty(0))
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -297,6 +304,22 @@ def shrunken(corrections: Floats, covariance: Floats) -> Floats:
 
     spread = brentq(beyond, 0.0, most, xtol=most * 1e-9) if beyond(0.0) > 0 else 0.0
     return np.asarray(level + (found * spread / (variances + spread)) @ turned)
+
+
+def wanted_pairs(audited: int, std_error: float, difference: float, pool: float) -> int | None:
+    """Audited pairs whose interval leaves out 0 in four of five audits, if two models differ by so much; two digits.
+
+    The standard error falls with the square root of the sample. None where it would be more than the pool, or where
+    there is no error, so that no audited pair changes the difference.
+    """
+    if not std_error or not difference:
+        return None
+    deviations = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) + NormalDist().inv_cdf(_POWER)
+    wanted = audited * (deviations * std_error / difference) ** 2
+    if wanted > pool:
+        return None
+    unit = 10.0 ** max(np.floor(np.log10(max(wanted, 1.0))) - 1, 0.0)
+    return int(np.ceil(wanted / unit) * unit)
 
 
 def hole_shares(

@@ -68,11 +68,6 @@ class CertifiedAudit:
         }
 
 
-def largest_share(workers: pd.Series[str]) -> float:
-    """The share of answers that the busiest worker gave, by who gave each."""
-    return float(workers.value_counts(normalize=True).max()) if len(workers) else 0.0
-
-
 def matches_at_least(found_by: NDArray[np.integer], annotators: int) -> tuple[float, float] | None:
     """Held positives that some annotator proposed, and Chao's estimate of how many matches there are at least.
 
@@ -109,7 +104,7 @@ def certified(
         record.design,
         held,
         labels,
-        worker_share=largest_share(record.answers["worker"]),
+        workers=record.answers["worker"],
         chao=matches_at_least(np.diff(finders(proposals, inside)[0]), len(distinct_pairs(proposals))),
     )
     pairs, is_confirmed = record.audited["pair"].to_numpy(), confirmed(record.audited)

@@ -20,7 +20,7 @@ from mitl.audits.evidence import confirmed
 from mitl.core.packed import contains, places
 from mitl.errors import AuditError, ReleaseError
 from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, label_places, read_audit
-from mitl.positives.certifying import largest_share, matches_at_least
+from mitl.positives.certifying import matches_at_least
 from mitl.positives.folders import FORMAT, MANIFEST, RATINGS_FORMAT, read_checked, read_manifest
 from mitl.positives.sheet_audit import certified_told, in_short
 from mitl.records import PositiveSource, several
@@ -242,7 +242,7 @@ def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mappin
         audit.design,
         audit.held,
         known.sort_values("pair", ignore_index=True),
-        worker_share=largest_share(audit.answers["worker"]),
+        workers=audit.answers["worker"],
         chao=matches_at_least(found_by, len(annotators)),
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_kit import fails, ok
 from sqlalchemy import text
-from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_done
+from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose, run_publish, work_until_done
 
 from mitl.audits.pool import RemainderOf
 from mitl.core.packed import contains, pack_pairs
@@ -145,6 +145,48 @@ def test_a_simple_sample_is_of_the_whole_pool(settings):
     assert drawn.loc[drawn["known"], "recheck"].all()
 
 
+def test_a_sample_can_be_drawn_where_models_differ(settings):
+    """The strata are the pool, each pair can be drawn, those that tell the models apart likelier; it is frozen too."""
+    models = Wish(size=200, compare=ANNOTATORS)
+    planned = plan(settings, Wish(compare=ANNOTATORS), SANDBOX)
+    assert len(planned.counts["comparisons"]) == len(Direction)
+    assert all(one["pairs"] is None or one["pairs"] > 0 for one in planned.counts["comparisons"])
+
+    found = draw_audit(settings, models, SANDBOX).counts
+
+    positives, most, *less, remainder = found["strata"]
+    assert (positives["stratum"], most["stratum"]) == ("positives", "models differ most")
+    assert remainder["stratum"] == "remainder"
+    assert positives["drawn"] >= 20
+    assert sum(row["pairs"] for row in found["strata"]) == found["pool"]
+    assert sum(row["drawn"] for row in found["strata"]) == 200
+    assert all(most["inclusion"] >= row["inclusion"] for row in less)
+    assert min(row["inclusion"] for row in found["strata"] if row["pairs"]) > 0
+    assert draw_audit(settings, models, SANDBOX).status == "nothing_to_do"
+    run_publish(settings, limit=20)
+    with pytest.raises(AuditError, match="drawn after looking"):
+        draw_audit(settings, Wish(size=200), SANDBOX)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--size", "9", "--compare", ANNOTATORS[0]], "two models or more"),
+        (["--compare", ANNOTATORS[0], "--compare", ANNOTATORS[1]], "add --size"),
+        (["--size", "9", "--compare", "a", "--compare", "b", "--simple"], "leave --recall"),
+        (["--size", "9", "--compare", ANNOTATORS[0], "--compare", "b=no.npz"], "there is no file"),
+    ],
+)
+def test_models_that_cannot_be_compared_draw_nothing(settings, monkeypatch, words, message):
+    """One line says what is wrong."""
+    monkeypatch.chdir(settings.project)
+    line = fails(1 if "no file" in message else 2, "audit", "draw", "--sandbox", *words)
+
+    assert message in line
+    with open_database(settings.db_url, read_only=True) as session:
+        assert audits.audits(session, SANDBOX) == []
+
+
 def test_a_bound_that_nothing_reaches_draws_nothing(settings):
     """One line says why."""
     with pytest.raises(AuditError, match="nothing was drawn"):
@@ -194,6 +236,19 @@ def test_another_pool_voids_an_audit(settings):
     assert not run_publish(settings).counts["audit_questions"]
     assert status(settings, SANDBOX).counts["audit"] is None
     assert draw_audit(settings, Wish(size=40), SANDBOX).counts["audit"] == 2
+
+
+def test_a_worker_who_gives_most_answers_is_warned_of(settings):
+    """Before the audit is complete, while others can still be asked."""
+    draw_audit(settings, Wish(size=40), SANDBOX)
+    run_publish(settings)
+    simulate(settings, SANDBOX, population="careful", hits_per_worker=100)
+    harvest(settings, SANDBOX)
+
+    (warning,) = show(settings, SANDBOX).warnings
+
+    assert "gave 100% of the answers so far" in warning
+    assert "set max_hits_per_worker" in warning
 
 
 def test_a_sample_for_labels_is_of_open_candidates(tmp_path):

@@ -38,6 +38,11 @@ SAID = pd.DataFrame(
 )
 
 
+def workers(*numbers):
+    """Who gave each answer: so many of each worker."""
+    return pd.Series(np.repeat([f"W{place}" for place in range(len(numbers))], numbers))
+
+
 def answered(false_no=0.05, false_yes=0.03, seed=0, design=DESIGN):
     """The design's sample with the answers of workers who err at these rates."""
     rng = np.random.default_rng(seed)
@@ -98,7 +103,7 @@ def test_the_order_of_rows_does_not_matter():
 
 def test_a_certificate_is_plain_json_and_words():
     """Nothing is lost on the way to a file, and every line is one line."""
-    certificate = certify(AUDITED, DESIGN, HOLDS, SAID, worker_share=0.3, chao=(545.0, 600.5))
+    certificate = certify(AUDITED, DESIGN, HOLDS, SAID, workers=workers(*[5] * 30), chao=(545.0, 600.5))
 
     stored = certificate.as_json()
 
@@ -190,7 +195,36 @@ def test_an_incomplete_audit_says_how_many_answers_are_open():
 def test_one_worker_cannot_certify_alone():
     """More than half of the answers is too much of one opinion."""
     with pytest.raises(AuditError, match="one worker gave 62% of the audit's answers"):
-        certify(AUDITED, DESIGN, HOLDS, SAID, worker_share=0.62)
+        certify(AUDITED, DESIGN, HOLDS, SAID, workers=workers(62, 20, 18))
+
+
+@pytest.mark.parametrize(("number", "warned"), [(19, True), (20, False)])
+def test_few_workers_are_warned_of(number, warned):
+    """Three different ones of a small crowd agree more seldom than three of a large one."""
+    certificate = certify(AUDITED, DESIGN, HOLDS, SAID, workers=workers(*[5] * number))
+
+    assert certificate.workers == number
+    assert any("WARNING: 19 workers answered" in line for line in certificate.lines()) == warned
+
+
+def test_no_risk_is_spent_on_rates_that_nothing_can_tell():
+    """Where no drawn pair can tell a rate, the bound with measured rates is the one for any rates, and no lower."""
+    few = DESIGN.strata[0].size - 6
+    design = changed(DESIGN, 0, size=6, sample=6)
+    design = replace(design, strata=(*design.strata[:2], replace(design.strata[2], size=10_500 + few)))
+    audited = AUDITED[(AUDITED["stratum"] > 0) | (AUDITED.groupby("stratum").cumcount() < 6)]
+    held = audited.loc[audited["stratum"] == 0, "pair"].to_numpy()
+    audited = audited.assign(
+        place=np.arange(len(audited)) + 1,
+        inclusion=np.array([one.inclusion for one in design.strata])[audited["stratum"]],
+    )
+    holds = frame(HELD, {"pair": held, "stratum": np.zeros(6)})
+    unsaid = SAID[SAID["pair"] < 0]
+
+    certificate = certify(audited, design, holds, unsaid)
+
+    assert certificate.false_no.upper == certificate.false_yes.upper == 0.5
+    assert certificate.measured == certificate.worst
 
 
 def changed(design, place, **fields):

@@ -110,6 +110,13 @@ def test_rates_never_pass_one_half():
     assert float(Errors(0, 0).upper(0.01, anytime=True)) == WORST
 
 
+def test_a_rate_is_read_where_its_numbers_can_tell_something():
+    """By the number drawn alone: eight that all are right leave less than one half, seven do not."""
+    assert [Errors(3, 5, drawn).is_read(0.0075) for drawn in (0, 7, 8, 500)] == [False, False, True, True]
+    assert not Errors(0, 0, 3).is_read(0.0075, anytime=True)
+    assert Errors(0, 0, 500).is_read(0.0075, anytime=True)
+
+
 def test_the_anytime_bound_holds_at_all_looks_at_once():
     """The lowest of 60 looks is too low in less than 10 % of 3,000 sequences, for rates of 3, 10 and 30 %."""
     rng = np.random.default_rng(8)

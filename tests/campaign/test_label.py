@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from audit_kit import add_page, submit
 from cli_kit import mitl
@@ -180,6 +181,53 @@ def test_levels_may_be_promised_too(project: Settings) -> None:
     """With the ordinal loss."""
     found = label(project, "--loss", "ordinal", "--error", "0.1", "--json").json
     assert found["counts"]["labelled"] > 0
+
+
+def write_table(settings: Settings, path: Path, **changed: object) -> Path:
+    """The project's probabilities as a CSV of external ids; a column's first cell changed."""
+    (fused,) = (settings.runs / FOLDER).glob("*.parquet")
+    scores = pd.read_parquet(fused)
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        maps = item_store.id_maps(context.session, item_store.dataset(context.session).id)
+    table = pd.DataFrame({"probability": scores["probability"]}, dtype=object)
+    sides = unpack_ids(scores["pair"].to_numpy())
+    for column, ids, numbers in zip(("image_id", "caption_id"), maps, sides, strict=True):
+        names = {row: name for name, row in ids.items()}
+        table[column] = [names[number] for number in numbers.tolist()]
+    for column, value in changed.items():
+        table.loc[0, column] = value
+    table.to_csv(path, index=False)
+    return path
+
+
+def test_scores_of_a_file_label_as_fused_ones_do(project: Settings, tmp_path: Path) -> None:
+    """The same probabilities give the same labels, and what the bound rests on is told."""
+    path = write_table(project, tmp_path / "mine.csv")
+    own = label(project, "--dry-run", "--json").json["counts"]
+
+    found = label(project, "--scores", str(path), "--json").json
+
+    assert found["counts"] == own
+    assert "mine.csv was made without the sample's answers is taken on your word" in found["warnings"][-1]
+    assert label(project, "--scores", str(path), "--json").json["status"] == "nothing_to_do"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"image_id": "nobody"}, "image_id 'nobody', which is not in the data set"),
+        ({"probability": "1.2"}, "holds the probability '1.2'; each is a number from 0 to 1"),
+        ({"probability": "sure"}, "holds the probability 'sure'"),
+    ],
+)
+def test_a_file_of_scores_that_does_not_fit_is_refused(project: Settings, tmp_path: Path, changed, message):
+    """One line, and nothing is stored."""
+    failed = label(project, "--scores", str(write_table(project, tmp_path / "mine.csv", **changed)))
+
+    assert failed.status == 1
+    assert message in failed.error
+    with open_context(project, SANDBOX, read_only=True) as context:
+        assert not len(audits.machine_labels(context.session, SANDBOX))
 
 
 def test_a_sample_too_small_says_how_many_answers_are_wanted(project: Settings) -> None:

@@ -9,17 +9,22 @@ from typing import Annotated, TypedDict
 import numpy as np
 
 from mitl.audits.planning import AuditPlan, Guess, Price, deal, plan_audit
+from mitl.audits.pool import Pool
 from mitl.audits.sampling import draw
 from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.core.packed import Ints
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store import proposals as proposal_store
 from mitl.db.store.audits import AuditRow
 from mitl.errors import AuditError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
+from mitl.progress import Progress, no_progress
 from mitl.records import (
     AuditPurpose,
     BatchKind,
+    Direction,
     Environment,
     JudgementSource,
     StageResult,
@@ -29,8 +34,16 @@ from mitl.records import (
 from mitl.records.audits import AuditDesign, Stratum
 from mitl.records.results import printed_by
 from mitl.settings import Settings
+from mitl.stages.auditing.comparing import BANDS, METRIC, Compared, compared_models, shares
 from mitl.stages.auditing.hit_price import price_of_hit
-from mitl.stages.auditing.pools import UNANSWERED, Strata, pool_of, strata_for_labels, strata_for_recall
+from mitl.stages.auditing.pools import (
+    UNANSWERED,
+    Strata,
+    merged_now,
+    pool_of,
+    strata_for_labels,
+    strata_for_recall,
+)
 
 RECALL = 0.9
 """The bound that is planned for where none is named."""
@@ -48,8 +61,16 @@ class Wish:
     max_cost_cents: int | None = None
     simple: bool = False
     """Draw from the pool as a whole."""
+    compare: tuple[str, ...] = ()
+    """Models, annotators or ``NAME=FILE[,FILE]``: draw where they rank differently."""
 
     def __post_init__(self) -> None:
+        others = (self.recall, self.max_cost_cents, self.simple or None)
+        if self.compare and (others != (None, None, None) or self.purpose is AuditPurpose.LABELS):
+            raise UsageError(
+                "--compare draws a sample for models, as large as --size says; leave --recall, --max-cost, --simple "
+                "and --for labels out"
+            )
         if self.size is not None and (self.recall is not None or self.max_cost_cents is not None):
             raise UsageError(
                 "--size says how many pairs are drawn, --recall and --max-cost let that be reckoned; give either"
@@ -69,7 +90,7 @@ class StratumFigures(TypedDict):
 
 
 @printed_by("audit plan")
-class PlanCounts(TypedDict):
+class PlanCounts(TypedDict, total=False):
     """What an audit would take."""
 
     environment: Annotated[str, "sandbox or live"]
@@ -87,6 +108,11 @@ class PlanCounts(TypedDict):
     ]
     simple_cents: Annotated[int | None, "its price"]
     strata: Annotated[list[StratumFigures], "the strata, the remainder last"]
+    comparisons: Annotated[
+        list[dict[str, object]],
+        "with `--compare`, instead of what a bound takes: a list of model, against, direction, the difference of mAP@R "
+        "that is expected, and pairs, the audited pairs that tell the two apart if it is that, or null",
+    ]
 
 
 @printed_by("audit draw")
@@ -101,14 +127,21 @@ class DrawCounts(TypedDict):
     strata: Annotated[list[StratumFigures], "the strata, the remainder last"]
 
 
-def plan(settings: Settings, wish: Wish, environment: Environment | None = None) -> StageResult:
-    """What the wanted bound costs, before anything is drawn or asked.
+def plan(
+    settings: Settings,
+    wish: Wish,
+    environment: Environment | None = None,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """What the wanted bound, or telling models apart, takes, before anything is drawn or asked.
 
     Raises:
         AuditError: nothing was asked, or there are no positives yet.
     """
-    with open_context(settings, environment, read_only=True) as context:
+    with open_context(settings, environment, read_only=True, progress=progress) as context:
         pool = pool_of(context)
+        if wish.compare:
+            return _comparison(context, pool, wish)
         strata = strata_for_recall(context, pool)
         strata = strata.simple(pool) if wish.simple else strata
         found = _planned(context, strata.guesses, wish)
@@ -135,6 +168,48 @@ def plan(settings: Settings, wish: Wish, environment: Environment | None = None)
     )
 
 
+def _comparison(context: Context, pool: Pool, wish: Wish) -> StageResult:
+    models, positives = _compared(context, wish)
+    strata = models.strata(pool, positives)
+    wanted = models.wanted(strata)
+    size = min(max([len(strata.guesses), *(pairs or 0 for *_, pairs in wanted)]), pool.size)
+    drawn = _scaled(strata.guesses, shares(strata.guesses), size)
+    counts: PlanCounts = {
+        "environment": context.environment.value,
+        "pool": pool.size,
+        "strata": _figures(drawn),
+        "comparisons": [
+            {"model": one, "against": other, "direction": direction.value, "difference": gap, "pairs": pairs}
+            for one, other, direction, gap, pairs in wanted
+        ],
+    }
+    rows = tuple(
+        (one, other, direction.value, f"{100 * gap:+.1f}", f"{pairs:,}" if pairs else "no audit")
+        for one, other, direction, gap, pairs in wanted
+    )
+    heads = ("model", "minus", "direction", f"expected {METRIC}", "told apart by audited pairs")
+    return StageResult(
+        counts=counts,
+        tables=(
+            Table("differences of models, in points", heads, rows),
+            _table(drawn, f"a pool of {pool.size:,} pairs, {size:,} of them drawn"),
+        ),
+        lines=(
+            "in four of five audits, if models differ as expected by their ranks and by what is judged; where they "
+            "differ less, it takes more, with the square",
+        ),
+        next="mitl audit draw --size N --compare " + " --compare ".join(wish.compare),
+    )
+
+
+def _compared(context: Context, wish: Wish) -> tuple[Compared, Ints]:
+    """The models, and the positives of a release of today."""
+    merged, asked = merged_now(context), proposal_store.queries(context.session)
+    judged = merged.where("kept"), merged.where("negative")
+    queries = {direction: np.array(sorted(asked[direction]), np.int64) for direction in Direction}
+    return compared_models(context.settings, wish.compare, queries, judged, context.progress), judged[0]
+
+
 def _waiting(guesses: Sequence[Guess]) -> list[str]:
     """What a plan would be better off without."""
     matches = sum(guess.size * guess.expected for guess in guesses if guess.name.startswith(UNANSWERED))
@@ -146,14 +221,21 @@ def _waiting(guesses: Sequence[Guess]) -> list[str]:
     ]
 
 
-def draw_audit(settings: Settings, wish: Wish, environment: Environment | None = None) -> StageResult:
+def draw_audit(
+    settings: Settings,
+    wish: Wish,
+    environment: Environment | None = None,
+    progress: Progress = no_progress,
+) -> StageResult:
     """Draw the sample and write it down; the same wish again is nothing to do.
 
     Raises:
         AuditError: an audit of this pool is under way, so that another one would be drawn after looking; no sample
             reaches the bound below the ceiling; or there is nothing to draw from.
     """
-    with open_context(settings, environment) as context:
+    if wish.compare and wish.size is None:
+        raise UsageError("a sample that compares models is as large as you say; add --size")
+    with open_context(settings, environment, progress=progress) as context:
         earlier = audit_store.current(context.session, context.environment, wish.purpose)
         started = earlier is not None and _is_under_way(context, earlier)
         if earlier is not None and started:
@@ -195,8 +277,10 @@ def _is_under_way(context: Context, audit: AuditRow) -> bool:
 
 def _require_same(audit: AuditRow, wish: Wish, seed: int) -> None:
     design = audit.design
-    asked = (seed, wish.simple, wish.confidence, design.sample if wish.size is None else wish.size)
-    if asked != (design.seed, design.simple, design.confidence, design.sample):
+    sample = design.sample if wish.size is None else wish.size
+    compares = any(stratum.name in BANDS for stratum in design.strata)
+    asked = (seed, wish.simple, wish.confidence, sample, bool(wish.compare))
+    if asked != (design.seed, design.simple, design.confidence, design.sample, compares):
         raise AuditError(
             f"audit {audit.number} of this pool is being answered since it was drawn on {audit.drawn_at:%Y-%m-%d}: "
             "another sample would be drawn after looking, and prove nothing; complete it with `mitl publish --drawn`"
@@ -233,6 +317,9 @@ def _strata(context: Context, wish: Wish) -> Strata:
             raise UsageError("--simple is for audits of recall; a sample for machine labels has its strata")
         return strata_for_labels(context)
     pool = pool_of(context)
+    if wish.compare:
+        models, positives = _compared(context, wish)
+        return models.strata(pool, positives)
     strata = strata_for_recall(context, pool)
     return strata.simple(pool) if wish.simple else strata
 
@@ -243,6 +330,8 @@ def _samples(context: Context, guesses: Sequence[Guess], wish: Wish) -> tuple[St
         # In proportion: what is sampled beyond a threshold is an answer that people would have given anyway.
         sizes = np.array([float(guess.size) for guess in guesses])
         return _scaled(guesses, sizes, wish.size or 0, recheck=False)
+    if wish.compare:
+        return _scaled(guesses, shares(guesses), wish.size or 0)
     if wish.size is None:
         found = _planned(context, guesses, wish)
         if found.cost is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
-from mitl.audits.certificate import Look, look
+from mitl.audits.certificate import MOST_OF_ONE, Look, look
 from mitl.core.formats import lower_bound
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
@@ -155,6 +155,12 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         "out": state.out,
         "worker_share": max(shares.values(), default=0.0),
     }
+    warnings = tuple(
+        f"worker {worker!r} gave {share:.0%} of the answers so far; above {MOST_OF_ONE:.0%} an audit proves nothing: "
+        "set max_hits_per_worker before more is asked"
+        for worker, share in shares.items()
+        if share > MOST_OF_ONE
+    )
     lines = [f"audit {state.audit.number}: {state.line}"]
     if state.bound is not None:
         counts |= {
@@ -172,6 +178,7 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         counts=counts,
         tables=tuple(tables),
         lines=tuple(lines),
+        warnings=warnings,
         next=_next(state, chosen),
     )
 

@@ -101,7 +101,7 @@ class EvaluateCounts(TypedDict):
     fair_differences: Annotated[
         list[dict[str, object]],
         "with `--fair`: a list of model, against, direction, metric, and the differences naive, settled, "
-        "prediction_powered with low and high",
+        "prediction_powered with low and high, and wanted, the audited pairs that would tell the two apart or null",
     ]
     trained_on_release: Annotated[
         dict[str, int],

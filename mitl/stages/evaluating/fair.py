@@ -12,7 +12,7 @@ from mitl.core.packed import places
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.answer_rates import Rates
 from mitl.metrics.expected import draws_for
-from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares, wanted_pairs
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
 from mitl.metrics.rank_chances import DEPTH, with_rank_chances
@@ -63,6 +63,8 @@ class FairDifference:
     prediction_powered: float
     low: float
     high: float
+    wanted: int | None
+    """Audited pairs, drawn by the same design, that would tell the two apart; None where none of the pool would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,34 @@ def _judged(release: AuditedRelease, direction: Direction, gallery: int) -> Part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Ranker:
+    """Makes rankings of what was gathered."""
+
+    settings: Settings
+    gathered: Gathered
+    progress: Progress
+
+    def ranked(self, model: Model, direction: Direction, query_ids: Ids, depth: int) -> Ranked:
+        """The model's rankings, as deep as wanted where it can."""
+        sides = self.gathered.sides
+        depth = min(depth, len(sides.gallery(direction)))
+        known = model.rankings.get(direction)
+        if known is not None and (not model.cut or known.items.shape[1] >= depth):
+            return known
+        if model.similarities is not None:
+            parts = blocks(
+                model.similarities, sides, direction, query_ids, self.progress, f"rank {model.name}"
+            )
+            return Ranked.whole(query_ids, np.concatenate([part.head(depth) for part in parts]))
+        assert self.gathered.project is not None
+        needs = {one: RankingNeed((), 1) for one in Direction} | {
+            direction: RankingNeed(query_ids.tolist(), depth)
+        }
+        (made,), _ = ranked_models(self.settings, [model.name], self.gathered.project, needs, self.progress)
+        return made.rankings[direction]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Direction:
     """One direction of a call."""
 
@@ -163,23 +193,9 @@ class _Direction:
         return self._figures(fair, values, ranked, evidence), self._differences(fair, values, evidence)
 
     def _ranked(self, model: Model, query_ids: Ids, depth: int) -> Ranked:
-        """The model's rankings, as deep as wanted where it can."""
-        sides, direction = self.gathered.sides, self.direction
-        depth = min(depth, len(sides.gallery(direction)))
-        known = model.rankings.get(direction)
-        if known is not None and (not model.cut or known.items.shape[1] >= depth):
-            return known
-        if model.similarities is not None:
-            parts = blocks(
-                model.similarities, sides, direction, query_ids, self.progress, f"rank {model.name}"
-            )
-            return Ranked.whole(query_ids, np.concatenate([part.head(depth) for part in parts]))
-        assert self.gathered.project is not None
-        needs = {one: RankingNeed((), 1) for one in Direction} | {
-            direction: RankingNeed(query_ids.tolist(), depth)
-        }
-        (made,), _ = ranked_models(self.settings, [model.name], self.gathered.project, needs, self.progress)
-        return made.rankings[direction]
+        return Ranker(self.settings, self.gathered, self.progress).ranked(
+            model, self.direction, query_ids, depth
+        )
 
     def _evidence(self, release: AuditedRelease, judged: PartialLabels, ranked: Sequence[Ranked]) -> Evidence:
         audited = _turned(release.audited, self.direction)
@@ -226,11 +242,12 @@ class _Direction:
     ) -> list[FairDifference]:
         base = self.request.paired_with
         pairs = combinations(fair, 2) if base is None else ((name, base) for name in fair if name != base)
-        found = []
+        found, audit = [], evidence.powered.audit
         for one, other in pairs:
             for place, asked in enumerate(self.asked):
                 difference = evidence.difference(fair[one].powered[place], fair[other].powered[place])
                 low, high = difference.ends
+                settled = values[one][place] - values[other][place]
                 found.append(
                     FairDifference(
                         one,
@@ -238,10 +255,13 @@ class _Direction:
                         self.direction.value,
                         asked.name,
                         fair[one].naive[place] - fair[other].naive[place],
-                        values[one][place] - values[other][place],
+                        settled,
                         difference.value,
                         low,
                         high,
+                        wanted_pairs(
+                            len(audit), difference.std_error, settled, float((1 / audit.inclusion).sum())
+                        ),
                     )
                 )
         return found

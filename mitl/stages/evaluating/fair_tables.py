@@ -92,7 +92,8 @@ def _sign(one: FairDifference) -> int:
 
 
 def _difference(one: FairDifference) -> tuple[object, ...]:
-    apart = "apart" if _sign(one) else "not told apart"
+    wanted = "no audit would" if one.wanted is None else f"about {one.wanted:,} audited pairs would"
+    apart = "apart" if _sign(one) else f"not told apart; {wanted}"
     interval = f"{100 * one.prediction_powered:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
     naive, fair = f"{100 * one.naive:+.1f}", f"{100 * one.settled:+.1f}"
     return one.model, one.against, one.direction, one.metric, naive, fair, interval, apart

@@ -6,6 +6,8 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -36,6 +38,7 @@ from mitl.records.frames import counts as speaks
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.fusing.scores import kept_scores, sources
+from mitl.stages.labelling.scores_file import read_scores
 
 
 class StratumCounts(TypedDict):
@@ -78,12 +81,18 @@ def label(
     environment: Environment | None = None,
     promise: Promise | None = None,
     *,
+    scores: Path | None = None,
     dry_run: bool = False,
     progress: Progress = no_progress,
 ) -> StageResult:
     """Label what can be labelled; what stood before is replaced, and where it would be the same nothing is done.
 
+    Args:
+        scores: a table of image_id, caption_id and probability, made without the sample's answers; the newest fused
+            probabilities where None.
+
     Raises:
+        DatasetError: the file of scores cannot be read or does not fit.
         AuditError: no sample or no score, a score that has read the sample, a sample that is incomplete, too small or
             one worker's.
     """
@@ -92,7 +101,8 @@ def label(
         audit = _sample(context)
         audited = audit_store.audited(context.session, audit.id)
         sampled = distinct(audited["pair"].to_numpy())
-        about, fused = _score(context, audit, sampled)
+        read = _score(context, audit, sampled) if scores is None else read_scores(context, scores)
+        about, fused = read
         _check_workers(context, audit)
         judgements = columns.judgement_columns(context.session, context.environment)
         judgements = judgements[speaks(judgements)]
@@ -116,7 +126,11 @@ def label(
                 context.session, context.environment, audit.id, config, found.labels, context.now()
             )
             context.session.commit()
-    return _result(found, promise, len(audited), dry_run=dry_run, same=same)
+    result = _result(found, promise, len(audited), dry_run=dry_run, same=same)
+    if scores is None:
+        return result
+    taken = f"that {scores.name} was made without the sample's answers is taken on your word; the bound rests on it"
+    return replace(result, warnings=(*result.warnings, taken))
 
 
 def withdraw(settings: Settings, environment: Environment | None = None) -> StageResult:
@@ -158,7 +172,7 @@ def _score(context: Context, audit: AuditRow, sampled: Ints) -> tuple[Mapping[st
                 "it cannot bound them; run `mitl fuse` again, which leaves the sample out"
             )
         return about, fused
-    raise AuditError("there are no probabilities to label by; run `mitl fuse` first")
+    raise AuditError("there are no probabilities to label by; run `mitl fuse` first, or give --scores FILE")
 
 
 def _check_workers(context: Context, audit: AuditRow) -> None:
@@ -212,7 +226,8 @@ def _config(
     promise: Promise, found: MachineLabels, cuts: tuple[float, float, float], about: Mapping[str, Any]
 ) -> str:
     score = {
-        name: about.get(name) for name in ("answers_sha256", "excluded_sha256", "runs", "seed", "version")
+        name: about.get(name)
+        for name in ("answers_sha256", "excluded_sha256", "runs", "seed", "version", "file", "sha256")
     }
     return json.dumps(
         {
