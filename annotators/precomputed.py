@@ -70,7 +70,7 @@ class PrecomputedEmbeddings:
 
     def _rows(
         self, modality: Modality, items: Sequence[ImageItem] | Sequence[CaptionItem], noun: str
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[Any]:
         """The items' embeddings, of unit length under cosine; AnnotatorError where one has no direction to compare."""
         table = self._tables[modality]
         rows = table.rows([item.external_id for item in items], noun)

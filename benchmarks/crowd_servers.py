@@ -85,14 +85,8 @@ class Process:
 
     def cpu_s(self) -> float:
         """User and system time of the process and its children so far."""
-        stats = [path.read_text().rpartition(")") for path in Path("/proc").glob("[0-9]*/stat")]
-        own = str(self._process.pid)
-        ticks = [
-            int(rest.split()[11]) + int(rest.split()[12])
-            for name, _, rest in stats
-            if own in (name.partition(" ")[0], rest.split()[1])
-        ]
-        return sum(ticks) / os.sysconf("SC_CLK_TCK")
+        own = Path(f"/proc/{self._process.pid}/stat").read_text()
+        return _cpu_s(own) + children_cpu_s(self._process.pid)
 
     def kill(self) -> None:
         """End it at once, as a failing machine would: ``kill -9``."""
@@ -121,6 +115,17 @@ class Process:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._log.close()
+
+
+def children_cpu_s(pid: int) -> float:
+    """User and system time of the living children of a process so far."""
+    stats = [path.read_text() for path in Path("/proc").glob("[0-9]*/stat")]
+    return sum(_cpu_s(stat) for stat in stats if stat.rpartition(")")[2].split()[1] == str(pid))
+
+
+def _cpu_s(stat: str) -> float:
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def start_server(url: str, port: int, project: Path, *options: str) -> Process:

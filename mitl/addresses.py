@@ -1,4 +1,4 @@
-"""What counts as this machine's own address, for every server and client of the project."""
+"""What counts as this machine's own address, and as Amazon's, for every server and client of the project."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ def names_loopback(name: str) -> bool:
 def is_loopback(url: str) -> bool:
     """Whether this address is on this machine."""
     return names_loopback(urlsplit(url).hostname or "")
+
+
+def is_amazon(url: str) -> bool:
+    """Whether this address is one of Amazon's."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return host == "amazonaws.com" or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 
 def _address(text: str) -> Address | None:

@@ -40,7 +40,7 @@ of a questionnaire ("Detecting and deterring insufficient effort responding to s
 MIN_SECRET_BYTES = 16
 WORLD_FOLDER = "dataset"
 """Folder of the project that holds a generated world and its pictures, or those that were inside a table."""
-BACKENDS = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
+BACKENDS = ("auto", "numpy", "torch", "bf16", "int16", "int8", "cuda", "faiss")
 """What multiplies embeddings in exact search."""
 ENGINES = ("local", "ray")
 """Where annotators work."""
@@ -141,8 +141,8 @@ TABLES: dict[str, dict[str, Setting]] = {
         "top_k": Setting("proposed per query and annotator (5)", _integer(1)),
         "depth": Setting("kept in the ranking files (25)", _integer(1)),
         "backend": Setting(
-            "what multiplies embeddings: auto, numpy, torch, bf16, int8, cuda or faiss; no ranking depends on it "
-            "(auto)",
+            "what multiplies embeddings: auto, numpy, torch, bf16, int16, int8, cuda or faiss; no ranking depends on "
+            "it (auto)",
             _one_of(*BACKENDS),
         ),
         "engine": Setting(

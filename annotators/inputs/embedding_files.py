@@ -21,11 +21,11 @@ _BLOCK = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingTable:
-    """Embeddings (N, D) or (N, K, D) float32 by external id."""
+    """Embeddings (N, D) or (N, K, D) by external id, float32, or float16 where the file's are."""
 
     path: Path
     row_of: dict[str, int]
-    embedding: NDArray[np.float32]
+    embedding: NDArray[Any]
     ids_path: Path | None = None
     """The file of the ids, where they lie in one of their own."""
 
@@ -34,7 +34,7 @@ class EmbeddingTable:
         """Hashes of the file and of its ids' file: what rankings are keyed by."""
         return tuple(file_sha256(path) for path in (self.path, self.ids_path) if path is not None)
 
-    def rows(self, external_ids: Sequence[str], what: str) -> NDArray[np.float32]:
+    def rows(self, external_ids: Sequence[str], what: str) -> NDArray[Any]:
         """The embeddings of these ids, in that order, a view where it is the file's; AnnotatorError where some lack."""
         missing = [id_ for id_ in external_ids if id_ not in self.row_of]
         if missing:
@@ -54,7 +54,7 @@ class EmbeddingTable:
 
 
 def read_embeddings(path: Path, ids_path: Path | None = None) -> EmbeddingTable:
-    """The embeddings of a .npz, Parquet or .npy file; those of a .npy of float32 stay on disk until they are used.
+    """The embeddings of a .npz, Parquet or .npy file; a .npy of float32 or float16 stays on disk until it is used.
 
     A .npz file holds ``ids`` and ``embedding``, a Parquet file has columns of these names (``id``). The ids of a
     .npy file are in ``ids_path`` (.npy, else a text with one a line), or beside it in ``NAME.ids.npy`` or
@@ -94,12 +94,12 @@ def _table(path: Path, ids: Sequence[str], raw: object, ids_path: Path | None = 
     return EmbeddingTable(path, _row_of(path, ids, len(raw)), _checked(path, ids, raw), ids_path)
 
 
-def _checked(path: Path, ids: Sequence[str], raw: NDArray[Any]) -> NDArray[np.float32]:
+def _checked(path: Path, ids: Sequence[str], raw: NDArray[Any]) -> NDArray[Any]:
     if np.iscomplexobj(raw):
         raise AnnotatorError(f"embeddings in {str(path)!r} are complex; they should be real numbers")
     # A number beyond float32 becomes infinite here and is named below.
     with np.errstate(over="ignore"):
-        embedding = np.ascontiguousarray(raw, dtype=np.float32)
+        embedding = np.ascontiguousarray(raw, np.float16 if raw.dtype == np.float16 else np.float32)
     blocks = (embedding[start : start + _BLOCK] for start in range(0, len(embedding), _BLOCK))
     finite = np.concatenate([np.isfinite(block).reshape(len(block), -1).all(axis=1) for block in blocks])
     if not finite.all():

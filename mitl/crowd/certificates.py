@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import ssl
 
-import httpx
-
 from mitl.errors import EndpointError, SettingsError
 
 # OpenSSL's numbers (X509_V_ERR_...), which Python gives as ``verify_code`` without names.
@@ -71,6 +69,8 @@ def httpx_context() -> ssl.SSLContext:
     Raises:
         SettingsError: the file that the variable names cannot be read.
     """
+    import httpx
+
     try:
         return httpx.create_ssl_context()
     except OSError as error:

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mitl.addresses import is_amazon
 from mitl.crowd.listings import (
     CreatedHit,
     ListedAssignment,
@@ -27,8 +28,10 @@ from mitl.crowd.listings import (
     nothing,
     optional,
 )
-from mitl.crowd.transport import AdaptiveLimiter, Keys, Transport, is_amazon
 from mitl.errors import CrowdError
+
+if TYPE_CHECKING:
+    from mitl.crowd.transport import AdaptiveLimiter
 
 __all__ = ["CreatedHit", "Keys", "ListedAssignment", "ListedBonus", "ListedHit", "MTurkClient", "is_amazon"]
 
@@ -37,6 +40,18 @@ PAGE = 100
 _ROUNDS = 5
 """How often a listing may give the same page before it is said to go in circles."""
 _ENTITY = re.compile(r"\b[A-Z0-9]{20,64}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """An access key and its secret; the secret never shows."""
+
+    access_key: str
+    secret_key: str
+
+    def __repr__(self) -> str:
+        """Name the access key alone."""
+        return f"Keys({self.access_key!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,8 @@ class MTurkClient:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Args: keys: None takes the AWS credential chain (environment, profile, role)."""
+        from mitl.crowd.transport import AdaptiveLimiter, Transport  # boto3's core takes a while to load
+
         self.url = url
         self._transport = Transport(url, keys, max_connections, limiter or AdaptiveLimiter(), sleep)
 

@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 from sqlalchemy import Engine
 
-from mitl.addresses import is_loopback
+from mitl.addresses import is_amazon, is_loopback
 from mitl.crowd import certificates
-from mitl.crowd.client import Keys, MTurkClient, is_amazon
+from mitl.crowd.client import Keys, MTurkClient
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment
 from mitl.settings import SERVER_PORT, Settings
@@ -113,6 +112,8 @@ def _explicit(
     url = url.rstrip("/")
     health: Mapping[str, Any] = {}
     if not is_amazon(url):
+        import httpx
+
         try:
             health = _health(url)
         except httpx.HTTPError as error:
@@ -178,6 +179,8 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
 
 def _running_id(url: str) -> str | None:
     """The id of the crowd server at this address; None where there is none."""
+    import httpx
+
     try:
         return _id(_health(url))
     except httpx.HTTPError:
@@ -191,6 +194,8 @@ def _id(health: Mapping[str, Any]) -> str | None:
 
 def _health(url: str) -> Mapping[str, Any]:
     """What ``/healthz`` says; nothing where something else than a crowd server answers."""
+    import httpx  # here and above, for it takes a while to load, and many commands ask nobody
+
     near = is_loopback(url)
     # No proxy leads to this machine, but an authority of one's own may have signed for it.
     # Reading the machine's certificates takes longer than asking, and plain HTTP needs none.

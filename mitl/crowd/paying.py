@@ -76,16 +76,13 @@ def book_payment(
 
 def has_open_calls(session: Session, environment: Environment) -> bool:
     """Whether something was decided that the server has not heard of."""
-    decided = answer_store.assignments(session, environment, (*_PAID, Decision.REJECT))
-    if any(row.status == SUBMITTED or _is_to_exclude(row) for row in decided):
-        return True
-    return bool(_to_override(session, decided))
+    return desk_store.unsent(session, environment) > 0
 
 
 def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> CarriedOut:
     """Make the calls that stored decisions ask for and that were not made yet, by this run or an earlier one."""
     session, environment = context.session, context.environment
-    paid = answer_store.assignments(session, environment, _PAID)
+    paid = answer_store.assignments(session, environment, _PAID, settled=False)
     refused = answer_store.assignments(session, environment, (Decision.REJECT,))
     batches = {batch.name: batch for batch in hit_store.batches(session, environment)}
     session.rollback()

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -17,13 +16,14 @@ from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal, open_work
-from mitl.db.store.columns import answer_columns
+from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.desk import Arrivals
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.judgements.conduct import gold_interval
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Decision, PairRole, several
+from mitl.records.frames import Columns
 from mitl.stages.reviewing.evidence import Habits
 
 HOUR = dt.timedelta(hours=1)
@@ -87,7 +87,7 @@ def overview(context: Context, known: Habits) -> Overview:
     arrived = desk_store.arrivals(session, environment)
     work = open_work.open_work(session, environment)
     counts = answer_store.decision_counts(session, environment)
-    answers = answer_columns(session, environment)
+    answers = answers_of(session, environment)
     by_hour, last_hour = _recent(context, answers)
     return Overview(
         golds=_rates(known.golds.by_role),
@@ -123,12 +123,12 @@ def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[PassRate, ...]:
     return tuple(found)
 
 
-def _recent(context: Context, every: pd.DataFrame) -> tuple[tuple[Hour, ...], int]:
+def _recent(context: Context, every: Columns) -> tuple[tuple[Hour, ...], int]:
     """The last hours with their answers, oldest first, and how many came within the hour before now."""
     now = context.now()
     begins = now.replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * HOUR
     rows, at = desk_store.submitted_since(context.session, context.environment, begins)
-    of = every["assignment"].to_numpy()
+    of = np.asarray(every["assignment"])
     answers = np.searchsorted(of, rows, "right") - np.searchsorted(of, rows)
     until = (now - begins) // _US
     in_time = at <= until

@@ -181,6 +181,7 @@ def check_size(xml: str) -> int:
     return size
 
 
+@lru_cache(maxsize=65_536)  # an image stands on many pages
 def check_image_src(src: str) -> None:
     """Refuse an image's address that browsers would block.
 
@@ -214,6 +215,7 @@ def _environment(search_path: tuple[Path, ...], content_hash: str) -> jinja2.Env
         loader=_LeanLoader(search_path),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        auto_reload=False,  # or each page looks at every file's time
         trim_blocks=True,
         lstrip_blocks=True,
     )

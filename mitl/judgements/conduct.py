@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.intervals import clopper_pearson
+from mitl.core.packed import coded, pack_ids, unpack_ids
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Label
 from mitl.records.frames import LABELS
@@ -103,10 +104,11 @@ def medians_s(worker: Ints, active_ms: Ints) -> dict[int, float]:
         active_ms: (answers,), 0 where nothing was measured.
     """
     measured = active_ms != 0
-    order = np.lexsort((active_ms[measured], worker[measured]))
-    who, times = worker[measured][order], active_ms[measured][order] / 1000
-    found, first, count = np.unique(who, return_index=True, return_counts=True)
-    low, high = times[first + (count - 1) // 2], times[first + count // 2]
+    order = np.sort(pack_ids(worker[measured], active_ms[measured]))  # both in one number: many times as fast
+    who, times = unpack_ids(order)
+    first = np.flatnonzero(np.diff(who, prepend=-1))
+    found, count = who[first], np.diff(first, append=len(who))
+    low, high = times[first + (count - 1) // 2] / 1000, times[first + count // 2] / 1000
     middle = np.where(count % 2 == 1, low, (low + high) / 2)
     return dict(zip(found.tolist(), middle.tolist(), strict=True))
 
@@ -146,9 +148,12 @@ def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, AnswerRun]
         return {}
     begins = np.flatnonzero(np.append(True, (page[1:] != page[:-1]) | (label[1:] != label[:-1])))
     lengths = np.diff(np.append(begins, len(page)))
-    order = np.lexsort((-lengths, worker[begins]))  # stable: the earliest of equals stays first
-    found, first = np.unique(worker[begins][order], return_index=True)
-    best = order[first]
+    found, who = coded(worker[begins])
+    longest = np.zeros(len(found), np.int64)
+    np.maximum.at(longest, who, lengths)
+    is_longest = np.flatnonzero(lengths == longest[who])
+    best = np.full(len(found), len(begins))
+    np.minimum.at(best, who[is_longest], is_longest)
     return {
         who: AnswerRun(length, LABELS[code])
         for who, length, code in zip(
@@ -171,7 +176,9 @@ def agreement_and_consistency(
         distrusted: (workers,), with whom nobody is compared.
     """
     n = len(distrusted)
-    _, pair = np.unique(pair, return_inverse=True)
+    _, pair = coded(pair)
+    several = np.bincount(pair)[pair] > 1  # few, among millions; the others are compared with nobody
+    worker, pair, label = worker[several], pair[several], label[several]
     keys = pair * max(n, 1) + worker
     order = np.argsort(keys, kind="stable")
     keys, side = keys[order], _SIDES[label[order]]

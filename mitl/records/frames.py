@@ -168,9 +168,9 @@ def is_role(answers: Columns, *roles: PairRole) -> Flags:
     return np.asarray(np.array([role in roles for role in ROLES])[np.asarray(answers["role"])], np.bool_)
 
 
-def is_labelled(answers: pd.DataFrame) -> Flags:
+def is_labelled(answers: Columns) -> Flags:
     """(answers,) whether a label was given, usable or not."""
-    return np.asarray((answers["outcome"] == _ANSWERED) & (answers["label"] != NONE))
+    return np.asarray((answers["outcome"] == _ANSWERED) & (answers["label"] != NONE), np.bool_)
 
 
 def counts(answers: pd.DataFrame) -> Flags:

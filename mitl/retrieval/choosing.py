@@ -14,8 +14,8 @@ import numpy as np
 
 from annotators.base import Encoded
 from mitl.errors import RetrievalError
-from mitl.retrieval.processor import count, loaded_torch, one_thread_of_blas
-from mitl.retrieval.products import Backend, Buffers, FloatProduct, NumpyProduct, Product, Side
+from mitl.retrieval.processor import compiled_loops, count, loaded_torch, one_thread_of_blas
+from mitl.retrieval.products import Backend, Buffers, NumpyProduct, Product, Side
 from mitl.retrieval.search import RESCORING
 from mitl.retrieval.vectors import Floats, Vectors, product_errors
 
@@ -35,7 +35,7 @@ _NEWCOMER = 5000.0
 _TILE_ITEMS, _SHARP = 2048, 1.6
 _CARD_PROBE = 2048, 8192
 """Queries and items of its probe: some 20 microseconds of a large card, as long as it takes to ask it."""
-_LOADING = {"numpy": 14.0, "bf16": 60.0, "int8": 90.0, "cuda": 14.0}
+_LOADING = {"numpy": 14.0, "bf16": 60.0, "int16": 90.0, "int8": 90.0, "cuda": 14.0}
 """What converting one number costs, in multiply-adds of the float32 product."""
 _SAMPLE_QUERIES, _SAMPLE_ITEMS, _SAMPLE_RANK = 16, 2048, 16
 _FEWEST_ITEMS, _SAMPLE_SHARE = 256, 10
@@ -83,6 +83,7 @@ def choose(backend: Backend, task: SearchTask) -> ProductChoice:
 
 def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
     from mitl.retrieval.int8_product import Int8Product
+    from mitl.retrieval.int16_product import Int16Product
     from mitl.retrieval.torch_products import Bfloat16Product, DeviceProduct, TorchProduct
 
     return {
@@ -90,6 +91,7 @@ def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
         "torch": TorchProduct,
         "linear": lambda: TorchProduct(linear=True),
         "bf16": Bfloat16Product,
+        "int16": Int16Product,
         "int8": Int8Product if task.k_back is None else lambda: Int8Product.for_both_ways(task.left),
         "cuda": lambda: DeviceProduct(products=task.left.per_item * task.right.per_item),
     }
@@ -102,12 +104,12 @@ def _cheapest(task: SearchTask) -> ProductChoice:
     at_hand = loaded_torch() is not None or (task.work > pays and find_spec("torch") is not None)
     if task.work < PROBE_WORK or not at_hand:
         return ProductChoice((plain,), _places(task, survivors_of(plain, task)))
-    makers, rates = _makers(task), speeds(task.left.width)
+    makers, rates = _makers(task), speeds(task.left.width, compiled_loops() is not None)
     exact = max(("numpy", "torch", "linear"), key=lambda name: rates[name])
     if rates[exact] < _CLEARLY_FASTER:
         exact = "numpy"
-    low = ("int8", "bf16") if task.work >= INTEGER_WORK else ("bf16",)
-    names = [name for name in low if rates[name] > rates[exact]] + [exact]
+    low = ("int8", "bf16", "int16") if task.work >= INTEGER_WORK else ("bf16", "int16")
+    names = [name for name in low if rates.get(name, 0.0) > rates[exact]] + [exact]
     products = [makers[name]() for name in names]
     survivors = [survivors_of(product, task) for product in products]
     costs = [
@@ -155,7 +157,7 @@ def _sifting(k: int, items: int, survivors: float, number: int) -> float:
 
 def survivors_of(product: Product, task: SearchTask) -> tuple[float, float]:
     """``expected_survivors`` of an item of the left and, where they are asked for, of the right."""
-    if isinstance(product, FloatProduct):
+    if not product.loses:
         return float(task.k), float(task.k_back or 0)
     there = expected_survivors(product, task.left, task.right, task.k, ("left", "right"))
     if task.k_back is None:
@@ -207,7 +209,7 @@ def _room(k: int, items: int, survivors: float) -> int:
 
 
 @cache
-def speeds(width: int) -> dict[str, float]:
+def speeds(width: int, compiled: bool) -> dict[str, float]:
     """How many times faster than numpy's float32 product each unit is, with one thread; 0 where it is not to be used.
 
     Measured once in a process, in some 50 milliseconds. A unit that breaks its own error bound is not used.
@@ -215,6 +217,8 @@ def speeds(width: int) -> dict[str, float]:
     left, right = _probed(width, 256, 1024)
     makers = _makers(SearchTask(left, right, 1))
     del makers["cuda"]
+    if not compiled:
+        del makers["int16"]  # it would start numba
     with one_thread_of_blas():
         times = {name: _probe_s(make, left, right, time.thread_time) for name, make in makers.items()}
     return {name: times["numpy"] / seconds for name, seconds in times.items()}

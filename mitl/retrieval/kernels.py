@@ -1,4 +1,4 @@
-"""Similarities of chosen pairs in float64, compiled by numba. Imported late, see ``mitl.retrieval.processor``.
+"""The inner loops of a search, compiled by numba. Imported late, see ``mitl.retrieval.processor``.
 
 The first use on a machine compiles for a second and keeps the result on disk beside this file.
 """
@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+
+_CHUNK = 64
+"""Cells that are looked at together before any of them."""
 
 
 # The order of the sum is left to the compiler, which so fills whole registers; the caller's bound covers any order.
@@ -97,3 +100,41 @@ def to_steps(vectors: Any, inverses: Any, whole: Any, lost: Any) -> None:
             away = scaled - nearest
             total += np.float64(away) * np.float64(away)
         lost[item] = total
+
+
+@njit(nogil=True, cache=True)
+def reaching(
+    cells: Any, line: int, shape: tuple[int, int], least: Any, of_rows: bool, places: tuple[Any, Any]
+) -> int:
+    """The places, in order of rows, of cells that reach the least of their row or of their column.
+
+    Args:
+        cells: (n, m), the ``shape``, in one dimension, with rows ``line`` apart: so loops know their neighbours.
+        least: (n,) where it is the rows' (``of_rows``), else (m,), of the type of the cells.
+        places: int64, take the rows and the columns.
+
+    Returns:
+        How many there are; -1 where they are more than there is room for.
+    """
+    count, (rows, columns) = 0, places
+    for row in range(shape[0]):
+        for start in range(0, shape[1], _CHUNK):
+            chunk = cells[row * line + start : row * line + min(start + _CHUNK, shape[1])]
+            some = np.int32(0)
+            if of_rows:
+                floor = least[row]
+                for place in range(len(chunk)):
+                    some = np.int32(some | np.int32(chunk[place] >= floor))
+            else:
+                floors = least[start : start + _CHUNK]
+                for place in range(len(chunk)):
+                    some = np.int32(some | np.int32(chunk[place] >= floors[place]))
+            if not some:
+                continue
+            for place in range(len(chunk)):
+                if chunk[place] >= (least[row] if of_rows else least[start + place]):
+                    if count == len(rows):
+                        return -1
+                    rows[count], columns[count] = row, start + place
+                    count += 1
+    return count

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.retrieval.processor import can_limit_blas
+from mitl.retrieval.processor import can_limit_blas, compiled_loops
 from mitl.retrieval.vectors import UNIT, Doubles, Floats, Vectors, product_errors
 
-Backend = Literal["auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss"]
+Backend = Literal["auto", "numpy", "torch", "bf16", "int16", "int8", "cuda", "faiss"]
 """``mitl.settings.BACKENDS`` lists them."""
 
 Side = Literal["left", "right"]
@@ -125,6 +125,8 @@ class Product:
     """Memory for each pair of a tile and each of its K x L products."""
     number_bytes = 0
     """Memory for each number of a loaded block."""
+    loses = True
+    """Whether loading takes so much away that more items survive than are asked for."""
     threads = MANY_THREADS
     """The most threads that gain anything."""
     tile = (1024, 2048)
@@ -198,6 +200,7 @@ class FloatProduct(Product):
 
     cell_bytes = 5
     number_bytes = 4
+    loses = False
 
     def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
         """(rows, columns) float32."""
@@ -261,8 +264,20 @@ def at_most(values: Doubles) -> Floats:
 
 def compared(cells: NDArray[Any], thresholds: NDArray[Any], floors: Floors) -> Reached | None:
     """Places of (n, m) cells that reach thresholds of their own type, (n,) or (m,) in place of the floors."""
-    seen = cells[:, floors.part]
-    least = thresholds[:, None] if floors.side == "left" else thresholds[floors.part]
+    seen, of_rows = cells[:, floors.part], floors.side == "left"
+    least = thresholds if of_rows else thresholds[floors.part]
+    if (loops := compiled_loops()) is not None:
+        rows, columns = np.empty(floors.most, np.int64), np.empty(floors.most, np.int64)
+        line, step = (stride // cells.itemsize for stride in seen.strides)
+        assert step == 1, "neighbours in a row are neighbours in memory"
+        flat = np.lib.stride_tricks.as_strided(
+            seen, ((len(seen) - 1) * line + seen.shape[1],), seen.strides[1:]
+        )
+        count = loops.reaching(flat, line, seen.shape, least, of_rows, (rows, columns))
+        if count < 0:
+            return None
+        return Reached(rows[:count].copy(), columns[:count] + floors.part.start, np.empty(0))
+    least = least[:, None] if of_rows else least
     found = places(seen >= least, floors.most)
     if found is None:
         return None

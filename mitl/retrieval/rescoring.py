@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.retrieval.processor import compiled_loops, exactly, loaded_torch
-from mitl.retrieval.vectors import UNIT, Floats, Vectors, gamma, largest_lengths, product_errors, writeable
+from mitl.retrieval.vectors import (
+    UNIT,
+    Floats,
+    Vectors,
+    convert,
+    gamma,
+    largest_lengths,
+    product_errors,
+    singles,
+    writeable,
+)
 
 Positions = NDArray[np.int64]
 
@@ -45,7 +55,7 @@ class Rescorer:
         sides = queries.array, gallery.array
         plain = all(side.dtype == np.float32 and side.flags.c_contiguous for side in sides)
         self._sides = [writeable(side) for side in sides] if plain else []
-        loops = compiled_loops() if plain else None
+        loops = compiled_loops()
         self._compiled = loops and loops.similarities
         self._sampled = None if self._compiled else sampled_products(queries, gallery, 2 * chunk_bytes)
         self._scratch = threading.local()
@@ -95,8 +105,20 @@ class Rescorer:
     def _by_compiled(self, loop: Any, rows: Positions, positions: Positions) -> Floats:
         out, unsure = np.empty(len(rows), np.float32), np.empty(len(rows), np.int64)
         error = self._error() * self._queries.longest
-        unsure = unsure[: loop(rows, positions, *self._sides, error, out, unsure)]
-        return self._settled(out, unsure, rows, positions)
+        if self._sides:
+            unsure = unsure[: loop(rows, positions, *self._sides, error, out, unsure)]
+            return self._settled(out, unsure, rows, positions)
+        count = 0
+        for part in self._parts(rows):  # in float32, which the loop reads
+            here = rows[part]
+            starts = np.flatnonzero(np.diff(here, prepend=-1))
+            left = singles(self._queries.array[here[starts]])
+            right = self._gathered(positions[part], np.float32)
+            queries = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(here)))
+            found = loop(queries, np.arange(len(here)), left, right, error, out[part], unsure[count:])
+            unsure[count : count + found] += part.start
+            count += found
+        return self._settled(out, unsure[:count], rows, positions)
 
     def _parts(self, rows: Positions) -> Iterator[slice]:
         """Some pairs at a time; whole rows where all rows have equally many."""
@@ -107,7 +129,7 @@ class Rescorer:
 
     def _best(self, rows: Positions, positions: Positions) -> NDArray[np.float64]:
         """The largest of the K x L sums of each pair in float64, (n,)."""
-        right = self._gathered(positions)  # (n, L, D)
+        right = self._gathered(positions, np.float64)  # (n, L, D)
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         width, each = right.shape[2], len(rows) // len(starts)
         left = self._queries.array[rows[starts]].astype(np.float64)  # (r, K, D)
@@ -139,17 +161,17 @@ class Rescorer:
         # + 0.0 turns -0.0 into 0.0, so that equal similarities have equal bytes.
         return np.asarray(found + np.float32(0))
 
-    def _gathered(self, positions: Positions) -> NDArray[np.float64]:
-        """Items of the gallery in float64 (n, L, D), valid until this thread's next call."""
+    def _gathered(self, positions: Positions, kind: type[np.floating[Any]]) -> NDArray[Any]:
+        """Items of the gallery as numbers of this type (n, L, D), valid until this thread's next call."""
         array = self._gallery.array
         kept = self._scratch.__dict__
         if len(kept.get("wide", ())) < len(positions):
             # Large arrays that come and go cost more in page faults than in arithmetic.
             shape = (len(positions), *array.shape[1:])
-            kept["as_read"], kept["wide"] = np.empty(shape, array.dtype), np.empty(shape, np.float64)
+            kept["as_read"], kept["wide"] = np.empty(shape, array.dtype), np.empty(shape, kind)
         as_read, wide = kept["as_read"][: len(positions)], kept["wide"][: len(positions)]
         np.take(array, positions, axis=0, out=as_read, mode="clip")
-        np.copyto(wide, as_read)
+        convert(as_read, wide)
         return np.asarray(wide)
 
 

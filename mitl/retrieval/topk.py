@@ -67,7 +67,8 @@ class SearchOptions:
     """Counts pairs of a query and an item, once where one product serves both directions."""
     backend: Backend = "auto"
     """``auto`` measures what this machine's processor can do and takes the fastest; ``numpy`` and ``torch`` are
-    float32, ``bf16`` and ``int8`` torch's low precision, ``cuda`` a GPU, ``faiss`` the library."""
+    float32, ``int16`` integers by numba, ``bf16`` and ``int8`` torch's low precision, ``cuda`` a GPU, ``faiss`` the
+    library."""
     used: set[str] = field(default_factory=set)
     """Takes the names of what multiplied the vectors."""
 

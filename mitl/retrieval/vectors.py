@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from annotators.base import Encoded
 from mitl.errors import RetrievalError
+from mitl.retrieval.processor import loaded_torch
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -68,7 +69,7 @@ class Vectors:
 
     def block(self, rows: slice) -> Floats:
         """Items as float32 (n, K, D); a view where they are float32 already."""
-        return np.asarray(self.array[rows], np.float32)
+        return singles(self.array[rows])
 
     def sample(self, most: int) -> Floats:
         """At most so many vectors (n, D), evenly spread over the items."""
@@ -118,6 +119,24 @@ def bounded(squares: NDArray[Any], width: int) -> Doubles:
     lengths = np.sqrt(squares.astype(np.float64)) * (1 + 2 * gamma(width))
     # Squares below 2^-126 may have been lost: at most sqrt(D) 2^-63 of the length.
     return np.asarray(lengths + math.sqrt(width) * 2.0**-62)
+
+
+def singles(array: NDArray[Any]) -> Floats:
+    """The same numbers in float32, the same memory where they are."""
+    if array.dtype != np.float16:
+        return np.asarray(array, np.float32)
+    converted = np.empty(array.shape, np.float32)
+    convert(np.array(array), converted)  # a copy, since torch warns of read-only ones
+    return converted
+
+
+def convert(array: NDArray[Any], out: NDArray[Any]) -> None:
+    """Put numbers into an array of another type; torch reads half precision ten times as fast as numpy."""
+    torch = loaded_torch()
+    if torch is None or array.dtype != np.float16:
+        np.copyto(out, array)
+    else:
+        torch.from_numpy(out).copy_(torch.from_numpy(array))
 
 
 def writeable(array: Floats) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mmap import mmap
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,6 +129,31 @@ def test_several_vectors_an_item_compare_by_the_best_product(tmp_path):
     assert annotator.kind is AnnotatorKind.MULTI_VECTOR
     expected = np.einsum("ikd,jld->ijkl", vectors, vectors).max(axis=(2, 3))
     np.testing.assert_allclose(annotator.similarities(images, images), expected, rtol=1e-5)
+
+
+def owns_memory(array):
+    """Whether it is an array of its own, and no view of a file's memory."""
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap) and array.base is not None:
+        array = array.base
+    return not isinstance(array, np.memmap | mmap)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_embeddings_in_half_precision_are_those_of_the_same_numbers_in_float32(similarity, tmp_path):
+    """Read where they lie, in half precision; what they say of similarities are the same bytes."""
+    half, found = {"i": IMAGE_VECTORS.astype(np.float16), "c": CAPTION_VECTORS.astype(np.float16)}, []
+    for dtype in (np.float16, np.float32):
+        for side, items in (("i", IMAGES), ("c", CAPTIONS)):
+            write_npy(tmp_path / side, [item.external_id for item in items], half[side].astype(dtype))
+        table = {"embeddings": {"images": "i.npy", "captions": "c.npy"}, "similarity": similarity}
+        annotator = registry.build("m", table, folder=tmp_path)
+        sides = annotator.encode_images(IMAGES), annotator.encode_captions(CAPTIONS)
+        if similarity == "dot":
+            assert all(side.arrays["embedding"].dtype == dtype for side in sides)
+            assert not any(owns_memory(side.arrays["embedding"]) for side in sides)
+        found.append(annotator.similarities(*sides).tobytes())
+
+    assert found[0] == found[1]
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(1, 30), st.integers(0, 2**31))

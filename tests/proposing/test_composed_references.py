@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from cli_kit import fails, ok
 
@@ -47,6 +48,35 @@ def test_no_control_has_a_query_with_its_reference(tmp_path):
         queries = item_store.captions(session, item_store.dataset(session).id)
         _, negatives = draw_controls(session, settings, Environment.SANDBOX, 3_000)
     assert negatives and not {Pair(query.reference_id, query.id) for query in queries} & set(negatives)
+
+
+def test_a_models_similarities_are_evaluated_without_references(tmp_path):
+    """A model that likes the reference best and the target next finds every target first."""
+    ok("init", str(tmp_path), "--dataset", "scenes", "--kind", "composed", "--n-images", "12", "--quiet")
+    settings = load(tmp_path, environ={})
+    with open_database(settings.db_url, read_only=True) as session:
+        queries = item_store.captions(session, item_store.dataset(session).id)
+    similarities = np.zeros((12, 60), np.float32)
+    for column, query in enumerate(queries):
+        similarities[query.image_id - 1, column] = 1
+        similarities[query.reference_id - 1, column] = 2
+    names = {
+        "image_ids": [str(n) for n in range(1, 13)],
+        "caption_ids": [query.external_id for query in queries],
+    }
+    np.savez(tmp_path / "model.npz", similarities=similarities, **names)
+    words = (
+        "--project",
+        str(tmp_path),
+        "--model",
+        f"mine={tmp_path / 'model.npz'}",
+        "--direction",
+        "t2i",
+        "--json",
+    )
+    found = ok("evaluate", *words).json
+
+    assert found["counts"]["scores"]["original"]["mine"]["t2i"]["R@1"] == 1.0
 
 
 def test_kinds_are_for_generated_worlds_alone(tmp_path):

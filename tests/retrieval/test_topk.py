@@ -347,7 +347,7 @@ def test_numpy_backend_does_not_import_torch():
         ({"k": 0}, r"^top-k is 0, but it must be at least 1$"),
         (
             {"backend": "annoy"},
-            r"^no top-k backend called 'annoy'; known: auto, numpy, torch, bf16, int8, cuda, fai",
+            r"^no top-k backend called 'annoy'; known: auto, numpy, torch, bf16, int16, int8, cuda, fai",
         ),
         ({"block_bytes": 0}, r"^a block of 0 bytes holds nothing"),
         ({"gallery": encoded(vectors(2, 40, (9,)), "caption")}, r"^query embeddings are 8 wide, but gallery"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,7 @@ from mitl.retrieval.topk import top_k, top_k_both
 from mitl.retrieval.torch_products import DeviceProduct, cell_bytes, tile_for
 from mitl.retrieval.vectors import UNIT
 
-BACKENDS = ["auto", "numpy", "torch", "bf16", "int8", "device", "faiss"]
+BACKENDS = ["auto", "numpy", "torch", "bf16", "int16", "int8", "device", "faiss"]
 
 
 @pytest.fixture(autouse=True)
@@ -133,11 +134,16 @@ def test_read_only_half_precision_maps_rank_like_the_same_numbers_in_float32(
     np.save(tmp_path / "single.npy", array.astype(np.float32))
     maps = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("half", "single")]
     left, wide = encoded(some_vectors(1, (20, 32))), encoded(array.astype(np.float32), "caption")
+    few = encoded(array[:40].astype(np.float32))
 
     with loops(compiled_ones):
         rankings = [ranked(backend, left, encoded(side, "caption"), 25) for side in maps]
+        both = [ranked_both(backend, encoded(side[:40]), encoded(side, "caption"), 25, 9) for side in maps]
 
     assert all(same_bytes(ranking, full_sort(left, wide, 25)) for ranking in rankings)
+    for there, back in both:
+        assert same_bytes(there, full_sort(few, wide, 25))
+        assert same_bytes(back, full_sort(wide, few, 9))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -152,7 +158,7 @@ def test_embeddings_are_not_written_to(backend):
     assert np.array_equal(right.arrays["embedding"], before[1])
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch", "bf16", "int8"])
+@pytest.mark.parametrize("backend", ["numpy", "torch", "bf16", "int16", "int8"])
 @pytest.mark.parametrize("number", [1, 2, 5])
 def test_the_number_of_threads_changes_no_byte(backend, number, monkeypatch):
     """One thread or several over the same survivors."""
@@ -570,7 +576,7 @@ def loaded(backend: str, left: np.ndarray, right: np.ndarray, back: int | None =
     return product, one, other, product.multiply(one, other, Buffers()), exact
 
 
-PRODUCTS = ["numpy", "torch", "bf16", "int8", "device"]
+PRODUCTS = ["numpy", "torch", "bf16", "int16", "int8", "device"]
 
 
 def off_by(product, one, other, tile, exact) -> tuple[np.ndarray, np.ndarray]:
@@ -590,6 +596,28 @@ def test_no_product_is_further_off_than_it_says(backend, width):
     off, allowed = off_by(*loaded(backend, *near_ties(width)))
 
     assert (off <= allowed).all()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 65, 4096])
+def test_sums_of_16_bit_products_do_not_overflow(width):
+    """Vectors with themselves and their opposites, whose sums are the largest; of one number, and of equal ones."""
+    rows = np.stack([np.ones(width), np.eye(1, width)[0], np.random.default_rng(0).standard_normal(width)])
+    rows = np.concatenate([rows, -rows, 1e-18 * rows, 1e16 * rows]).astype(np.float32)
+    off, allowed = off_by(*loaded("int16", rows, rows))
+
+    assert (off <= allowed).all()
+
+
+def test_16_bit_integers_say_what_they_need(monkeypatch):
+    """AVX2, or numba at all."""
+    left, right = encoded(some_vectors(1, (5, 8))), encoded(some_vectors(2, (9, 8)), "caption")
+    monkeypatch.setattr("mitl.retrieval.int16_kernels.runs_here", lambda: False)
+    with pytest.raises(RetrievalError, match=r"^backend 'int16' needs a processor with AVX2; use 'auto'$"):
+        ranked("int16", left, right, 3)
+
+    monkeypatch.setitem(sys.modules, "mitl.retrieval.int16_kernels", None)
+    with pytest.raises(RetrievalError, match=r"^backend 'int16' needs numba, .* or install mitl\[fast\]$"):
+        ranked("int16", left, right, 3)
 
 
 @pytest.mark.parametrize("term", ["both losses", "one loss", "of losses"])

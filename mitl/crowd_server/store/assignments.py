@@ -314,10 +314,23 @@ def estimates(connection: Connection, groups: Sequence[OpenGroup]) -> Mapping[in
     for group in groups[:_LOOKED_AT]:
         own = measured.get(group.hit_type_id)
         if own is None:
-            own = _stated(connection.execute(_QUESTION, {"of_hit": group.sample}).scalar_one())
+            own = _stated_on(connection, group.sample)
         if own is not None:
             by_type[group.hit_type_id] = own
     return by_type
+
+
+_STATED_ON: dict[str, TimeEstimate | None] = {}
+"""What the pages of HITs that stood for their group say; a HIT's question never changes."""
+_MOST_STATED = 10_000
+
+
+def _stated_on(connection: Connection, hit: str) -> TimeEstimate | None:
+    if hit not in _STATED_ON:
+        if len(_STATED_ON) >= _MOST_STATED:
+            _STATED_ON.clear()
+        _STATED_ON[hit] = _stated(connection.execute(_QUESTION, {"of_hit": hit}).scalar_one())
+    return _STATED_ON[hit]
 
 
 def estimate(connection: Connection, hit_type_id: int, question_xml: str) -> TimeEstimate | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine, Insert, Select, insert, select, update
+from sqlalchemy import Connection, Engine, Insert, Select, bindparam, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 from mitl.crowd_server.store.models import Account, Base
@@ -130,9 +130,11 @@ class Database:
             view.end()  # what is read afterwards must see what was written
         with self._turns[environment], self.engine.begin() as connection:
             if environment is not None and connection.dialect.name != "sqlite":
-                lock = select(Account.environment).where(Account.environment == environment)
-                connection.execute(lock.with_for_update())
+                connection.execute(_LOCK, {"of": environment})
             yield connection
+
+
+_LOCK = select(Account.environment).where(Account.environment == bindparam("of")).with_for_update()
 
 
 @dataclass(frozen=True, slots=True)

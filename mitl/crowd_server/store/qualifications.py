@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from mitl.crowd_server.store.database import (
     every,
     first,
 )
+from mitl.crowd_server.store.leases import OpenGroup
 from mitl.crowd_server.store.models import (
     Hit,
     HitType,
@@ -203,6 +204,13 @@ def list_holders(
 def held_by(connection: Connection, worker: WorkerRow) -> dict[str, int | None]:
     """The values of the qualifications that a worker holds, by type id."""
     return dict(connection.execute(_HELD_BY, {"me": worker.id}).all())
+
+
+def held_for(
+    connection: Connection, worker: WorkerRow, offered: Iterable[OpenGroup]
+) -> dict[str, int | None]:
+    """The same, read only where one of these groups requires anything."""
+    return held_by(connection, worker) if any(group.requirements != "[]" for group in offered) else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,21 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from mitl.crowd_server.protocol.ids import token_hash, worker_id
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, columns, every, first
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, columns, every, first
 from mitl.crowd_server.store.models import (
     WORK,
     Assignment,
@@ -80,6 +91,11 @@ class Earnings:
 _WORKER = select(*columns(WorkerRow, Worker))
 _INVITATION = select(*columns(InvitationRow, Invitation))
 
+_INVITATION_BY_TOKEN = _INVITATION.where(Invitation.token_sha256 == bindparam("token"))
+_FIRST_OF_INVITATION = (
+    _WORKER.where(Worker.invitation_id == bindparam("own")).order_by(Worker.id).limit(literal_column("1"))
+)
+_COUNT_USE = update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
 _FIND = _WORKER.join(Invitation, Invitation.id == Worker.invitation_id).where(
     Worker.mturk_id == bindparam("mturk_id"), Invitation.revoked_at.is_(None)
 )
@@ -97,7 +113,7 @@ def add_invitation(
 
 def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow | None:
     """The invitation whose token has this hash."""
-    return first(connection, InvitationRow, _INVITATION.where(Invitation.token_sha256 == token_sha256))
+    return first(connection, InvitationRow, _INVITATION_BY_TOKEN, token=token_sha256)
 
 
 def invitation(connection: Connection, invitation_id: int) -> InvitationRow:
@@ -118,8 +134,7 @@ def revoke_invitation(connection: Connection, invitation_id: int, now: dt.dateti
 
 def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRow | None:
     """The first worker whom an invitation made."""
-    wanted = _WORKER.where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
-    return first(connection, WorkerRow, wanted)
+    return first(connection, WorkerRow, _FIRST_OF_INVITATION, own=invitation_id)
 
 
 def add_worker(connection: Connection, invitation: InvitationRow, now: dt.datetime) -> WorkerRow:
@@ -127,7 +142,7 @@ def add_worker(connection: Connection, invitation: InvitationRow, now: dt.dateti
     mturk_id = worker_id()
     own = {"environment": invitation.environment, "mturk_id": mturk_id, "invitation_id": invitation.id}
     own_id = add_row(connection, Worker, **own, created_at=now)
-    change_row(connection, Invitation, invitation.id, uses=Invitation.uses + 1)
+    connection.execute(_COUNT_USE, {"own": invitation.id})
     return WorkerRow(own_id, mturk_id, invitation.environment, invitation.id)
 
 
@@ -142,28 +157,29 @@ def known_worker(books: Books, mturk_id: str) -> WorkerRow | None:
     return first(books.connection, WorkerRow, wanted)
 
 
+_APPROVED = Assignment.state == AssignmentState.APPROVED
+_BONUSES = (
+    select(func.coalesce(func.sum(Bonus.cents), 0))
+    .join(Assignment, Assignment.id == Bonus.assignment_id)
+    .where(Assignment.worker_id == bindparam("me"))
+    .scalar_subquery()
+)
+_EARNINGS: Wide = (
+    select(
+        func.count(case((Assignment.state == AssignmentState.SUBMITTED, 1))),
+        func.count(case((_APPROVED, 1))),
+        func.count(case((Assignment.state == AssignmentState.REJECTED, 1))),
+        func.coalesce(func.sum(case((_APPROVED, HitType.reward_cents))), 0),
+        _BONUSES,
+    )
+    .select_from(WORK)
+    .where(Assignment.worker_id == bindparam("me"))
+)
+
+
 def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
     """What became of this worker's submissions."""
-    rows = connection.execute(
-        select(Assignment.state, func.count(), func.coalesce(func.sum(HitType.reward_cents), 0))
-        .select_from(WORK)
-        .where(Assignment.worker_id == worker.id)
-        .group_by(Assignment.state)
-    )
-    by_state = {state: (count, int(cents)) for state, count, cents in rows}
-    bonus = connection.execute(
-        select(func.coalesce(func.sum(Bonus.cents), 0))
-        .join(Assignment, Assignment.id == Bonus.assignment_id)
-        .where(Assignment.worker_id == worker.id)
-    ).scalar_one()
-    approved, reward = by_state.get(AssignmentState.APPROVED, (0, 0))
-    return Earnings(
-        waiting=by_state.get(AssignmentState.SUBMITTED, (0, 0))[0],
-        approved=approved,
-        rejected=by_state.get(AssignmentState.REJECTED, (0, 0))[0],
-        reward_cents=reward,
-        bonus_cents=int(bonus),
-    )
+    return Earnings(*map(int, connection.execute(_EARNINGS, {"me": worker.id}).one()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +191,12 @@ class BlockRow:
     reason: str
 
 
+_IS_BLOCKED = select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == bindparam("me"))
+
+
 def is_blocked(connection: Connection, worker_id: int) -> bool:
     """Whether this worker is kept from all HITs."""
-    wanted = select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == worker_id)
-    return connection.scalar(wanted) is not None
+    return connection.scalar(_IS_BLOCKED, {"me": worker_id}) is not None
 
 
 def block(books: Books, worker: WorkerRow, reason: str) -> bool:
@@ -277,7 +295,31 @@ class MessageRow:
     read_at: dt.datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What each of a worker's pages shows or looks at."""
+
+    study: StudyRow | None
+    """Of the worker's environment."""
+    unread: int
+    """Messages that they have not seen yet."""
+    is_blocked: bool
+    """Whether the requester keeps them from all HITs."""
+
+
 _UNREAD = select(func.count()).where(Message.worker_id == bindparam("me"), Message.read_at.is_(None))
+_STANDING: Wide = (
+    select(*columns(StudyRow, Study), _UNREAD.scalar_subquery(), _IS_BLOCKED.scalar_subquery())
+    .select_from(Worker)
+    .outerjoin(Study, Study.environment == Worker.environment)
+    .where(Worker.id == bindparam("me"))
+)
+
+
+def standing(connection: Connection, worker_id: int) -> Standing:
+    """The study, unread messages and block of a worker, in one look."""
+    *study, unread, blocked = connection.execute(_STANDING, {"me": worker_id}).one()
+    return Standing(StudyRow(*study) if study[0] is not None else None, unread, blocked is not None)
 
 
 def tell(books: Books, worker_id: int, subject: str, text: str) -> None:
@@ -292,11 +334,6 @@ def tell_worker(books: Books, mturk_id: str, subject: str, text: str) -> bool:
     if worker is not None:
         tell(books, worker.id, subject, text)
     return worker is not None
-
-
-def unread(connection: Connection, worker_id: int) -> int:
-    """How many messages a worker has not seen yet."""
-    return int(connection.execute(_UNREAD, {"me": worker_id}).scalar_one())
 
 
 def messages_of(

@@ -55,7 +55,7 @@ def gate(visitor: Visitor) -> Response | None:
     who declined (the panel's own end on a panel's visit).
     """
     with visitor.read() as books:
-        study = workers.find_study(books.connection, visitor.worker.environment)
+        study = visitor.standing(books.connection).study
         if study is None or not study.is_shown_first:
             return None
         given = workers.consent_given(books.connection, visitor.worker.id, study.version)

@@ -84,12 +84,9 @@ def _submitted(visitor: Visitor, lease: LeaseRow) -> Response:
         visit = visitor.visit(books.connection)
         if visit is not None and not visit.is_open:
             return end_page(visitor, visit, sent=token)
-        held = qualifications.held_by(books.connection, visitor.worker)
-        open_to_them = [
-            group
-            for group in leases.groups(books, visitor.worker)
-            if qualifying.may("accept", group.requirements, held)
-        ]
+        offered = leases.groups(books, visitor.worker)
+        held = qualifications.held_for(books.connection, visitor.worker, offered)
+        open_to_them = [group for group in offered if qualifying.may("accept", group.requirements, held)]
         earnings = workers.earnings(books.connection, visitor.worker)
     return visitor.page(
         "submitted.html.j2",

@@ -57,10 +57,11 @@ def listing(visitor: Visitor) -> Response:
         return visit_page(visitor, visit, notice)
     accounts.settle_due(visitor.site.database, worker.environment, now)
     with visitor.read() as books:
-        held = qualifications.held_by(books.connection, worker)
+        offered = leases.groups(books, worker)
+        held = qualifications.held_for(books.connection, worker, offered)
         groups = [
             (group, qualifying.may("accept", group.requirements, held))
-            for group in leases.groups(books, worker)
+            for group in offered
             if qualifying.may("discover", group.requirements, held)
         ]
         known = len(groups)
@@ -129,8 +130,6 @@ def accept(visitor: Visitor, fields: Fields) -> Response:
         current = leases.current(books, worker)
         if current is not None:
             return RedirectResponse(f"/w/a/{token_of(site, current)}?notice=first", 303)
-        if workers.is_blocked(books.connection, worker.id):
-            return RedirectResponse("/w", 303)
         requirements = leases.requirements(books, hit_type)
         if requirements is None:
             return RedirectResponse("/w?notice=none", 303)
@@ -139,6 +138,8 @@ def accept(visitor: Visitor, fields: Fields) -> Response:
             if not qualifying.may("accept", requirements, held):
                 return RedirectResponse("/w?notice=barred", 303)
         leased = leases.accept(books, worker, hit_type)
+        if leased is None and workers.is_blocked(books.connection, worker.id):
+            return RedirectResponse("/w", 303)
     if leased is None:
         return RedirectResponse("/w?notice=none", 303)
     return RedirectResponse(f"/w/a/{seal_lease(site, *leased)}", 303)

@@ -7,9 +7,9 @@ import functools
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Concatenate, ParamSpec, TypeAlias
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 from urllib.parse import quote
 
 from sqlalchemy import Connection
@@ -23,7 +23,7 @@ from mitl.crowd_server.store import leases, panels, workers
 from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.panels import VisitRow
-from mitl.crowd_server.store.workers import WorkerRow
+from mitl.crowd_server.store.workers import Standing, WorkerRow
 from mitl.records import Environment
 
 COOKIE = "mitl_worker"
@@ -73,6 +73,8 @@ class Visitor:
     site: Site
     request: Request
     worker: WorkerRow
+    _seen: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What was read since the last change."""
 
     @property
     def now(self) -> dt.datetime:
@@ -88,8 +90,17 @@ class Visitor:
     @contextmanager
     def write(self) -> Iterator[Books]:
         """The same, to change them."""
+        self._seen.clear()
         with self.site.database.write(self.worker.environment) as connection:
             yield Books(connection, self.worker.environment, self.now)
+        self._seen.clear()
+
+    def standing(self, connection: Connection) -> Standing:
+        """The study, unread messages and block, read once for a page."""
+        if "standing" not in self._seen:
+            self._seen["standing"] = workers.standing(connection, self.worker.id)
+        standing: Standing = self._seen["standing"]
+        return standing
 
     def page(self, name: str, *, status: int = 200, **values: object) -> Response:
         """A page from its template, with what surrounds every worker's page."""
@@ -102,14 +113,14 @@ class Visitor:
     def shell(self) -> Shell:
         """What surrounds this worker's page."""
         with self.site.database.read() as connection:
-            study = workers.find_study(connection, self.worker.environment)
+            standing = self.standing(connection)
             return Shell(
                 worker=self.worker,
-                contact=study.contact if study is not None else "",
-                warning=study.warning if study is not None else "",
-                unread=workers.unread(connection, self.worker.id),
+                contact=standing.study.contact if standing.study is not None else "",
+                warning=standing.study.warning if standing.study is not None else "",
+                unread=standing.unread,
                 visit=self.visit(connection),
-                is_blocked=workers.is_blocked(connection, self.worker.id),
+                is_blocked=standing.is_blocked,
             )
 
     def visit(self, connection: Connection) -> VisitRow | None:
@@ -117,6 +128,12 @@ class Visitor:
 
         A browser without the visit's cookie is on the latest one.
         """
+        if "visit" not in self._seen:
+            self._seen["visit"] = self._find_visit(connection)
+        visit: VisitRow | None = self._seen["visit"]
+        return visit
+
+    def _find_visit(self, connection: Connection) -> VisitRow | None:
         own_id = unseal(self.site.secret, "visit", self.request.cookies.get(VISIT_COOKIE, ""))
         if own_id is not None:
             visit = panels.visit(connection, int(own_id))
@@ -154,12 +171,16 @@ def form(handler: Callable[[Visitor, Fields], Response]) -> Form:
     """
     answer = for_workers(handler)
 
+    def in_one_view(site: Site, request: Request, fields: Fields) -> Response:
+        with site.database.one_view():
+            return answer(site, request, fields)
+
     @functools.wraps(handler)
     async def read(site: Site, request: Request) -> Response:
         pairs = await read_form(request, MAX_FORM, _MAX_FIELDS, BACK) or []
         # No page of ours sends a NUL, and PostgreSQL takes none.
         fields = {name: value.replace("\0", "") for name, value in reversed(pairs) if value}
-        return await run_in_threadpool(answer, site, request, fields)
+        return await run_in_threadpool(in_one_view, site, request, fields)
 
     return read
 

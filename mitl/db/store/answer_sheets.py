@@ -53,13 +53,22 @@ def answers_of(session: Session, environment: Environment) -> dict[str, NDArray[
         "hit": submissions[1][at],
         "worker": submissions[2][at],
         "pair": pair,
-        "place": word % ACTIVE_MS // PLACE,
-        "role": word % PLACE // ROLE,
-        "label": word % ROLE // LABEL + NONE,
-        "outcome": word % LABEL // OUTCOME,
-        "active_ms": word // ACTIVE_MS,
-        "usable": word % 2 == 1,
+        "place": _part(word, PLACE, ACTIVE_MS),
+        "role": _part(word, ROLE, PLACE),
+        "label": _part(word, LABEL, ROLE) + NONE,
+        "outcome": _part(word, OUTCOME, LABEL),
+        "active_ms": word >> _bits(ACTIVE_MS),
+        "usable": (word & 1).astype(np.bool_),
     }
+
+
+def _part(word: Ints, begin: int, end: int) -> Ints:
+    """What stands in the words from one bit on to before another; by shifts, as dividing takes thrice as long."""
+    return (word & (end - 1)) >> _bits(begin)
+
+
+def _bits(begin: int) -> int:
+    return begin.bit_length() - 1
 
 
 _SUBMISSIONS = """
@@ -74,9 +83,10 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
         submissions: rows, ascending.
     """
     found = plain_rows(session, _SHEETS)
-    ids = np.fromiter((id_ for id_, _ in found), np.int64, len(found))
-    lengths = np.fromiter((len(content) for _, content in found), np.int64, len(found))
-    numbers = np.frombuffer(b"".join(content for _, content in found), _STORED).reshape(-1, _NUMBERS)
+    of_sheet, contents = zip(*found, strict=True) if found else ((), ())
+    ids = np.array(of_sheet, np.int64)
+    lengths = np.fromiter(map(len, contents), np.int64, len(contents))
+    numbers = np.frombuffer(b"".join(contents), _STORED).reshape(-1, _NUMBERS)
     of = np.repeat(ids, lengths // (_NUMBERS * _STORED.itemsize))
     asked = contains(submissions, ids)
     if not asked.all():

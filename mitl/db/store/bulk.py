@@ -141,8 +141,17 @@ def plain_rows(session: Session, statement: str) -> list[tuple[Any, ...]]:
     return list(cursor.fetchall())
 
 
+_PART = 1 << 22
+"""Rows to a value where one of all rows would be too large."""
+
+
 def _packed(driver: Any, statement: str, n: int, dtype: type[np.generic]) -> NDArray[Any]:
-    """As one value that the server packs, big-endian: libpq hands out rows one by one, by COPY as by SELECT."""
+    """As one value that the server packs, big-endian: libpq hands out rows one by one, by COPY as by SELECT.
+
+    PostgreSQL builds no value of more than 1 GiB, and says so when it gets there: then as several.
+    """
+    from psycopg.errors import ProgramLimitExceeded
+
     send, kind, stored = (
         ("float8send", "double precision", ">f8")
         if np.issubdtype(dtype, np.floating)
@@ -150,7 +159,31 @@ def _packed(driver: Any, statement: str, n: int, dtype: type[np.generic]) -> NDA
     )
     given = ", ".join(f"c{place}" for place in range(n))
     sent = " || ".join(f"{send}(CAST(c{place} AS {kind}))" for place in range(n))
+    source = f"({statement}) AS given ({given})"
     with driver.cursor(binary=True) as cursor:
-        cursor.execute(f"SELECT string_agg({sent}, ''::bytea) FROM ({statement}) AS given ({given})")
-        content = cursor.fetchone()[0] or b""
+        cursor.execute("SAVEPOINT packed")  # or the refusal would end the caller's transaction
+        try:
+            content = _whole(cursor, sent, source)
+        except ProgramLimitExceeded:
+            cursor.execute("ROLLBACK TO SAVEPOINT packed")
+            return _in_parts(cursor, sent, source, n, stored).astype(dtype)
+        cursor.execute("RELEASE SAVEPOINT packed")
     return np.frombuffer(content, stored).astype(dtype).reshape(-1, n).T
+
+
+def _whole(cursor: Any, sent: str, source: str) -> bytes:
+    cursor.execute(f"SELECT string_agg({sent}, ''::bytea) FROM {source}")
+    return cursor.fetchone()[0] or b""
+
+
+def _in_parts(cursor: Any, sent: str, source: str, n: int, stored: str) -> NDArray[Any]:
+    """The columns from several values, which takes longer: each row carries its number, for groups keep no order."""
+    cursor.execute(
+        f"SELECT string_agg(int8send(number) || {sent}, ''::bytea) FROM (SELECT *, row_number() OVER () - 1 AS number "
+        f"FROM {source}) AS numbered GROUP BY number / {_PART}"
+    )
+    parts = [np.frombuffer(content, ">i8").reshape(-1, n + 1) for (content,) in cursor]
+    found = np.empty((n, sum(map(len, parts))), stored)
+    for part in parts:
+        found[:, part[:, 0]] = part[:, 1:].view(stored).T
+    return found

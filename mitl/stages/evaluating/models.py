@@ -78,6 +78,8 @@ class Sides:
 
     images: ModelSide
     captions: ModelSide
+    references: Mapping[Direction, Mapping[int, frozenset[int]]] = field(default_factory=dict)
+    """Direction → query → items that it may not find: a composed query its reference, and the other way round."""
 
     def queries(self, direction: Direction) -> ModelSide:
         """The side that searches."""
@@ -274,8 +276,22 @@ def blocks(
                     f"a similarity of {queries.modality} {name} is NaN, so its items have no order; mend the "
                     "model's output"
                 )
-            yield Block(some, gallery.numbers, found)
+            yield Block(some, gallery.numbers, _without_references(found, some, sides, direction))
             advance(len(some))
+
+
+def _without_references(
+    found: NDArray[Any], query_ids: Ids, sides: Sides, direction: Direction
+) -> NDArray[Any]:
+    """(B, G) with what a query may not find behind all else, as CIRR's own evaluation leaves it out."""
+    forbidden = sides.references.get(direction)
+    if not forbidden:
+        return found
+    kept = np.array(found, np.result_type(found, np.float32))
+    for row, query in enumerate(query_ids.tolist()):
+        if items := forbidden.get(query):
+            kept[row, sides.gallery(direction).places(np.array(sorted(items)))] = -np.inf
+    return kept
 
 
 def joined(parts: Sequence[tuple[QueryValues, ...]]) -> tuple[QueryValues, ...]:

@@ -49,6 +49,7 @@ class Project:
             ModelSide.numbered(
                 "caption", [one.external_id for one in captions], [one.id for one in captions]
             ),
+            self.items.references,
         )
 
     def originals(self) -> dict[Direction, dict[str, list[str]]]:
@@ -98,7 +99,10 @@ def ranked_models(
         AnnotatorError: an annotator is unknown, or lacks what it needs.
     """
     queries = {direction: list(need.queries) for direction, need in needs.items()}
-    depth = {direction: min(need.depth, project.items.reach(direction)) for direction, need in needs.items()}
+    depth = {
+        direction: min(need.depth, len(project.items.side(direction, gallery=True)))
+        for direction, need in needs.items()
+    }
     settings = with_trained(settings, names)
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)

@@ -63,4 +63,5 @@ def _union(raw: Sequence[RawModel], release: ByQuery) -> Sides:
                 )
             named.update(held)
         sides.append(ModelSide.of(modality, named))
-    return Sides(*sides)
+    images, captions = sides
+    return Sides(images, captions)

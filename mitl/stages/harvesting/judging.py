@@ -8,24 +8,26 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
+from mitl.core.packed import Ints, coded, contains, distinct
 from mitl.crowd.golds import gold_state
 from mitl.crowd.paying import SUBMITTED
 from mitl.db.store import answer_sheets
 from mitl.db.store import answers as answer_store
+from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
-from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.columns import answer_columns
+from mitl.db.store.answer_sheets import answers_of
+from mitl.db.store.answers import DECISIONS, AssignmentRow, SubmissionColumns
 from mitl.judgements.gold_records import BAD_RECORD, GoldState, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
-from mitl.records.frames import is_asked, is_labelled
+from mitl.records.frames import Columns, Flags, is_asked, is_labelled
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import AUTO_APPROVAL_S
 
@@ -54,6 +56,7 @@ SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"
 
 _UNDECIDED = (Decision.NONE, Decision.QUEUED)
+_IS_UNDECIDED = np.array([decision in _UNDECIDED for decision in DECISIONS])
 _ANSWERED = Judgement(Pair(0, 0), "", Label.YES)
 """Stands for any answered judgement of a page."""
 
@@ -64,116 +67,142 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     Safe to repeat: the outcome depends on the stored answers and people's decisions alone. A submission that was
     stored and not parsed yet is left for whoever parses it.
     """
-    answers = answer_columns(session, environment)
-    submissions = answer_store.assignments(session, environment)
+    answers = answers_of(session, environment)
+    work = answer_store.submission_columns(session, environment)
     state = gold_state(session, environment, rule, answers)
-    decisions = _decide(session, environment, submissions, state, rule)
-    _mark_usable(session, answers, submissions, decisions, state)
-    _close(session, environment, submissions, decisions)
+    changed = _decide(session, environment, state, rule)
+    decision = work.decision.copy()
+    for to, ids in changed.items():
+        decision[contains(np.sort(ids), work.id)] = DECISIONS.index(to)
+    _mark_usable(session, answers, _weigh(session, environment, work, decision, state))
+    _close(session, environment, work.hit[~_IS_UNDECIDED[decision]])
     answer_sheets.fill(session)
     return state
 
 
 def _decide(
-    session: Session,
-    environment: Environment,
-    submissions: Sequence[AssignmentRow],
-    state: GoldState,
-    rule: GoldRule,
-) -> dict[int, Decision]:
-    """Write what follows from the controls; returns the decisions that changed."""
+    session: Session, environment: Environment, state: GoldState, rule: GoldRule
+) -> dict[Decision, list[int]]:
+    """Write what follows from the controls; returns the submissions whose decision changed."""
     asked = hit_store.other_kinds(session, environment)
+    undecided = answer_store.assignments(session, environment, _UNDECIDED)
     verdicts: dict[int, GoldVerdict] = {}
-    for kind in kinds_asked(session, environment):
-        own = [row for row in submissions if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]
-        unread = kind.unparsed(session, environment)
-        waiting = [row for row in own if row.decision in _UNDECIDED and row.id not in unread]
+    for kind in kinds_asked(session, environment) if undecided else ():
+        own = [row for row in undecided if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]
+        unread = kind.unparsed(session, environment, [row.id for row in own])
+        waiting = [row for row in own if row.id not in unread]
         verdicts |= kind.verdicts(session, environment, waiting, state, rule)
     changed: dict[Decision, list[int]] = defaultdict(list)
-    for row in submissions:
+    for row in undecided:
         if row.id in verdicts and verdicts[row.id].decision is not row.decision:
             changed[verdicts[row.id].decision].append(row.id)
     parse_store.add_all_findings(session, {id_: verdict.findings for id_, verdict in verdicts.items()})
     for decision, ids in changed.items():
         answer_store.set_decision(session, ids, decision)
-    return {id_: decision for decision, ids in changed.items() for id_ in ids}
+    return changed
 
 
-def _mark_usable(
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """What each submission is worth, by its row; 0 where there is none of the environment."""
+
+    counts: Flags
+    """Whether what was answered there may be used."""
+    is_late: Flags
+    """Whether the page passed and its worker's record has turned bad since."""
+    turn: Ints
+    """In the order of the work."""
+
+
+def _weigh(
     session: Session,
-    answers: pd.DataFrame,
-    submissions: Sequence[AssignmentRow],
-    decisions: Mapping[int, Decision],
+    environment: Environment,
+    work: SubmissionColumns,
+    decision: Ints,
     state: GoldState,
-) -> None:
-    repeated = asked_before(answers, {row.id: turn for turn, row in enumerate(submissions)})
-    page_counts = {
-        row.id: is_usable(
-            _ANSWERED,
-            decisions.get(row.id, row.decision),
-            state.record(row.worker),
-            excluded=row.excluded,
-        )
-        for row in submissions
-    }
-    counts = is_labelled(answers) & answers["assignment"].map(page_counts).to_numpy(np.bool_)
-    counts[repeated.index] = False
-    is_new = counts != answers["usable"]
+) -> _Weights:
+    """Look at each worker's submissions of one decision together: there are few such groups among millions."""
+    names = desk_store.worker_names(session, environment)
+    groups, group = coded((work.worker * len(DECISIONS) + decision) * 2 + work.excluded)
+    counts, is_late = [], []
+    for code in groups.tolist():
+        worker, place = divmod(code // 2, len(DECISIONS))
+        record = state.record(names[worker])
+        counts.append(is_usable(_ANSWERED, DECISIONS[place], record, excluded=bool(code % 2)))
+        is_late.append(DECISIONS[place] is Decision.PASS and record.is_bad)
+    rows = int(work.id.max(initial=0)) + 1
+    found = _Weights(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
+    found.counts[work.id] = np.array(counts, np.bool_)[group]
+    found.is_late[work.id] = np.array(is_late, np.bool_)[group]
+    found.turn[work.id] = np.arange(len(work.id))
+    return found
+
+
+def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> None:
+    assignment, place = np.asarray(answers["assignment"]), np.asarray(answers["place"])
+    repeated = asked_before(answers, weights.turn)
+    counts = is_labelled(answers) & weights.counts[assignment]
+    counts[repeated] = False
+    is_new = counts != np.asarray(answers["usable"])
     # Whether a page counts is said by its submission; its places are set one by one only where some come again.
-    has_repeats = answers["assignment"].isin(repeated["assignment"])
-    pages = answers.loc[is_new & ~has_repeats, "assignment"].unique().tolist()
+    is_again = np.zeros(len(weights.turn), np.bool_)
+    is_again[assignment[repeated]] = True
+    has_repeats = is_again[assignment]
+    pages = distinct(assignment[is_new & ~has_repeats])
     for usable in (True, False):
-        judgement_store.use_answered(session, [id_ for id_ in pages if page_counts[id_] is usable], usable)
-        places = answers.loc[is_new & has_repeats & (counts == usable)]
-        for id_, on_page in places.groupby("assignment")["place"]:
-            judgement_store.set_usable(session, int(id_), on_page.tolist(), usable)
-    _note(session, submissions, decisions, state, repeated)
+        judgement_store.use_answered(session, pages[weights.counts[pages] == usable].tolist(), usable)
+        single = np.flatnonzero(is_new & has_repeats & (counts == usable))
+        for id_, places in _by_submission(assignment, place, single).items():
+            judgement_store.set_usable(session, id_, places, usable)
+    _note(session, _by_submission(assignment, place, repeated), np.flatnonzero(weights.is_late).tolist())
 
 
-def asked_before(answers: pd.DataFrame, order: Mapping[int, int]) -> pd.DataFrame:
-    """All answers but each worker's first on a pair, in the order of the work; controls are meant to come again.
+def _by_submission(assignment: Ints, place: Ints, at: Ints) -> dict[int, list[int]]:
+    """Submission → places, of these answers."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for id_, of_page in zip(assignment[at].tolist(), place[at].tolist(), strict=True):
+        places[id_].append(of_page)
+    return places
+
+
+def asked_before(answers: Columns, turn: Ints) -> Ints:
+    """Where all answers but each worker's first on a pair stand; controls are meant to come again.
 
     Which answers of an audit are by different workers, their own count says: an audit takes no answer from the rest.
 
     Args:
-        order: submission → its turn.
+        turn: submission → its place in the order of the work.
     """
-    asked = answers[is_asked(answers)]
-    several = asked[asked.duplicated(["worker", "pair"], keep=False)]  # few, among millions
-    in_order = several.assign(turn=several["assignment"].map(order)).sort_values(["turn", "place"])
-    return in_order[in_order.duplicated(["worker", "pair"])]
+    asked = np.flatnonzero(is_asked(answers))
+    pair = np.asarray(answers["pair"])[asked]
+    asked = asked[np.bincount(pair)[pair] > 1]  # few, among millions
+    assignment, place, pair, worker = (
+        np.asarray(answers[name])[asked] for name in ("assignment", "place", "pair", "worker")
+    )
+    order = np.lexsort((place, turn[assignment], pair, worker))
+    again = (np.diff(pair[order]) == 0) & (np.diff(worker[order]) == 0)
+    return np.sort(asked[order[1:][again]])
 
 
-def _note(
-    session: Session,
-    submissions: Sequence[AssignmentRow],
-    decisions: Mapping[int, Decision],
-    state: GoldState,
-    repeated: pd.DataFrame,
-) -> None:
+def _note(session: Session, repeated: Mapping[int, Sequence[int]], late: Sequence[int]) -> None:
     """Write down why answers do not count though their page passed."""
     findings: dict[int, list[Finding]] = defaultdict(list)
-    for id_, place in zip(repeated["assignment"].tolist(), repeated["place"].tolist(), strict=True):
-        findings[id_].append(Finding(SAME_WORKER, f"place {place} was asked of this worker before"))
-    for row in submissions:
-        if decisions.get(row.id, row.decision) is Decision.PASS and state.record(row.worker).is_bad:
-            findings[row.id].append(Finding(LATE_BAD_RECORD, BAD_RECORD))
+    for id_, places in repeated.items():
+        findings[id_] += [
+            Finding(SAME_WORKER, f"place {place} was asked of this worker before") for place in places
+        ]
+    for id_ in late:
+        findings[id_].append(Finding(LATE_BAD_RECORD, BAD_RECORD))
     parse_store.add_all_findings(session, findings)
 
 
-def _close(
-    session: Session,
-    environment: Environment,
-    submissions: Sequence[AssignmentRow],
-    decisions: Mapping[int, Decision],
-) -> None:
-    """A HIT is finished when all the assignments that were paid for are decided."""
-    decided: dict[int, int] = defaultdict(int)
-    for row in submissions:
-        decided[row.hit_id] += decisions.get(row.id, row.decision) not in _UNDECIDED
-    finished = [
-        hit.id
-        for hit in hit_store.hits(session, environment, (HitState.POSTED,))
-        if decided[hit.id] >= hit.assignments
-    ]
+def _close(session: Session, environment: Environment, decided: Ints) -> None:
+    """A HIT is finished when all the assignments that were paid for are decided.
+
+    Args:
+        decided: the HIT of each submission that is.
+    """
+    out = hit_store.hits(session, environment, (HitState.POSTED,))
+    of_hit = np.bincount(decided, minlength=max((hit.id for hit in out), default=0) + 1)
+    finished = [hit.id for hit in out if of_hit[hit.id] >= hit.assignments]
     hit_store.set_state(session, finished, HitState.CLOSED)

@@ -71,7 +71,7 @@ class ProposeCounts(CrisscrossCounts, total=False):
     devices: Annotated[dict[str, str], "by annotator: where its network ran, as torch calls it"]
     products: Annotated[
         list[str],
-        "what multiplied vectors: numpy, torch, bf16, int8, cuda or faiss; none where rankings were there",
+        "what multiplied vectors: numpy, torch, bf16, int16, int8, cuda or faiss; none where rankings were there",
     ]
     shortlists: Annotated[
         dict[str, dict[str, object]],

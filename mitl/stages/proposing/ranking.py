@@ -106,6 +106,10 @@ class SearchedItems:
         """The most items that a query of this direction may not find."""
         return max(map(len, self.references[direction].values()), default=0)
 
+    def further(self, direction: Direction, depth: int) -> int:
+        """How deep a search must go so that ``depth`` items are left of what it found, or all there are."""
+        return min(depth + self.left_out(direction), len(self.side(direction, gallery=True)))
+
     def reach(self, direction: Direction) -> int:
         """How many items every query of this direction can find."""
         return len(self.side(direction, gallery=True)) - self.left_out(direction)
@@ -218,11 +222,11 @@ class AnnotatorRun:
     def ranking(
         self, direction: Direction, query_ids: Sequence[int], depth: int, sources: Sequence[Ranking] = ()
     ) -> Ranking:
-        """Each query's ``depth`` nearest items, without those that it may not find.
+        """Each query's ``depth`` nearest items; those that it may not find come behind all others.
 
         ``sources``: their rankings, ``source_depth`` deep, where this annotator scores a shortlist only.
         """
-        further = depth + self.items.left_out(direction)
+        further = self.items.further(direction, depth)
         return self._without(direction, self._ranking(direction, query_ids, further, sources), depth)
 
     def _without(self, direction: Direction, ranking: Ranking, depth: int) -> Ranking:
@@ -273,7 +277,7 @@ class AnnotatorRun:
         """The rankings of all items on both sides."""
         assert not isinstance(self.annotator, RankingSource)
         sides = self._side("image"), self._side("caption")
-        depths = [depth[d] + self.items.left_out(d) for d in Direction]
+        depths = [self.items.further(d, depth[d]) for d in Direction]
         rankings = self.compute.engine.top_k_both(
             self.annotator, *sides, *depths, progress=self.compute.progress
         )

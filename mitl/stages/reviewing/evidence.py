@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
-import pandas as pd
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import coded
 from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
-from mitl.db.store.columns import answer_columns
+from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.desk import WorkerSubmissions
 from mitl.db.store.ledger import SettledWork
 from mitl.judgements.conduct import (
@@ -33,7 +33,7 @@ from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label, PartKind
-from mitl.records.frames import LABELS, is_asked, is_labelled
+from mitl.records.frames import LABELS, Columns, is_asked, is_labelled
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import ASSIGNMENT_DURATION_S
 
@@ -83,7 +83,7 @@ class Habits:
 
 def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits:
     """Everyone's answers, looked at together."""
-    every = answer_columns(session, environment)
+    every = answers_of(session, environment)
     golds = gold_state(session, environment, rule, every)
     by_worker = _all_habits(every, desk_store.worker_names(session, environment), golds)
     if item_store.dataset(session).form.left_part in (PartKind.AUDIO, PartKind.VIDEO):
@@ -98,20 +98,20 @@ def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits
     return Habits(
         of=by_worker,
         golds=golds,
-        answers=len(every),
+        answers=len(every["pair"]),
         median_s=_usual(habit.median_s for habit in by_worker.values()),
         run=_usual(habit.run.length for habit in by_worker.values() if habit.run is not None),
         entropy=_usual(habit.entropy for habit in by_worker.values()),
     )
 
 
-def _all_habits(every: pd.DataFrame, names: Mapping[int, str], golds: GoldState) -> dict[str, Habit]:
-    workers, code = np.unique(every["worker"], return_inverse=True)
+def _all_habits(every: Columns, names: Mapping[int, str], golds: GoldState) -> dict[str, Habit]:
+    workers, code = coded(np.asarray(every["worker"]))
     known = [names[row] for row in workers.tolist()]
     distrusted = np.array([golds.record(name).is_bad for name in known], np.bool_)
     given = is_labelled(every) & is_asked(every)
     assignment, pair, label, active_ms = (
-        every[name].to_numpy() for name in ("assignment", "pair", "label", "active_ms")
+        np.asarray(every[name]) for name in ("assignment", "pair", "label", "active_ms")
     )
     medians = medians_s(code, active_ms)
     runs = longest_runs(code, assignment, label)
