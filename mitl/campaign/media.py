@@ -27,12 +27,12 @@ def suffix_of(path: Path, kind: PartKind) -> str:
     fault = media_fault(head, kind)
     if not fault and size > MAX_MEDIA_BYTES:
         fault = (
-            f"it has {size / 1e6:,.0f} MB, and workers are shown up to {MAX_MEDIA_BYTES / 1e6:.0f} MB: shorten or "
+            f"has {size / 1e6:,.0f} MB, and workers are shown up to {MAX_MEDIA_BYTES / 1e6:.0f} MB: shorten or "
             "compress it"
         )
     found = format_of(head)
     if fault or found is None:
-        raise DatasetError(f"{path}: {fault}")
+        raise DatasetError(f"{path} {fault}")
     return found.suffix
 
 
@@ -75,4 +75,4 @@ def medium_problem(browser: httpx.Client, url: str, kind: PartKind) -> str | Non
             if len(head) >= HEAD:
                 break
     fault = media_fault(head, kind)
-    return f"gives something else: {fault}" if fault else None
+    return f"gives something that {fault}" if fault else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mitl.datasets.images import picture_errors
-from mitl.datasets.media import cut_off, have_decoders, sound_samples, video_frames
+from mitl.datasets.media import have_decoders, header_fault, sound_samples, video_frames
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import Image, PartKind, RetrievalSet, several
@@ -130,8 +130,8 @@ def _look_at_picture(path: Path, content: bytes) -> tuple[str, str] | None:
 
 def _listen(path: Path, content: bytes, kind: PartKind) -> tuple[str, str] | None:
     """What is wrong with a sound or a video that can be read; DatasetError for one that cannot."""
-    if (why := cut_off(content, kind)) is not None:
-        raise DatasetError(why)
+    if fault := header_fault(content, kind):
+        raise DatasetError(fault)
     if not have_decoders():
         return None
     if kind is PartKind.VIDEO:

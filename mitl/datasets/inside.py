@@ -11,16 +11,12 @@ from pathlib import Path
 from mitl.datasets.images import picture_errors
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError
+from mitl.protocol.media import HEAD, NOUNS, format_of, media_fault
 from mitl.records import PartKind
 
 PICTURES = "pictures"
 """Folder, within that for what a table holds itself, of the pictures, sounds or videos that were inside it."""
 _SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "WEBP": ".webp", "BMP": ".bmp", "TIFF": ".tif"}
-_BEGINS = {
-    PartKind.AUDIO: ((0, b"fLaC", ".flac"), (0, b"OggS", ".ogg"), (0, b"ID3", ".mp3"), (8, b"WAVE", ".wav")),
-    PartKind.VIDEO: ((0, b"\x1aE\xdf\xa3", ".webm"), (4, b"ftyp", ".mp4"), (8, b"AVI ", ".avi")),
-}
-"""Kind → (place, bytes that stand there, suffix of such a file)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +41,7 @@ def look_inside(source: RowSource, column: str, kept: Collection[int], kind: Par
             found.paths[number] = path
         if content is not None:
             where = source.where(number)
-            suffix = _suffix(content, where) if kind is PartKind.IMAGE else media_suffix(content, kind, where)
-            found.names[number] = hashlib.sha256(content).hexdigest()[:32] + suffix
+            found.names[number] = hashlib.sha256(content).hexdigest()[:32] + _suffix(content, kind, where)
     return found
 
 
@@ -75,7 +70,17 @@ def _contents(
             )
 
 
-def _suffix(content: bytes, where: str) -> str:
+def _suffix(content: bytes, kind: PartKind, where: str) -> str:
+    if kind is PartKind.IMAGE:
+        return _picture_suffix(content, where)
+    fault = media_fault(content[:HEAD], kind) if content else "is empty"
+    medium = format_of(content[:HEAD])
+    if fault or medium is None:
+        raise DatasetError(f"the {NOUNS[kind]} in {where} {fault}")
+    return f".{medium.suffix}"
+
+
+def _picture_suffix(content: bytes, where: str) -> str:
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -86,22 +91,3 @@ def _suffix(content: bytes, where: str) -> str:
         told = "it is none" if isinstance(error, UnidentifiedImageError) else str(error).partition("\n")[0]
         raise DatasetError(f"the picture in {where} cannot be read: {told}") from error
     return _SUFFIXES.get(kind, f".{kind.lower()}")
-
-
-def media_suffix(content: bytes, kind: PartKind, where: str) -> str:
-    """The suffix of a sound's or a video's file by how its bytes begin.
-
-    Raises:
-        DatasetError: they begin like no file of this kind; the message names ``where``.
-    """
-    for place, mark, suffix in _BEGINS[kind]:
-        if content[place : place + len(mark)] == mark:
-            return suffix
-    # An MPEG audio frame begins with eleven bits set, without any tag before it.
-    if kind is PartKind.AUDIO and len(content) > 1 and content[0] == 0xFF and content[1] & 0xE0 == 0xE0:
-        return ".mp3"
-    noun, known = (
-        ("sound", "WAV, FLAC, Ogg or MP3") if kind is PartKind.AUDIO else ("video", "WebM, MP4 or AVI")
-    )
-    what = "is empty" if not content else f"is not in {known}"
-    raise DatasetError(f"the {noun} in {where} {what}")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.inside import media_suffix
 from mitl.errors import DatasetError
+from mitl.protocol.media import HEAD, format_of, media_fault
 from mitl.records import PartKind
 
 _WHOLE = 0.9
@@ -27,23 +27,18 @@ def have_decoders() -> bool:
     return find_spec("av") is not None
 
 
-def cut_off(content: bytes, kind: PartKind) -> str | None:
-    """Why a file cannot be whole, as its header tells; None where nothing speaks against it.
-
-    Raises:
-        DatasetError: the bytes begin like no file of this kind.
-    """
-    noun = "sound" if kind is PartKind.AUDIO else "video"
-    try:
-        suffix = media_suffix(content, kind, "it")
-    except DatasetError as error:
-        _, _, why = str(error).partition(" in it ")
-        return f"{why.replace('is not in', 'is no')} {noun}" if content else "is empty"
-    if suffix in (".wav", ".avi"):
+def header_fault(content: bytes, kind: PartKind) -> str:
+    """What is wrong with a sound or a video as far as its header tells; empty if nothing is."""
+    if not content:
+        return "is empty"
+    if fault := media_fault(content[:HEAD], kind):
+        return fault
+    medium = format_of(content[:HEAD])
+    if medium is not None and medium.suffix == "wav":
         told = 8 + int.from_bytes(content[4:8], "little")
         if told > len(content) and told < 0xFFFFFFFF:
             return f"is cut off: its header tells {told:,} bytes, and it has {len(content):,}"
-    return None
+    return ""
 
 
 def sound_samples(path: Path, rate: int | None = None) -> NDArray[np.float32]:

@@ -65,5 +65,5 @@ def media_fault(head: bytes, kind: PartKind) -> str:
     """Why a browser could not play this as a sound or a video; empty where it could."""
     found = format_of(head)
     if found is None or found.kind not in {kind, PartKind.VIDEO}:
-        return f"it is not a {NOUNS[kind]} that browsers play: {ALLOWED[kind]}"
+        return f"is not a {NOUNS[kind]} that browsers play: {ALLOWED[kind]}"
     return ""

@@ -156,7 +156,7 @@ def test_a_sound_that_is_too_large_is_refused_in_words(tmp_path):
         file.truncate(formats.MAX_MEDIA_BYTES + 1)  # a hole: no disk is filled
 
     with pytest.raises(
-        DatasetError, match="it has 200 MB, and workers are shown up to 200 MB: shorten or compress"
+        DatasetError, match="has 200 MB, and workers are shown up to 200 MB: shorten or compress"
     ):
         suffix_of(path, PartKind.AUDIO)
 

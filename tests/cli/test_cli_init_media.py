@@ -9,6 +9,8 @@ import pytest
 from cli_kit import fails, ok
 
 from mitl.datasets import checking
+from mitl.protocol.media import media_fault
+from mitl.records import PartKind
 
 av = pytest.importorskip("av", reason="the extra mitl[media] is missing")
 
@@ -72,7 +74,7 @@ def test_sounds_that_are_not_as_they_should_be_are_named(own):
         ("sound '1.wav'", "there is no file '1.wav'"),
         ("sound '2.wav'", f"'{own}/2.wav' is cut off: its header tells 8,044 bytes, and it has 3,000"),
         ("sound '3.wav'", f"'{own}/3.wav' is empty"),
-        ("sound '4.wav'", f"'{own}/4.wav' is no WAV, FLAC, Ogg or MP3 sound"),
+        ("sound '4.wav'", f"'{own}/4.wav' {media_fault(b'<html>', PartKind.AUDIO)}"),
         ("sound '5.wav'", f"'{own}/5.wav' is silent: every sample is zero"),
         ("sound '6.wav'", f"'{own}/6.wav' is the same sound as sound '0.wav'"),
     ]
