@@ -42,11 +42,11 @@ def test_the_commands_run_as_written_and_each_environment_has_its_file(tmp_path,
 
 
 def test_its_pictures_are_there_and_small():
-    """At most 150 kB together."""
+    """At most 220 kB together, the picture of the start page among them."""
     pictures = [ROOT / "docs" / name for name in re.findall(r"!\[[^]]*\]\((images/[^)]*)\)", TEXT)]
 
     assert len(pictures) == 3
-    assert sum(picture.stat().st_size for picture in pictures) < 150_000
+    assert sum(picture.stat().st_size for picture in pictures) < 220_000
 
 
 def test_its_numbers_are_the_codes():
