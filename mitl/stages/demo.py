@@ -32,10 +32,8 @@ MAX_ROUNDS = 8
 
 # As the paper's two stages: image queries with the questions on rationale, caption queries without.
 _CAMPAIGNS = (("i2t", "pairs-rationale"), ("t2i", "pairs-plain"))
-
-
-_ONE_WORDING = tuple((direction, IMAGES.wording) for direction, _ in _CAMPAIGNS)
-"""The plain wording stands for that of the data set's form."""
+_ONE_WORDING = tuple((direction, None) for direction, _ in _CAMPAIGNS)
+"""That of the data set's form."""
 
 
 def demo(
@@ -73,10 +71,10 @@ def demo(
         ),
     )
     posts = {
-        f"publish --sandbox --direction {direction} --template {template}": partial(
+        f"publish --sandbox --direction {direction}{f' --template {template}' if template else ''}": partial(
             publish,
             settings,
-            Campaign(SANDBOX, direction=direction, template=template),
+            Campaign(SANDBOX, direction=direction, template=template or IMAGES.wording),
             confirm=lambda total: True,
             progress=progress,
         )
