@@ -70,6 +70,7 @@ class ExampleQuery:
     items: tuple[ExampleItem, ...]
     text: str | None = None
     image: Path | None = None
+    """An image that searches, or the reference of a composed query."""
     totals: tuple[tuple[Frame, int], ...] = ()
     """How many items of each frame the query has; those shown may be fewer."""
     gained: int | None = None

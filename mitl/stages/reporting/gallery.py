@@ -87,13 +87,14 @@ class _Gallery:
             shown[item.frame] += 1
         image, caption = project.image_of.get(query), project.caption_of.get(query)
         i2t = direction is Direction.I2T
+        shows = image if i2t else project.image_of.get((caption and caption.reference_id) or 0)
         item_id = image.external_id if i2t and image else caption.external_id if caption else str(query)
         return ExampleQuery(
             direction,
             item_id,
             tuple(kept),
             text=_document(image) if i2t and image else None if caption is None else caption.text,
-            image=image.path if i2t and image else None,
+            image=shows.path if shows else None,
             totals=tuple((frame, totals[frame]) for frame in Frame if totals[frame]),
             gained=self._gained(direction, query),
         )
