@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 
 from mitl.positives.datasheet import KINDS, together
+from mitl.positives.folders import REFERENCES
 from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.sheet_audit import limits, machine_counts, machine_told
@@ -18,6 +19,7 @@ from mitl.positives.sheet_people import agreement
 from mitl.positives.sheet_rounds import learnt, rounds_told, unproposed
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
+from mitl.records.forms import IMAGES
 
 PARQUET = "application/x-parquet"
 """What mlcroissant reads; the registered name of the format, application/vnd.apache.parquet, it does not."""
@@ -45,6 +47,7 @@ _CONTEXT: dict[str, object] = {
     "sc": "https://schema.org/",
 }
 
+JSON = "application/json"
 FILE_NOTES = {
     "positives.parquet": (PARQUET, "One row per positive, with what speaks for it."),
     "negatives.parquet": (PARQUET, "One row per pair that people called no match."),
@@ -59,10 +62,9 @@ FILE_NOTES = {
         "further originals.",
     ),
     "ids.parquet": (PARQUET, "The string ids that the JSONs' integers stand for."),
-    "image_to_caption.json": ("application/json", "Positive captions of each image query."),
-    "caption_to_image.json": ("application/json", "Positive images of each caption query."),
-    "document_to_query.json": ("application/json", "Positive queries of each document that searches."),
-    "query_to_document.json": ("application/json", "Positive documents of each query that searches."),
+    "image_to_caption.json": (JSON, "Positive captions of each image query."),
+    "caption_to_image.json": (JSON, "Positive images of each caption query."),
+    REFERENCES: (JSON, "The image that each query changes, which it may not find."),
     "mturk_parsed.csv": (
         "text/csv",
         "Usable answers in the layout of ECCV Caption's official file, a row for each annotator that found the pair.",
@@ -85,6 +87,9 @@ FILE_NOTES = {
 def file_notes(data: ReleaseInput) -> Mapping[str, tuple[str, str]]:
     """File → media type, and what it holds in this release."""
     notes = dict(FILE_NOTES)
+    if data.form is not IMAGES:
+        for name, asking, searched in zip(data.form.lists, data.sides, data.form.nouns[::-1], strict=True):
+            notes[name] = JSON, f"Positive {searched} of each {asking} that searches."
     if data.has_machine_labels:
         notes["negatives.parquet"] = PARQUET, "One row per pair that people or a machine called no match."
     if data.has_machine_labels or data.audit is not None:

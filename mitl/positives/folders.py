@@ -17,6 +17,8 @@ from mitl.core.whole_files import sync_folder
 from mitl.errors import ReleaseError
 
 MANIFEST = "manifest.json"
+REFERENCES = "references.json"
+"""Of composed queries: query → the image that its text changes."""
 FORMAT, RATINGS_FORMAT = "mitl-release-1", "mitl-ratings-1"
 """Of releases of positives, and of ratings of similarity."""
 _MADE_BY = {FORMAT: "mitl build-dataset", RATINGS_FORMAT: "mitl rate release"}

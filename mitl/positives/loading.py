@@ -11,7 +11,7 @@ from pathlib import Path
 from mitl.datasets import official
 from mitl.datasets.official import OfficialSet
 from mitl.errors import ReleaseError
-from mitl.positives.folders import read_checked, read_manifest
+from mitl.positives.folders import REFERENCES, read_checked, read_manifest
 from mitl.records import Direction, IdKind
 from mitl.records.forms import IMAGES, SET_FORMS
 
@@ -66,6 +66,20 @@ def sides_of(manifest: Mapping[str, object]) -> tuple[str, str]:
     if found is None:
         raise ReleaseError(f"the manifest names the sides {named!r}, which this version does not know")
     return found
+
+
+def read_references(folder: Path) -> dict[str, str]:
+    """Composed query → the image that its text changes, which it may not find; empty for every other release.
+
+    Raises:
+        ReleaseError: the file was changed.
+    """
+    if not (folder / REFERENCES).is_file():
+        return {}
+    return {
+        str(query): str(image)
+        for query, image in json.loads(read_checked(folder, read_manifest(folder), REFERENCES)).items()
+    }
 
 
 def read_positives_json(folder: Path) -> ReleasePositives:

@@ -16,7 +16,7 @@ from mitl.errors import ReleaseError
 from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, certificate_file
 from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
-from mitl.positives.folders import FORMAT, MANIFEST, file_entries, put_folder
+from mitl.positives.folders import FORMAT, MANIFEST, REFERENCES, file_entries, put_folder
 from mitl.positives.form_words import described_of_form, makers_words
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
@@ -113,6 +113,8 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     left, right = data.form.lists
     files[left] = positives_json(listed[Direction.I2T], images, captions)
     files[right] = positives_json(listed[Direction.T2I], captions, images)
+    if data.references:
+        files[REFERENCES] = json_bytes(dict(data.references))
     if data.form is IMAGES:  # the official file knows images and captions alone
         files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
     files["conflicts.csv"] = conflicts_csv(data, images, captions)

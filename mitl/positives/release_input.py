@@ -356,6 +356,8 @@ class ReleaseInput:
     """What certifies the release; None where no complete audit does."""
     sides: tuple[str, str] = IMAGES.sides
     """What stands left and right in pairs."""
+    references: Mapping[str, str] = field(default_factory=dict)
+    """Composed query → the image that its text changes, by external id in tie order."""
 
     @property
     def form(self) -> SetForm:

@@ -18,6 +18,13 @@ from mitl.stages.setup.init import ensure_config, init
 SUFFIXES = {PartKind.IMAGE: "png", PartKind.AUDIO: "wav", PartKind.VIDEO: "gif"}
 
 
+def references_of(form: SetForm, kind: IdKind = IdKind.STRING) -> dict[str, str]:
+    """Composed query → the image that its text changes, by external id; nothing of another form."""
+    prefix = "" if kind is IdKind.INTEGER else "item-"
+    lefts = [f"{prefix}{10 * n:02}" for n in IMAGES]
+    return {f"{prefix}{100 * n}": lefts[n % len(lefts)] for n in CAPTIONS} if form.composed else {}
+
+
 def make_project(folder: Path, form: SetForm, kind: IdKind = IdKind.STRING) -> None:
     """A project whose items are those of ``scored_kit.make``, each with what its form asks for."""
     prefix = "" if kind is IdKind.INTEGER else "item-"
@@ -31,12 +38,13 @@ def make_project(folder: Path, form: SetForm, kind: IdKind = IdKind.STRING) -> N
         )
         for at, one in enumerate(lefts)
     ]
+    references = references_of(form, kind)
     captions = [
         Caption(
             f"{prefix}{100 * n}",
             lefts[(n - 1) // 5],
             f"words of {n}, مرحبا",
-            lefts[n % len(lefts)] if form.composed else None,
+            references.get(f"{prefix}{100 * n}"),
         )
         for n in CAPTIONS
     ]

@@ -85,6 +85,9 @@ class Content:
     objects: Mapping[str, Mapping[str, Sequence[int]]] | None = None
     """``image`` and ``caption`` → item → the numbers of the objects that its image shows; None where they stay out."""
 
+    references: Mapping[str, str] = field(default_factory=dict)
+    """Composed query → the image that its text changes, which it may not find."""
+
     def asking_and_searched(self, way: Way) -> tuple[SideContent, SideContent]:
         """The side of a direction's queries, and the one that they search."""
         left, right = self.sides

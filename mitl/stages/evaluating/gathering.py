@@ -12,6 +12,7 @@ from mitl.datasets.objects import read_image_objects
 from mitl.datasets.ratings import choose_split
 from mitl.errors import DatasetError, StoreError, UsageError
 from mitl.metrics.positives import Ids
+from mitl.positives.loading import read_references
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
@@ -159,10 +160,13 @@ def _searched(
     """What is searched, and the captions' texts where they are at hand."""
     if project is not None:
         return Gathered(project.sides, project, CaptionTexts.of_project(project))
+    folder = request.against.release
+    references = {} if folder is None else read_references(folder)
     if request.captions is not None:
         texts = read_texts(request.captions)
-        return Gathered(texts.sides, None, texts)
-    return Gathered(searched(raw, release, whole_split=is_official_split(request)), None)
+        return Gathered(texts.sides.with_references(references), None, texts)
+    sides = searched(raw, release, whole_split=is_official_split(request))
+    return Gathered(sides.with_references(references), None)
 
 
 def _add_sets(found: Gathered, official: Sequence[str], release: ByQuery | None, wanted: Wanted) -> None:

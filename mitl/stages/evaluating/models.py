@@ -6,7 +6,7 @@ Similarities are scored block by block, so that no full ranking of all queries i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -80,6 +80,20 @@ class Sides:
     captions: ModelSide
     references: Mapping[Direction, Mapping[int, frozenset[int]]] = field(default_factory=dict)
     """Direction → query → items that it may not find: a composed query its reference, and the other way round."""
+
+    def with_references(self, references: Mapping[str, str]) -> Sides:
+        """The same with each composed query's reference, by external ids; those of other queries are left out."""
+        numbers = [
+            (self.images.number_of[image], self.captions.number_of[query])
+            for query, image in references.items()
+            if image in self.images.number_of and query in self.captions.number_of
+        ]
+        hidden: dict[Direction, dict[int, frozenset[int]]] = {direction: {} for direction in Direction}
+        for image, query in numbers:
+            of_image = hidden[Direction.I2T]
+            of_image[image] = of_image.get(image, frozenset()) | {query}
+            hidden[Direction.T2I][query] = frozenset([image])
+        return replace(self, references=hidden)
 
     def queries(self, direction: Direction) -> ModelSide:
         """The side that searches."""

@@ -13,7 +13,7 @@ import pandas as pd
 from mitl.errors import ReleaseError, UsageError
 from mitl.positives.exports.content import judged_pairs
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest
-from mitl.positives.loading import sides_of
+from mitl.positives.loading import read_references, sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
 from mitl.records.forms import SET_FORMS, SetForm
@@ -155,7 +155,7 @@ class Release:
         asked = scoring or Scoring()
         wanted = parse_metrics(asked.metrics, "raise")
         given = self._given(images, captions, sides)
-        model, searched_items = _fitted(model_of(*given, similarities, asked.similarity))
+        model, searched_items = _fitted(model_of(*given, similarities, asked.similarity), self.folder)
         positives = located(RELEASE, release_by_query(self.folder), searched_items)
         task = PositivesTask(RELEASE, positives, wanted)
         rows = score_model(model, [task], searched_items, tuple(Direction), wanted.short, no_progress)
@@ -189,7 +189,7 @@ class Release:
         if depth < 1:
             raise UsageError(f"depth is {depth}, but a ranking has a place at least")
         given = self._given(images, captions, sides)
-        model, searched_items = _fitted(model_of(*given, similarities, similarity))
+        model, searched_items = _fitted(model_of(*given, similarities, similarity), self.folder)
         by_query = release_by_query(self.folder)
         positives = located(RELEASE, by_query, searched_items)
         best = best_items(model, searched_items, positives, depth, no_progress)
@@ -239,9 +239,9 @@ class Release:
         return f"<table><caption>{escape(self.name)}</caption>{cells}</table>"
 
 
-def _fitted(raw: RawModel) -> tuple[Model, Sides]:
-    """The model on the images and captions that it holds."""
-    sides = searched([raw], None, whole_split=False)
+def _fitted(raw: RawModel, folder: Path) -> tuple[Model, Sides]:
+    """The model on the images and captions that it holds, and what queries of the release may not find."""
+    sides = searched([raw], None, whole_split=False).with_references(read_references(folder))
     return raw.fitted(sides, tuple(Direction)), sides
 
 

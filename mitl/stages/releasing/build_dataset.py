@@ -95,6 +95,7 @@ def release_input(
         id_kind=known.dataset.id_kind,
         image_ids=known.image_ids,
         caption_ids=known.caption_ids,
+        references=known.references,
         queries=known.queries,
         merged=merge(evidence, rules, known.exclusions),
         rules=rules,

@@ -17,7 +17,7 @@ from mitl.metrics.table import USUAL, asked_metrics
 from mitl.positives.exports.content import ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.formats import FORMATS
 from mitl.positives.folders import MANIFEST, read_manifest
-from mitl.positives.loading import sides_of
+from mitl.positives.loading import read_references, sides_of
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, IdKind, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS, TEXTS, SetForm
@@ -209,6 +209,7 @@ def _content(
         str(card.get("items_license") or ""),
         runs,
         _objects(request.objects, project) if project is not None and request.objects else None,
+        read_references(request.release),
     )
 
 

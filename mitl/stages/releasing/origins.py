@@ -66,6 +66,8 @@ class ReleaseFacts:
     dataset: DatasetRow
     image_ids: Mapping[int, str]
     caption_ids: Mapping[int, str]
+    references: Mapping[str, str]
+    """Composed query → the image that its text changes, by external id."""
     exclusions: Exclusions
     n_exclusions: int
     runs: tuple[RunRow, ...]
@@ -103,16 +105,19 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
     session, environment = context.session, context.environment
     dataset = item_store.dataset(session)
     exclusions = item_store.exclusions(session)
+    image_ids = {
+        i.id: i.external_id for i in item_store.images(session, dataset.id, context.settings.project)
+    }
+    captions = item_store.captions(session, dataset.id)
     queries = proposal_store.queries(session)
     batches = [batch for batch in hit_store.batches(session, environment) if batch.kind == kind]
     names = {batch.name for batch in batches}
     return ReleaseFacts(
         environment=environment,
         dataset=dataset,
-        image_ids={
-            i.id: i.external_id for i in item_store.images(session, dataset.id, context.settings.project)
-        },
-        caption_ids={c.id: c.external_id for c in item_store.captions(session, dataset.id)},
+        image_ids=image_ids,
+        caption_ids={c.id: c.external_id for c in captions},
+        references={c.external_id: image_ids[c.reference_id] for c in captions if c.reference_id is not None},
         exclusions=Exclusions.of((row.kind, row.image_id, row.caption_id) for row in exclusions),
         n_exclusions=len(exclusions),
         runs=tuple(proposal_store.runs(session)),
