@@ -8,10 +8,11 @@ from collections import defaultdict
 
 import pytest
 
+from annotators.catalog import MINIS
 from mitl.cli import group
 from mitl.cli.app import run
 from mitl.records import Direction
-from mitl.stages.demo import MINIS, demo
+from mitl.stages.demo import demo
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
