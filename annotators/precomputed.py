@@ -71,18 +71,10 @@ class PrecomputedEmbeddings:
     def _rows(
         self, modality: Modality, items: Sequence[ImageItem] | Sequence[CaptionItem], noun: str
     ) -> NDArray[Any]:
-        """The items' embeddings, of unit length under cosine; AnnotatorError where one has no direction to compare."""
-        table = self._tables[modality]
-        rows = table.rows([item.external_id for item in items], noun)
+        """The items' embeddings, of unit length under cosine; AnnotatorError where some are missing."""
+        rows = self._tables[modality].rows([item.external_id for item in items], noun)
         if not self._cosine:
             return rows
-        blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
-        zero = np.concatenate([~block.reshape(len(block), -1).any(axis=1) for block in blocks])
-        if zero.any():
-            raise AnnotatorError(
-                f"{int(zero.sum()):,} of {len(rows):,} {noun} in {str(table.path)!r} are all zeros, which "
-                f"have no cosine; first: {items[int(zero.argmax())].external_id!r}; encode them again"
-            )
         scaled = np.empty(rows.shape, np.float32)
         for start in range(0, len(rows), _BLOCK):
             scaled[start : start + _BLOCK] = unit_rows(rows[start : start + _BLOCK])
@@ -133,7 +125,7 @@ def build_embeddings(options: Options) -> PrecomputedEmbeddings:
     lists = embedded_ids(nouns)
     paths = options.paths("embeddings", nouns, optional=lists)
     left, right = (
-        read_embeddings(paths[side], paths.get(ids)) for side, ids in zip(nouns, lists, strict=True)
+        read_embeddings(paths[side], paths.get(ids), side) for side, ids in zip(nouns, lists, strict=True)
     )
     return PrecomputedEmbeddings(options.annotator, left, right, cosine=cosine, nouns=nouns)
 

@@ -150,7 +150,8 @@ class Release:
         Raises:
             UsageError: neither embeddings of both sides nor similarities are given, or all of them; sides of another
                 form; an unknown metric.
-            MetricError: arrays and ids do not fit, a query of the release is missing, a number is NaN.
+            MetricError, AnnotatorError: arrays and ids do not fit, a query of the release is missing, a number is not
+                finite, an embedding is all zeros.
         """
         asked = scoring or Scoring()
         wanted = parse_metrics(asked.metrics, "raise")
