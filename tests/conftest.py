@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import ssl
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -47,8 +48,10 @@ def _context_now(verify: object = True, cert: object = None, trust_env: bool = T
 
 _transport["create_ssl_context"] = _context_now
 
-# Programs that tests start keep what Python compiled of this package for the next ones.
+# This run, its workers and the programs that tests start keep what Python compiled for the next ones: to rewrite the
+# assertions of all tests takes longer than to import them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 
