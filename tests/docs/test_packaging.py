@@ -173,7 +173,11 @@ def test_pip_installs_the_wheel_into_an_empty_environment(environment, tmp_path)
     lent = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
 
     said = subprocess.run(
-        [str(environment / "bin" / "mitl"), "--version"], env=lent, capture_output=True, text=True, cwd=tmp_path
+        [str(environment / "bin" / "mitl"), "--version"],
+        env=lent,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
     )
     (package,) = environment.glob("lib/python*/site-packages/mitl")
 
