@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from report_kit import drawn_once  # noqa: F401 - pytest finds it here
 from report_sample import HOSTILE, NAMES, sample_input
 
 from mitl.analysis.records import MachineAnalysis
@@ -19,6 +20,8 @@ from mitl.analysis.report import views
 from mitl.analysis.report.inputs import Found, Multiplicity, PreferenceTable, ReportInput
 from mitl.analysis.report.render import SECTIONS, render_report
 from mitl.records import Direction, Environment
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 
 class Page(HTMLParser):
@@ -64,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def html(folder: Path) -> str:
+def html(folder: Path, drawn_once: None) -> str:  # noqa: F811
     """The sample's report."""
     return render_report(sample_input(folder))
 
