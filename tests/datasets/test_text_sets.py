@@ -99,7 +99,7 @@ def test_documents_that_no_page_could_hold_are_told_of_at_once(marco):
     )
 
     assert read(marco)[1][-1].startswith(
-        "its documents have 2,200 bytes on average, and a page has room for about 1,400"
+        "its documents have 2,200 bytes on average, and a page has room for about 1,300"
     )
 
 
