@@ -14,7 +14,7 @@ from mitl.datasets.assembling import content_hash
 from mitl.datasets.table import Reading, Told
 from mitl.datasets.text_sets import read_text_set, text_set_kind
 from mitl.errors import DatasetError, MitlError, UsageError
-from mitl.positives.form_words import described_of_form, makers_words
+from mitl.positives.release import described_of_form, makers_words
 from mitl.positives.release_input import ReleaseCard
 from mitl.records import IdKind
 from mitl.records.form_words import of_form
