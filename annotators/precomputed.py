@@ -25,6 +25,8 @@ from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
+from mitl.records.form_words import DIRECTION_OF
+from mitl.records.forms import IMAGES
 
 _BLOCK = 1 << 14
 """Rows that are scaled in one go, in float64."""
@@ -131,19 +133,24 @@ def build_embeddings(options: Options) -> PrecomputedEmbeddings:
 
 
 def build_rankings(options: Options) -> PrecomputedRankings:
-    """From ``rankings = {i2t = PATH, t2i = PATH}``, or a folder of ``NAME.i2t.parquet`` or ``i2t.parquet``."""
+    """From ``rankings = {i2t = PATH, t2i = PATH}``, or a folder of ``NAME.i2t.parquet`` or ``i2t.parquet``.
+
+    Directions may be named as any form of data sets does, as ``a2t`` and ``t2a`` of sounds.
+    """
     value = options.values["rankings"]
     if isinstance(value, dict):
-        wanted = [direction.value for direction in Direction if direction.value in value] or ["i2t", "t2i"]
+        wanted = [way for way in DIRECTION_OF if way in value] or list(IMAGES.ways)
         paths = options.paths("rankings", wanted)
-        return PrecomputedRankings(options.annotator, {Direction(key): path for key, path in paths.items()})
+        return PrecomputedRankings(
+            options.annotator, {DIRECTION_OF[way]: path for way, path in paths.items()}
+        )
     folder = options.path("rankings")
-    files = {}
-    for direction in Direction:
-        names = (f"{options.annotator}.{direction}.parquet", f"{direction}.parquet")
+    files: dict[Direction, Path] = {}
+    for way, direction in DIRECTION_OF.items():
+        names = (f"{options.annotator}.{way}.parquet", f"{way}.parquet")
         path = next((folder / name for name in names if (folder / name).is_file()), None)
         if path is not None:
-            files[direction] = path
+            files.setdefault(direction, path)
     if not files:
         raise AnnotatorError(
             f"{str(folder)!r} holds no ranking of annotator {options.annotator!r}; it should hold "

@@ -18,6 +18,7 @@ from mitl.analysis.records import (
     SizeBias,
     SubsetScores,
 )
+from mitl.analysis.report import loop_plots
 from mitl.analysis.report.inputs import (
     AgreementStats,
     AnalysisSection,
@@ -50,7 +51,7 @@ from mitl.analysis.report.inputs import (
     WorkerRow,
     WorkerStanding,
 )
-from mitl.analysis.report.loop_plots import RoundFound, Training, rounds_svg, training_svg
+from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve
 from mitl.audits.chao import Completeness
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 
@@ -218,6 +219,7 @@ def _truth(names: tuple[str, ...]) -> TruthStats:
     return TruthStats(
         original=_scores(702, 720, 2900),
         release=_scores(2260, 2340, 2900),
+        released=2600,
         by_annotator=tuple(
             (name, _scores(1500 - 90 * i, 1560 - 92 * i, 2900)) for i, name in enumerate(names)
         ),
@@ -233,12 +235,12 @@ def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
     curve = pd.DataFrame(
         {"step": [0, 2, 5, 9], "loss": [np.nan, 0.6, 0.4, 0.2], "map_at_r": [0.4, 0.5, 0.6, 0.5]}
     )
-    trainings = {name: [Training(f"{name}-r2", curve, 5, stopped=True)] for name in names}
+    trainings = {name: [TrainingCurve(f"{name}-r2", curve, 5, stopped=True)] for name in names}
     return (
         AnalysisSection(
             Section("rounds", "Rounds", "What each round asked", "Pairs"),
             tables=(Table("Rounds", ("round", "learnt"), ((1, None), (2, ", ".join(names)))),),
-            drawings={"rounds": lambda: rounds_svg(rounds)},
+            drawings={"rounds": lambda: loop_plots.rounds_svg(rounds)},
         ),
         AnalysisSection(
             Section("completeness", "Completeness", "How complete it can be at most", "Positives"),
@@ -246,7 +248,7 @@ def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
         ),
         AnalysisSection(
             Section("training", "Training", "How annotators learnt", "Machines"),
-            drawings={"training": lambda: training_svg(trainings)},
+            drawings={"training": lambda: loop_plots.training_svg(trainings)},
         ),
     )
 

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from mitl.analysis.answer_tables import LABELS, AnswerTable
+from mitl.analysis.answer_tables import LABELS, AnswerShares
 from mitl.analysis.known_truth import Score
 from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import (
@@ -77,7 +77,7 @@ def _step_share(share: float) -> str:
 PANELS_A_ROW = 5
 
 
-def answers_svg(table: AnswerTable) -> str:
+def answers_svg(table: AnswerShares) -> str:
     """One panel an annotator, one stacked bar a rank and one for all; segments are the four answers."""
     if not table.annotators:
         return ""
@@ -107,7 +107,7 @@ def answers_svg(table: AnswerTable) -> str:
         return fig.to_svg(figure, "answers", "Answer shares by annotator and rank; see the table")
 
 
-def _answer_panel(axes: fig.Axes, table: AnswerTable, name: str, *, title_length: int) -> None:
+def _answer_panel(axes: fig.Axes, table: AnswerShares, name: str, *, title_length: int) -> None:
     """Bars of one annotator, rank 1 on top, the pooled bar below a gap."""
     rows = [*table.cells[name], table.average[name]]
     heights = [*range(len(table.ranks)), len(table.ranks) + 0.35]
@@ -206,10 +206,11 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
             len(directions), len(metrics), squeeze=False, sharey="row", height_ratios=heights
         )
         for row, way in zip(grid, directions, strict=True):
-            for axes, metric in zip(row, metrics, strict=True):
+            for place, (axes, metric) in enumerate(zip(row, metrics, strict=True)):
                 here = [score for score in scores if score.direction is way and score.metric == metric]
                 _score_panel(axes, here, names[way], sets)
-                axes.set_title(f"{metric}, {of_form(_WAY[way], form)}", loc="left")
+                # Only the first panel of a row names the queries: the titles would run into each other.
+                axes.set_title(metric if place else f"{metric}, {of_form(_WAY[way], form)}", loc="left")
         handles, words = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, words, loc="lower center", ncols=len(sets))
         figure.subplots_adjust(

@@ -12,7 +12,6 @@ from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, several
-from mitl.records.items import in_ways
 from mitl.records.results import printed_by
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
@@ -326,7 +325,7 @@ def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *
         counts=counts,
         paths=paths,
         warnings=tuple(gathered.warnings),
-        tables=tables if gathered.project is None else in_ways(tables, gathered.project.items.sides),
+        tables=tables,
         lines=(
             *(("nothing to do: these scores are kept already",) if idle else computed),
             *fair_lines(made.fair),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,9 @@ import numpy as np
 from mitl.core.whole_files import remove_dead_parts, to_disk, whole_folder
 from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
-from mitl.errors import ReleaseError, UsageError
+from mitl.errors import FormError, ReleaseError, UsageError
 from mitl.metrics.table import USUAL, asked_metrics
-from mitl.positives.exports.content import ByQuery, Content, Format, SideContent, Way, judged_pairs
+from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.formats import FORMATS
 from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import read_references, sides_of
@@ -33,6 +34,7 @@ from mitl.stages.evaluating.searching import searched
 from mitl.stages.evaluating.tasks import plausible_task
 from mitl.stages.evaluating.texts import CaptionTexts
 
+_LANGUAGE = re.compile("[a-z]{3}-[A-Z][a-z]{3}")
 ByDirection = Mapping[Direction, ByQuery]
 
 
@@ -52,6 +54,8 @@ class ExportRequest:
     with_media: bool = False
     objects: Sequence[Path] = ()
     """Files that say which objects an image shows."""
+    languages: Sequence[str] = ()
+    """Of the texts, such as ``deu-Latn``; English where none is named."""
 
 
 @printed_by("export")
@@ -122,30 +126,37 @@ def _checked(request: ExportRequest) -> Format:
         ("--with-texts", request.with_texts, "holds_texts"),
         ("--with-media", request.with_media, "holds_media"),
         ("--objects", bool(request.objects), "holds_objects"),
+        ("--language", bool(request.languages), "holds_languages"),
         ("--model and --annotator", bool(request.models or request.annotators), "holds_runs"),
     )
     for option, given, held in wanted:
         if given and not getattr(form, held):
             able = ", ".join(name for name, one in FORMATS.items() if getattr(one, held))
             raise UsageError(f"--format {request.form} has no place for {option}; choose of: {able}")
+    wrong = next((one for one in request.languages if not _LANGUAGE.fullmatch(one)), None)
+    if wrong is not None:
+        raise UsageError(
+            f"--language is {wrong!r}, but mteb wants a language of ISO 639-3 and a script of ISO 15924, such as "
+            "eng-Latn, deu-Latn or arb-Arab"
+        )
     return form
 
 
 def _check_form(request: ExportRequest, target: Format, form: SetForm) -> None:
-    """UsageError where the tool, or the option, is not for such items."""
+    """FormError where the tool, or the option, is not for such items."""
     nouns = " and ".join(form.nouns)
     if form.composed and target.no_composed:
         able = ", ".join(name for name, one in FORMATS.items() if not one.no_composed)
-        raise UsageError(
+        raise FormError(
             f"--format {request.form} cannot hold queries of an image and a text: {target.no_composed}; "
             f"choose of: {able}"
         )
     if request.objects and form is not IMAGES:
-        raise UsageError(
+        raise FormError(
             f"--objects says what images of captions show, and the release is of {nouns}; leave it out"
         )
     if request.with_media and form is TEXTS:
-        raise UsageError(f"the release is of {nouns}, which are texts alone; leave --with-media out")
+        raise FormError(f"the release is of {nouns}, which are texts alone; leave --with-media out")
 
 
 def _warnings(content: Content) -> Iterator[str]:
@@ -210,6 +221,7 @@ def _content(
         runs,
         _objects(request.objects, project) if project is not None and request.objects else None,
         read_references(request.release),
+        tuple(dict.fromkeys(request.languages)) or ENGLISH,
     )
 
 
