@@ -405,7 +405,8 @@ FORMS = {
         "rankings = {i2t = PATH, t2i = PATH}",
         ("rankings",),
         (
-            "`rankings = {i2t = PATH, t2i = PATH}` or a folder: Parquet with `query_id`, `rank` (from 1), `item_id`, "
+            "`rankings = {i2t = PATH, t2i = PATH}`, or the data set's own directions, or a folder: "
+            "Parquet with `query_id`, `rank` (from 1), `item_id`, "
             "`similarity`",
         ),
     ),

@@ -223,7 +223,7 @@ def build_encoder(
         path = folder / Path(name).expanduser()
         if not path.is_file():
             raise AnnotatorError(f"there is no file of embeddings {str(path)!r}")
-        return EmbeddingFile(path, modality, read_embeddings(path))
+        return EmbeddingFile(path, modality, read_embeddings(path, what=f"{modality}s"))
     try:
         built = registry.build(name, configs.get(name, {}), folder=folder)
     except AnnotatorError as error:

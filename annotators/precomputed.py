@@ -25,6 +25,8 @@ from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
+from mitl.records.form_words import DIRECTION_OF
+from mitl.records.forms import IMAGES
 
 _BLOCK = 1 << 14
 """Rows that are scaled in one go, in float64."""
@@ -71,18 +73,10 @@ class PrecomputedEmbeddings:
     def _rows(
         self, modality: Modality, items: Sequence[ImageItem] | Sequence[CaptionItem], noun: str
     ) -> NDArray[Any]:
-        """The items' embeddings, of unit length under cosine; AnnotatorError where one has no direction to compare."""
-        table = self._tables[modality]
-        rows = table.rows([item.external_id for item in items], noun)
+        """The items' embeddings, of unit length under cosine; AnnotatorError where some are missing."""
+        rows = self._tables[modality].rows([item.external_id for item in items], noun)
         if not self._cosine:
             return rows
-        blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
-        zero = np.concatenate([~block.reshape(len(block), -1).any(axis=1) for block in blocks])
-        if zero.any():
-            raise AnnotatorError(
-                f"{int(zero.sum()):,} of {len(rows):,} {noun} in {str(table.path)!r} are all zeros, which "
-                f"have no cosine; first: {items[int(zero.argmax())].external_id!r}; encode them again"
-            )
         scaled = np.empty(rows.shape, np.float32)
         for start in range(0, len(rows), _BLOCK):
             scaled[start : start + _BLOCK] = unit_rows(rows[start : start + _BLOCK])
@@ -133,25 +127,30 @@ def build_embeddings(options: Options) -> PrecomputedEmbeddings:
     lists = embedded_ids(nouns)
     paths = options.paths("embeddings", nouns, optional=lists)
     left, right = (
-        read_embeddings(paths[side], paths.get(ids)) for side, ids in zip(nouns, lists, strict=True)
+        read_embeddings(paths[side], paths.get(ids), side) for side, ids in zip(nouns, lists, strict=True)
     )
     return PrecomputedEmbeddings(options.annotator, left, right, cosine=cosine, nouns=nouns)
 
 
 def build_rankings(options: Options) -> PrecomputedRankings:
-    """From ``rankings = {i2t = PATH, t2i = PATH}``, or a folder of ``NAME.i2t.parquet`` or ``i2t.parquet``."""
+    """From ``rankings = {i2t = PATH, t2i = PATH}``, or a folder of ``NAME.i2t.parquet`` or ``i2t.parquet``.
+
+    Directions may be named as any form of data sets does, as ``a2t`` and ``t2a`` of sounds.
+    """
     value = options.values["rankings"]
     if isinstance(value, dict):
-        wanted = [direction.value for direction in Direction if direction.value in value] or ["i2t", "t2i"]
+        wanted = [way for way in DIRECTION_OF if way in value] or list(IMAGES.ways)
         paths = options.paths("rankings", wanted)
-        return PrecomputedRankings(options.annotator, {Direction(key): path for key, path in paths.items()})
+        return PrecomputedRankings(
+            options.annotator, {DIRECTION_OF[way]: path for way, path in paths.items()}
+        )
     folder = options.path("rankings")
-    files = {}
-    for direction in Direction:
-        names = (f"{options.annotator}.{direction}.parquet", f"{direction}.parquet")
+    files: dict[Direction, Path] = {}
+    for way, direction in DIRECTION_OF.items():
+        names = (f"{options.annotator}.{way}.parquet", f"{way}.parquet")
         path = next((folder / name for name in names if (folder / name).is_file()), None)
         if path is not None:
-            files[direction] = path
+            files.setdefault(direction, path)
     if not files:
         raise AnnotatorError(
             f"{str(folder)!r} holds no ranking of annotator {options.annotator!r}; it should hold "

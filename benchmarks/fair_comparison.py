@@ -197,7 +197,7 @@ class Found:
     pairs_inside: float
     """The share of pairs of models whose interval of the difference holds the true one."""
     told_apart: tuple[int, int]
-    """Pairs of models whose interval of the difference does not hold 0, and those of them whose order is another."""
+    """Pairs of models that the audit tells apart, and those of them whose order is another."""
 
 
 def compared(
@@ -233,8 +233,8 @@ def compared(
                 np.array([one.holds(value) for one, value in zip(powered, true, strict=True)]),
                 float(np.mean([one.holds(value) for one, value in differences])),
                 (
-                    sum(not one.holds(0) for one, _ in differences),
-                    sum(not one.holds(0) and one.value * value <= 0 for one, value in differences),
+                    sum(one.sign != 0 for one, _ in differences),
+                    sum(one.sign * value < 0 or (one.sign != 0 and not value) for one, value in differences),
                 ),
             )
         )
@@ -271,8 +271,8 @@ def table_of(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]
     lines = [
         "| metric | models | naive: tau, exact | Horvitz-Thompson | expected | prediction-powered | fair | "
         "where naive errs | mean error naive / fair | intervals hold: models, differences | "
-        "pairs told apart, of them wrongly | naive, fair order wrongly: near; others | "
-        "differences err: expected / prediction-powered / fair |",
+        "pairs told apart, of them wrongly; trials without a wrong one, where naive errs | "
+        "naive, fair order wrongly: near; others | differences err: expected / prediction-powered / fair |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for place, metric in enumerate(METRICS):
@@ -300,7 +300,13 @@ def table_of(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]
                 every = [trial[place] for trial in trials]
                 told, wrong = np.sum([one.told_apart for one in every], axis=0)
                 pairs = len(every) * comb(len(every[0].names), 2)
-                apart = f"{told} of {pairs}, {wrong} | {wrongly_ordered(every)} | {difference_errors(every)}"
+                right = [
+                    one.told_apart[1] == 0
+                    for one, naive in zip(every, rows["naive"], strict=True)
+                    if not naive[1]
+                ]
+                told_of = f"{told} of {pairs}, {wrong}; {sum(right)} of {len(right)}"
+                apart = f"{told_of} | {wrongly_ordered(every)} | {difference_errors(every)}"
             lines.append(
                 f"| {metric.name} | {whose} | {shown} | {sum(erring)} of {len(erring)} | {errors} | {both} | {apart} |"
             )

@@ -2,6 +2,7 @@
 
     MitlError
     ├── UsageError          the command line asks for something that cannot be meant (exit status 2)
+    │   └── FormError       a command, a wording or an option is for data sets of another form
     ├── SettingsError       mitl.toml, the environment or credentials
     ├── DatasetError        a data file is missing, malformed or inconsistent
     ├── AnnotatorError      a machine annotator is unknown, lacks its weights or misfits the data
@@ -35,6 +36,10 @@ class UsageError(MitlError):
     """The command line asks for something that cannot be meant."""
 
     exit_status = 2
+
+
+class FormError(UsageError):
+    """A command, a wording or an option is for data sets of another form, which the message names."""
 
 
 class SettingsError(MitlError):

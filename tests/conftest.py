@@ -6,16 +6,20 @@ import functools
 import os
 import shutil
 import ssl
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import settings
 from migration_kit import every_migration
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.util import LRUCache
 from suite_kit import (  # noqa: F401 - pytest finds them here
     ctrl_c,
     pytest_collection_modifyitems,
@@ -47,8 +51,17 @@ def _context_now(verify: object = True, cert: object = None, trust_env: bool = T
 
 _transport["create_ssl_context"] = _context_now
 
-# Programs that tests start keep what Python compiled of this package for the next ones.
+# Each call of a command opens its databases anew, and would compile the same statements again: engines share them, and
+# one SQLite is like another.
+_compiled: LRUCache[Any, Any] = LRUCache(2000)
+Engine._compiled_cache = property(lambda self: _compiled, lambda self, own: None)  # type: ignore[assignment]
+SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
+SQLiteDialect_pysqlite.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+
+# This run, its workers and the programs that tests start keep what Python compiled for the next ones: to rewrite the
+# assertions of all tests takes longer than to import them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 

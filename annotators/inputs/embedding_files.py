@@ -17,6 +17,8 @@ from mitl.errors import AnnotatorError
 
 _BLOCK = 1 << 14
 """Rows that are looked at in one go."""
+_NAMED = 3
+"""Ids that an error names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,19 +55,20 @@ class EmbeddingTable:
         return f"; its own ids look like {own!r}" if none_fits and own is not None else ""
 
 
-def read_embeddings(path: Path, ids_path: Path | None = None) -> EmbeddingTable:
+def read_embeddings(path: Path, ids_path: Path | None = None, what: str = "items") -> EmbeddingTable:
     """The embeddings of a .npz, Parquet or .npy file; a .npy of float32 or float16 stays on disk until it is used.
 
     A .npz file holds ``ids`` and ``embedding``, a Parquet file has columns of these names (``id``). The ids of a
     .npy file are in ``ids_path`` (.npy, else a text with one a line), or beside it in ``NAME.ids.npy`` or
-    ``NAME.ids.txt``.
+    ``NAME.ids.txt``. Errors call the items ``what``.
 
     Raises:
-        AnnotatorError: unreadable, not (N, D) or (N, K, D) finite numbers, ids repeated or too few.
+        AnnotatorError: unreadable, not (N, D) or (N, K, D) finite numbers, an item of zeros alone, ids repeated or too
+            few.
     """
     if path.suffix == ".npy":
         beside = ids_path or _ids_beside(path)
-        return _table(path, _listed_ids(beside), _load_numpy(path, mmap_mode="r"), beside)
+        return _table(path, what, _listed_ids(beside), _load_numpy(path, mmap_mode="r"), beside)
     if ids_path is not None:
         raise AnnotatorError(f"{str(path)!r} has ids of its own; leave {str(ids_path)!r} out")
     readers = {".npz": _from_npz, ".parquet": _from_parquet}
@@ -74,10 +77,12 @@ def read_embeddings(path: Path, ids_path: Path | None = None) -> EmbeddingTable:
         raise AnnotatorError(
             f"{str(path)!r} is not an embedding file; it should end in .npy, .npz or .parquet"
         )
-    return _table(path, *reader(path))
+    return _table(path, what, *reader(path))
 
 
-def _table(path: Path, ids: Sequence[str], raw: object, ids_path: Path | None = None) -> EmbeddingTable:
+def _table(
+    path: Path, what: str, ids: Sequence[str], raw: object, ids_path: Path | None = None
+) -> EmbeddingTable:
     if (
         not isinstance(raw, np.ndarray)
         or raw.ndim not in (2, 3)
@@ -91,23 +96,38 @@ def _table(path: Path, ids: Sequence[str], raw: object, ids_path: Path | None = 
             f"embeddings in {str(path)!r} are {what}; they should be numbers of shape (N, D), or (N, K, D) for K "
             "vectors an item"
         )
-    return EmbeddingTable(path, _row_of(path, ids, len(raw)), _checked(path, ids, raw), ids_path)
-
-
-def _checked(path: Path, ids: Sequence[str], raw: NDArray[Any]) -> NDArray[Any]:
     if np.iscomplexobj(raw):
         raise AnnotatorError(f"embeddings in {str(path)!r} are complex; they should be real numbers")
-    # A number beyond float32 becomes infinite here and is named below.
+    row_of = _row_of(path, ids, len(raw))
+    # A number beyond float32 becomes infinite here and is refused below.
     with np.errstate(over="ignore"):
         embedding = np.ascontiguousarray(raw, np.float16 if raw.dtype == np.float16 else np.float32)
-    blocks = (embedding[start : start + _BLOCK] for start in range(0, len(embedding), _BLOCK))
-    finite = np.concatenate([np.isfinite(block).reshape(len(block), -1).all(axis=1) for block in blocks])
-    if not finite.all():
-        first = int(np.argmin(finite))
-        raise AnnotatorError(
-            f"{int((~finite).sum())} embeddings in {str(path)!r} are not finite; first: id {ids[first]!r}"
-        )
-    return embedding
+    refuse_unusable(f"{what} in {str(path)!r}", ids, embedding)
+    return EmbeddingTable(path, row_of, embedding, ids_path)
+
+
+def refuse_unusable(what: str, ids: Sequence[str], embedding: NDArray[Any]) -> None:
+    """Refuse embeddings (N, D) or (N, K, D) that cannot be compared, of the items ``ids``, called ``what``.
+
+    An item of zeros alone is equally similar to every other one, so only ties would rank it. Scripts leave such rows
+    for files that they could not read.
+
+    Raises:
+        AnnotatorError: an item has a number that is not finite, or zeros alone.
+    """
+    faults: dict[str, list[int]] = {"not finite": [], "all zeros": []}
+    for start in range(0, len(embedding), _BLOCK):
+        block = embedding[start : start + _BLOCK]
+        block = block.reshape(len(block), -1)
+        faults["not finite"] += (start + np.flatnonzero(~np.isfinite(block).all(axis=1))).tolist()
+        faults["all zeros"] += (start + np.flatnonzero(~block.any(axis=1))).tolist()
+    for fault, rows in faults.items():
+        if rows:
+            first = ", ".join(repr(ids[row]) for row in rows[:_NAMED])
+            raise AnnotatorError(
+                f"the embeddings of {len(rows):,} of {len(embedding):,} {what} are {fault}; first: {first}; "
+                "encode these items again"
+            )
 
 
 def _row_of(path: Path, ids: Sequence[str], rows: int) -> dict[str, int]:

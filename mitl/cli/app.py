@@ -20,10 +20,12 @@ import click
 
 from mitl import logs
 from mitl.cli.help import CommonOption, nearest_to
-from mitl.errors import MitlError, UsageError
+from mitl.errors import FormError, MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
 from mitl.records import Environment, StageResult, Table, Verdict
+from mitl.records.form_words import DIRECTION_OF, message_of_form, result_of_form
+from mitl.records.forms import IMAGES, SetForm
 from mitl.settings import Settings, load, log_form
 
 # What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'
@@ -88,6 +90,8 @@ class App:
     settings: Settings
     json: bool
     quiet: bool
+    form: Callable[[], SetForm] = lambda: IMAGES
+    """What the data set's sides and directions are called."""
 
     @property
     def progress(self) -> Progress:
@@ -99,6 +103,7 @@ class App:
         # Numbers alone: what else is counted may name somebody.
         numbers = {name: count for name, count in result.counts.items() if isinstance(count, int)}
         logger.info("%s", result.status, extra={"counts": numbers})
+        result = result_of_form(result, self.form)
         for warning in result.warnings:
             click.echo(f"warning: {printable(warning)}", err=True)
         if self.json:
@@ -133,10 +138,11 @@ class App:
 
     def conclude(self, verdict: Verdict) -> int:
         """Print what a check found and, where it will not do, why; returns the exit status."""
-        self.finish(verdict.result, verdict.refusal)
-        if verdict.refusal is not None:
-            click.echo(f"error: {printable(verdict.refusal)}", err=True)
-        return int(verdict.refusal is not None)
+        refusal = None if verdict.refusal is None else message_of_form(verdict.refusal, self.form)
+        self.finish(verdict.result, refusal)
+        if refusal is not None:
+            click.echo(f"error: {printable(refusal)}", err=True)
+        return int(refusal is not None)
 
 
 def as_json(command: str, result: StageResult, error: str | None = None) -> dict[str, object]:
@@ -197,8 +203,14 @@ def common(function: F) -> F:
         )
         began = time.monotonic()
         logger.info("run %s of mitl %s begins", logs.run_id(), name)
+        form = functools.cache(functools.partial(_form, settings, tuple(kwargs.values())))
         try:
-            return function(App(name, settings, as_json, quiet or as_json), *args, **kwargs)
+            _refuse_other_ways(context, form)
+            return function(App(name, settings, as_json, quiet or as_json, form), *args, **kwargs)
+        except MitlError as error:
+            if not isinstance(error, FormError):
+                error.args = (message_of_form(str(error), form),)
+            raise
         except KeyboardInterrupt:
             raise click.Abort() from None  # click would print an empty line before it
         finally:
@@ -212,6 +224,38 @@ def _refuse_options_before(subcommand: str, context: click.Context) -> None:
     if any(source is click.core.ParameterSource.COMMANDLINE for source in sources):
         path = context.command_path
         raise UsageError(f"options stand after the subcommand: {path} {subcommand} [OPTIONS]")
+
+
+def _form(settings: Settings, given: Sequence[object]) -> SetForm:
+    """The form that a command is about, from what its options hold: folders of releases, one or several a option."""
+    from mitl.stages.setup.forms import form_of
+
+    listed = (one if isinstance(one, tuple) else (one,) for one in given)
+    return form_of(settings, [path for several in listed for path in several if isinstance(path, Path)])
+
+
+_TYPED_WAYS = "mitl.typed_ways"
+
+
+class WayChoice(click.Choice[str]):
+    """A choice among words of which some name a direction; each form's own names of directions are taken as well."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word as images and captions have it."""
+        direction = DIRECTION_OF.get(value)
+        if direction is None or direction == value:
+            return super().convert(value, param, ctx)
+        if ctx is not None:
+            ctx.meta.setdefault(_TYPED_WAYS, []).append(value)
+        return super().convert(str(direction), param, ctx)
+
+
+def _refuse_other_ways(context: click.Context, form: Callable[[], SetForm]) -> None:
+    """UsageError where a direction was typed by a name that this form does not have."""
+    for way in context.meta.get(_TYPED_WAYS, ()):
+        if way not in form().ways:
+            told = "; ".join(f"{one}: {a}s search {b}s" for one, (a, b) in form().searches.items())
+            raise FormError(f"this data set has no direction {way!r}; give one of its own ({told})")
 
 
 class Dollars(click.ParamType[int, Any]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import App, WayChoice, common, environment_options
 from mitl.cli.help import Group
 from mitl.cli.publish import BILL, Posting, posting_options, require_environment
 from mitl.errors import UsageError
@@ -26,7 +26,7 @@ def command() -> None:
 @environment_options
 @click.option(
     "--direction",
-    type=click.Choice(["t2i", "i2t"]),
+    type=WayChoice(["t2i", "i2t"]),
     default="t2i",
     help="Captions that search for images, or images that search for captions.",
 )
@@ -117,7 +117,7 @@ def publish_command(
 @command.command("scores")
 @environment_options
 @click.option("--batch", metavar="NAME", help="Count the preferences of this batch alone.")
-@click.option("--direction", type=click.Choice(["t2i", "i2t"]), help="Count this direction alone.")
+@click.option("--direction", type=WayChoice(["t2i", "i2t"]), help="Count this direction alone.")
 @click.option(
     "--counts",
     "table",

@@ -194,8 +194,10 @@ def _refuse_unused(kind: str) -> None:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if given and kind not in USED_BY.get(name, (kind,)):
+            *first, last = USED_BY[name]
+            kinds = f"{', '.join(first)} and {last}" if first else last
             raise UsageError(
-                f"{kind} has no use for {parameter.opts[0]}, which is for {' and '.join(USED_BY[name])}; leave it out"
+                f"a data set of the kind {kind} has no use for {parameter.opts[0]}, which is for {kinds}; leave it out"
             )
 
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options, total_confirmed
+from mitl.cli.app import (
+    DOLLARS,
+    App,
+    WayChoice,
+    common,
+    endpoint_option,
+    environment_options,
+    total_confirmed,
+)
 from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
@@ -182,9 +190,9 @@ _ABOUT_POSTING = frozenset(
 @environment_options
 @click.option(
     "--direction",
-    type=click.Choice(["i2t", "t2i", "both"]),
+    type=WayChoice(["i2t", "t2i", "both"]),
     default="both",
-    help="Which direction's proposals to ask.",
+    help="Which direction's proposals to ask; other data sets have their own names, as a2t and t2a of sounds.",
 )
 @click.option("--template", default="pairs-plain", help="Wording, a folder of hit_templates.")
 @click.option(

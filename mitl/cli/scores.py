@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import App, WayChoice, common, environment_options
 from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
@@ -142,8 +142,9 @@ FOLDER = click.Path(path_type=Path)
     "--task",
     "tasks",
     multiple=True,
-    type=click.Choice(["i2t", "t2i", "t2t", "i2i", "sts", "sis", "sits"]),
-    help="Only this task; may be given again [default: all that a model can do].",
+    type=WayChoice(["i2t", "t2i", "t2t", "i2i", "sts", "sis", "sits"]),
+    help="Only this task; may be given again [default: all that a model can do]. Other data sets have their own names "
+    "of i2t and t2i, as a2t and t2a of sounds.",
 )
 @click.option(
     "--pseudo-labels",
@@ -171,9 +172,10 @@ FOLDER = click.Path(path_type=Path)
 )
 @click.option(
     "--direction",
-    type=click.Choice(["both", "i2t", "t2i"]),
+    type=WayChoice(["both", "i2t", "t2i"]),
     default="both",
-    help="i2t: images search captions; t2i: captions search images.",
+    help="i2t: images search captions; t2i: captions search images. Other data sets have their own names, as a2t and "
+    "t2a of sounds.",
 )
 @click.option(
     "--metrics",

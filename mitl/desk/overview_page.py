@@ -112,8 +112,8 @@ def overview(context: Context, known: Habits) -> Overview:
 def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[PassRate, ...]:
     kinds = (
         ("all controls", (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE)),
-        ("fit the image", (PairRole.GOLD_POSITIVE,)),
-        ("do not fit", (PairRole.GOLD_NEGATIVE,)),
+        ("matches", (PairRole.GOLD_POSITIVE,)),
+        ("non-matches", (PairRole.GOLD_NEGATIVE,)),
     )
     found = []
     for name, roles in kinds:

@@ -38,7 +38,6 @@ from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked
 
 CONFIDENCE = 0.95
-_POWER = 0.8
 _ROUNDING = 1e-12
 
 
@@ -119,6 +118,12 @@ class Estimate:
         """Low and high of the normal interval."""
         half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * self.std_error
         return self.value - half, self.value + half
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the interval leaves out 0, else 0; so too where no audited pair met what could change it."""
+        low, high = self.ends
+        return 0 if low <= 0 <= high or low == high else int(np.sign(self.value))
 
     def holds(self, value: float) -> bool:
         """Whether the interval does, up to rounding."""
@@ -304,22 +309,6 @@ def shrunken(corrections: Floats, covariance: Floats) -> Floats:
 
     spread = brentq(beyond, 0.0, most, xtol=most * 1e-9) if beyond(0.0) > 0 else 0.0
     return np.asarray(level + (found * spread / (variances + spread)) @ turned)
-
-
-def wanted_pairs(audited: int, std_error: float, difference: float, pool: float) -> int | None:
-    """Audited pairs whose interval leaves out 0 in four of five audits, if two models differ by so much; two digits.
-
-    The standard error falls with the square root of the sample. None where it would be more than the pool, or where
-    there is no error, so that no audited pair changes the difference.
-    """
-    if not std_error or not difference:
-        return None
-    deviations = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) + NormalDist().inv_cdf(_POWER)
-    wanted = audited * (deviations * std_error / difference) ** 2
-    if wanted > pool:
-        return None
-    unit = 10.0 ** max(np.floor(np.log10(max(wanted, 1.0))) - 1, 0.0)
-    return int(np.ceil(wanted / unit) * unit)
 
 
 def hole_shares(

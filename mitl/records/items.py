@@ -8,22 +8,13 @@ from pathlib import Path
 
 from mitl.records.enums import Direction, ExclusionKind, IdKind, PartKind
 from mitl.records.forms import IMAGES, SET_FORMS, SetForm
-from mitl.records.results import Table, several
+from mitl.records.results import several
 
 
 def counted(sides: tuple[str, str], n_left: int, n_right: int) -> str:
     """``90 documents, 28 queries``."""
     numbers = zip((n_left, n_right), sides, SET_FORMS[sides].nouns, strict=True)
     return ", ".join(several(*number) for number in numbers)
-
-
-def in_ways(tables: Iterable[Table], sides: tuple[str, str]) -> tuple[Table, ...]:
-    """Tables whose cells call the directions as a data set with these sides does."""
-    names: dict[object, object] = dict(SET_FORMS[sides].way_names.items())
-    return tuple(
-        replace(table, rows=tuple(tuple(names.get(cell, cell) for cell in row) for row in table.rows))
-        for table in tables
-    )
 
 
 @dataclass(frozen=True, slots=True)

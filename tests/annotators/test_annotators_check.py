@@ -488,17 +488,18 @@ def init_with_a_long_caption(folder: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("propose", "--annotator", "near", *QUERIES), ("annotators", "verify", "near")]
 )
-def test_nan_in_embeddings_is_named(words, project):
+@pytest.mark.parametrize(("value", "told"), [(np.nan, "not finite"), (0, "all zeros")])
+def test_useless_embeddings_are_named(value, told, words, project):
     """The file, how many rows and the first id; nothing is ranked."""
     use_file_annotators(project)
     with np.load("near-images.npz") as found:
         ids, vectors = found["ids"], found["embedding"].copy()
-    vectors[3] = np.nan
+    vectors[3] = value
     np.savez("near-images.npz", ids=ids, embedding=vectors)
 
     message = fails(1, *words)
 
-    assert "near-images.npz" in message and f"are not finite; first: id '{ids[3]}'" in message
+    assert "near-images.npz" in message and f"are {told}; first: '{ids[3]}'" in message
     assert nothing_is_left()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from mmap import mmap
 
 import numpy as np
@@ -15,6 +16,7 @@ from annotators import registry
 from annotators.base import Annotator, RankingSource, best_inner_products, inner_products
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
+from mitl.records.forms import SET_FORMS
 
 IMAGES = [ImageItem(1, "7"), ImageItem(2, "11"), ImageItem(3, "20")]
 CAPTIONS = [CaptionItem(i, f"c{i}", 1, "a dot") for i in range(1, 5)]
@@ -180,8 +182,12 @@ def broken(tmp_path, ids, vectors):
     [
         ([7, 7], np.ones((2, 3)), "has id '7' twice"),
         ([7], np.ones((2, 3)), "has 2 embeddings, but 1 ids"),
-        ([7, 8], np.array([[1.0, np.nan], [1.0, 2.0]]), "1 embeddings .* are not finite; first: id '7'"),
-        ([7, 8], np.array([[1.0], [1e300]]), "not finite; first: id '8'"),
+        (
+            [7, 8],
+            np.array([[1.0, np.nan], [1.0, 2.0]]),
+            "of 1 of 2 images in .* are not finite; first: '7'; encode",
+        ),
+        ([7, 8], np.array([[1.0], [1e300]]), "not finite; first: '8'"),
         ([7, 8], np.ones(2), r"float64 of shape \(2,\); they should be numbers of shape \(N, D\)"),
         ([7, 8], np.array([["a"], ["b"]]), "they should be numbers"),
         ([7.5, 8], np.ones((2, 3)), "they should be a list of integers or texts"),
@@ -336,22 +342,25 @@ def test_ids_that_do_not_match_are_told_with_one_of_each_side(tmp_path):
         annotator.encode_images([ImageItem(1, "img-7")])
 
 
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
 @pytest.mark.parametrize("k", [None, 2])
-def test_items_without_a_direction_have_no_cosine(tmp_path, k):
-    """One of K vectors may be zero: padding."""
-    shape = (3, 6) if k is None else (3, k, 6)
+@pytest.mark.parametrize("form", SET_FORMS.values(), ids=map("-".join, SET_FORMS))
+def test_items_of_zeros_alone_are_refused(tmp_path, form, k, similarity):
+    """Under every similarity: file, side, how many and the first ids. One of K vectors may be zero: padding."""
+    shape = (5, 6) if k is None else (5, k, 6)
     vectors = np.ones(shape, np.float32)
-    vectors[1] = 0
     if k:
         vectors[0, 0] = 0
+    left, right = form.nouns
     files = {
-        "images": write_npz(tmp_path / "zero-images", [7, 11, 20], vectors),
-        "captions": write_npz(tmp_path / "zero-captions", ["c1"], np.ones((1, *shape[1:]), np.float32)),
+        left: str(write_npz(tmp_path / "left", [7, 11, 20, 21, 22], vectors)),
+        right: str(write_npz(tmp_path / "right", ["c1"], np.ones((1, *shape[1:]), np.float32))),
     }
-    config = {"embeddings": {side: str(path) for side, path in files.items()}}
-    annotator = registry.build("mine", {**config, "similarity": "cosine"})
-    with pytest.raises(
-        AnnotatorError, match=r"1 of 3 images in .* are all zeros, which have no cosine; first: '11'"
-    ):
-        annotator.encode_images(IMAGES)
-    registry.build("mine", config).encode_images(IMAGES)
+    config = {"embeddings": files, "similarity": similarity}
+    registry.build("mine", config)
+
+    vectors[1:] = 0
+    write_npz(tmp_path / "left", [7, 11, 20, 21, 22], vectors)
+    told = f"the embeddings of 4 of 5 {left} in {files[left]!r} are all zeros; first: '11', '20', '21'; encode these"
+    with pytest.raises(AnnotatorError, match=re.escape(told)):
+        registry.build("mine", config)

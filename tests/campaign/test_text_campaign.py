@@ -101,7 +101,7 @@ def test_the_original_scores_count_every_positive(project):
         "zero",
         "--json",
     ).json
-    found = scores["counts"]["scores"]["original"]["perfect"]["t2i"]
+    found = scores["counts"]["scores"]["original"]["perfect"]["q2d"]
 
     assert found["R-Precision"] == found["mAP@R"] == found["R@1"] == 1
 

@@ -73,7 +73,32 @@ def test_every_model_has_every_metric_by_every_method(here):
     apart = differences["i2t", "mAP@R"]
     assert (apart["model"], apart["against"]) == ("good", "poor")
     assert apart["low"] > 0
-    assert apart["wanted"] > 0
+    assert (apart["apart"], apart["more"]) == (True, 0)
+
+
+def test_the_ranking_is_of_groups_that_the_audit_tells_apart(here):
+    """Two models that are apart have a place each; a tie shares its places and says what would separate it."""
+    found = counts(*MODELS, *WORDS, "--metrics", "R@1,mAP@R")
+
+    differences = {(row["direction"], row["metric"]): row for row in found["fair_differences"]}
+    groups = {}
+    for row in found["fair_groups"]:
+        groups.setdefault((row["direction"], row["metric"]), []).append(row)
+    assert groups.keys() == differences.keys()
+    assert {row["apart"] for row in differences.values()} == {True, False}
+    for key, own in groups.items():
+        difference = differences[key]
+        assert difference["apart"] == (difference["low"] > 0 or difference["high"] < 0)
+        if difference["apart"]:
+            assert [(row["first"], row["last"], row["models"]) for row in own] == [
+                (1, 1, ["good"]),
+                (2, 2, ["poor"]),
+            ]
+            continue
+        (tie,) = own
+        assert (tie["first"], tie["last"], set(tie["models"])) == (1, 2, {"good", "poor"})
+        assert tie["more_for_two"] == tie["more_for_all"] == difference["more"]
+    assert counts(*MODELS, *WORDS, "--against", "poor")["fair_groups"] == []
 
 
 def test_tables_show_both_ranks_and_what_they_rest_on(here):
@@ -85,7 +110,12 @@ def test_tables_show_both_ranks_and_what_they_rest_on(here):
     assert "differences of models" in outcome.out
     assert "audited pairs: naive takes unjudged pairs for no match" in outcome.out
     assert "answers of the audit miss" in outcome.out
-    assert re.search(r"not told apart; (about [\d,]+ audited pairs|no audit) would", outcome.out)
+    assert re.search(r"not told apart; (about [\d,]+ more audited pairs|no audit) would", outcome.out)
+    assert "models in groups that the audit tells apart" in outcome.out
+    assert "apart from all others" in outcome.out
+    assert re.search(
+        r"tie; (about [\d,]+ more audited pairs|no audit of this pool) would separate", outcome.out
+    )
     assert "#1-2" in outcome.out
 
 

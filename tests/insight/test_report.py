@@ -12,13 +12,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from report_kit import drawn_once  # noqa: F401 - pytest finds it here
 from report_sample import HOSTILE, NAMES, sample_input
 
 from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report import views
-from mitl.analysis.report.inputs import Found, PreferenceTable, ReportInput
+from mitl.analysis.report.inputs import Found, Multiplicity, PreferenceTable, ReportInput
 from mitl.analysis.report.render import SECTIONS, render_report
-from mitl.records import Environment
+from mitl.records import Direction, Environment
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 
 class Page(HTMLParser):
@@ -64,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def html(folder: Path) -> str:
+def html(folder: Path, drawn_once: None) -> str:  # noqa: F811
     """The sample's report."""
     return render_report(sample_input(folder))
 
@@ -342,3 +345,33 @@ def test_a_preference_study_stands_with_the_scores(html: str, tmp_path: Path) ->
     assert "clip <b>" in asked.text
     assert "12 preferences count." in asked.text
     assert "The scores have no maximum." in without.text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ((1, 1, 1), (1, 3, 2), ("1.0", "2.0")),
+        ((1,) * 50, (1,) * 48 + (2, 2), ("1.00", "1.04")),
+        ((1, 1), (1, 1), ("1.0", "1.0")),
+    ],
+)
+def test_a_mean_that_grew_never_looks_as_if_it_had_not(
+    before: tuple[int, ...], after: tuple[int, ...], shown: tuple[str, str]
+) -> None:
+    """From 1.0 to 1.0 at 1.04 times as many would read as a mistake."""
+    counts = Multiplicity(Direction.T2I, before, after, len(before), len(before), len(before))
+
+    (row,) = views.multiplicity_rows([counts])
+
+    assert row.means == shown
+
+
+def test_commands_in_lines_of_an_analysis_are_code_and_nothing_else_is_markup(tmp_path: Path) -> None:
+    """Lines may quote names that strangers chose."""
+    data = sample_input(tmp_path)
+    said = dataclasses.replace(data.analyses[0], lines=(f"{HOSTILE}; see `mitl audit plan`",))
+
+    page = render_report(dataclasses.replace(data, analyses=(said,)))
+
+    assert "<code>mitl audit plan</code>" in page
+    assert HOSTILE not in page

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
+from report_kit import drawn_once  # noqa: F401 - pytest finds it here
 from report_sample import HOSTILE, sample_input
 
 from mitl.analysis.known_truth import DirectionScores, Score
@@ -17,13 +18,13 @@ from mitl.analysis.report import views
 from mitl.analysis.report.render import SECTIONS, render_report
 
 pytest_plugins = ("browser_fixtures",)
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("drawn_once")]
 
 NewPage = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(tmp_path_factory: pytest.TempPathFactory, drawn_once: None) -> str:  # noqa: F811
     """The sample's report as a file, its captions hostile."""
     folder = tmp_path_factory.mktemp("report")
     file = folder / "report.html"

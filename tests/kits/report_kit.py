@@ -1,13 +1,17 @@
-"""The colours of the report's style sheet, and how far eyes can tell them apart."""
+"""The report's drawings, each made once; the colours of its style sheet, and how far eyes can tell them apart."""
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from mitl.analysis.report import loop_plots, machine_plots, plots
 from mitl.analysis.report.render import PAGES
 
 DEFICIENCIES = {
@@ -23,6 +27,30 @@ DEFICIENCIES = {
     ),
 }
 """Linear RGB as seen. Source: Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009, severity 1.0."""
+
+
+_drawn: dict[bytes, str] = {}
+
+
+@pytest.fixture(scope="module")
+def drawn_once() -> Iterator[None]:
+    """Pages that show the same numbers share their drawings, which take nearly all of a page's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (loop_plots, machine_plots, plots):
+            for name in [name for name in vars(module) if name.endswith("_svg")]:
+                patch.setattr(module, name, _once(getattr(module, name)))
+        yield
+
+
+def _once(draw: Callable[..., str]) -> Callable[..., str]:
+    @wraps(draw)
+    def drawing(*numbers: object) -> str:
+        key = pickle.dumps((draw.__module__, draw.__name__, numbers))
+        if key not in _drawn:
+            _drawn[key] = draw(*numbers)
+        return _drawn[key]
+
+    return drawing
 
 
 def schemes() -> dict[str, Mapping[str, str]]:

@@ -18,6 +18,7 @@ from mitl.analysis.records import (
     SizeBias,
     SubsetScores,
 )
+from mitl.analysis.report import loop_plots
 from mitl.analysis.report.inputs import (
     AgreementStats,
     AnalysisSection,
@@ -50,7 +51,7 @@ from mitl.analysis.report.inputs import (
     WorkerRow,
     WorkerStanding,
 )
-from mitl.analysis.report.loop_plots import RoundFound, Training, rounds_svg, training_svg
+from mitl.analysis.report.loop_plots import RoundFound, Training
 from mitl.audits.chao import Completeness
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 
@@ -238,7 +239,7 @@ def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
         AnalysisSection(
             Section("rounds", "Rounds", "What each round asked", "Pairs"),
             tables=(Table("Rounds", ("round", "learnt"), ((1, None), (2, ", ".join(names)))),),
-            drawings={"rounds": lambda: rounds_svg(rounds)},
+            drawings={"rounds": lambda: loop_plots.rounds_svg(rounds)},
         ),
         AnalysisSection(
             Section("completeness", "Completeness", "How complete it can be at most", "Positives"),
@@ -246,7 +247,7 @@ def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
         ),
         AnalysisSection(
             Section("training", "Training", "How annotators learnt", "Machines"),
-            drawings={"training": lambda: training_svg(trainings)},
+            drawings={"training": lambda: loop_plots.training_svg(trainings)},
         ),
     )
 

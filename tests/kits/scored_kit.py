@@ -12,6 +12,11 @@ from mitl.positives.release import write_release
 from mitl.records import IdKind
 
 
+def tied_vectors(rng, n):
+    """(n, 3) embeddings of zeros and ones, none of zeros alone: many of their inner products are equal."""
+    return (rng.integers(1, 8, size=(n, 1)) >> np.arange(3) & 1).astype(np.float32)
+
+
 def make(folder, kind=IdKind.INTEGER, **changes):
     """A release, and a model with many tied similarities in files."""
     folder.mkdir(exist_ok=True)
@@ -22,8 +27,7 @@ def make(folder, kind=IdKind.INTEGER, **changes):
         ("images", [f"{prefix}{10 * n:02}" for n in IMAGES]),
         ("captions", [f"{prefix}{100 * n}" for n in CAPTIONS]),
     ):
-        vectors = rng.integers(0, 2, size=(len(ids), 3)).astype(np.float32)
-        np.savez(folder / f"{name}.npz", ids=np.array(ids), embedding=vectors)
+        np.savez(folder / f"{name}.npz", ids=np.array(ids), embedding=tied_vectors(rng, len(ids)))
     return folder
 
 

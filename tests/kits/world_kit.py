@@ -97,6 +97,8 @@ def write_embeddings(folder: Path) -> None:
         sides = {"images": (images, left[:, :width]), "captions": (captions, right[:width].T)}
         for side, (ids, vectors) in sides.items():
             values = vectors * np.sqrt(scale[:width]) + noise.normal(size=vectors.shape) * 0.05 * place
+            # A wrong caption is relevant to no image; a direction of its own keeps it from being all zeros.
+            values = np.column_stack([values, ~values.any(axis=1)])
             np.savez(
                 folder / f"{name}-{side}.npz",
                 ids=np.array(ids, dtype=np.int64),

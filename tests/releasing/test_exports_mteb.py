@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cli_kit import mitl as run
 from cli_kit import ok
+from scored_kit import tied_vectors
 from world_kit import make_released
 
 from mitl.metrics.plausible import CAP
@@ -29,7 +30,7 @@ def project(tmp_path_factory):
     sides = read_project(settings).sides
     rng = np.random.default_rng(3)
     for side in (sides.images, sides.captions):
-        vectors = rng.integers(0, 2, size=(len(side), 3)).astype(np.float32)
+        vectors = tied_vectors(rng, len(side))
         np.savez(folder / f"{side.plural}.npz", ids=np.array(side.ids), embedding=vectors)
     back = json.loads((folder / "release" / "caption_to_image.json").read_text())
     owners = CaptionTexts.of_project(read_project(settings)).image_of

@@ -206,10 +206,11 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
             len(directions), len(metrics), squeeze=False, sharey="row", height_ratios=heights
         )
         for row, way in zip(grid, directions, strict=True):
-            for axes, metric in zip(row, metrics, strict=True):
+            for place, (axes, metric) in enumerate(zip(row, metrics, strict=True)):
                 here = [score for score in scores if score.direction is way and score.metric == metric]
                 _score_panel(axes, here, names[way], sets)
-                axes.set_title(f"{metric}, {of_form(_WAY[way], form)}", loc="left")
+                # Only the first panel of a row names the queries: the titles would run into each other.
+                axes.set_title(metric if place else f"{metric}, {of_form(_WAY[way], form)}", loc="left")
         handles, words = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, words, loc="lower center", ncols=len(sets))
         figure.subplots_adjust(

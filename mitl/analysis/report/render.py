@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from mitl.records.forms import IMAGES, SetForm
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Jinja
+    from markupsafe import Markup
 
 PAGES = Path(__file__).parent / "pages"
 
@@ -95,6 +97,7 @@ def _environment(form: SetForm) -> Jinja:
     )
     for name in ("count", "percent", "points", "money", "duration", "words", "decimals"):
         environment.filters[name] = getattr(formats, name)
+    environment.filters["coded"] = _coded
     environment.globals.update(
         times=formats.times,
         wage=views.hourly_wage_cents,
@@ -107,6 +110,14 @@ def _environment(form: SetForm) -> Jinja:
         Direction=Direction,
     )
     return environment
+
+
+def _coded(text: str) -> Markup:
+    """Escaped, with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    # Escaped first: nothing of the text itself can open a tag.
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704
 
 
 def _context(data: ReportInput) -> dict[str, Any]:

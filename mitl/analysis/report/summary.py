@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInput
 from mitl.analysis.report.views import multiplicity_rows
-from mitl.core.formats import count, money, percent, points
+from mitl.core.formats import count, money, percent
 from mitl.records import Direction
 from mitl.records.form_words import of_form
 
@@ -39,8 +39,8 @@ def findings(data: ReportInput) -> tuple[Finding, ...]:
 def _positives(data: ReportInput) -> Iterator[Finding]:
     rows = multiplicity_rows(data.multiplicity)
     parts = [
-        f"{_MATCHES[row.direction][0]} has {points(row.mean_after)} matching {_MATCHES[row.direction][1]} on average "
-        f"instead of {points(row.mean_before)}"
+        f"{_MATCHES[row.direction][0]} has {row.means[1]} matching {_MATCHES[row.direction][1]} on average "
+        f"instead of {row.means[0]}"
         for row in rows
     ]
     if parts:

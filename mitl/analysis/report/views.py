@@ -25,6 +25,7 @@ from mitl.analysis.report.inputs import (
     ReportInput,
     TruthStats,
 )
+from mitl.core.formats import points
 from mitl.protocol.media import format_of, head_of
 from mitl.records import Direction
 from mitl.records.enums import PartKind
@@ -181,6 +182,12 @@ class MultiplicityRow:
     mean_after: float
     median_after: float
     most_after: int
+
+    @property
+    def means(self) -> tuple[str, str]:
+        """Both means as texts, with a second decimal if the first would hide what was found."""
+        digits = 1 if points(self.mean_before) != points(self.mean_after) or self.before == self.after else 2
+        return points(self.mean_before, digits), points(self.mean_after, digits)
 
 
 def multiplicity_rows(sets: Sequence[Multiplicity]) -> tuple[MultiplicityRow, ...]:

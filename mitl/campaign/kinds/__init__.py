@@ -16,7 +16,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
-from mitl.errors import UsageError
+from mitl.errors import FormError
 from mitl.records import PAIRS_COMMAND, BatchKind, Environment
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.frames import Columns
@@ -47,7 +47,7 @@ def fitting(request: Request, dataset: DatasetRow | None, wordings: Path | None)
     """The request in a wording that can show the items of this data set.
 
     Raises:
-        UsageError: this kind of campaign, or this wording, shows items of another form.
+        FormError: this kind of campaign, or this wording, shows items of another form.
         TemplateError: see `load_template`.
     """
     if dataset is None:
@@ -55,7 +55,7 @@ def fitting(request: Request, dataset: DatasetRow | None, wordings: Path | None)
     form = dataset.form
     if request.kind != BatchKind.PAIRS:
         if form is not IMAGES:
-            raise UsageError(
+            raise FormError(
                 f"`{kind_of(request.kind).command}` asks about images and captions so far, and this data set has "
                 f"{' and '.join(form.nouns)}; `mitl publish` asks about pairs of them"
             )
@@ -67,7 +67,7 @@ def fitting(request: Request, dataset: DatasetRow | None, wordings: Path | None)
         shown = next(
             (" and ".join(one.nouns) for one in SET_FORMS.values() if one.asks == wording.asks), "others"
         )
-        raise UsageError(
+        raise FormError(
             f"the wording {request.template!r} shows {shown}, and this data set has {' and '.join(form.nouns)}; leave "
             f"out --template, or give one that says asks = {form.asks!r}"
         )

@@ -38,7 +38,8 @@ def model_of(
 
     Raises:
         UsageError: neither embeddings of both sides nor similarities are given, or all of them.
-        MetricError: arrays and ids do not fit, a number is NaN, a file is missing or malformed.
+        MetricError, AnnotatorError: arrays and ids do not fit, a number is not finite, an embedding is all zeros, a
+            file is missing or malformed.
     """
     if similarities is not None:
         if images is not None or captions is not None:
@@ -46,14 +47,15 @@ def model_of(
         return _of_similarities(similarities, similarity)
     if images is None or captions is None:
         raise UsageError(_WANTED)
-    from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
+    from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings, refuse_unusable
 
     tables = []
     for what, given in (("image", images), ("caption", captions)):
         if isinstance(given, (str, Path)):
-            tables.append(read_embeddings(_there(given)))
+            tables.append(read_embeddings(_there(given), what=f"{what}s"))
             continue
         listed, vectors = _listed(what, given)
+        refuse_unusable(f"{what}s", listed, vectors)
         tables.append(EmbeddingTable(Path(f"{what}s"), checked_ids(Path(f"{what}s"), listed, what), vectors))
     widths = [table.embedding.shape[1:] for table in tables]
     if widths[0] != widths[1]:
@@ -93,10 +95,10 @@ def _listed(what: str, given: Any) -> tuple[list[str], NDArray[np.float32]]:
         )
     listed = [str(one) for one in given[0]]
     array = _array(f"embeddings of {what}s", given[1], np.float32)
-    if array.ndim not in (2, 3) or len(array) != len(listed) or not np.isfinite(array).all():
+    if array.ndim not in (2, 3) or len(array) != len(listed):
         raise MetricError(
-            f"embeddings of {what}s have the shape {array.shape} for {len(listed):,} ids; they should be finite "
-            "numbers of shape (ids, width)"
+            f"embeddings of {what}s have the shape {array.shape} for {len(listed):,} ids; they should be numbers of "
+            "shape (ids, width)"
         )
     return listed, array
 

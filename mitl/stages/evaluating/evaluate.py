@@ -12,7 +12,6 @@ from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, several
-from mitl.records.items import in_ways
 from mitl.records.results import printed_by
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
@@ -101,7 +100,14 @@ class EvaluateCounts(TypedDict):
     fair_differences: Annotated[
         list[dict[str, object]],
         "with `--fair`: a list of model, against, direction, metric, and the differences naive, settled, "
-        "prediction_powered with low and high, and wanted, the audited pairs that would tell the two apart or null",
+        "prediction_powered with low and high, apart, and more, the further audited pairs that would tell the "
+        "two apart, or null",
+    ]
+    fair_groups: Annotated[
+        list[dict[str, object]],
+        "with `--fair`, without `--against`: the ranking as a list of direction, metric, first and last place, the "
+        "models that share them, ahead (the two of each known order among them), and more_for_two and more_for_all, "
+        "the further audited pairs that would tell some two or all of them apart, or null",
     ]
     trained_on_release: Annotated[
         dict[str, int],
@@ -295,6 +301,7 @@ def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *
         "pseudo_labels": made.labelled,
         "fair": [asdict(one) for one in made.fair.figures],
         "fair_differences": [asdict(one) for one in made.fair.differences],
+        "fair_groups": [asdict(one) for one in made.fair.groups],
         "trained_on_release": gathered.trained_on_release,
         "rankings_computed": gathered.computed,
     }
@@ -318,7 +325,7 @@ def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *
         counts=counts,
         paths=paths,
         warnings=tuple(gathered.warnings),
-        tables=tables if gathered.project is None else in_ways(tables, gathered.project.items.sides),
+        tables=tables,
         lines=(
             *(("nothing to do: these scores are kept already",) if idle else computed),
             *fair_lines(made.fair),

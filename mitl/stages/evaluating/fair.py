@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,10 +12,11 @@ from mitl.core.packed import places
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.answer_rates import Rates
 from mitl.metrics.expected import draws_for
-from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares, wanted_pairs
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
 from mitl.metrics.rank_chances import DEPTH, with_rank_chances
+from mitl.metrics.rank_groups import more_pairs, rank_groups
 from mitl.metrics.table import Asked
 from mitl.progress import Progress
 from mitl.records import Direction
@@ -63,8 +64,34 @@ class FairDifference:
     prediction_powered: float
     low: float
     high: float
-    wanted: int | None
-    """Audited pairs, drawn by the same design, that would tell the two apart; None where none of the pool would."""
+    apart: bool
+    """Whether the audit tells which is ahead: the sign of ``prediction_powered``."""
+    more: int | None
+    """Further audited pairs, drawn by the same design, that would tell it; None where none of the pool would."""
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the model is ahead or behind, 0 where it may be either."""
+        return self.apart * (1 if self.low > 0 else -1)
+
+
+@dataclass(frozen=True, slots=True)
+class FairGroup:
+    """Models that share places by one metric in one direction: each is apart from all of other groups."""
+
+    direction: str
+    metric: str
+    first: int
+    last: int
+    """Places, from 1."""
+    models: tuple[str, ...]
+    """By ``settled``, which is a guess where models are tied."""
+    ahead: tuple[tuple[str, str], ...]
+    """Two of them of which the first is apart and ahead."""
+    more_for_two: int | None
+    """Further audited pairs that would tell some two tied ones apart; None where none of the pool would."""
+    more_for_all: int | None
+    """Further audited pairs that would tell all apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +100,8 @@ class FairComparison:
 
     figures: tuple[FairFigure, ...] = ()
     differences: tuple[FairDifference, ...] = ()
+    groups: tuple[FairGroup, ...] = ()
+    """The ranking, where each model was compared with each."""
     audited: int = 0
     left_out: int = 0
     """Queries that the release lists without a positive of its own."""
@@ -101,6 +130,7 @@ def compare_fairly(
         )
     figures: list[FairFigure] = []
     differences: list[FairDifference] = []
+    groups: list[FairGroup] = []
     left_out = 0
     for direction in request.directions:
         one = _Direction(settings, request, gathered, direction, progress)
@@ -111,9 +141,44 @@ def compare_fairly(
         found = one.compared(models, release, judged)
         figures += found[0]
         differences += found[1]
+        if request.paired_with is None:
+            groups += _groups(*found)
     if not figures:
         raise MetricError("no query of the release has a positive of its own, so there is nothing to compare")
-    return FairComparison(tuple(figures), tuple(differences), len(release.matches), left_out, release.rates)
+    return FairComparison(
+        tuple(figures), tuple(differences), tuple(groups), len(release.matches), left_out, release.rates
+    )
+
+
+def _groups(figures: Sequence[FairFigure], differences: Sequence[FairDifference]) -> Iterator[FairGroup]:
+    """The ranking of one direction's models by each metric."""
+    by_metric: dict[str, dict[str, FairFigure]] = {}
+    for figure in figures:
+        by_metric.setdefault(figure.metric, {})[figure.model] = figure
+    for metric, own in by_metric.items():
+        names = list(own)
+        signs = np.zeros((len(names), len(names)), np.int64)
+        pairs = {(each.model, each.against): each for each in differences if each.metric == metric}
+        for (one, other), each in pairs.items():
+            a, b = names.index(one), names.index(other)
+            signs[a, b], signs[b, a] = each.sign, -each.sign
+        first = 1
+        for places_ in rank_groups(np.array([one.settled for one in own.values()]), signs):
+            models = [names[place] for place in places_]
+            inside = [each for each in pairs.values() if {each.model, each.against} <= set(models)]
+            more = [each.more for each in inside if not each.apart]
+            known = [each for each in more if each is not None]
+            yield FairGroup(
+                figures[0].direction,
+                metric,
+                first,
+                first + len(models) - 1,
+                tuple(models),
+                tuple((names[a], names[b]) for a in places_ for b in places_ if signs[a, b] == 1),
+                min(known, default=None if more else 0),
+                None if None in more else max(known, default=0),
+            )
+            first += len(models)
 
 
 def _turned(pairs: Pairs, direction: Direction) -> tuple[Ids, Ids]:
@@ -246,8 +311,9 @@ class _Direction:
         for one, other in pairs:
             for place, asked in enumerate(self.asked):
                 difference = evidence.difference(fair[one].powered[place], fair[other].powered[place])
-                low, high = difference.ends
                 settled = values[one][place] - values[other][place]
+                pool = float((1 / audit.inclusion).sum())
+                more = 0 if difference.sign else more_pairs(len(audit), difference.std_error, settled, pool)
                 found.append(
                     FairDifference(
                         one,
@@ -257,11 +323,9 @@ class _Direction:
                         fair[one].naive[place] - fair[other].naive[place],
                         settled,
                         difference.value,
-                        low,
-                        high,
-                        wanted_pairs(
-                            len(audit), difference.std_error, settled, float((1 / audit.inclusion).sum())
-                        ),
+                        *difference.ends,
+                        difference.sign != 0,
+                        more,
                     )
                 )
         return found

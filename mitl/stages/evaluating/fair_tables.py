@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mitl.records import Table, several
-from mitl.stages.evaluating.fair import FairComparison, FairDifference, FairFigure
+from mitl.stages.evaluating.fair import FairComparison, FairDifference, FairFigure, FairGroup
 
 _FIGURES = (
     "model",
@@ -18,15 +18,19 @@ _FIGURES = (
     "Horvitz-Thompson",
     "holes",
 )
+_RANKING = ("direction", "metric", "place", "models", "")
 _DIFFERENCES = ("model", "minus", "direction", "metric", "naive", "fair", "prediction-powered", "")
 
 
 def fair_tables(made: FairComparison) -> tuple[Table, ...]:
-    """A row a model, direction and metric, and a row a pair of models; nothing where nothing was compared."""
+    """A row a model, direction and metric, one a group of the ranking, one a pair of models; nothing without models."""
     tables = []
     if made.figures:
         title = "release, if every pair of the pool were judged: in percent, with 95 % intervals over audits"
         tables.append(Table(title, _FIGURES, tuple(_figure(one, made) for one in made.figures)))
+    if made.differences and made.groups:
+        title = "ranking by fair scores: models in groups that the audit tells apart"
+        tables.append(Table(title, _RANKING, tuple(map(_group, made.groups))))
     if made.differences:
         title = "differences of models: in points, with 95 % intervals over audits"
         tables.append(Table(title, _DIFFERENCES, tuple(map(_difference, made.differences))))
@@ -79,21 +83,36 @@ def _places(one: FairFigure, differences: Sequence[FairDifference], models: int)
     ]
     if len(own) < models - 1 or models == 1:
         return ""
-    signs = [sign * _sign(each) for each, sign in own]
+    signs = [sign * each.sign for each, sign in own]
     first, last = 1 + signs.count(-1), models - signs.count(1)
     return f" #{first}" if first == last else f" #{first}-{last}"
 
 
-def _sign(one: FairDifference) -> int:
-    """1 or -1 where the audit tells the models apart, else 0; without width, it met nothing that could change them."""
-    if one.low <= 0 <= one.high or one.low == one.high:
-        return 0
-    return 1 if one.low > 0 else -1
+def _group(one: FairGroup) -> tuple[object, ...]:
+    place = f"#{one.first}" if one.first == one.last else f"#{one.first}-{one.last}"
+    return one.direction, one.metric, place, ", ".join(one.models), "; ".join(_standing(one))
+
+
+def _standing(one: FairGroup) -> Iterator[str]:
+    """What of a group is known, and what would tell more."""
+    if len(one.models) == 1:
+        yield "apart from all others"
+        return
+    yield "tie"
+    for ahead, behind in one.ahead:
+        yield f"{ahead} is ahead of {behind}"
+    if one.more_for_two is None:
+        yield "no audit of this pool would separate any two"
+    elif one.more_for_all == one.more_for_two:
+        yield f"about {one.more_for_all:,} more audited pairs would separate them"
+    else:
+        rest = "no audit of this pool all" if one.more_for_all is None else f"about {one.more_for_all:,} all"
+        yield f"about {one.more_for_two:,} more audited pairs would separate some two, {rest}"
 
 
 def _difference(one: FairDifference) -> tuple[object, ...]:
-    wanted = "no audit would" if one.wanted is None else f"about {one.wanted:,} audited pairs would"
-    apart = "apart" if _sign(one) else f"not told apart; {wanted}"
+    more = "no audit would" if one.more is None else f"about {one.more:,} more audited pairs would"
+    apart = "apart" if one.apart else f"not told apart; {more}"
     interval = f"{100 * one.prediction_powered:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
     naive, fair = f"{100 * one.naive:+.1f}", f"{100 * one.settled:+.1f}"
     return one.model, one.against, one.direction, one.metric, naive, fair, interval, apart

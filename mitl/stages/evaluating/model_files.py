@@ -81,8 +81,10 @@ def _read_embeddings(files: ModelFiles, similarity: Similarity) -> EmbeddingMode
         if path is not None and not path.is_file():
             raise MetricError(f"there is no file {str(path)!r}; it should hold embeddings")
     images, captions = (
-        None if path is None else read_embeddings(path, ids)
-        for path, ids in zip(files.embeddings, (files.image_ids, files.caption_ids), strict=True)
+        None if path is None else read_embeddings(path, ids, what)
+        for path, ids, what in zip(
+            files.embeddings, (files.image_ids, files.caption_ids), ("images", "captions"), strict=True
+        )
     )
     if images and captions and images.embedding.shape[1:] != captions.embedding.shape[1:]:
         raise MetricError(
@@ -143,16 +145,7 @@ class EmbeddingModel:
         if table is None:
             return None
         rows = np.asarray(table.embedding[_places(table.path, table.row_of, side)])
-        if self.similarity != "cosine":
-            return rows
-        empty = ~rows.any(axis=-1).reshape(len(rows), -1).all(axis=1)
-        if empty.any():
-            raise MetricError(
-                f"the embedding of {side.modality} {side.ids[int(empty.argmax())]} in {str(table.path)!r} is zero, so "
-                f"it has no cosine ({int(empty.sum())} of {len(rows):,} are so); encode it again, or compare by "
-                "--similarity dot"
-            )
-        return unit_rows(rows)
+        return unit_rows(rows) if self.similarity == "cosine" else rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,7 +233,7 @@ def read_caption_vectors(path: Path, captions: ModelSide) -> NDArray[np.float32]
 
     if not path.is_file():
         raise MetricError(f"there is no file {str(path)!r}; it should hold the captions' embeddings")
-    table = read_embeddings(path)
+    table = read_embeddings(path, what="captions")
     if table.embedding.ndim != 2:
         raise MetricError(f"{str(path)!r} has several vectors of a caption; pseudo-labels are made from one")
     return np.asarray(table.embedding[_places(table.path, table.row_of, captions)])

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from mitl.errors import ReleaseError, UsageError
+from mitl.errors import MitlError, ReleaseError, UsageError
+from mitl.metrics.positives import Positives
 from mitl.positives.exports.content import judged_pairs
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest
 from mitl.positives.loading import read_references, sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
+from mitl.records.form_words import message_of_form
 from mitl.records.forms import SET_FORMS, SetForm
 from mitl.stages.evaluating.arrays import Embeddings, Similarities, model_of
 from mitl.stages.evaluating.figures import Sampling, figures
 from mitl.stages.evaluating.gathering import RELEASE
-from mitl.stages.evaluating.model_files import RawModel
 from mitl.stages.evaluating.models import Model, Sides
 from mitl.stages.evaluating.positive_sets import located, release_by_query
 from mitl.stages.evaluating.request import Similarity, parse_metrics
@@ -150,13 +151,13 @@ class Release:
         Raises:
             UsageError: neither embeddings of both sides nor similarities are given, or all of them; sides of another
                 form; an unknown metric.
-            MetricError: arrays and ids do not fit, a query of the release is missing, a number is NaN.
+            MetricError, AnnotatorError: arrays and ids do not fit, a query of the release is missing, a number is not
+                finite, an embedding is all zeros.
         """
         asked = scoring or Scoring()
         wanted = parse_metrics(asked.metrics, "raise")
         given = self._given(images, captions, sides)
-        model, searched_items = _fitted(model_of(*given, similarities, asked.similarity), self.folder)
-        positives = located(RELEASE, release_by_query(self.folder), searched_items)
+        model, searched_items, positives = self._fitted(given, similarities, asked.similarity)
         task = PositivesTask(RELEASE, positives, wanted)
         rows = score_model(model, [task], searched_items, tuple(Direction), wanted.short, no_progress)
         found = figures(rows, Sampling(asked.samples, asked.seed, asked.intervals))
@@ -189,9 +190,8 @@ class Release:
         if depth < 1:
             raise UsageError(f"depth is {depth}, but a ranking has a place at least")
         given = self._given(images, captions, sides)
-        model, searched_items = _fitted(model_of(*given, similarities, similarity), self.folder)
+        model, searched_items, positives = self._fitted(given, similarities, similarity)
         by_query = release_by_query(self.folder)
-        positives = located(RELEASE, by_query, searched_items)
         best = best_items(model, searched_items, positives, depth, no_progress)
         rows = []
         for direction, ranked in best.items():
@@ -212,6 +212,22 @@ class Release:
                 f"there are no {wrong[0]} in this release; give {nouns[0]} and {nouns[1]}, by name or in this order"
             )
         return named.get(nouns[0], left), named.get(nouns[1], right)
+
+    def _fitted(
+        self,
+        given: tuple[Embeddings | None, Embeddings | None],
+        similarities: Similarities | None,
+        similarity: Similarity,
+    ) -> tuple[Model, Sides, Mapping[Direction, Positives]]:
+        """The model on the items that it holds, what queries may not find, and the positives in their numbers."""
+        try:
+            raw = model_of(*given, similarities, similarity)
+            sides = searched([raw], None, whole_split=False).with_references(read_references(self.folder))
+            positives = located(RELEASE, release_by_query(self.folder), sides)
+            return raw.fitted(sides, tuple(Direction)), sides, positives
+        except MitlError as error:
+            error.args = (message_of_form(str(error), lambda: self.form),)
+            raise
 
     def _counts(self) -> Iterator[tuple[str, str]]:
         counts = self._manifest.get("counts")
@@ -237,12 +253,6 @@ class Release:
             f"<tr><th>{escape(key)}</th><td>{escape(str(value))}</td></tr>" for key, value in rows
         )
         return f"<table><caption>{escape(self.name)}</caption>{cells}</table>"
-
-
-def _fitted(raw: RawModel, folder: Path) -> tuple[Model, Sides]:
-    """The model on the images and captions that it holds, and what queries of the release may not find."""
-    sides = searched([raw], None, whole_split=False).with_references(read_references(folder))
-    return raw.fitted(sides, tuple(Direction)), sides
 
 
 def load(folder: str | Path) -> Release:

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 from mitl.records import Direction
+from mitl.records.form_words import DIRECTION_OF
 
 ENDED = -1
 """In the place of an item where a ranking has ended."""
 _CELLS = 1 << 26
 """Flags that are held in one go while looking for doubled items."""
 COLUMNS = ("query_id", "rank", "item_id")
-_IN_NAME = re.compile(r"(?:^|[^a-z0-9])(i2t|t2i)(?:[^a-z0-9]|$)")
+_IN_NAME = re.compile(rf"(?:^|[^a-z0-9])({'|'.join(DIRECTION_OF)})(?:[^a-z0-9]|$)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +134,8 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
     * JSON: ``{query id: [item ids, best first]}``, or ``{"i2t": {…}, "t2i": {…}}``;
     * .npz: ``query_ids`` (Q,) and ``item_ids`` (Q, depth), or ``i2t_query_ids``, ``i2t_item_ids`` and the same for t2i.
 
-    Where the file does not say its direction, its name does: ``mine.i2t.json``.
+    Where the file does not say its direction, its name does: ``mine.i2t.json``. Directions may be named as any form of
+    data sets does, as ``mine.a2t.json``.
 
     Raises:
         MetricError: missing, unreadable, of another layout, without a direction, or ids doubled.
@@ -157,7 +159,7 @@ def _named_direction(path: Path) -> Direction:
             f"{str(path)!r} does not say which direction it ranks; call it {path.stem + '.i2t' + path.suffix!r} "
             f"(images search captions) or {path.stem + '.t2i' + path.suffix!r}"
         )
-    return Direction(found[1])
+    return DIRECTION_OF[found[1]]
 
 
 def _from_json(path: Path) -> dict[Direction, RankingTable]:
@@ -167,12 +169,8 @@ def _from_json(path: Path) -> dict[Direction, RankingTable]:
         raise MetricError(f"{str(path)!r} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise MetricError(f"{str(path)!r} holds no object of rankings by query id")
-    if value and set(value) <= set(Direction):
-        return {
-            direction: _lists(path, direction, value[direction])
-            for direction in Direction
-            if direction in value
-        }
+    if value and set(value) <= set(DIRECTION_OF):
+        return {DIRECTION_OF[way]: _lists(path, DIRECTION_OF[way], lists) for way, lists in value.items()}
     direction = _named_direction(path)
     return {direction: _lists(path, direction, value)}
 
@@ -206,9 +204,9 @@ def _from_npz(path: Path) -> dict[Direction, RankingTable]:
         direction = _named_direction(path)
         return {direction: _ranked(path, direction, arrays, "")}
     found = {
-        direction: _ranked(path, direction, arrays, f"{direction}_")
-        for direction in Direction
-        if {f"{direction}_query_ids", f"{direction}_item_ids"} <= set(arrays)
+        direction: _ranked(path, direction, arrays, f"{way}_")
+        for way, direction in DIRECTION_OF.items()
+        if {f"{way}_query_ids", f"{way}_item_ids"} <= set(arrays)
     }
     if not found:
         raise MetricError(
@@ -235,7 +233,7 @@ def _from_parquet(path: Path) -> RankingTable:
                 f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(file.schema_arrow.names)}"
             )
         said = (file.schema_arrow.metadata or {}).get(b"direction", b"").decode()
-        direction = Direction(said) if said in set(Direction) else _named_direction(path)
+        direction = DIRECTION_OF.get(said) or _named_direction(path)
         table = file.read(columns=list(COLUMNS))
         empty = [name for name in COLUMNS if table[name].null_count]
         if empty:

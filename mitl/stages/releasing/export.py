@@ -12,7 +12,7 @@ import numpy as np
 from mitl.core.whole_files import remove_dead_parts, to_disk, whole_folder
 from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
-from mitl.errors import ReleaseError, UsageError
+from mitl.errors import FormError, ReleaseError, UsageError
 from mitl.metrics.table import USUAL, asked_metrics
 from mitl.positives.exports.content import ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.formats import FORMATS
@@ -132,20 +132,20 @@ def _checked(request: ExportRequest) -> Format:
 
 
 def _check_form(request: ExportRequest, target: Format, form: SetForm) -> None:
-    """UsageError where the tool, or the option, is not for such items."""
+    """FormError where the tool, or the option, is not for such items."""
     nouns = " and ".join(form.nouns)
     if form.composed and target.no_composed:
         able = ", ".join(name for name, one in FORMATS.items() if not one.no_composed)
-        raise UsageError(
+        raise FormError(
             f"--format {request.form} cannot hold queries of an image and a text: {target.no_composed}; "
             f"choose of: {able}"
         )
     if request.objects and form is not IMAGES:
-        raise UsageError(
+        raise FormError(
             f"--objects says what images of captions show, and the release is of {nouns}; leave it out"
         )
     if request.with_media and form is TEXTS:
-        raise UsageError(f"the release is of {nouns}, which are texts alone; leave --with-media out")
+        raise FormError(f"the release is of {nouns}, which are texts alone; leave --with-media out")
 
 
 def _warnings(content: Content) -> Iterator[str]:
