@@ -123,7 +123,7 @@ class Sentences(OneSided):
         return self._encoder.vectors([item.text for item in items], os.cpu_count() or 1)
 
 
-class Words(OneSided):
+class WordEncoder(OneSided):
     """Weighted words in latent directions of the very captions that are encoded, so all belong into one call."""
 
     VERSION = 1
@@ -218,7 +218,7 @@ def build_encoder(
             raise AnnotatorError(
                 f"encoder {name!r} needs {lacking}, which is not installed; pip install 'mitl[{known.extra}]'"
             )
-        return {SENTENCES: Sentences, WORDS: Words, BACKBONE: Backbone}[name]()
+        return {SENTENCES: Sentences, WORDS: WordEncoder, BACKBONE: Backbone}[name]()
     if name.endswith(FILES):
         path = folder / Path(name).expanduser()
         if not path.is_file():

@@ -41,7 +41,7 @@ VERSION = 1
 """Raised when the same weights and item give another embedding."""
 
 
-class Task(StrEnum):
+class TowerTask(StrEnum):
     """What the towers are trained for."""
 
     T2T = "t2t"
@@ -56,7 +56,7 @@ class Task(StrEnum):
 class Sizes:
     """The paper's text tower at the width of the small encoder: 8 heads, inside four times as wide."""
 
-    task: Task = Task.BOTH
+    task: TowerTask = TowerTask.BOTH
     layers: int = 3
     heads: int = 8
     inside: int = 4 * WORD
@@ -69,7 +69,7 @@ class Sizes:
     def from_json(cls, text: str) -> Self:
         """Of ``to_json``; ValueError or TypeError where it is none."""
         said = json.loads(text)
-        return cls(**{**said, "task": Task(said["task"])})
+        return cls(**{**said, "task": TowerTask(said["task"])})
 
 
 class Towers(nn.Module):
@@ -82,7 +82,7 @@ class Towers(nn.Module):
             nn.TransformerEncoderLayer(WORD, sizes.heads, sizes.inside, 0.0, "gelu", batch_first=True)
             for _ in range(sizes.layers)
         )
-        if sizes.task is not Task.T2T:
+        if sizes.task is not TowerTask.T2T:
             self.text_projection = nn.Linear(WORD, PICTURE)
             self.image = nn.Linear(PICTURE, PICTURE)
             nn.init.eye_(self.image.weight)
@@ -93,7 +93,7 @@ class Towers(nn.Module):
         for layer in self.text:
             states = layer(states)
         first = states[:, 0]
-        return F.normalize(first if self.sizes.task is Task.T2T else self.text_projection(first), dim=1)
+        return F.normalize(first if self.sizes.task is TowerTask.T2T else self.text_projection(first), dim=1)
 
     def images(self, features: Tensor) -> Tensor:
         """(B, 1280) features -> (B, 1280) unit rows."""
@@ -208,7 +208,7 @@ def _sizes_of(checkpoint: Checkpoint) -> Sizes:
 def _made(options: Options, towers: Towers, weights: str) -> TowersAnnotator:
     running = Running.of(options, batch=BATCH)
     device = str(running.device)
-    if towers.sizes.task is Task.T2T:
+    if towers.sizes.task is TowerTask.T2T:
         if "captions" not in options.values:
             raise AnnotatorError(
                 f"annotator {options.annotator!r} compares texts, so a machine's captions have to tell the images; "

@@ -21,7 +21,7 @@ import pandas as pd
 
 from mitl.core.packed import pack_ids
 from mitl.explorer.app import create_app
-from mitl.explorer.pairs import Explored, ShownItem, explored
+from mitl.explorer.pairs import Explored, ExploredItem, explored
 
 IMAGES, CAPTIONS, TIMES = 5000, 25_000, 20
 WORDS = (
@@ -76,8 +76,8 @@ def made(count: int, rng: np.random.Generator) -> Explored:
     answers = pd.DataFrame({"pair": packed[asked], "yes": rng.random(len(asked)) < 0.5})
     texts = [" ".join(rng.choice(WORDS, 10)) for _ in range(CAPTIONS)]
     items = (
-        [ShownItem(str(i)) for i in range(IMAGES)],
-        [ShownItem(str(i), text) for i, text in enumerate(texts)],
+        [ExploredItem(str(i)) for i in range(IMAGES)],
+        [ExploredItem(str(i), text) for i, text in enumerate(texts)],
     )
     return explored(known, proposals, answers, items, ("one", "two", "three", "four", "five"))
 

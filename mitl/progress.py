@@ -51,7 +51,7 @@ def terminal_progress(label: str, total: int) -> Iterator[Advance]:
     from rich.progress import Progress as Bars
     from rich.text import Text
 
-    class Rate(ProgressColumn):
+    class Pace(ProgressColumn):
         def render(self, task: Task) -> Text:
             speed = task.finished_speed or task.speed
             return Text(f"{speed:,.0f}/s" if speed else "")
@@ -60,7 +60,7 @@ def terminal_progress(label: str, total: int) -> Iterator[Advance]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        Rate(),
+        Pace(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

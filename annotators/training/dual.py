@@ -19,7 +19,7 @@ from annotators.catalog import BEGINNERS, FORMS
 from annotators.devices import device_of
 from annotators.encoding import Inputs
 from annotators.options import Options
-from annotators.towers import NETWORK, Sizes, Task, TowersAnnotator, begin, build
+from annotators.towers import NETWORK, Sizes, TowersAnnotator, TowerTask, begin, build
 from annotators.training.learner import Learner, Side
 from annotators.training.losses import Labels
 from mitl.records import CaptionItem, ImageItem
@@ -43,7 +43,7 @@ class TowersLearner(Learner):
 
     @classmethod
     def begun(cls, options: Options, sizes: Sizes, seed: int = 0) -> Self:
-        """With weights drawn from a seed; for ``Task.T2T`` the options name ``captions`` of the pictures.
+        """With weights drawn from a seed; for ``TowerTask.T2T`` the options name ``captions`` of the pictures.
 
         Raises:
             AnnotatorError: ``captions`` is missing or not readable.
@@ -62,7 +62,7 @@ class TowersLearner(Learner):
         options.only(*FORMS["towers"].keys)
         if "towers" in options.values:
             return cls(build(options), options)
-        return cls.begun(options, Sizes(Task(BEGINNERS[options.annotator])))
+        return cls.begun(options, Sizes(TowerTask(BEGINNERS[options.annotator])))
 
     def read_image(self, item: ImageItem) -> Inputs:
         """As the annotator does."""
@@ -74,7 +74,7 @@ class TowersLearner(Learner):
 
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """``embedding``: of features or, where texts are compared, of the captions that tell the pictures."""
-        if self.task is Task.T2T:
+        if self.task is TowerTask.T2T:
             return self.captions(inputs)
         return {"embedding": self._annotator.embedding({"features": self.stacked(inputs, "features")})}
 
@@ -96,10 +96,10 @@ class TowersLearner(Learner):
 
     def loss(self, name: str, images: Side, captions: Side, labels: Labels, noise: Generator) -> Tensor:
         """That of pictures and captions, that of captions alone, or the weighted sum of both (equation 2)."""
-        if self.task is Task.I2T:
+        if self.task is TowerTask.I2T:
             return super().loss(name, images, captions, labels, noise)
         of_texts = super().loss(name, captions, captions, text_labels(labels), noise)
-        if self.task is Task.T2T:
+        if self.task is TowerTask.T2T:
             return of_texts
         return super().loss(name, images, captions, labels, noise) + self._texts * of_texts
 

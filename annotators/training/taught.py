@@ -105,7 +105,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class TaughtBatch:
     """Rows of images (I,) and captions (C,), and what is known of their pairs, (I, C)."""
 
     images: Ints
@@ -170,7 +170,7 @@ class Lecturer:
         """Images of a batch: those of the recipe, or all there are."""
         return min(self._recipe.batch, len(self._teachers))
 
-    def at(self, step: int, size: int | None = None) -> Batch:
+    def at(self, step: int, size: int | None = None) -> TaughtBatch:
         """The batch of a step, counted from 0.
 
         Half of its images come in turn, each once before any comes again. For each a pair is drawn that people refused,
@@ -196,7 +196,7 @@ class Lecturer:
                 captions.update(dict.fromkeys(self._some(draw, self._positives[image])))
         return self.labelled(np.fromiter(images, np.int64), np.fromiter(captions, np.int64))
 
-    def labelled(self, images: Ints, captions: Ints) -> Batch:
+    def labelled(self, images: Ints, captions: Ints) -> TaughtBatch:
         """These rows with their labels."""
         lessons = self._lessons
         at = places(lessons.pairs, pack_ids(*np.broadcast_arrays(images[:, None], captions)))
@@ -207,7 +207,7 @@ class Lecturer:
         else:
             told = self._guessed(images, captions) if self._recipe.labels is LabelKind.PSEUDO else 0.0
             relevance = np.where(known, lessons.grade[at], told).astype(np.float32)
-        return Batch(images, captions, matches, relevance, known)
+        return TaughtBatch(images, captions, matches, relevance, known)
 
     def _add_refused(
         self,

@@ -24,7 +24,7 @@ from annotators.training.learner import Learner
 from annotators.training.losses import Labels
 from annotators.training.reading import Reads, held_out_map
 from annotators.training.recipe import Recipe
-from annotators.training.taught import Batch, Lecturer, Lessons
+from annotators.training.taught import Lecturer, Lessons, TaughtBatch
 from mitl.core.whole_files import whole_file
 from mitl.errors import TrainingError
 
@@ -146,7 +146,7 @@ def train(
 class _Read:
     """A batch with what the network reads of it."""
 
-    batch: Batch
+    batch: TaughtBatch
     images: list[Inputs]
     captions: list[Inputs]
 
@@ -188,7 +188,7 @@ class _Course:
         """The batch of a step."""
         return self._read(self.lecturer.at(step)) if step < self.recipe.steps else _NOTHING
 
-    def _read(self, batch: Batch) -> _Read:
+    def _read(self, batch: TaughtBatch) -> _Read:
         return _Read(
             batch, self.reads.images(batch.images.tolist()), self.reads.captions(batch.captions.tolist())
         )
@@ -313,4 +313,4 @@ class _Course:
         return True
 
 
-_NOTHING = _Read(Batch(*(np.empty(0, np.int64),) * 5), [], [])  # type: ignore[arg-type]
+_NOTHING = _Read(TaughtBatch(*(np.empty(0, np.int64),) * 5), [], [])  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ class ShareRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerTable:
+class AnswerShares:
     """Answer shares by annotator and rank; columns as ``LABELS``.
 
     ``cells[annotator][i]`` belongs to ``ranks[i]``; ``average[annotator]`` pools all ranks, so that a rank
@@ -124,7 +124,7 @@ def rationale_counts(
 
 def answer_shares(
     counts: Iterable[AnswerCount], *, order: Sequence[str] = (), direction: Direction | None = None
-) -> AnswerTable:
+) -> AnswerShares:
     """Answer shares by annotator and rank, in percent.
 
     Args:
@@ -144,7 +144,7 @@ def answer_shares(
         name: _label_row(sum((cells.get((name, rank), Counter()) for rank in ranks), Counter()))
         for name in names
     }
-    return AnswerTable(annotators=names, ranks=ranks, cells=table, average=pooled)
+    return AnswerShares(annotators=names, ranks=ranks, cells=table, average=pooled)
 
 
 def rationale_shares(

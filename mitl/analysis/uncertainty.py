@@ -80,7 +80,7 @@ def binned(uncertainty: Values, positives: Values, count: int = 10) -> tuple[Unc
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class CountSpread:
     """Positives per query of one set in one direction."""
 
     queries: int
@@ -94,9 +94,11 @@ class Spread:
     """Queries with 0, 1, … positives."""
 
 
-def spread(counts: Sequence[int]) -> Spread:
+def spread(counts: Sequence[int]) -> CountSpread:
     """The numbers of one histogram; ``counts`` holds each query's positives, of one query at least."""
     bins = [0] * (max(counts) + 1)
     for count in counts:
         bins[count] += 1
-    return Spread(len(counts), sum(counts), mean(counts), median(counts), max(counts), bins[0], tuple(bins))
+    return CountSpread(
+        len(counts), sum(counts), mean(counts), median(counts), max(counts), bins[0], tuple(bins)
+    )

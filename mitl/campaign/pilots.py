@@ -20,7 +20,7 @@ from mitl.settings import ASSIGNMENT_DURATION_S
 
 
 @dataclass(frozen=True, slots=True)
-class Pilot:
+class PilotBatch:
     """A pilot batch and what became of it."""
 
     batch: str
@@ -38,7 +38,7 @@ def find_pilots(
     page_size: int,
     *,
     direction: str | None = None,
-) -> list[Pilot]:
+) -> list[PilotBatch]:
     """The pilots of a wording in an environment, oldest first.
 
     Args:
@@ -46,7 +46,7 @@ def find_pilots(
         direction: of batches of this direction alone; None takes all.
     """
     return [
-        Pilot(batch.name, hits, out, _seconds(session, batch.id, environment, page_size))
+        PilotBatch(batch.name, hits, out, _seconds(session, batch.id, environment, page_size))
         for batch in hit_store.batches(session, environment)
         if batch.pilot and batch.template == template and direction in (None, batch.direction)
         for out, hits in [open_work.pilot_progress(session, batch.id)]
@@ -69,17 +69,17 @@ def _seconds(session: Session, batch_id: int, environment: Environment, page_siz
     return tuple(seconds)
 
 
-def pilot_out(pilots: Sequence[Pilot]) -> Pilot | None:
+def pilot_out(pilots: Sequence[PilotBatch]) -> PilotBatch | None:
     """The first pilot that is not done."""
     return next((pilot for pilot in pilots if pilot.out), None)
 
 
-def waits_for(pilot: Pilot) -> str:
+def waits_for(pilot: PilotBatch) -> str:
     """Why nothing new is planned while a pilot is out."""
     return f"pilot {pilot.batch} is out, {pilot.out:,} of its {pilot.hits:,} HITs are not answered and decided yet"
 
 
-def pilot_is_out(pilot: Pilot, template: str) -> UsageError:
+def pilot_is_out(pilot: PilotBatch, template: str) -> UsageError:
     """What refuses to post the rest before a pilot's times are known."""
     return UsageError(
         f"pilot {pilot.batch} of template {template!r} is out: {pilot.out} of its {pilot.hits} HITs are not "
@@ -88,7 +88,7 @@ def pilot_is_out(pilot: Pilot, template: str) -> UsageError:
     )
 
 
-def estimate_of(pilots: Sequence[Pilot], template: HitTemplate, page_size: int) -> WorkingTime:
+def estimate_of(pilots: Sequence[PilotBatch], template: HitTemplate, page_size: int) -> WorkingTime:
     """The latest finished pilot's median active time of a HIT, in whole seconds upwards; else the wording's own.
 
     Args:

@@ -102,9 +102,9 @@ def publish_command(
     nothing twice, and asks work again that could not be used. More --queries add to what was asked. Left and right
     are random and balanced.
     """
-    from mitl.campaign.kinds.rankings.systems import Study
+    from mitl.campaign.kinds.rankings.systems import PreferenceStudy
 
-    study = Study(
+    study = PreferenceStudy(
         environment=require_environment(environment),
         direction=Direction(direction),
         files=tuple(map(_named_file, rankings)),

@@ -26,7 +26,7 @@ DOCUMENT, QUERY = TEXTS.sides
 BEIR, MSMARCO = "beir", "msmarco"
 _LAYOUTS = {BEIR: ("corpus.jsonl", "queries.jsonl", "qrels"), MSMARCO: ("collection.tsv",)}
 """Kind → what a folder of it holds."""
-ROOM_ON_PAGE = 1_400
+ROOM_ON_PAGE = 1_300
 """Bytes of a document, where a question of 65,535 bytes holds 20 of them with all else that is on the page."""
 _QRELS = re.compile(r"qrels\.(.+)\.tsv")
 _NAMES_OF_IDS = frozenset({"id", "_id", "pid", "docid", "doc_id", "passage_id", "qid", "query_id"})

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SendingState:
     """What the sender is at."""
 
     working: bool = False
@@ -32,12 +32,12 @@ class DecisionSender:
         self._condition = threading.Condition()
         self._wanted = False
         self._closed = False
-        self._standing = Standing()
+        self._standing = SendingState()
         self._thread = threading.Thread(target=self._run, name="mitl-desk-sender", daemon=True)
         self._thread.start()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> SendingState:
         """What it is at now."""
         with self._condition:
             return self._standing
@@ -46,7 +46,7 @@ class DecisionSender:
         """Carry out what is stored; what comes meanwhile is carried out next."""
         with self._condition:
             self._wanted = True
-            self._standing = Standing(True, self._standing.problem, self._standing.news)
+            self._standing = SendingState(True, self._standing.problem, self._standing.news)
             self._condition.notify_all()
 
     def wait(self, timeout_s: float) -> bool:
@@ -70,20 +70,22 @@ class DecisionSender:
                 self._wanted = False
             standing = self._try()
             with self._condition:
-                self._standing = Standing(self._wanted, standing.problem, standing.news)
+                self._standing = SendingState(self._wanted, standing.problem, standing.news)
                 self._condition.notify_all()
 
-    def _try(self) -> Standing:
+    def _try(self) -> SendingState:
         try:
             done = self._carry()
         except MitlError as error:
-            return Standing(problem=str(error))
+            return SendingState(problem=str(error))
         except Exception as error:
             logger.exception("decisions could not be carried out")
-            return Standing(problem=f"something unforeseen ({type(error).__name__}); the log has the details")
+            return SendingState(
+                problem=f"something unforeseen ({type(error).__name__}); the log has the details"
+            )
         if done.too_late:
-            return Standing(
+            return SendingState(
                 news=f"{done.too_late} rejections came too late: the work had been approved by itself; "
                 "it is paid and not used"
             )
-        return Standing()
+        return SendingState()

@@ -29,9 +29,9 @@ from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (
     Explored,
+    ExploredItem,
     Filters,
     Finder,
-    ShownItem,
     partners,
 )
 from mitl.interrupts import how_to_stop
@@ -52,8 +52,8 @@ class Card:
 
     image_at: int
     caption_at: int
-    image: ShownItem
-    caption: ShownItem
+    image: ExploredItem
+    caption: ExploredItem
     label: str
     """Empty where nobody answered."""
     yes: int
@@ -154,7 +154,7 @@ class ExplorerPages:
         at = request.path_params["at"]
         return picture(self._of.images[at].file if at < len(self._of.images) else None)
 
-    def _items(self, side: int) -> Sequence[ShownItem]:
+    def _items(self, side: int) -> Sequence[ExploredItem]:
         return (self._of.images, self._of.captions)[side]
 
     def _by_rank(self, rows: Ints) -> Ints:

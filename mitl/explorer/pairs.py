@@ -42,7 +42,7 @@ PROPOSED: Schema = {
 
 
 @dataclass(frozen=True, slots=True)
-class ShownItem:
+class ExploredItem:
     """What is shown of an image or of a caption."""
 
     name: str
@@ -62,8 +62,8 @@ class ShownItem:
 class Explored:
     """Everything that the pages show."""
 
-    images: Sequence[ShownItem]
-    captions: Sequence[ShownItem]
+    images: Sequence[ExploredItem]
+    captions: Sequence[ExploredItem]
     pairs: pd.DataFrame
     """``EXPLORED``."""
     annotators: tuple[str, ...]
@@ -97,7 +97,7 @@ def explored(
     known: pd.DataFrame,
     proposals: pd.DataFrame,
     answers: pd.DataFrame,
-    items: tuple[Sequence[ShownItem], Sequence[ShownItem]],
+    items: tuple[Sequence[ExploredItem], Sequence[ExploredItem]],
     annotators: Sequence[str],
     names: tuple[str, str] = IMAGES.sides,
 ) -> Explored:

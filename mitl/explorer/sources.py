@@ -18,7 +18,7 @@ from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store.columns import judgement_columns, proposal_columns
 from mitl.errors import ReleaseError
-from mitl.explorer.pairs import Explored, ShownItem, explored
+from mitl.explorer.pairs import Explored, ExploredItem, explored
 from mitl.positives.merging import MATCHES
 from mitl.records import CaptionItem, Environment, ImageItem
 from mitl.records.forms import IMAGES
@@ -27,7 +27,7 @@ from mitl.settings import Settings
 from mitl.stages.auditing.pools import merged_now
 from mitl.stages.evaluating.opened import load
 
-Items = tuple[list[ShownItem], list[ShownItem]]
+Items = tuple[list[ExploredItem], list[ExploredItem]]
 
 
 def of_project(settings: Settings, environment: Environment | None) -> Explored:
@@ -137,11 +137,11 @@ def _items(images: Sequence[ImageItem], captions: Sequence[CaptionItem]) -> Item
     place_of = {image.id: place for place, image in enumerate(images)}
     return (
         [
-            ShownItem(image.external_id, "\n".join(image.texts), image.path, image.url, part=image.kind)
+            ExploredItem(image.external_id, "\n".join(image.texts), image.path, image.url, part=image.kind)
             for image in images
         ],
         [
-            ShownItem(
+            ExploredItem(
                 one.external_id,
                 one.text,
                 written_for=name_of[one.image_id],
@@ -155,11 +155,11 @@ def _items(images: Sequence[ImageItem], captions: Sequence[CaptionItem]) -> Item
 _DIGITS = re.compile(r"(\d+)")
 
 
-def _named(*ids: pd.Series[str]) -> list[ShownItem]:
+def _named(*ids: pd.Series[str]) -> list[ExploredItem]:
     """Ids alone, in their order: 2 before 10."""
     known = pd.unique(pd.concat(ids))
     return [
-        ShownItem(one)
+        ExploredItem(one)
         for one in sorted(
             known, key=lambda id_: [(p.zfill(20) if p.isdigit() else p) for p in _DIGITS.split(id_)]
         )

@@ -92,11 +92,6 @@ class Examples:
         """Some of them."""
         return Examples(self.features[chosen], self.yes[chosen], self.no[chosen])
 
-    @property
-    def has_both(self) -> bool:
-        """Whether matches and others are among the answers."""
-        return bool(self.yes.sum() > 0 and self.no.sum() > 0)
-
     def log_loss(self, probability: Floats) -> float:
         """Mean loss over the answers, in nats."""
         p = np.clip(probability, 1e-6, 1 - 1e-6)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,12 +18,11 @@ from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, 
 from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
 from mitl.positives.folders import FORMAT, MANIFEST, REFERENCES, file_entries, put_folder
-from mitl.positives.form_words import described_of_form, makers_words
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
 from mitl.positives.privacy import refuse_leaks, shown_judgements
-from mitl.positives.release_input import ReleaseInput
+from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.sheet_audit import in_short
 from mitl.positives.summary import Summary, summarise
 from mitl.positives.tables import (
@@ -39,8 +39,8 @@ from mitl.positives.tables import (
     posteriors_table,
 )
 from mitl.records import Direction, IdKind, several
-from mitl.records.form_words import of_form
-from mitl.records.forms import IMAGES
+from mitl.records.form_words import of_form, phrases
+from mitl.records.forms import IMAGES, TEXTS, SetForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,3 +254,31 @@ def _lists(summary: Summary) -> str:
         for direction, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
     )
     return f"They list {found}: the positives of other images and captions were not looked for."
+
+
+_SAID = frozenset(phrases(TEXTS))
+"""Of these words alone nobody is the maker."""
+
+
+def makers_words(card: ReleaseCard, *names: str) -> frozenset[str]:
+    """What the makers of a data set wrote, as it is and as Markdown; their words are theirs."""
+    given = [*names, *card.creators, *(value for value in asdict(card).values() if isinstance(value, str))]
+    return frozenset(
+        form for value in given if value and value not in _SAID for form in (value, plain(value))
+    )
+
+
+def described_of_form(value: Any, form: SetForm, makers: Collection[str] = ()) -> Any:
+    """The same of every description within Croissant's JSON-LD."""
+    if isinstance(value, Mapping):
+        return {
+            key: of_form(one, form, makers)
+            if _is_told(key) and isinstance(one, str)
+            else described_of_form(one, form, makers)
+            for key, one in value.items()
+        }
+    return [described_of_form(one, form, makers) for one in value] if isinstance(value, list) else value
+
+
+def _is_told(key: str) -> bool:
+    return key == "description" or key.startswith("rai:")

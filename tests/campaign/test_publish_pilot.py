@@ -13,7 +13,7 @@ from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
-from mitl.campaign.pilots import Pilot, estimate_of, find_pilots, pilot_out
+from mitl.campaign.pilots import PilotBatch, estimate_of, find_pilots, pilot_out
 from mitl.campaign.publish import publish
 from mitl.core.pricing import reward_for_floor
 from mitl.db.session import open_database
@@ -208,8 +208,8 @@ def test_with_real_money_a_claimed_time_is_cut_to_what_passed(world):
 @given(st.lists(st.floats(0.1, 3600), min_size=1, max_size=9))
 def test_the_estimate_is_the_median_rounded_up(seconds):
     """Of the latest pilot that is done and measured something."""
-    done = Pilot("b2", 3, 0, tuple(seconds))
-    others = [Pilot("b1", 1, 0, (9999.0,)), done, Pilot("b3", 2, 0), Pilot("b4", 2, 1, (1.0,))]
+    done = PilotBatch("b2", 3, 0, tuple(seconds))
+    others = [PilotBatch("b1", 1, 0, (9999.0,)), done, PilotBatch("b3", 2, 0), PilotBatch("b4", 2, 1, (1.0,))]
 
     found = estimate_of(others, PLAIN, PAIRS_PER_HIT)
 

@@ -14,7 +14,7 @@ from mitl.datasets.assembling import content_hash
 from mitl.datasets.table import Reading, Told
 from mitl.datasets.text_sets import read_text_set, text_set_kind
 from mitl.errors import DatasetError, MitlError, UsageError
-from mitl.positives.form_words import described_of_form, makers_words
+from mitl.positives.release import described_of_form, makers_words
 from mitl.positives.release_input import ReleaseCard
 from mitl.records import IdKind
 from mitl.records.form_words import of_form
@@ -99,7 +99,7 @@ def test_documents_that_no_page_could_hold_are_told_of_at_once(marco):
     )
 
     assert read(marco)[1][-1].startswith(
-        "its documents have 2,200 bytes on average, and a page has room for about 1,400"
+        "its documents have 2,200 bytes on average, and a page has room for about 1,300"
     )
 
 

@@ -24,10 +24,10 @@ from mitl.explorer.pairs import (
     AgreementFilter,
     AnnotationFilter,
     AnswerFilter,
+    ExploredItem,
     Filters,
     Finder,
     ShownFirst,
-    ShownItem,
     explored,
     partners,
 )
@@ -119,10 +119,10 @@ def worlds(draw):
         for i, c in draw(st.lists(st.sampled_from(places), max_size=8))
     ]
     captions = [
-        ShownItem(str(c), " ".join(draw(st.lists(st.sampled_from(WORDS), max_size=3))))
+        ExploredItem(str(c), " ".join(draw(st.lists(st.sampled_from(WORDS), max_size=3))))
         for c in range(n_captions)
     ]
-    return rows, answers, proposals, ([ShownItem(str(i)) for i in range(n_images)], captions)
+    return rows, answers, proposals, ([ExploredItem(str(i)) for i in range(n_images)], captions)
 
 
 def built(world):
@@ -158,7 +158,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(worlds(), FILTERS)
 def test_filters_take_what_a_plain_loop_takes(world, wanted):
     """All filters together, for pairs that were answered, proposed, both or neither; the order is the one asked for."""
@@ -285,7 +285,7 @@ def test_hostile_texts_stay_texts():
             [(0, 0, 0, False, True)],
             [(0, 0, True)],
             [(0, 0, 0, 1)],
-            ([ShownItem(HOSTILE)], [ShownItem("1", HOSTILE)]),
+            ([ExploredItem(HOSTILE)], [ExploredItem("1", HOSTILE)]),
         )
     )
     with (

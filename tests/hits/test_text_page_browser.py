@@ -68,6 +68,36 @@ def test_the_rest_of_a_text_opens_by_tab_and_enter_without_the_short_cuts(shown)
     assert page.locator("#p01 details p").is_visible()
 
 
+def test_words_are_found_in_folded_texts_too_and_are_no_answer(shown, site):
+    """The stroke goes to the field, Enter from place to place, Escape back; what is looked for is never sent."""
+    page = shown()
+    page.keyboard.press("/")
+    page.keyboard.type("VERY last.")
+    assert page.locator("#places").inner_text() == "1 found"
+    page.keyboard.type(" (")
+    assert page.locator("#places").inner_text() == "1 found"
+    page.locator("#find").fill("very שינויים")
+    assert page.locator("#places").inner_text() == "2 found"
+    assert page.evaluate("[...CSS.highlights.get('find')].map(String)") == ["very", "שינויים"]
+
+    page.keyboard.press("Enter")
+    assert page.locator("#p01 details p").is_visible()
+    assert page.locator("#places").inner_text() == "1 of 2"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "p02"
+
+    page.keyboard.press("4")
+    assert chosen(page, 2) == "no"
+    assert page.evaluate("[...new FormData(mturk_form).values()].join().includes('very')") is False
+
+
+def test_a_page_without_folded_texts_has_nothing_to_find(open_page, site):
+    site.pages["/short"] = render_page(load_template("pairs-texts"), PAIRS[3:])
+
+    assert open_page("/short" + site.query()).locator("#find").count() == 0
+
+
 def test_texts_are_shown_as_they_are_whatever_they_hold(shown):
     """Markup is words, each text has its own direction, and together both parts are the whole text."""
     page = shown()

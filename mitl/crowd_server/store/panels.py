@@ -70,11 +70,6 @@ class VisitRow:
         """Whether HITs can still be done on this visit."""
         return self.state is VisitState.OPEN
 
-    @property
-    def hits_left(self) -> int:
-        """How many HITs this visit still asks for."""
-        return max(0, self.hits_per_visit - self.hits_done)
-
 
 _PANEL: Wide = select(*columns(PanelRow, Panel))
 _VISIT: Wide = select(

@@ -8,7 +8,7 @@ from functools import partial
 from mitl.analysis.answer_tables import (
     LABELS,
     AnswerCount,
-    AnswerTable,
+    AnswerShares,
     RationaleCount,
     RationaleTable,
     ShareRow,
@@ -60,7 +60,7 @@ def _show_answers(counts: Sequence[AnswerCount], of: AnalysisInput) -> Findings:
     )
 
 
-def _by_rank(table: AnswerTable) -> Iterator[tuple[str, int | str, ShareRow]]:
+def _by_rank(table: AnswerShares) -> Iterator[tuple[str, int | str, ShareRow]]:
     """(annotator, rank, row), each annotator's average after its ranks."""
     for annotator in table.annotators:
         for rank, row in zip(table.ranks, table.cells[annotator], strict=True):
@@ -68,14 +68,14 @@ def _by_rank(table: AnswerTable) -> Iterator[tuple[str, int | str, ShareRow]]:
         yield annotator, "all", table.average[annotator]
 
 
-def _answers_for_json(table: AnswerTable) -> dict[str, dict[str, object]]:
+def _answers_for_json(table: AnswerShares) -> dict[str, dict[str, object]]:
     by_annotator: dict[str, dict[str, object]] = {}
     for annotator, rank, row in _by_rank(table):
         by_annotator.setdefault(annotator, {})[str(rank)] = _named(_LABEL_NAMES, row)
     return by_annotator
 
 
-def _answer_table(name: str, table: AnswerTable) -> Table:
+def _answer_table(name: str, table: AnswerShares) -> Table:
     rows = tuple((annotator, rank, row.total, *_percentages(row)) for annotator, rank, row in _by_rank(table))
     title = f"answers by annotator and rank · {name}, in percent"
     return Table(title, ("annotator", "rank", "answers", *_LABEL_NAMES), rows)

@@ -9,7 +9,7 @@ from functools import partial
 
 from mitl.analysis.report.inputs import Multiplicity
 from mitl.analysis.report.plots import multiplicity_svg
-from mitl.analysis.uncertainty import Spread, spread
+from mitl.analysis.uncertainty import CountSpread, spread
 from mitl.errors import MetricError
 from mitl.positives.merging import listed_queries
 from mitl.records import Direction, Pair, Table
@@ -69,8 +69,8 @@ class _Row:
 
     direction: Direction
     set: str
-    spread: Spread
-    original: Spread
+    spread: CountSpread
+    original: CountSpread
 
     @property
     def of_original(self) -> str | None:

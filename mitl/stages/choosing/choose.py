@@ -26,7 +26,7 @@ from mitl.stages.proposing.ranking import read_items
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ChoiceOptions:
     """What may be said of a choice beside its strategy and its size."""
 
     spread: Spread | None = None
@@ -37,7 +37,7 @@ class Options:
 
 
 def choose(
-    context: Context, strategy: str, budget: int, seed: int, options: Options | None = None
+    context: Context, strategy: str, budget: int, seed: int, options: ChoiceOptions | None = None
 ) -> pd.DataFrame:
     """``CHOSEN``: what the strategy asks of this project now; reads only, and equal states give equal choices.
 
@@ -49,14 +49,14 @@ def choose(
         RoundError: the budget is below one HIT, nothing is open, or the strategy lacks what it goes by.
         UsageError: there is no such strategy.
     """
-    options = options or Options()
+    options = options or ChoiceOptions()
     needs_likeness = options.spread is not None or strategy == "coreset"
     choice = choice_of(context, budget, seed, options, needs_likeness=needs_likeness)
     return select(strategy, choice, options.spread)
 
 
 def choice_of(
-    context: Context, budget: int, seed: int, options: Options, *, needs_likeness: bool = True
+    context: Context, budget: int, seed: int, options: ChoiceOptions, *, needs_likeness: bool = True
 ) -> Choice:
     """What a strategy is given.
 

@@ -86,8 +86,3 @@ def alone(sides: frozenset[Modality]) -> str:
 def doable(sides: frozenset[Modality]) -> tuple[str, ...]:
     """The tasks that a model of these sides can do."""
     return tuple(task.value for task in NamedTask if task.sides <= sides)
-
-
-def undoable(sides: frozenset[Modality]) -> tuple[str, ...]:
-    """The others."""
-    return tuple(task.value for task in NamedTask if not task.sides <= sides)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mitl.analysis.report.inputs import AnalysisSection, Section
-from mitl.analysis.report.loop_plots import RoundFound, Training, rounds_svg, training_svg
+from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve, rounds_svg, training_svg
 from mitl.core.formats import points
 from mitl.crowd.context import Context
 from mitl.db.store import rounds as round_store
@@ -90,7 +90,7 @@ def training_section(context: Context, project: ProjectSnapshot) -> AnalysisSect
     rows = round_store.trained(context.session, withdrawn=True)
     if not rows:
         return None
-    curves: dict[str, list[Training]] = defaultdict(list)
+    curves: dict[str, list[TrainingCurve]] = defaultdict(list)
     gone = []
     for row in rows:
         curve = _curve(project, row)
@@ -120,14 +120,14 @@ def training_section(context: Context, project: ProjectSnapshot) -> AnalysisSect
     )
 
 
-def _curve(project: ProjectSnapshot, row: TrainedRow) -> Training | None:
+def _curve(project: ProjectSnapshot, row: TrainedRow) -> TrainingCurve | None:
     """As its CSV has it; None where that is gone or is none."""
     try:
         curve = pd.read_csv((project.settings.project / row.file).with_suffix(".csv"))[_CURVE].astype(float)
     except (OSError, ValueError, KeyError):
         return None
     outcome = _outcome(row)
-    return Training(row.name, curve, int(outcome.get("best_step", 0)), bool(outcome.get("stopped")))
+    return TrainingCurve(row.name, curve, int(outcome.get("best_step", 0)), bool(outcome.get("stopped")))
 
 
 def _row(context: Context, row: TrainedRow) -> tuple[object, ...]:

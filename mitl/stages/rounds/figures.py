@@ -47,7 +47,7 @@ class RoundFigures(TypedDict):
 
 
 @printed_by("round show")
-class ShowCounts(TypedDict):
+class RoundShowCounts(TypedDict):
     """The rounds of an environment."""
 
     environment: Annotated[str, "sandbox or live"]
@@ -72,7 +72,7 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         if not rows:
             raise RoundError(f"no round was opened on {context.environment}; open one with `mitl round next`")
         found = [figures_of(context, row) for row in rows]
-    counts: ShowCounts = {"environment": context.environment.value, "rounds": found}
+    counts: RoundShowCounts = {"environment": context.environment.value, "rounds": found}
     shares = [
         (one["round"], name, f"{share:.0%}") for one in found for name, share in one["proposed_by"].items()
     ]

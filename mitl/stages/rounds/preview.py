@@ -21,7 +21,7 @@ from mitl.stages.rounds.wish import Wish
 _NORMAL_95 = 1.96
 
 
-class Spread(TypedDict):
+class ItemSpread(TypedDict):
     """Over the items of one side."""
 
     items: int
@@ -49,8 +49,8 @@ class Preview(TypedDict):
     asked_first: int
     expected: Expected | None
     originals: int
-    images: Spread
-    captions: Spread
+    images: ItemSpread
+    captions: ItemSpread
 
 
 def preview_of(context: Context, wish: Wish, number: int) -> Preview:
@@ -85,7 +85,7 @@ def preview_of(context: Context, wish: Wish, number: int) -> Preview:
     }
 
 
-def _spread(now: Ints, before: Ints) -> Spread:
+def _spread(now: Ints, before: Ints) -> ItemSpread:
     items, counts = np.unique(now, return_counts=True)
     return {
         "items": len(items),
@@ -142,7 +142,7 @@ def _matches(expected: Expected, asks: Preview) -> str:
     )
 
 
-def _told(spread: Spread) -> str:
+def _told(spread: ItemSpread) -> str:
     return (
         f"{spread['items']:,}, {spread['asked_before']:,} of them answered or out before; "
         f"{several(spread['most'], 'pair')} of one at most"

@@ -28,7 +28,7 @@ from mitl.records.rounds import RoundStep
 from mitl.stages.auditing.drawing import Wish as AuditWish
 from mitl.stages.auditing.drawing import draw_audit
 from mitl.stages.auditing.showing import audit_state
-from mitl.stages.choosing.choose import Options, choose
+from mitl.stages.choosing.choose import ChoiceOptions, choose
 from mitl.stages.fusing.fuse import fuse
 from mitl.stages.fusing.gathering import annotator_names
 from mitl.stages.fusing.scores import fused_scores
@@ -207,7 +207,7 @@ def chosen_now(context: Context, wish: Wish, number: int, budget: int) -> pd.Dat
         StoreError: nothing has been proposed yet.
         UsageError: there is no such strategy.
     """
-    seed, priced = context.settings.seed + number, Options(hit_cents=wish.hit(context).total_cents)
+    seed, priced = context.settings.seed + number, ChoiceOptions(hit_cents=wish.hit(context).total_cents)
     unanswered = open_work.hits_to_replace(context.session, context.environment)
     lost = pack_pairs({pair for hit in unanswered for pair in hit.pairs})
     try:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.again import rotated, seed_of, within
 from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
-from mitl.campaign.pilots import Pilot, find_pilots, pilot_is_out, pilot_out, waits_for
+from mitl.campaign.pilots import PilotBatch, find_pilots, pilot_is_out, pilot_out, waits_for
 from mitl.core.packed import unpack_pairs
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
@@ -91,7 +91,7 @@ class Campaign(Request):
 class PairsPlan(Plan):
     """What would be posted, with the pilots whose times price it."""
 
-    pilots: tuple[Pilot, ...] = ()
+    pilots: tuple[PilotBatch, ...] = ()
 
     def _count(self, role: PairRole, pages: Sequence[Sequence[HitItem]]) -> int:
         return sum(item.role is role for page in pages for item in page)

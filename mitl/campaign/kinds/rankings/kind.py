@@ -24,7 +24,7 @@ from mitl.campaign.kinds.protocol import (
     plans_out,
     spread,
 )
-from mitl.campaign.kinds.rankings.systems import Contest, Study, contest
+from mitl.campaign.kinds.rankings.systems import Contest, PreferenceStudy, contest
 from mitl.crowd.comparison_answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import items as item_store
@@ -73,7 +73,9 @@ def n_asked(items: Sequence[Comparison]) -> int:
     return sum(item.role is ComparisonRole.ASKED for item in items)
 
 
-def make_plan(session: Session, settings: Settings, request: Study, *, adopted: int = 0) -> StudyPlan:
+def make_plan(
+    session: Session, settings: Settings, request: PreferenceStudy, *, adopted: int = 0
+) -> StudyPlan:
     """Pack what is not asked yet in this environment, or what an interrupted run left, alone; reads only.
 
     Raises:
@@ -135,7 +137,7 @@ def _key(direction: Direction, query_id: int, *sides: tuple[str, tuple[int, ...]
 
 
 def draw_controls(
-    session: Session, settings: Settings, study: Study, contest: Contest, count: int
+    session: Session, settings: Settings, study: PreferenceStudy, contest: Contest, count: int
 ) -> list[ComparisonControl]:
     """So many controls, or one for each query of the contest where there are fewer.
 
@@ -165,7 +167,12 @@ def draw_controls(
 
 
 def _control(
-    seed: int, study: Study, contest: Contest, query: int, originals: Sequence[int], gallery: Sequence[int]
+    seed: int,
+    study: PreferenceStudy,
+    contest: Contest,
+    query: int,
+    originals: Sequence[int],
+    gallery: Sequence[int],
 ) -> ComparisonControl:
     known = contest.positives.get(query, ())
     first = contest.rankings[contest.systems[0].name][query]
@@ -253,7 +260,7 @@ class RankingsKind:
         html = render_rankings(wording.template, comparisons, contact=shown.contact, estimate_s=seconds)
         return html, [text for comparison in comparisons for text in comparison.shown]
 
-    def headline(self, request: Study, plan: StudyPlan) -> str:
+    def headline(self, request: PreferenceStudy, plan: StudyPlan) -> str:
         """See `CampaignKind`."""
         return f"preferences {request.direction} · template {request.template}"
 

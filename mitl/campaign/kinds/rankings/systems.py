@@ -44,7 +44,7 @@ DESIGNS: Mapping[str, Callable[[int], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Study(Request):
+class PreferenceStudy(Request):
     """Which rankings to compare on how many queries, in which words, by how many workers; `mitl prefer publish`."""
 
     kind: ClassVar[str] = BatchKind.RANKINGS
@@ -104,7 +104,7 @@ class Contest:
     """Query → what is known to be right, where the rankings were made of it; else nothing."""
 
 
-def contest(session: Session, settings: Settings, study: Study) -> Contest:
+def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Contest:
     """The systems of a study with their lists of a random sample of the queries that all of them ranked.
 
     Raises:
@@ -153,7 +153,7 @@ def contest(session: Session, settings: Settings, study: Study) -> Contest:
     return Contest(tuple(sorted(compared, key=lambda system: system.name)), tuple(queries), chosen, {})
 
 
-def _annotators(session: Session, study: Study) -> tuple[str, list[str]]:
+def _annotators(session: Session, study: PreferenceStudy) -> tuple[str, list[str]]:
     """The latest run and the annotators of it that are meant."""
     run = proposal_store.latest_run(session)
     config = json.loads(run.config)
@@ -221,7 +221,7 @@ def designed_lists(positives: Sequence[int], wrong: Sequence[int]) -> dict[str, 
 
 
 def designed_rankings(
-    session: Session, settings: Settings, study: Study, source: str
+    session: Session, settings: Settings, study: PreferenceStudy, source: str
 ) -> tuple[dict[str, Lists], dict[int, tuple[int, ...]]]:
     """Design → query → its list, and query → its positives, of as many random queries as the study asks.
 

@@ -20,7 +20,7 @@ from mitl.campaign.kinds.similarity.packing import (
     pack_ratings,
 )
 from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
-from mitl.campaign.pilots import Pilot, find_pilots, pilot_is_out, pilot_out, waits_for
+from mitl.campaign.pilots import PilotBatch, find_pilots, pilot_is_out, pilot_out, waits_for
 from mitl.crowd.context import open_context
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages
@@ -93,7 +93,7 @@ class RatePairs(Request):
 class RatingPlan(Plan):
     """What would be posted, with the pilots whose times price it."""
 
-    pilots: tuple[Pilot, ...] = ()
+    pilots: tuple[PilotBatch, ...] = ()
     per_hit: int = PER_HIT
     """Pairs of the fullest new page, controls included; what its working time is reckoned for."""
 
@@ -117,7 +117,7 @@ def make_plan(session: Session, settings: Settings, request: RatePairs, *, adopt
     return dataclasses.replace(plan, pilots=tuple(_pilots(session, request, plan.per_hit)))
 
 
-def _pilots(session: Session, request: RatePairs, per_hit: int) -> list[Pilot]:
+def _pilots(session: Session, request: RatePairs, per_hit: int) -> list[PilotBatch]:
     """The pilots of the task and wording, with times for a HIT of so many pairs."""
     return find_pilots(session, request.environment, request.template, per_hit, direction=request.direction)
 
