@@ -78,7 +78,8 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     else:
         chosen, standing = known
     audit = None if state is None else _audit_counts(state)
-    now = cast(StatusCounts, {"environment": chosen.value, **standing["counts"], "audit": audit})
+    counts = {"environment": chosen.value, **standing["counts"], "audit": audit}
+    now = cast(StatusCounts, {name: counts[name] for name in StatusCounts.__annotations__})
     rows = _rows(now, standing, state)
     following = _next(now, settings.annotators, standing)
     if standing["round"] is not None:
