@@ -117,9 +117,14 @@ _FEATURES: dict[PartKind, Callable[[Path], Floats]] = {
 
 
 class Signal:
-    """Similarity is the cosine of an item's features and of those that a text foretells."""
+    """Similarity is the cosine of an item's features and of those that a text foretells.
+
+    Rankings are kept under the SHA-256 of every file's content, which is taken again where a file's size or times
+    changed (``reads_pictures``).
+    """
 
     kind = AnnotatorKind.RANKING
+    reads_pictures = True
 
     def __init__(self, name: str, ridge: float) -> None:
         self.name = name

@@ -64,6 +64,14 @@ from mitl.cli.help import Command
     type=click.Path(path_type=Path),
     help="With mteb, score plausible matches (PMRP) too, by files as for `mitl evaluate --objects`.",
 )
+@click.option(
+    "--language",
+    "languages",
+    multiple=True,
+    metavar="CODE",
+    help="With mteb, the language and script of the texts, as eng-Latn, deu-Latn or arb-Arab; may be given again "
+    "[default: eng-Latn].",
+)
 @common
 def export(app: App, **given: Any) -> None:
     """Write a release in the files that other tools evaluate with; both directions, whole or not at all.

@@ -129,7 +129,13 @@ def init(
     files' suffixes, and what was read as what is printed.
     """
     from mitl.datasets.checking import check_items as look_at
-    from mitl.stages.setup.init import ensure_config, examples_of_settings, init, loaded_content
+    from mitl.stages.setup.init import (
+        ensure_config,
+        examples_of_settings,
+        init,
+        loaded_content,
+        whole_project,
+    )
     from mitl.stages.setup.loading import DatasetSources, kind_or_path, load
 
     if folder is not None and folder.absolute() != app.settings.project:
@@ -145,34 +151,37 @@ def init(
         exclusions=exclude,
         **given,
     )
-    # The database is looked at first: a generated world writes its pictures.
-    expected = loaded_content(app.settings)
-    loaded = load(sources, target, seed=app.settings.seed, expected=expected, progress=app.progress)
-    checked = look_at(loaded.data, target, loaded.told.files, app.progress) if check_items else None
-    proposers = world_annotators(loaded.data.sides)
-    annotators = app.settings.annotators or (proposers if kind == "scenes" else ())
-    tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
-    if kind == "scenes":
-        tables["propose"] = {"annotators": list(proposers)}
-    url = _url_to_keep(app.settings.db_url)
-    if url is not None:
-        tables["database"] = {"url": url}
-    result = init(
-        app.settings,
-        loaded.data,
-        ratings=loaded.ratings,
-        exclusions=loaded.exclusions,
-        told=loaded.told.lines,
-        checked=checked,
-        annotators=annotators,
-    )
-    # Last, so that a failure leaves no settings of a project that does not exist.
-    examples = (
-        ""
-        if annotators
-        else examples_of_settings(min(len(loaded.data.images), len(loaded.data.captions)), loaded.data.sides)
-    )
-    ensure_config(target, loaded.data.name, app.settings.seed, tables, examples)
+    with whole_project(app.settings):
+        # The database is looked at first: a generated world writes its pictures.
+        expected = loaded_content(app.settings)
+        loaded = load(sources, target, seed=app.settings.seed, expected=expected, progress=app.progress)
+        checked = look_at(loaded.data, target, loaded.told.files, app.progress) if check_items else None
+        proposers = world_annotators(loaded.data.sides)
+        annotators = app.settings.annotators or (proposers if kind == "scenes" else ())
+        tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
+        if kind == "scenes":
+            tables["propose"] = {"annotators": list(proposers)}
+        url = _url_to_keep(app.settings.db_url)
+        if url is not None:
+            tables["database"] = {"url": url}
+        result = init(
+            app.settings,
+            loaded.data,
+            ratings=loaded.ratings,
+            exclusions=loaded.exclusions,
+            told=loaded.told.lines,
+            checked=checked,
+            annotators=annotators,
+        )
+        # Last, so that a failure leaves no settings of a project that does not exist.
+        examples = (
+            ""
+            if annotators
+            else examples_of_settings(
+                min(len(loaded.data.images), len(loaded.data.captions)), loaded.data.sides
+            )
+        )
+        ensure_config(target, loaded.data.name, app.settings.seed, tables, examples)
     app.finish(result)
 
 

@@ -9,8 +9,8 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 _PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part(?:-journal|-wal|-shm)?")
 """Also what SQLite keeps beside a file that it writes."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_SQLITE_FULL = re.compile("database or disk is full|disk I/O error")
 _THERE = {errno.EEXIST, errno.ENOTEMPTY}
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
 """How file systems without hard links refuse one."""
@@ -62,6 +63,37 @@ def whole_folder(path: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     sync_folder(path.parent)
+
+
+@contextmanager
+def nothing_on_a_full_disk(paths: Sequence[Path]) -> Iterator[None]:
+    """Where the disk is full before the block ends, take away what it made of these files and folders.
+
+    Folders around them that it made go too, if nothing else is in them. After any other failure all stays: another
+    process may have made it.
+    """
+    around = {parent for path in paths for parent in path.parents}
+    made = [path for path in (*paths, *sorted(around, reverse=True)) if not path.exists()]
+    try:
+        yield
+    except Exception as error:
+        if is_disk_full(error):
+            for path in made:
+                if path in around:
+                    with suppress(OSError):
+                        path.rmdir()
+                elif path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+        raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether that is what failed, or what was behind it; SQLite says so in words alone."""
+    behind = error.__cause__ or error.__context__
+    full = error.errno in _FULL if isinstance(error, OSError) else bool(_SQLITE_FULL.search(str(error)))
+    return full or (behind is not None and is_disk_full(behind))
 
 
 def remove_folder(path: Path) -> None:

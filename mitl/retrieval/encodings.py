@@ -108,7 +108,7 @@ class EncodingStore:
         return Encoded(modality, np.array([item.id for item in items], np.int64), arrays)
 
     def keys(
-        self, annotator: Annotator, modality: Modality, items: Items, progress: Progress = no_progress
+        self, annotator: object, modality: Modality, items: Items, progress: Progress = no_progress
     ) -> Keys:
         """The items' keys, made once for all annotators; of images by their ids alone for those that read no files.
 

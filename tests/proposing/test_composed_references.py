@@ -76,7 +76,7 @@ def test_a_models_similarities_are_evaluated_without_references(tmp_path):
     )
     found = ok("evaluate", *words).json
 
-    assert found["counts"]["scores"]["original"]["mine"]["t2i"]["R@1"] == 1.0
+    assert found["counts"]["scores"]["original"]["mine"]["q2i"]["R@1"] == 1.0
 
 
 def test_kinds_are_for_generated_worlds_alone(tmp_path):

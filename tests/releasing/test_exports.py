@@ -189,6 +189,11 @@ def test_an_export_twice_is_nothing_to_do(tmp_path):
         (("nope", "--format", "trec"), "no release folder at 'nope'"),
         (("release", "--format", "csv"), "no export called 'csv'; known: trec, beir, mteb, hf"),
         (("release", "--format", "trec", "--with-texts"), "no place for --with-texts"),
+        (("release", "--format", "hf", "--language", "deu-Latn"), "no place for --language; choose of: mteb"),
+        (
+            ("release", "--format", "mteb", "--language", "German"),
+            "--language is 'German', but mteb wants a language",
+        ),
         (("release", "--format", "hf", "--with-pictures"), "run this in the project"),
         (("release", "--format", "hf", "--model", "m=images.npz,captions.npz"), "no place for --model"),
     ],

@@ -140,12 +140,16 @@ def test_mteb_runs_the_tasks_of_every_form_with_the_same_scores(project, form, m
     if form in (SOUNDS, VIDEOS):  # mteb looks at the first item
         pytest.importorskip("torchcodec")
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", project / "cache")
-    made = exported("mteb", "--format", "mteb", *options(form))
+    languages = ("--language", "deu-Latn", "--language", "arb-Arab")
+    made = exported("mteb", "--format", "mteb", *options(form), *languages)
     expected = dict(zip(form.ways, scores(project).values(), strict=True))
 
     module = runpy.run_path(f"{made}/task.py")
     tasks = [module[f"MitlDemo{way.upper()}"]() for way in form.ways]
     assert tuple(task.metadata.category for task in tasks) == CATEGORIES[form]
+    assert [task.metadata.eval_langs for task in tasks] == [
+        {way: ["deu-Latn", "arb-Arab"]} for way in form.ways
+    ]
     found = mteb.evaluate(Searcher(mteb, form), tasks, cache=None, show_progress_bar=False)
     for way, result in zip(form.ways, found.task_results, strict=True):
         (measured,) = result.scores["test"]

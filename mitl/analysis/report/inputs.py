@@ -162,6 +162,8 @@ class TruthStats:
     """The original annotation: before."""
     release: DirectionScores | None
     """After; None until a release is built."""
+    released: int = 0
+    """Pairs that it holds, those of queries that nobody was asked about among them: scores leave these out."""
     by_annotator: tuple[tuple[str, DirectionScores], ...] = ()
     """If each annotator had been the only one: its proposals that were judged positive."""
     hit_rule: DirectionScores | None = None

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mitl.core.whole_files import is_disk_full
 from mitl.datasets.scenes.drawing import draw
 from mitl.datasets.scenes.graph import (
     Background,
@@ -58,7 +59,11 @@ def write_world(world: World, folder: Path, progress: Progress = no_progress) ->
         if not complete:
             _write_whole(target, content)
     except OSError as error:
-        raise DatasetError(f"the scenes cannot be written to {folder}: {error}") from error
+        remedy = "make room" if is_disk_full(error) else "mend that"
+        why = (error.strerror or str(error)).lower()
+        raise DatasetError(
+            f"the scenes cannot be written to {folder}: {why}; {remedy} and run the command again"
+        ) from error
 
 
 def _picture(scene: Scene) -> bytes:

@@ -13,6 +13,7 @@ from mitl.positives.sources import read_table
 from mitl.records import Direction, PartKind
 from mitl.records.forms import SetForm
 
+ENGLISH = ("eng-Latn",)
 ByQuery = Mapping[str, Sequence[str]]
 """Query id → item ids."""
 
@@ -87,6 +88,8 @@ class Content:
 
     references: Mapping[str, str] = field(default_factory=dict)
     """Composed query → the image that its text changes, which it may not find."""
+    languages: Sequence[str] = ENGLISH
+    """Of the texts, as ISO 639-3 and ISO 15924 name a language and its script."""
 
     def asking_and_searched(self, way: Way) -> tuple[SideContent, SideContent]:
         """The side of a direction's queries, and the one that they search."""
@@ -104,6 +107,7 @@ class Format:
     holds_texts: bool = False
     holds_media: bool = False
     holds_objects: bool = False
+    holds_languages: bool = False
     no_composed: str = ""
     """Why it cannot hold queries of an image and a text; empty where it can."""
     notes: Callable[[Content], Iterable[str]] = lambda content: ()

@@ -43,6 +43,7 @@ def _task(content: Content, way: Way, version: str) -> str:
     sides = content.asking_and_searched(way)
     kinds = list(dict.fromkeys(kind for side in sides for kind in side.kinds))
     return _TASK.format(
+        languages=json.dumps(content.languages),
         name=f"Mitl{stem}{way.name.upper()}",
         description=repr(f"{content.name}, {way.name}"),
         way=way.name,
@@ -163,7 +164,7 @@ _TASK = """class {name}(Retrieval):
         type="{type}",
         category="{category}",
         eval_splits=["test"],
-        eval_langs={{"{way}": ["eng-Latn"]}},
+        eval_langs={{"{way}": {languages}}},
         main_score="ndcg_at_10",
         date=None,
         domains=None,
@@ -176,4 +177,6 @@ _TASK = """class {name}(Retrieval):
         bibtex_citation=None,
     )"""
 
-FORMAT = Format(files, holds_texts=True, holds_media=True, holds_objects=True, notes=notes)
+FORMAT = Format(
+    files, holds_texts=True, holds_media=True, holds_objects=True, holds_languages=True, notes=notes
+)

@@ -35,7 +35,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store.items import DatasetRow
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.proposals.candidates import NamedRanking, ranking_path
-from mitl.records import CaptionItem, Direction, IdKind, ImageItem
+from mitl.records import CaptionItem, Direction, IdKind, ImageItem, PartKind
 from mitl.records.forms import IMAGES
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, ScoredUnit, Unit
 from mitl.retrieval.pair_search import PairSearch
@@ -144,9 +144,11 @@ def require_pictures(
     lacking = [image for image in images if image.id not in there]
     if not lacking:
         return
+    looks = {PartKind.AUDIO: "listens to sounds", PartKind.VIDEO: "looks at videos"}
+    says = f"annotator {annotator.name!r} {looks.get(images[0].kind, 'looks at pictures')}"
     if images[0].texts:
         raise AnnotatorError(
-            f"annotator {annotator.name!r} looks at pictures, but this data set has texts on both sides; use bm25, "
+            f"{says}, but this data set has texts on both sides; use bm25, "
             "minilm, or embeddings or rankings from files"
         )
     unnamed = [image.external_id for image in lacking if image.path is None]
@@ -161,7 +163,7 @@ def require_pictures(
         )
     instead = f", or take those at hand with --sample {len(there)}" if can_sample and len(there) > 1 else ""
     raise AnnotatorError(
-        f"annotator {annotator.name!r} looks at pictures, but {len(lacking):,} of {len(images):,} images have none: "
+        f"{says}, but {len(lacking):,} of {len(images):,} images have none: "
         f"{' and '.join(parts)}; name their folder with `mitl init --images FOLDER` and the options of the first call"
         f"{instead}"
     )
@@ -206,7 +208,6 @@ class AnnotatorRun:
         """Hash of all that a ranking depends on besides its queries: the annotator, the pictures, the shortlist."""
         mark = self.annotator.fingerprint
         if reads_pictures(self.annotator, unsaid=is_reusable(self.annotator)):
-            assert not isinstance(self.annotator, RankingSource)
             keys = self._keys(self.annotator, "image")
             mark = fingerprint(
                 annotator=mark, pictures=hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest()
@@ -290,7 +291,7 @@ class AnnotatorRun:
         most = len(self.items.side(direction, gallery=True))
         return min(scope.shortlist * (1 if scope.recall is None else _GROWTH), most)
 
-    def _keys(self, annotator: Annotator, modality: Modality) -> NDArray[np.uint64]:
+    def _keys(self, annotator: Annotator | RankingSource, modality: Modality) -> NDArray[np.uint64]:
         items = self.items.images if modality == "image" else self.items.captions
         return self.compute.encodings.keys(annotator, modality, items, self.compute.progress)
 

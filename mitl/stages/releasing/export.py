@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import FormError, ReleaseError, UsageError
 from mitl.metrics.table import USUAL, asked_metrics
-from mitl.positives.exports.content import ByQuery, Content, Format, SideContent, Way, judged_pairs
+from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.formats import FORMATS
 from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import read_references, sides_of
@@ -33,6 +34,7 @@ from mitl.stages.evaluating.searching import searched
 from mitl.stages.evaluating.tasks import plausible_task
 from mitl.stages.evaluating.texts import CaptionTexts
 
+_LANGUAGE = re.compile("[a-z]{3}-[A-Z][a-z]{3}")
 ByDirection = Mapping[Direction, ByQuery]
 
 
@@ -52,6 +54,8 @@ class ExportRequest:
     with_media: bool = False
     objects: Sequence[Path] = ()
     """Files that say which objects an image shows."""
+    languages: Sequence[str] = ()
+    """Of the texts, such as ``deu-Latn``; English where none is named."""
 
 
 @printed_by("export")
@@ -122,12 +126,19 @@ def _checked(request: ExportRequest) -> Format:
         ("--with-texts", request.with_texts, "holds_texts"),
         ("--with-media", request.with_media, "holds_media"),
         ("--objects", bool(request.objects), "holds_objects"),
+        ("--language", bool(request.languages), "holds_languages"),
         ("--model and --annotator", bool(request.models or request.annotators), "holds_runs"),
     )
     for option, given, held in wanted:
         if given and not getattr(form, held):
             able = ", ".join(name for name, one in FORMATS.items() if getattr(one, held))
             raise UsageError(f"--format {request.form} has no place for {option}; choose of: {able}")
+    wrong = next((one for one in request.languages if not _LANGUAGE.fullmatch(one)), None)
+    if wrong is not None:
+        raise UsageError(
+            f"--language is {wrong!r}, but mteb wants a language of ISO 639-3 and a script of ISO 15924, such as "
+            "eng-Latn, deu-Latn or arb-Arab"
+        )
     return form
 
 
@@ -210,6 +221,7 @@ def _content(
         runs,
         _objects(request.objects, project) if project is not None and request.objects else None,
         read_references(request.release),
+        tuple(dict.fromkeys(request.languages)) or ENGLISH,
     )
 
 

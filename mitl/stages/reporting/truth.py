@@ -51,13 +51,15 @@ def truth_stats(project: ProjectSnapshot, merged: Merged | None, truth: Ints) ->
     def score(pairs: Iterable[Pair]) -> DirectionScores:
         return score_directions(pack_pairs(pairs), truth, *queries)
 
+    kept = None if merged is None else merged.where("kept")
     positive = {pair for pair, answer in judged.items() if answer.label.is_positive}
     proposed: dict[str, set[Pair]] = defaultdict(set)
     for proposal in project.proposals:
         proposed[proposal.annotator].add(proposal.pair)
     return TruthStats(
         original=score(project.originals),
-        release=None if merged is None else score_directions(merged.where("kept"), truth, *queries),
+        release=None if kept is None else score_directions(kept, truth, *queries),
+        released=0 if kept is None else len(kept),
         by_annotator=tuple((row.name, score(proposed[row.name] & positive)) for row in project.annotators)
         if judged
         else (),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from sqlalchemy.orm import Session
 
 from annotators.catalog import rehearsal
+from mitl.core.whole_files import nothing_on_a_full_disk
 from mitl.datasets.assembling import content_hash, require_same
 from mitl.datasets.checking import Checked
 from mitl.db.engine import parse_url
@@ -21,7 +23,7 @@ from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
-from mitl.settings import CONFIG_FILE, DEPTH, TOP_K, Settings, write_config
+from mitl.settings import CONFIG_FILE, DEPTH, TOP_K, WORLD_FOLDER, Settings, write_config
 from mitl.stages.setup.overview import overview
 
 
@@ -66,6 +68,17 @@ def ensure_config(
     about = {"name": name, "id": make_project_id(name), "seed": seed}
     write_config(folder, {"project": about, **tables}, comments)
     return True
+
+
+@contextmanager
+def whole_project(settings: Settings) -> Iterator[None]:
+    """Leave nothing of a new project where the disk is full before all of it is there."""
+    url = parse_url(settings.db_url)
+    database = url.database if url.get_backend_name() == "sqlite" else None
+    beside = ("", "-wal", "-shm", "-journal") if database else ()
+    made = [Path(f"{database}{end}") for end in beside]
+    with nothing_on_a_full_disk([settings.project / CONFIG_FILE, *made, settings.project / WORLD_FOLDER]):
+        yield
 
 
 def init(
