@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
-import ssl
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
+import once_kit  # noqa: F401 - what it makes once is shared from here on
 import pytest
 from hypothesis import settings
 from migration_kit import every_migration
-from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.util import LRUCache
+from sqlalchemy import create_engine, text
 from suite_kit import (  # noqa: F401 - pytest finds them here
     ctrl_c,
     pytest_collection_modifyitems,
@@ -33,30 +28,6 @@ pytest.register_assert_rewrite("browser_fixtures")
 # A busy machine is not a failure: no test judges by the clock. MITL_EXAMPLES=1000 looks for rarer faults.
 settings.register_profile("mitl", deadline=None, max_examples=int(os.environ.get("MITL_EXAMPLES", "40")))
 settings.load_profile("mitl")
-
-_transport = httpx.HTTPTransport.__init__.__globals__
-_make_context = _transport["create_ssl_context"]
-
-
-@functools.cache
-def _context(*given: object) -> ssl.SSLContext:
-    *arguments, _ = given
-    return _make_context(*arguments)
-
-
-def _context_now(verify: object = True, cert: object = None, trust_env: bool = True) -> ssl.SSLContext:
-    """Each httpx client reads the machine's certificates again, which takes longer than most requests here."""
-    return _context(verify, cert, trust_env, os.environ.get("SSL_CERT_FILE"))
-
-
-_transport["create_ssl_context"] = _context_now
-
-# Each call of a command opens its databases anew, and would compile the same statements again: engines share them, and
-# one SQLite is like another.
-_compiled: LRUCache[Any, Any] = LRUCache(2000)
-Engine._compiled_cache = property(lambda self: _compiled, lambda self, own: None)  # type: ignore[assignment]
-SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
-SQLiteDialect_pysqlite.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
 
 # This run, its workers and the programs that tests start keep what Python compiled for the next ones: to rewrite the
 # assertions of all tests takes longer than to import them.

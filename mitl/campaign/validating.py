@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-import botocore.session
 from botocore import xform_name
 from botocore.validate import ParamValidator
 
@@ -25,7 +24,7 @@ from mitl.campaign.pages import Pages
 from mitl.campaign.posting import create_hit, create_hit_type
 from mitl.crowd.client import MTurkClient, exclusion_qualification
 from mitl.crowd.context import Context
-from mitl.crowd.transport import Transport
+from mitl.crowd.transport import Transport, service_model
 from mitl.db.store.hits import HitRow
 from mitl.errors import CrowdError, PackingError, TemplateError, UsageError
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE
@@ -88,7 +87,7 @@ class ValidatingTransport(Transport):
     def __init__(self, keep: Keep | None = None) -> None:
         self.url = "nowhere"
         self._keep = keep
-        self._model = botocore.session.Session().get_service_model("mturk")
+        self._model = service_model()
         self._names = {xform_name(name): name for name in self._model.operation_names}
         self._made = 0
 

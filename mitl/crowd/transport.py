@@ -302,6 +302,14 @@ def _loader(data_path: str | None) -> Any:
     return botocore.session.create_loader(data_path)
 
 
+@functools.cache
+def service_model() -> Any:
+    """botocore's model of the requester API, as its clients read it."""
+    session = botocore.session.Session()
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    return session.get_service_model("mturk")
+
+
 def _marked(error: CrowdError, unclear: bool) -> CrowdError:
     error.unclear = unclear
     return error

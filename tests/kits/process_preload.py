@@ -1,6 +1,7 @@
 """What the fork server imports once for all its children: everything that stages import late."""
 
 import alembic.command
+import once_kit
 import PIL.Image
 import process_work
 import pyarrow.parquet
@@ -13,4 +14,4 @@ import mitl.crowd_server.app
 import mitl.crowd_server.serving
 import mitl.retrieval.topk
 
-__all__ = ["PIL", "alembic", "annotators", "mitl", "process_work", "pyarrow", "torch"]
+__all__ = ["PIL", "alembic", "annotators", "mitl", "once_kit", "process_work", "pyarrow", "torch"]
