@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
-from sqlalchemy.orm import Session
 
 from mitl.db import migrate
 from mitl.db.engine import open_engine, parse_url
 from mitl.db.explain import cannot_use, name_of, reason
 from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session  # a third of what `mitl status` may take
 
 _OUR_BUGS = (ProgrammingError, DataError, NotSupportedError)
 _NO_RIGHT = ("permission denied", "must be owner")
@@ -35,6 +37,21 @@ def describe(url: str) -> str:
 @contextmanager
 def open_database(url: str, *, create: bool = False, read_only: bool = False) -> Iterator[Session]:
     """A session on the pipeline's database at ``url``; uncommitted work is rolled back at the end.
+
+    Args, Raises: as `connectable`.
+    """
+    from sqlalchemy.orm import Session
+
+    with (
+        connectable(url, create=create, read_only=read_only) as engine,
+        Session(engine, expire_on_commit=False) as session,
+    ):
+        yield session
+
+
+@contextmanager
+def connectable(url: str, *, create: bool = False, read_only: bool = False) -> Iterator[Engine]:
+    """The pipeline's database at ``url``, at the newest revision.
 
     Args:
         read_only: never wait for writers; nothing may be written, and this user need not be able to.
@@ -54,9 +71,7 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
             event.listen(engine, "begin", _take_turn)
         try:
             _check(engine, url, create=create)
-            bound = engine.execution_options(**_reading(engine)) if read_only else engine
-            with Session(bound, expire_on_commit=False) as session:
-                yield session
+            yield engine.execution_options(**_reading(engine)) if read_only else engine
         except DBAPIError as error:
             if isinstance(error, _OUR_BUGS) and not any(words in str(error.orig) for words in _NO_RIGHT):
                 raise

@@ -19,6 +19,7 @@ from mitl.records.answers import (
     Vote,
 )
 from mitl.records.enums import (
+    PAIRS_COMMAND,
     AnnotatorKind,
     AuditPurpose,
     BatchKind,
@@ -66,6 +67,7 @@ from mitl.records.results import (
 )
 
 __all__ = [
+    "PAIRS_COMMAND",
     "AnnotatorKind",
     "AuditPurpose",
     "BatchKind",

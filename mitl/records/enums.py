@@ -160,6 +160,10 @@ class BatchKind(StrEnum):
     """Which of two rankings of one query is better."""
 
 
+PAIRS_COMMAND = "mitl publish"
+"""What asks about pairs, and asks again what could not be used of them."""
+
+
 class Preference(StrEnum):
     """Which of two rankings, side by side, a worker finds better."""
 

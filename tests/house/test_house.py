@@ -46,6 +46,7 @@ mitl.campaign
 mitl.campaign.kinds.pairs mitl.campaign.kinds.rankings mitl.campaign.kinds.similarity
 mitl.campaign.kinds.texts
 mitl.campaign.kinds
+mitl.campaign.standing
 mitl.campaign.publish
 mitl.stages.setup mitl.stages.proposing
 mitl.stages.evaluating

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import PAIRS_COMMAND, CampaignKind, Request
+from mitl.campaign.kinds.protocol import CampaignKind, Request
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
 from mitl.errors import FormError
-from mitl.records import BatchKind, Environment
+from mitl.records import PAIRS_COMMAND, BatchKind, Environment
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.frames import Columns
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # what short commands need not load
     from mitl.records.questions import Question
     from mitl.settings import Settings
 
-PAIRS_COMMAND = "mitl publish"
 PROBES = 5
 """Pictures that are fetched as a worker's browser would, before anything is posted."""
 

@@ -48,6 +48,7 @@ from mitl.db.models.work import (
     Rationale,
     Release,
     Round,
+    Standing,
     Worker,
 )
 
@@ -94,6 +95,7 @@ __all__ = [
     "SimilarityAnswer",
     "SimilarityItem",
     "SimilaritySample",
+    "Standing",
     "StepOfRound",
     "TrainedAnnotator",
     "Worker",

@@ -190,6 +190,18 @@ class AnswerSheet(Base):
     content: Mapped[bytes]
 
 
+class Standing(Base):
+    """Where an environment stands, as JSON; see `mitl.db.store.standings`.
+
+    Triggers on nearly every table drop it (revision p0011); a revision that makes a table, or makes one again, has to
+    make them too. A version that counts otherwise has to empty the table in a revision.
+    """
+
+    __tablename__ = "standing"
+    environment: Mapped[Environment] = mapped_column(primary_key=True)
+    content: Mapped[str]
+
+
 class Rationale(Base):
     """An answer to a question besides the label: one of its choices, or free text."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, TypedDict
 from sqlalchemy import Connection, MetaData
 from sqlalchemy.orm import Session
 
+from mitl.campaign.standing import false_standings
 from mitl.crowd_server.store import models as crowd_checks
 from mitl.crowd_server.store.models import Base as CrowdBase
 from mitl.db import integrity, migrate
@@ -78,8 +79,11 @@ def _faults(line: Line, connection: Connection) -> list[Fault]:
     if line == "pipeline" and not found:  # where references are lost, there may be nothing to compare
         with Session(connection) as session:
             stale, strange = answer_sheets.stale(session), audits.against_design(session)
+            false = false_standings(session)
         if stale:
             found.append(Fault("answer sheets say something else than the judgements", stale))
+        if false:
+            found.append(Fault("what `mitl status` says is not what the rows say", false))
         if strange:
             found.append(Fault("audits hold other pairs of their strata than their designs say", strange))
     return found

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
-from mitl.campaign.kinds import other_kinds_asked, to_ask_again
-from mitl.campaign.kinds.protocol import PAIRS_COMMAND
 from mitl.core.pricing import format_dollars
-from mitl.crowd.context import Context, open_context
-from mitl.crowd.golds import gold_state
-from mitl.db.store import answers as answer_store
-from mitl.db.store import audits as audit_store
-from mitl.db.store import collection as collection_store
-from mitl.db.store import desk as desk_store
-from mitl.db.store import hits as hit_store
-from mitl.db.store import items as item_store
-from mitl.db.store import journal, open_work
-from mitl.db.store import rounds as round_store
-from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.items import DatasetRow
-from mitl.records import AuditPurpose, Decision, Environment, HitState, StageResult, Table, several
-from mitl.records.frames import Columns
+from mitl.db.session import connectable
+from mitl.db.store import standings
+from mitl.db.store.standings import Standing
+from mitl.records import PAIRS_COMMAND, Environment, StageResult, Table, several
 from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import Settings
@@ -79,25 +66,27 @@ class StatusCounts(TypedDict):
 
 
 def status(settings: Settings, environment: Environment | None = None) -> StageResult:
-    """Pairs, HITs, answers, gold pass rate, money, and the next step."""
-    with open_context(settings, environment, read_only=True) as context:
-        dataset = item_store.dataset(context.session)
-        n_batches = len(hit_store.batches(context.session, context.environment))
-        scores = [
-            kind.scores for kind in other_kinds_asked(context.session, context.environment) if kind.scores
-        ]
-        answers = answers_of(context.session, context.environment)
-        again = to_ask_again(context.session, context.environment, answers)
-        state = _audit(context)
-        now = _counts(context, dataset, answers, sum(map(len, again.values())), state)
-        under_way = round_store.open_round(context.session, context.environment)
-    rows = _rows(now, dataset, n_batches, state)
-    following = _next(now, settings.annotators, next(iter(again), PAIRS_COMMAND), scores, dataset.pair_sides)
-    if under_way is not None:
-        rows = (*rows, ("round", f"{under_way.number} is under way; see `mitl round show`"))
+    """Pairs, HITs, answers, gold pass rate, money, and the next step.
+
+    What is known since the last command that wrote is shown as it is; the models, numpy and every row are loaded only
+    where something was written since.
+    """
+    state: AuditState | None = None
+    known = _kept(settings, environment)
+    if known is None:
+        chosen, standing, state = _counted(settings, environment)
+    else:
+        chosen, standing = known
+    audit = None if state is None else _audit_counts(state)
+    counts = {"environment": chosen.value, **standing["counts"], "audit": audit}
+    now = cast(StatusCounts, {name: counts[name] for name in StatusCounts.__annotations__})
+    rows = _rows(now, standing, state)
+    following = _next(now, settings.annotators, standing)
+    if standing["round"] is not None:
+        rows = (*rows, ("round", f"{standing['round']} is under way; see `mitl round show`"))
         if following.startswith(PAIRS_COMMAND):  # which a round has for itself while it is open
             following = f"mitl round run --{now['environment']}"
-    title = f"{settings.project.name} · {context.environment}"
+    title = f"{settings.project.name} · {chosen}"
     return StageResult(
         counts=now,
         tables=(Table(title, ("what", "now"), rows),),
@@ -105,49 +94,34 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     )
 
 
-def _audit(context: Context) -> AuditState | None:
-    """The valid audit of recall as it stands; what computes its bounds is loaded only where there is one."""
-    if audit_store.current(context.session, context.environment, AuditPurpose.RECALL) is None:
+def _kept(settings: Settings, environment: Environment | None) -> tuple[Environment, Standing] | None:
+    """What is kept of an environment; None where it has to be counted."""
+    with connectable(settings.db_url, read_only=True) as engine, engine.connect() as connection:
+        known = standings.kept(connection)
+    any_of_them = next(iter(known.values()), None)
+    if any_of_them is None:
         return None
-    from mitl.stages.auditing.showing import audit_state
+    chosen = environment or Environment(any_of_them["default"])
+    found = known.get(chosen)
+    if found is None or found["audited"] or found["rule"] != standings.rule_of(settings.gold_rule):
+        return None
+    return chosen, found
 
-    return audit_state(context)
 
+def _counted(
+    settings: Settings, environment: Environment | None
+) -> tuple[Environment, Standing, AuditState | None]:
+    """The environment, where it stands by the rows, and the valid audit of recall."""
+    from mitl.campaign.standing import standing
+    from mitl.crowd.context import open_context
 
-def _counts(
-    context: Context,
-    dataset: DatasetRow,
-    answers: Columns,
-    hits_to_ask_again: int,
-    audit: AuditState | None,
-) -> StatusCounts:
-    session, chosen = context.session, context.environment
-    pairs = open_work.pair_counts(session, chosen, answers)
-    decisions = answer_store.decision_counts(session, chosen)
-    golds = gold_state(session, chosen, context.settings.gold_rule, answers)
-    states = hit_store.state_counts(session, chosen)
-    work = open_work.open_work(session, chosen)
-    return {
-        "environment": chosen.value,
-        "images": dataset.n_images,
-        "captions": dataset.n_captions,
-        "pairs": pairs.candidates,
-        "pairs_open": pairs.open,
-        "pairs_judged": pairs.judged,
-        "hits": {state.value: states[state] for state in HitState},
-        "submissions": sum(decisions.values()),
-        "queued": decisions.get(Decision.QUEUED, 0),
-        "calls_open": desk_store.unsent(session, chosen),
-        "hits_to_ask_again": hits_to_ask_again,
-        "golds_answered": sum(record.golds for record in golds.records.values()),
-        "golds_passed": sum(record.passes for record in golds.records.values()),
-        "golds_withdrawn": len(golds.withdrawn),
-        "audit": None if audit is None else _audit_counts(audit),
-        "texts": _text_counts(context),
-        "paid_cents": sum(journal.spent(session, chosen).values()),
-        "hits_out": work.hits,
-        "held_cents": work.held_cents,
-    }
+    with open_context(settings, environment, read_only=True) as context:
+        found = standing(context.session, context.environment, settings.gold_rule)
+        if not found["audited"]:
+            return context.environment, found, None
+        from mitl.stages.auditing.showing import audit_state
+
+        return context.environment, found, audit_state(context)
 
 
 def _audit_counts(state: AuditState) -> AuditCounts:
@@ -162,23 +136,12 @@ def _audit_counts(state: AuditState) -> AuditCounts:
     }
 
 
-def _text_counts(context: Context) -> dict[str, int] | None:
-    if not collection_store.is_collecting(context.session, context.environment):
-        return None
-    from mitl.campaign.kinds.texts.standing import standing, tally
-
-    counted = tally(standing(context.session, context.environment))
-    return {**asdict(counted), "waiting": counted.waiting}
-
-
-def _rows(
-    now: StatusCounts, data: DatasetRow, n_batches: int, audit: AuditState | None
-) -> tuple[tuple[object, ...], ...]:
+def _rows(now: StatusCounts, standing: Standing, audit: AuditState | None) -> tuple[tuple[object, ...], ...]:
     golds, passes, withdrawn = now["golds_answered"], now["golds_passed"], now["golds_withdrawn"]
     rate = f"{passes:,} of {golds:,} passed ({100 * passes / golds:.1f} %)" if golds else "none answered yet"
     if withdrawn:
         rate += f"; {withdrawn:,} withdrawn, because workers of good record fail them"
-    batches = "1 batch" if n_batches == 1 else f"{n_batches} batches"
+    batches = several(standing["batches"], "batch", "batches")
     hits, out, again = sum(now["hits"].values()), now["hits_out"], now["hits_to_ask_again"]
     paid, held = format_dollars(now["paid_cents"]), format_dollars(now["held_cents"])
     pairs = f"{now['pairs']:,} proposed, {now['pairs_judged']:,} judged, {now['pairs_open']:,} open"
@@ -186,7 +149,7 @@ def _rows(
     rows = (
         (
             "data set",
-            f"{data.name}: {counted(data.pair_sides, data.n_images, data.n_captions)}",
+            f"{standing['dataset']}: {counted(standing['sides'], now['images'], now['captions'])}",
         ),
         ("pairs", pairs),
         ("HITs", f"{hits:,} in {batches}, {out:,} out, {again:,} to ask again"),
@@ -214,20 +177,12 @@ def _texts_line(texts: Mapping[str, int]) -> str:
     )
 
 
-def _next(
-    now: StatusCounts, annotators: Sequence[str], asks: str, scores: Sequence[str], sides: tuple[str, str]
-) -> str:
-    """The next step.
-
-    Args:
-        asks: the command that asks what is open, or asks again what could not be used.
-        scores: commands that show what came of other kinds of campaign than pairs.
-        sides: of pairs, by name.
-    """
+def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing) -> str:
+    """The next step."""
     if not now["pairs"] and not sum(now["hits"].values()):
         from mitl.stages.setup.init import first_step
 
-        return first_step(annotators, min(now["images"], now["captions"]), sides)
+        return first_step(annotators, min(now["images"], now["captions"]), standing["sides"])
     if now["calls_open"]:
         return "mitl harvest"
     if now["queued"]:
@@ -241,7 +196,7 @@ def _next(
         or now["pairs_open"]
         or (audit is not None and audit["wanted"] > audit["out"])
     ):
-        return f"{asks} --{now['environment']}"
+        return f"{next(iter(standing['again']), PAIRS_COMMAND)} --{now['environment']}"
     if now["pairs_judged"]:
         return "mitl build-dataset --out DIR"
-    return "; ".join(scores) if scores and now["submissions"] else "mitl harvest"
+    return "; ".join(standing["scores"]) if standing["scores"] and now["submissions"] else "mitl harvest"

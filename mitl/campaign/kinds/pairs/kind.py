@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
 from mitl.campaign.kinds.protocol import (
-    PAIRS_COMMAND,
     Golds,
     Shown,
     Wording,
@@ -32,6 +31,7 @@ from mitl.hits.templates import HitTemplate
 from mitl.hits.validation import check_page
 from mitl.judgements.gold_records import GoldVerdict, check_assignment, decide
 from mitl.records import (
+    PAIRS_COMMAND,
     BatchKind,
     Environment,
     HitItem,

@@ -1,0 +1,99 @@
+"""Counting where a project stands: pairs, HITs, answers, controls, money, what is to be asked again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds import other_kinds_asked, to_ask_again
+from mitl.crowd.context import choose_environment
+from mitl.crowd.golds import gold_state
+from mitl.db.store import answers as answer_store
+from mitl.db.store import audits as audit_store
+from mitl.db.store import collection as collection_store
+from mitl.db.store import desk as desk_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
+from mitl.db.store import journal, open_work, standings
+from mitl.db.store import rounds as round_store
+from mitl.db.store.answer_sheets import answers_of
+from mitl.db.store.standings import Standing
+from mitl.records import AuditPurpose, Decision, Environment, HitState, Label
+from mitl.records.gold_rule import GoldRule
+
+
+def standing(session: Session, environment: Environment, rule: GoldRule) -> Standing:
+    """Where the environment stands now, counted from the rows.
+
+    Raises:
+        StoreError: no data set is loaded.
+    """
+    dataset = item_store.dataset(session)
+    answers = answers_of(session, environment)
+    pairs = open_work.pair_counts(session, environment, answers)
+    decisions = answer_store.decision_counts(session, environment)
+    golds = gold_state(session, environment, rule, answers)
+    states = hit_store.state_counts(session, environment)
+    work = open_work.open_work(session, environment)
+    again = {command: len(hits) for command, hits in to_ask_again(session, environment, answers).items()}
+    under_way = round_store.open_round(session, environment)
+    return {
+        "rule": standings.rule_of(rule),
+        "default": choose_environment(session, None).value,
+        "dataset": dataset.name,
+        "sides": dataset.pair_sides,
+        "batches": len(hit_store.batches(session, environment)),
+        "again": again,
+        "scores": [kind.scores for kind in other_kinds_asked(session, environment) if kind.scores],
+        "round": None if under_way is None else under_way.number,
+        "audited": audit_store.current(session, environment, AuditPurpose.RECALL) is not None,
+        "counts": {
+            "images": dataset.n_images,
+            "captions": dataset.n_captions,
+            "pairs": pairs.candidates,
+            "pairs_open": pairs.open,
+            "pairs_judged": pairs.judged,
+            "hits": {state.value: states[state] for state in HitState},
+            "submissions": sum(decisions.values()),
+            "queued": decisions.get(Decision.QUEUED, 0),
+            "calls_open": desk_store.unsent(session, environment),
+            "hits_to_ask_again": sum(again.values()),
+            "golds_answered": sum(record.golds for record in golds.records.values()),
+            "golds_passed": sum(record.passes for record in golds.records.values()),
+            "golds_withdrawn": len(golds.withdrawn),
+            "texts": _texts(session, environment),
+            "paid_cents": sum(journal.spent(session, environment).values()),
+            "hits_out": work.hits,
+            "held_cents": work.held_cents,
+        },
+    }
+
+
+def _texts(session: Session, environment: Environment) -> dict[str, int] | None:
+    if not collection_store.is_collecting(session, environment):
+        return None
+    from mitl.campaign.kinds.texts.standing import standing, tally
+
+    counted = tally(standing(session, environment))
+    return {**asdict(counted), "waiting": counted.waiting}
+
+
+def keep_standing(session: Session, environment: Environment, rule: GoldRule) -> None:
+    """Count and keep it, where it is not known, and commit; for the end of a command that writes."""
+    known = standings.kept(session.connection()).get(environment)
+    if known is None or known["rule"] != standings.rule_of(rule):
+        standings.keep(session, environment, standing(session, environment, rule))
+    session.commit()
+
+
+def false_standings(session: Session) -> int:
+    """How many of those that are kept say something else than the rows; it looks at every row."""
+    return sum(
+        known != standing(session, environment, _rule(known))
+        for environment, known in standings.kept(session.connection()).items()
+    )
+
+
+def _rule(known: Standing) -> GoldRule:
+    return GoldRule(**{side: tuple(map(Label, labels)) for side, labels in known["rule"].items()})

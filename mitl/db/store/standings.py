@@ -1,0 +1,70 @@
+"""Where a project stands, counted by whoever wrote last and read at once, whatever its size.
+
+The database itself forgets it when a row of any table changes that it rests on, by triggers (revision p0011), whoever
+changes it. So what is kept is what counting the rows would give; `mitl db verify` counts and compares. It is read and
+written without the models, which take `mitl status` longer to load than all that it does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from sqlalchemy import Connection, text
+
+from mitl.records import Environment
+from mitl.records.gold_rule import GoldRule
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+class Standing(TypedDict):
+    """Where an environment stands."""
+
+    rule: dict[str, list[str]]
+    """Which answers passed a control when this was counted."""
+    default: str
+    """The environment that is meant where none is named."""
+    dataset: str
+    """Its name."""
+    sides: tuple[str, str]
+    """What the two sides of pairs are called."""
+    batches: int
+    again: Mapping[str, int]
+    """Command → closed HITs that leave something to it, pairs first."""
+    scores: Sequence[str]
+    """Commands that show what came of other kinds of campaign than pairs."""
+    round: int | None
+    """The number of the one under way."""
+    audited: bool
+    """Whether there is a valid audit of recall."""
+    counts: Mapping[str, Any]
+    """Of `mitl status`, but for the audit."""
+
+
+def rule_of(rule: GoldRule) -> dict[str, list[str]]:
+    """A rule as it is kept."""
+    return {"positive": [*rule.positive], "negative": [*rule.negative]}
+
+
+def kept(connection: Connection) -> dict[Environment, Standing]:
+    """What is known of each environment; nothing of one that was written to since it was counted."""
+    rows = connection.execute(text("SELECT environment, content FROM standing"))
+    found: dict[Environment, Standing] = {}
+    for name, content in rows:
+        known: Standing = json.loads(content)
+        left, right = known["sides"]
+        found[Environment(name)] = {**known, "sides": (left, right)}
+    return found
+
+
+def keep(session: Session, environment: Environment, standing: Standing) -> None:
+    """Keep it in place of what was kept; in the transaction in which it was counted."""
+    connection = session.connection()
+    connection.execute(text("DELETE FROM standing WHERE environment = :name"), {"name": environment.value})
+    connection.execute(
+        text("INSERT INTO standing (environment, content) VALUES (:name, :content)"),
+        {"name": environment.value, "content": json.dumps(standing)},
+    )

@@ -1,0 +1,165 @@
+"""What is kept of where a project stands is what its rows say, on both engines, whoever changes the rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from world_kit import SANDBOX
+
+from mitl.campaign.standing import keep_standing
+from mitl.db.models import Base
+from mitl.db.session import connectable, open_database
+from mitl.db.store import standings
+from mitl.records import Environment, Label
+from mitl.settings import Settings, load
+from mitl.stages.operating.backup import backup
+from mitl.stages.operating.restore import restore
+from mitl.stages.operating.verify import verify
+from mitl.stages.reporting.status import status
+
+pytest_plugins = ("desk_fixtures",)
+
+NOT_COUNTED = {"answer_sheet", "finding", "part", "proposal", "standing"}
+
+
+@pytest.fixture
+def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
+    """A project with a review queue, on either engine, that was counted."""
+    backup(reviewed, tmp_path / "dump", only="pipeline")
+    found = load(tmp_path / "p", db=engine_url, environ={})
+    restore(found, tmp_path / "dump", only="pipeline")
+    with open_database(engine_url) as session:
+        keep_standing(session, SANDBOX, found.gold_rule)
+    return found
+
+
+def known(settings: Settings) -> set[Environment]:
+    """The environments of which it is known where they stand."""
+    with connectable(settings.db_url, read_only=True) as engine, engine.connect() as connection:
+        return set(standings.kept(connection))
+
+
+def write(settings: Settings, statement: str) -> None:
+    """As a person at a prompt would."""
+    with open_database(settings.db_url) as session:
+        session.execute(text(statement))
+        session.commit()
+
+
+def test_a_harvest_leaves_known_where_the_project_stands(reviewed):
+    """So that the next command need not count."""
+    assert known(reviewed) == {SANDBOX}
+
+
+def test_what_is_kept_is_what_is_counted(project):
+    """Every line and number of `mitl status`, its environment named or not."""
+    kept = status(project), status(project, SANDBOX)
+    write(project, "DELETE FROM standing")
+
+    assert kept == (status(project), status(project, SANDBOX))
+    assert kept[0].counts["submissions"] == 6
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE judgement SET usable = NOT usable WHERE id = (SELECT max(id) FROM judgement WHERE usable)",
+        "UPDATE assignment SET decision = 'pass' WHERE decision = 'queued'",
+        "DELETE FROM ledger",
+        "UPDATE dataset SET name = 'other'",
+    ],
+)
+def test_whoever_changes_a_row_makes_it_unknown(project, statement):
+    """What follows is counted again, and is what the rows say now."""
+    before = status(project)
+    write(project, statement)
+
+    assert known(project) == set()
+    after = status(project)
+    assert after != before
+    with open_database(project.db_url) as session:
+        keep_standing(session, SANDBOX, project.gold_rule)
+    assert status(project) == after
+
+
+def test_a_change_that_is_taken_back_leaves_it_known(project):
+    """What a killed command had not committed never was."""
+    with open_database(project.db_url) as session:
+        session.execute(text("DELETE FROM ledger"))
+        session.rollback()
+
+    assert known(project) == {SANDBOX}
+
+
+def test_every_table_that_something_is_counted_from_makes_it_unknown(project):
+    """A new table, or one that a revision makes again, needs its triggers."""
+    on_sqlite = project.db_url.startswith("sqlite")
+    wanted = {
+        (table.name, event)
+        for table in Base.metadata.sorted_tables
+        if table.name not in NOT_COUNTED
+        for event in ("INSERT", "UPDATE", "DELETE", *(() if on_sqlite else ("TRUNCATE",)))
+    }
+    if on_sqlite:
+        query = (
+            "SELECT tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'forget_standings%'"
+        )
+    else:
+        query = (
+            "SELECT relname, pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+            "WHERE tgname = 'forget_standings'"
+        )
+    with open_database(project.db_url, read_only=True) as session:
+        found = {
+            (table, event)
+            for table, made in session.execute(text(query))
+            for event in ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
+            if event in made.partition(" ON ")[0]
+        }
+
+    assert found == wanted
+
+
+def test_another_rule_for_controls_counts_again(project):
+    """The rule stands in mitl.toml, which the database does not see."""
+    other = replace(project, gold_positive_passes=(Label.NO,), gold_negative_passes=(Label.YES,))
+
+    assert status(other).counts["golds_passed"] != status(project).counts["golds_passed"]
+
+
+def test_verify_finds_a_number_that_the_rows_do_not_give(project):
+    """And names neither the number nor the environment."""
+    assert verify(project).refusal is None
+    with open_database(project.db_url) as session:
+        ours = standings.kept(session.connection())[SANDBOX]
+        counts = {**ours["counts"], "paid_cents": ours["counts"]["paid_cents"] + 1}
+        standings.keep(session, SANDBOX, {**ours, "counts": counts})
+        session.commit()
+
+    found = verify(project)
+
+    assert found.result.counts["faults"] == [
+        {
+            "database": found.result.counts["faults"][0]["database"],
+            "what": "what `mitl status` says is not what the rows say",
+            "rows": 1,
+        }
+    ]
+
+
+def test_status_loads_neither_models_nor_numpy_where_it_is_known(reviewed):
+    """Which take longer to load than all that it does."""
+    script = (
+        "import sys; from mitl.settings import load; from mitl.stages.reporting.status import status; "
+        f"status(load({str(reviewed.project)!r}, environ={{}})); "
+        "print([name for name in ('numpy', 'sqlalchemy.orm', 'mitl.db.models') if name in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
