@@ -254,7 +254,9 @@ def _refuse_other_ways(context: click.Context, form: Callable[[], SetForm]) -> N
     """UsageError where a direction was typed by a name that this form does not have."""
     for way in context.meta.get(_TYPED_WAYS, ()):
         if way not in form().ways:
-            told = "; ".join(f"{one}: {a}s search {b}s" for one, (a, b) in form().searches.items())
+            left, right = form().nouns
+            sides = ((left, right), (right, left))
+            told = "; ".join(f"{one}: {a} search {b}" for one, (a, b) in zip(form().ways, sides, strict=True))
             raise FormError(f"this data set has no direction {way!r}; give one of its own ({told})")
 
 
