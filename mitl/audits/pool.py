@@ -19,7 +19,8 @@ from mitl.errors import AuditError
 class Pool:
     """All pairs of ``image_queries`` × ``captions`` and of ``images`` × ``caption_queries``; ids ascending, distinct.
 
-    Images and captions are the left and the right side of a data set whose items are of other kinds.
+    Images and captions are the left and the right side of a data set whose items are of other kinds. Pairs ``apart``
+    are no part of it: a composed query may not find its own reference.
 
     Raises:
         AuditError: some ids are not ascending and distinct, or there is no pair.
@@ -29,8 +30,12 @@ class Pool:
     caption_queries: Ints
     images: Ints
     captions: Ints
+    apart: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """Packed, in any order."""
     _blocks: tuple[tuple[Ints, Ints], ...] = field(init=False, repr=False)
-    """Disjoint rectangles of left and right ids that make up the pool, in the order of ranks."""
+    """Disjoint rectangles of left and right ids that make up the pool and what is apart, in the order of ranks."""
+    _before: Ints = field(init=False, repr=False)
+    """For each pair apart in the order of ranks, how many pairs of the pool have a lower rank."""
 
     def __post_init__(self) -> None:
         for name in ("image_queries", "caption_queries", "images", "captions"):
@@ -45,25 +50,28 @@ class Pool:
             (self.images, self.caption_queries[~known]),
         )
         object.__setattr__(self, "_blocks", blocks)
+        object.__setattr__(self, "apart", distinct(np.asarray(self.apart, np.int64)))
+        object.__setattr__(self, "_before", _lower(self._within(self.apart)))
         if not self.size:
             raise AuditError("the pool holds no pair; ask queries of a data set with a gallery first")
 
     @property
     def size(self) -> int:
         """How many pairs there are, one in both directions counted once."""
-        return sum(len(left) * len(right) for left, right in self._blocks)
+        return sum(len(left) * len(right) for left, right in self._blocks) - len(self._before)
 
     def holds(self, packed: Ints) -> NDArray[np.bool_]:
         """Whether each pair is in the pool."""
         images, captions = unpack_ids(np.asarray(packed, np.int64))
         forth = contains(self.image_queries, images) & contains(self.captions, captions)
         back = contains(self.images, images) & contains(self.caption_queries, captions)
-        return np.asarray(forth | back)
+        return np.asarray((forth | back) & ~contains(self.apart, packed))
 
     def nth(self, ranks: Ints) -> Ints:
         """The packed pairs at these ranks, from 0 to below the pool's size: the inverse of `ranks`."""
         ranks = np.asarray(ranks, np.int64)
         assert not len(ranks) or (ranks.min() >= 0 and ranks.max() < self.size)
+        ranks = ranks + np.searchsorted(self._before, ranks, side="right")
         packed, start = np.empty(len(ranks), np.int64), 0
         for left, right in self._blocks:
             here = (ranks >= start) & (ranks < start + len(left) * len(right))
@@ -75,6 +83,14 @@ class Pool:
 
     def ranks(self, packed: Ints) -> Ints:
         """The rank of each pair; -1 where the pool does not hold it."""
+        found = self._within(packed)
+        apart = self._before + np.arange(len(self._before))
+        return np.where(
+            (found < 0) | contains(apart, found), -1, found - np.searchsorted(apart, found, side="left")
+        )
+
+    def _within(self, packed: Ints) -> Ints:
+        """The place of each pair in the rectangles; -1 where none has it."""
         images, captions = unpack_ids(np.asarray(packed, np.int64))
         found, start = np.full(len(images), -1, np.int64), 0
         for left, right in self._blocks:
@@ -96,9 +112,7 @@ class RemainderOf:
     """For each listed pair in the order of ranks, how many pairs of the remainder have a lower rank."""
 
     def __post_init__(self) -> None:
-        ranks = self.pool.ranks(self.listed)
-        ranks = distinct(ranks[ranks >= 0])
-        object.__setattr__(self, "_before", ranks - np.arange(len(ranks)))
+        object.__setattr__(self, "_before", _lower(self.pool.ranks(self.listed)))
 
     @property
     def size(self) -> int:
@@ -109,3 +123,9 @@ class RemainderOf:
         """The packed pairs with these numbers, from 0 to below the remainder's size."""
         numbers = np.asarray(numbers, np.int64)
         return self.pool.nth(numbers + np.searchsorted(self._before, numbers, side="right"))
+
+
+def _lower(ranks: Ints) -> Ints:
+    """For each of these ranks, ascending and once, how many others below it are not among them; -1 is no rank."""
+    ranks = distinct(ranks[ranks >= 0])
+    return ranks - np.arange(len(ranks))

@@ -52,7 +52,8 @@ def assemble(
         left, right = sides
         missing = left if not images else right
         raise DatasetError(
-            f"{source} gives no {missing}s; a data set needs at least one {left} and one {right}"
+            f"{source} gives no {missing}s; a data set needs at least one {left} and one {right}, so "
+            "write a row for each pair of them"
         )
     image_ids = [image.external_id for image in images]
     caption_ids = [caption.external_id for caption in captions]
@@ -65,12 +66,12 @@ def assemble(
         if caption.image_external_id not in known:
             raise DatasetError(
                 f"caption {caption.external_id!r} in {source} belongs to image "
-                f"{caption.image_external_id!r}, which is not among the images"
+                f"{caption.image_external_id!r}, which is not among the images; put it there, or take the caption out"
             )
         if caption.reference is not None and caption.reference not in known:
             raise DatasetError(
                 f"query {caption.external_id!r} in {source} changes image {caption.reference!r}, which is not among "
-                "the images"
+                "the images; put it there, or take the query out"
             )
     return RetrievalSet(
         name,
@@ -86,7 +87,9 @@ def check_unique(what: str, ids: Sequence[str], source: object) -> None:
     """DatasetError naming the first id that comes twice."""
     twice = next((a for a, b in pairwise(sorted(ids)) if a == b), None)
     if twice is not None:
-        raise DatasetError(f"{what} id {twice!r} comes twice in {source}; ids must be unique")
+        raise DatasetError(
+            f"{what} id {twice!r} comes twice in {source}; ids must be unique, so give each {what} one of its own"
+        )
 
 
 WHAT = "a list of ids"

@@ -86,7 +86,7 @@ def _refuse_list(text: str, column: str, where: str, remedy: str) -> None:
 def _present(value: object, column: str, where: str) -> str:
     text = text_of(value)
     if text is None:
-        raise DatasetError(f"{where} has no {column}")
+        raise DatasetError(f"{where} has no {column}; write it, or take the row out")
     found = _CONTROL.search(text)
     if found:
         raise DatasetError(

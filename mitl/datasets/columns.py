@@ -159,6 +159,11 @@ def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], 
     form = form or named_form
     weak = found["id"][0] if len(found["id"]) == 1 else None
     if not (picture or file or image_id or url or weak):
+        if found["reference"]:
+            raise DatasetError(
+                f"{source} has the column {found['reference'][0]!r} but none for the image that its queries look for, "
+                f"such as 'target'; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"
+            )
         raise DatasetError(
             f"{source} has no column for the image, such as 'image', 'filename' or 'image_id', nor for a sound or "
             f"video; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"

@@ -114,11 +114,15 @@ def read_composed_set(
 def _rows(path: Path, needed: frozenset[str]) -> Iterator[tuple[Mapping[str, Any], str]]:
     rows = read_json(path, f"a list of queries with {', '.join(sorted(needed))}")
     if not isinstance(rows, list):
-        raise DatasetError(f"{str(path)!r} holds no JSON list of queries")
+        raise DatasetError(
+            f"{str(path)!r} holds no JSON list of queries; write [{{…}}, {{…}}], each with {', '.join(sorted(needed))}"
+        )
     for number, row in enumerate(rows, start=1):
         where = f"query {number} of {str(path)!r}"
         if not isinstance(row, dict) or not needed <= row.keys():
-            raise DatasetError(f"{where} is no object with {', '.join(sorted(needed))}")
+            raise DatasetError(
+                f"{where} is no object with {', '.join(sorted(needed))}; mend it, or fetch the file again"
+            )
         yield row, where
 
 
@@ -162,7 +166,7 @@ def _query(
 def _cirr_gallery(path: Path) -> dict[str, Picture]:
     names = read_json(path, "the file of each image by its name")
     if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
-        raise DatasetError(f"{str(path)!r} holds no JSON object of image names and files")
+        raise DatasetError(f"{str(path)!r} holds no JSON object of image names and files; fetch it again")
     return {name: Picture(name, file_name=file.removeprefix("./")) for name, file in names.items()}
 
 

@@ -74,7 +74,8 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
             for row in reader:
                 if None in row or None in row.values():
                     raise DatasetError(
-                        f"line {reader.line_num} of {str(path)!r} has more or fewer cells than the header"
+                        f"line {reader.line_num} of {str(path)!r} has more or fewer cells than the header; quote cells "
+                        "that hold the separator"
                     )
                 rows.append(row)
     except (csv.Error, UnicodeDecodeError) as error:

@@ -101,7 +101,9 @@ class ImageFolder:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise DatasetError(f"there is no image folder {str(folder)!r}")
+            raise DatasetError(
+                f"there is no image folder {str(folder)!r}; name the one that holds the files with --images"
+            )
         self.folder = folder.resolve()
 
     def find(self, picture: Picture) -> str | None:
@@ -149,6 +151,7 @@ def locate(
         there = min((repr(entry.name) for entry in place.folder.iterdir()), default="nothing")
         raise DatasetError(
             f"the folder {str(folder)!r} holds none of the {len(images):,} {nouns}; it should hold files such as "
-            f"{pictures[0].file_name or pictures[0].image_id!r}, and holds {there}"
+            f"{pictures[0].file_name or pictures[0].image_id!r}, and holds {there}; name the right one "
+            "with --images"
         )
     return images

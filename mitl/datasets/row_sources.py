@@ -353,7 +353,10 @@ def _barred(path: Path, notes: list[str]) -> tuple[list[str], list[dict[str, str
             notes.append(f"line {number} of {str(path)!r} lacks a bar; read as {lacks[1]} | {lacks[2]}")
             cells[-1:] = lacks.groups()
         if len(cells) != len(header):
-            raise DatasetError(f"line {number} of {str(path)!r} has more or fewer cells than the header")
+            raise DatasetError(
+                f"line {number} of {str(path)!r} has more or fewer cells than the header; quote cells that hold the "
+                "separator"
+            )
         rows.append(dict(zip(header, cells, strict=True)))
     return header, rows
 

@@ -134,12 +134,16 @@ def _decoded(content: bytes, name: str, path: Path) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{name!r} in shard {str(path)!r} is not in UTF-8 ({error})") from error
+        raise DatasetError(
+            f"{name!r} in shard {str(path)!r} is not in UTF-8 ({error}); write it as UTF-8"
+        ) from error
 
 
 def _json_fields(text: str, name: str, path: Path) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise DatasetError(f"{name!r} in shard {str(path)!r} is not valid JSON ({error})") from error
+        raise DatasetError(
+            f"{name!r} in shard {str(path)!r} is not valid JSON ({error}); write it again"
+        ) from error
     return {f"json.{key}": cell for key, cell in value.items()} if isinstance(value, dict) else {}

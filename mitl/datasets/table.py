@@ -240,7 +240,7 @@ def _captions(
         if reference is not None and reference == image_id:
             raise DatasetError(
                 f"{source.where(number)} has {reference!r} as its reference and as what it looks for; a query looks "
-                "for another image"
+                "for another image, so mend the row or take it out"
             )
         for caption_id, text in _texts(row, roles, ids, source.where(number), skip=reading.skip_empty):
             if text is None:
@@ -309,7 +309,8 @@ def _pictures(
         if known != new:
             what = "another file or url" if known[0] != new[0] else "another picture"
             raise DatasetError(
-                f"{source.where(number)} gives {form.sides[0]} {image_id!r} {what} than before"
+                f"{source.where(number)} gives {form.sides[0]} {image_id!r} {what} than before; write the same in all "
+                "of its rows, or give it an id of its own"
             )
     for row in rows.values() if roles.reference else ():
         name = str(text_of(row.get(str(roles.reference))))

@@ -261,5 +261,5 @@ def _marco_rows(path: Path) -> Iterator[tuple[str, str, str]]:
         if not place and one.strip().lower() in _NAMES_OF_IDS:
             continue
         if not tab:
-            raise DatasetError(f"{where} is not an id, a tab and a text")
+            raise DatasetError(f"{where} is not an id, a tab and a text; put a tab between them")
         yield cell_id(one, "id", where), text, where

@@ -21,7 +21,8 @@ Source: Horvitz and Thompson, JASA 1952; Sarndal, Swensson and Wretman, Model As
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import hypot
 from statistics import NormalDist
 
 import numpy as np
@@ -112,11 +113,13 @@ class Estimate:
     effects: Floats
     """(n,) what the label of each audited pair changes in the mean."""
     foreseen: Foreseen | None = None
+    left: float = 0.0
+    """What the correction may leave of the chances' errors, since it takes one step along a metric that is bent."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Low and high of the normal interval."""
-        half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * self.std_error
+        """Low and high of the normal interval, with what may be left as one error more."""
+        half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * hypot(self.std_error, self.left)
         return self.value - half, self.value + half
 
     @property
@@ -160,15 +163,12 @@ class Corrected:
         labels = self.worlds.labels
         base = expected_values(rankings, self.worlds, asked, Cases.plain(len(labels)), short=short).mean(0)
         effects = self._effects(rankings, asked, short)  # (n, M)
-        return tuple(
-            self.estimate(
-                one.name,
-                (base[place], base[place] + effects[:, place] @ self.shares),
-                effects[:, place],
-                foreseen(rankings, labels, one),
-            )
-            for place, one in enumerate(asked)
-        )
+        found = []
+        for place, one in enumerate(asked):
+            step, ahead = float(effects[:, place] @ self.shares), foreseen(rankings, labels, one)
+            made = self.estimate(one.name, (base[place], base[place] + step), effects[:, place], ahead)
+            found.append(made if ahead is not None else replace(made, left=abs(step)))
+        return tuple(found)
 
     def estimate(
         self, metric: str, values: tuple[float, float], effects: Floats, ahead: Foreseen | None

@@ -25,24 +25,27 @@ def design_of(*strata, seed=1):
     return AuditDesign(AuditPurpose.RECALL, seed, tuple(Stratum(*stratum) for stratum in strata))
 
 
-@given(IDS, IDS, IDS, IDS)
+@given(IDS, IDS, IDS, IDS, st.sets(st.tuples(st.integers(0, 40), st.integers(0, 40))))
 @settings(max_examples=150, derandomize=True)
-def test_ranks_and_pairs_of_a_pool_are_one_to_one(image_queries, caption_queries, images, captions):
-    """The pairs of all ranks are the union of both directions, each once, and `ranks` finds them again."""
+def test_ranks_and_pairs_of_a_pool_are_one_to_one(image_queries, caption_queries, images, captions, apart):
+    """The pairs of all ranks are the union of both directions but those apart, each once; `ranks` inverts that."""
     union = {(i, c) for i in image_queries for c in captions} | {
         (i, c) for i in images for c in caption_queries
     }
+    packed = np.array([i << 32 | c for i, c in apart], np.int64)
+    union -= apart
     if not union:
         with pytest.raises(AuditError, match="the pool holds no pair"):
-            Pool(image_queries, caption_queries, images, captions)
+            Pool(image_queries, caption_queries, images, captions, packed)
         return
-    pool = Pool(image_queries, caption_queries, images, captions)
+    pool = Pool(image_queries, caption_queries, images, captions, packed)
 
     pairs = pool.nth(np.arange(pool.size))
 
     assert sorted(pairs.tolist()) == sorted(i << 32 | c for i, c in union)
     assert pool.ranks(pairs).tolist() == list(range(pool.size))
     assert pool.holds(pairs).all()
+    assert not pool.holds(packed).any() and (pool.ranks(packed) == -1).all()
 
 
 def test_a_pool_knows_what_it_does_not_hold():

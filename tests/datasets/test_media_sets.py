@@ -174,7 +174,15 @@ def test_shards_hold_sounds_and_videos(tmp_path, suffix, content, form):
         ("audio,caption\na.mp4,x\n", "row 1 .* names 'a.mp4', but its column is read for sounds"),
         ("audio,video,caption\na.wav,b.mp4,x\n", "2 columns that could be the sound: 'audio', 'video'"),
         ("audio,caption\na.wav,\n", "row 1 .* has no caption"),
-        ("audio,sound_id,caption\na.wav,1,x\nb.wav,1,y\n", "gives sound '1' another file or url"),
+        (
+            "audio,sound_id,caption\na.wav,1,x\nb.wav,1,y\n",
+            "gives sound '1' another file or url .*; write the same",
+        ),
+        ("audio,caption\n,x\n", "row 1 .* has no audio; write it, or take the row out"),
+        (
+            "reference,caption\na.png,x\n",
+            "has the column 'reference' but none for the image that its queries look for",
+        ),
         (
             "reference,target,caption\na.jpg,a.jpg,x\n",
             "row 1 .* 'a.jpg' as its reference and as what it looks for",

@@ -234,6 +234,18 @@ def test_intervals_hold_the_truth_as_often_as_they_say(trials):
         assert np.mean([differences[metric].holds(gap) for _, differences in found]) > least
 
 
+def test_a_bent_metrics_interval_allows_for_what_one_step_leaves(trials):
+    """As much as the step was long, for a model alone; not for what is linear, nor for differences."""
+    _, found, _ = trials
+    for both, differences in found[:20]:
+        for place, one in enumerate(both[0].powered):
+            half = (one.ends[1] - one.ends[0]) / 2
+            step = abs(one.value - one.expected) if ASKED[place].name in ("R-Precision", "mAP@R") else 0.0
+            assert half == pytest.approx(1.959964 * (one.std_error**2 + step**2) ** 0.5)
+        for one in differences:
+            assert one.ends[1] - one.value == pytest.approx(1.959964 * one.std_error)
+
+
 def test_the_naive_order_errs_and_the_settled_one_does_not(trials):
     """The first model proposed what was judged, and the second is better."""
     truth, found, settled = trials

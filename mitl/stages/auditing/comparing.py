@@ -57,7 +57,7 @@ class Compared:
         np.add.at(spread, at, np.concatenate([one.spread for one, _ in parts]))
         np.maximum.at(chance, at, np.concatenate([one.labels.chances for one, _ in parts]))
         held = positives[pool.holds(positives)]
-        others = ~contains(held, pairs)
+        others = pool.holds(pairs) & ~contains(held, pairs)
         pairs, spread, chance = pairs[others], spread[others], chance[others]
         band = bands(np.sqrt(spread), len(BANDS))
         guesses, members = [Guess("positives", len(held), len(held), 1 - WRONG)], [held]

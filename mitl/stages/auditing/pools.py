@@ -23,7 +23,7 @@ from mitl.judgements.gold_records import gold_state
 from mitl.positives.merging import Exclusions, Merged, MergeRules, gather, merge
 from mitl.positives.pair_answers import pair_answers
 from mitl.proposals.candidates import finders, ranked_pairs
-from mitl.records import Direction
+from mitl.records import Direction, Pair
 from mitl.records.audits import LISTED
 from mitl.records.frames import frame
 from mitl.stages.fusing.scores import fused_scores
@@ -47,7 +47,7 @@ proposed ones; and again among those that no ranking lists."""
 
 
 def pool_of(context: Context) -> Pool:
-    """Every pair of an asked query and an item of its gallery.
+    """Every pair of an asked query and an item of its gallery; a composed query is not asked about its reference.
 
     Raises:
         AuditError: nothing was asked.
@@ -56,12 +56,13 @@ def pool_of(context: Context) -> Pool:
     asked = proposal_store.queries(session)
     if not any(asked.values()):
         raise AuditError("no query was asked yet, so there is nothing to audit; run `mitl propose` first")
+    dataset = item_store.dataset(session).id
     images, captions = (
-        np.array(sorted(ids.values()), np.int64)
-        for ids in item_store.id_maps(session, item_store.dataset(session).id)
+        np.array(sorted(ids.values()), np.int64) for ids in item_store.id_maps(session, dataset)
     )
+    apart = pack_pairs(Pair(image, query) for query, image in item_store.references(session, dataset).items())
     image_queries, caption_queries = (np.array(asked[direction], np.int64) for direction in Direction)
-    return Pool(image_queries, caption_queries, images, captions)
+    return Pool(image_queries, caption_queries, images, captions, apart)
 
 
 def rules_now(context: Context) -> MergeRules:
