@@ -12,7 +12,7 @@ from mitl.datasets.images import picture_errors
 from mitl.datasets.media import have_decoders, header_fault, sound_samples, video_frames
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
-from mitl.records import Image, PartKind, RetrievalSet, several
+from mitl.records import Image, PartKind, RetrievalSet
 
 HEADERS_ONLY = (
     "sounds and videos were checked by their headers alone; install mitl[media], which decodes them"
@@ -67,9 +67,10 @@ def check_items(
             advance(1)
     told = [line for some in lines.values() for line in some]
     if len(lines["missing"]) + len(lines["unreadable"]) == len(data.images):
+        several = len(data.images) > 1
+        who = f"none of the {len(data.images):,} {nouns} can" if several else f"the only {nouns[:-1]} cannot"
         raise DatasetError(
-            f"none of the {several(len(data.images), nouns[:-1])} can be used, as {told[0]}; put the files there, or "
-            "name their folder with --images"
+            f"{who} be used, as {told[0]}; put the files there, or name their folder with --images"
         )
     if kind_of_file is not PartKind.IMAGE and not have_decoders():
         told.append(HEADERS_ONLY)

@@ -217,8 +217,8 @@ def _left(
         form = _LEFT[chosen[0]] or IMAGES
         return (name, None, form) if by_name[name].holds is Holds.PICTURE else (None, name, form)
     if composed and found["target"]:
-        if len(found["target"]) > 1:
-            raise _ambiguous("image", found["target"], source)
+        if len(targets := [*found["target"], *found["image"]]) > 1:
+            raise _ambiguous("image", targets, source)
         return None, found["target"][0], COMPOSED
     pictures = [column for column in free if column.holds is Holds.PICTURE]
     if len(pictures) > 1:

@@ -218,6 +218,13 @@ def test_a_composed_table_has_references_texts_and_targets(tmp_path):
     )
 
 
+def test_a_composed_table_with_a_target_and_an_image_is_asked_which_is_looked_for(tmp_path):
+    """Neither is guessed."""
+    (tmp_path / "t.csv").write_text("reference,text,target,image\na.png,two of them,b.png,c.png\n")
+    with pytest.raises(DatasetError, match="could be the image: 'target', 'image'; say which"):
+        read(tmp_path / "t.csv", tmp_path)
+
+
 def test_cirr_is_read_with_its_gallery(shared_data, tmp_path):
     """The reference stays in the gallery; what is surely as good as the target is positive, half-sure ones are not."""
     folder = shared_data / "format_samples" / "cirr"

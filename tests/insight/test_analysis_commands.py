@@ -721,4 +721,5 @@ def test_a_section_of_an_analysis_that_cannot_be_made_says_why(tmp_path, monkeyp
 
     html = render_report(report_input(collect(settings)))
 
-    assert f'<p class="empty">N{NO_JUDGEMENTS[1:]}.</p>' in html
+    said = f"N{NO_JUDGEMENTS[1:]}.".replace(" `", " <code>").replace("`", "</code>")
+    assert f'<p class="empty">{said}</p>' in html
