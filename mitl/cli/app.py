@@ -20,7 +20,7 @@ import click
 
 from mitl import logs
 from mitl.cli.help import CommonOption, nearest_to
-from mitl.errors import FormError, MitlError, UsageError
+from mitl.errors import DatasetError, FormError, MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
 from mitl.records import Environment, StageResult, Table, Verdict
@@ -208,7 +208,8 @@ def common(function: F) -> F:
             _refuse_other_ways(context, form)
             return function(App(name, settings, as_json, quiet or as_json, form), *args, **kwargs)
         except MitlError as error:
-            if not isinstance(error, FormError):
+            # Those name items as they are: of another form, or of data that are just being read.
+            if not isinstance(error, FormError | DatasetError):
                 error.args = (message_of_form(str(error), form),)
             raise
         except KeyboardInterrupt:

@@ -71,9 +71,9 @@ def test_another_forms_direction_is_refused(project, form):
     """With the data set's own, and what they mean."""
     foreign = next(other for other in SET_FORMS.values() if other is not form and other is not IMAGES).ways[0]
     message = fails(2, "evaluate", "--release", "release", *MODEL, "--direction", foreign)
-    a, b = form.sides
+    a, b = form.nouns
     assert (
-        f"this data set has no direction {foreign!r}; give one of its own ({form.ways[0]}: {a}s search"
+        f"this data set has no direction {foreign!r}; give one of its own ({form.ways[0]}: {a} search {b}; "
         in message
     )
     assert f"{form.ways[1]}: {b}" in message
