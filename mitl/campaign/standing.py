@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds import other_kinds_asked, to_ask_again
+from mitl.campaign.kinds import kind_of, other_kinds_asked, to_ask_again
 from mitl.crowd.context import choose_environment
 from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as answer_store
@@ -20,6 +20,7 @@ from mitl.db.store import rounds as round_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.standings import Standing
 from mitl.records import AuditPurpose, Decision, Environment, HitState, Label
+from mitl.records.collection import TEXTS
 from mitl.records.gold_rule import GoldRule
 
 
@@ -73,10 +74,9 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
 def _texts(session: Session, environment: Environment) -> dict[str, int] | None:
     if not collection_store.is_collecting(session, environment):
         return None
-    from mitl.campaign.kinds.texts.standing import standing, tally
-
-    counted = tally(standing(session, environment))
-    return {**asdict(counted), "waiting": counted.waiting}
+    texts: Any = kind_of(TEXTS)  # by its name, as kinds build on this folder
+    counts: dict[str, int] = texts.tallied(session, environment)
+    return counts
 
 
 def keep_standing(session: Session, environment: Environment, rule: GoldRule) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from mitl.campaign.kinds.texts.checking import NO_ANSWER, check_controls, normal
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, render_texts
 from mitl.campaign.kinds.texts.parsing import parse_texts
 from mitl.campaign.kinds.texts.planning import PER_HIT, CollectTexts, TextPlan, make_plan
-from mitl.campaign.kinds.texts.standing import ItemState, faults_of, standing
+from mitl.campaign.kinds.texts.standing import ItemState, faults_of, standing, tally
 from mitl.db.store import collection as collection_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -60,6 +61,11 @@ class TextsKind:
     places = collection_store.STORED.places
     parse = staticmethod(parse_texts)
     set_parses = staticmethod(collection_store.set_parses)
+
+    def tallied(self, session: Session, environment: Environment) -> dict[str, int]:
+        """How many items stand where, and how many texts wait."""
+        counted = tally(standing(session, environment))
+        return {**asdict(counted), "waiting": counted.waiting}
 
     def estimate(self, template: HitTemplate, plan: TextPlan) -> WorkingTime:
         """By the wording's seconds for each text of the fullest page; the batch keeps it."""
