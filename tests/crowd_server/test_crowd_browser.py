@@ -88,7 +88,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
 
 
 def first_key(page, key, shown):
-    """Press it without a click; a browser short of time may lose the focus of a frame, and is led there once more."""
+    """Press it without a click; twice at most, as a browser short of time may lose it while a frame takes the focus."""
     from playwright.sync_api import TimeoutError as NotShownError
 
     enter_the_hit(page)
@@ -96,7 +96,6 @@ def first_key(page, key, shown):
     with suppress(NotShownError):
         shown.wait_for(timeout=10_000)
         return
-    page.evaluate("hit.blur(), hit.focus()")
     page.keyboard.press(key)
     shown.wait_for()
 

@@ -37,6 +37,12 @@
     entered = true;
   };
   addEventListener("load", enter);
+  // A browser short of time may give a HIT the focus in name alone: then its keys arrive here, and it is led there again.
+  addEventListener("keydown", () => {
+    if (document.activeElement !== frame) return;
+    frame.blur();
+    frame.focus();
+  });
 
   const tick = () => {
     const left = Math.max(0, Math.round((end - Date.now()) / 1000));
