@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,23 @@ def build_embeddings(options: Options) -> PrecomputedEmbeddings:
     return PrecomputedEmbeddings(options.annotator, left, right, cosine=cosine, nouns=nouns)
 
 
+def directions_among(names: Iterable[str], where: str) -> dict[str, Direction]:
+    """Those of ``names`` that name a direction, as any form does, with what they name, in the order of ``Direction``.
+
+    Raises:
+        AnnotatorError: two of them name the same direction.
+    """
+    named: dict[Direction, str] = {}
+    for name in names:
+        if (direction := DIRECTION_OF.get(name)) is None:
+            continue
+        if (other := named.setdefault(direction, name)) != name:
+            raise AnnotatorError(
+                f"{where} has {other!r} and {name!r}, which name the same direction; leave one out"
+            )
+    return {named[direction]: direction for direction in Direction if direction in named}
+
+
 def build_rankings(options: Options) -> PrecomputedRankings:
     """From ``rankings = {i2t = PATH, t2i = PATH}``, or a folder of ``NAME.i2t.parquet`` or ``i2t.parquet``.
 
@@ -139,11 +156,9 @@ def build_rankings(options: Options) -> PrecomputedRankings:
     """
     value = options.values["rankings"]
     if isinstance(value, dict):
-        wanted = [way for way in DIRECTION_OF if way in value] or list(IMAGES.ways)
-        paths = options.paths("rankings", wanted)
-        return PrecomputedRankings(
-            options.annotator, {DIRECTION_OF[way]: path for way, path in paths.items()}
-        )
+        named = directions_among(value, f"rankings of annotator {options.annotator!r}")
+        paths = options.paths("rankings", list(named) or list(IMAGES.ways))
+        return PrecomputedRankings(options.annotator, {named[way]: path for way, path in paths.items()})
     folder = options.path("rankings")
     files: dict[Direction, Path] = {}
     for way, direction in DIRECTION_OF.items():

@@ -89,11 +89,11 @@ def _table(
         or 0 in raw.shape
         or not np.issubdtype(raw.dtype, np.number)
     ):
-        what = (
+        held = (
             f"{raw.dtype} of shape {raw.shape}" if isinstance(raw, np.ndarray) else "a zip archive of arrays"
         )
         raise AnnotatorError(
-            f"embeddings in {str(path)!r} are {what}; they should be numbers of shape (N, D), or (N, K, D) for K "
+            f"embeddings in {str(path)!r} are {held}; they should be numbers of shape (N, D), or (N, K, D) for K "
             "vectors an item"
         )
     if np.iscomplexobj(raw):

@@ -21,6 +21,8 @@ _WAY = re.compile(rf"(?<![\w.+/-])(?:{'|'.join(Direction)})(?![\w+/-]|\.\w)")
 _NOUN = re.compile(r"(?<![\w<-])(?:[Ii]mage|[Cc]aption)s?(?!\w)")
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|(?<!\w)\"[^\"]*\"(?!\w)|`[^`]*`|\S*[/\\=]\S*|\w+\.\w+")
 """What is the user's, or is typed: quoted words, commands, paths, names of files."""
+_WRITTEN = re.compile(r"((?<!\w)'[^']*'(?!\w)|(?<!\w)\"[^\"]*\"(?!\w))")
+"""The quoted words among these; commands between backticks name directions as the data set does."""
 
 _WHY = "Most data sets know only the pairs in which the caption was written for the image"
 _FITS = "in which the caption describes the image"
@@ -78,7 +80,8 @@ def message_of_form(told: str, form: Callable[[], SetForm]) -> str:
     """An error or a warning about a form's items and directions; what it quotes stays as it is."""
     if _NOUN.search(told):
         told = of_form(told, form(), _QUOTED.findall(told))
-    return str(in_ways(told, form))
+    parts = _WRITTEN.split(told)  # every second one is what somebody wrote
+    return "".join(part if place % 2 else in_ways(part, form) for place, part in enumerate(parts))
 
 
 def result_of_form(result: StageResult, form: Callable[[], SetForm]) -> StageResult:

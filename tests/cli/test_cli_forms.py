@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_kit import fails, ok
-from kinds_kit import make_project, references_of
-from scored_kit import make
+from kinds_kit import scored_projects
 
-from mitl.records import IdKind, StageResult, Table
+from mitl.records import StageResult, Table
 from mitl.records.form_words import message_of_form, result_of_form
 from mitl.records.forms import IMAGES, SET_FORMS, SOUNDS, TEXTS
 from mitl.settings import load
@@ -24,13 +23,7 @@ MODEL = ("--model", "m=images.npz,captions.npz", "--no-intervals")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A project a form, with a release and a model in files."""
-    made = {}
-    for form in SET_FORMS.values():
-        folder = tmp_path_factory.mktemp(form.ways[0])
-        make(folder, IdKind.STRING, sides=form.sides, references=references_of(form))
-        make_project(folder, form)
-        made[form.sides] = folder
-    return made
+    return scored_projects(tmp_path_factory.mktemp)
 
 
 @pytest.fixture
@@ -149,3 +142,18 @@ def test_only_words_are_renamed():
 def test_without_a_project_the_form_is_that_of_images(tmp_path):
     """Also where the folder that is named holds no release."""
     assert form_of(load(tmp_path, environ={}), [tmp_path]) is IMAGES
+
+
+def test_one_direction_under_two_names_is_refused_and_not_guessed(project_of_sounds):
+    """In a file of rankings as in mitl.toml."""
+    file = project_of_sounds / "mine.json"
+    file.write_text(json.dumps({"i2t": {"item-10": ["item-100"]}, "a2t": {"item-10": ["item-200"]}}))
+    message = fails(1, "evaluate", "--release", "release", "--rankings", file)
+    assert "has 'i2t' and 'a2t', which name the same direction; leave one out" in message
+
+
+@pytest.fixture
+def project_of_sounds(folders, monkeypatch):
+    """Entered."""
+    monkeypatch.chdir(folders[SOUNDS.sides])
+    return folders[SOUNDS.sides]

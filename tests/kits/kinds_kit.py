@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import wave
+from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image as Picture
 from release_kit import CAPTIONS, IMAGES
+from scored_kit import make
 
 from mitl.datasets.assembling import assemble
 from mitl.records import Caption, IdKind, Image, PartKind
-from mitl.records.forms import SetForm
+from mitl.records.forms import SET_FORMS, SetForm
 from mitl.settings import load
 from mitl.stages.setup.init import ensure_config, init
 
@@ -51,6 +53,16 @@ def make_project(folder: Path, form: SetForm, kind: IdKind = IdKind.STRING) -> N
     data = assemble("small", "table", images, captions, source="a test", sides=form.sides)
     ensure_config(folder, "test", 0, {"dataset": {"kind": "table"}})
     init(load(folder, environ={}), data)
+
+
+def scored_projects(new_folder: Callable[[str], Path]) -> dict[tuple[str, str], Path]:
+    """A project a form, by its sides, with a release and a model whose similarities are full of ties."""
+    made = {}
+    for form in SET_FORMS.values():
+        made[form.sides] = folder = new_folder(form.ways[1])
+        make(folder, IdKind.STRING, sides=form.sides, references=references_of(form))
+        make_project(folder, form)
+    return made
 
 
 def _file(folder: Path, form: SetForm, item: str) -> str:

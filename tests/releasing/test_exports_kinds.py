@@ -7,10 +7,10 @@ import runpy
 import numpy as np
 import pytest
 from cli_kit import fails, ok
-from kinds_kit import SUFFIXES, make_project, references_of
-from scored_kit import make, scores
+from kinds_kit import SUFFIXES, scored_projects
+from scored_kit import scores
 
-from mitl.records import IdKind, PartKind
+from mitl.records import PartKind
 from mitl.records.forms import COMPOSED, IMAGES, SET_FORMS, SOUNDS, TEXTS, VIDEOS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -22,13 +22,7 @@ FORMS = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A project a form, with a release, and a model whose similarities are full of ties."""
-    made = {}
-    for form in SET_FORMS.values():
-        folder = tmp_path_factory.mktemp(form.ways[1])
-        make(folder, IdKind.STRING, sides=form.sides, references=references_of(form))
-        make_project(folder, form)
-        made[form.sides] = folder
-    return made
+    return scored_projects(tmp_path_factory.mktemp)
 
 
 @pytest.fixture

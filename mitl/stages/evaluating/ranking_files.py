@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annotators.precomputed import directions_among
 from mitl.errors import MetricError
 from mitl.records import Direction
 from mitl.records.form_words import DIRECTION_OF
@@ -139,6 +140,7 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
 
     Raises:
         MetricError: missing, unreadable, of another layout, without a direction, or ids doubled.
+        AnnotatorError: one direction stands there under two names.
     """
     if not path.is_file():
         raise MetricError(f"there is no file {str(path)!r}; it should hold rankings")
@@ -170,7 +172,8 @@ def _from_json(path: Path) -> dict[Direction, RankingTable]:
     if not isinstance(value, dict):
         raise MetricError(f"{str(path)!r} holds no object of rankings by query id")
     if value and set(value) <= set(DIRECTION_OF):
-        return {DIRECTION_OF[way]: _lists(path, DIRECTION_OF[way], lists) for way, lists in value.items()}
+        named = directions_among(value, repr(str(path)))
+        return {direction: _lists(path, direction, value[way]) for way, direction in named.items()}
     direction = _named_direction(path)
     return {direction: _lists(path, direction, value)}
 
@@ -203,10 +206,10 @@ def _from_npz(path: Path) -> dict[Direction, RankingTable]:
     if {"query_ids", "item_ids"} <= set(arrays):
         direction = _named_direction(path)
         return {direction: _ranked(path, direction, arrays, "")}
+    whole = [way for way in DIRECTION_OF if {f"{way}_query_ids", f"{way}_item_ids"} <= set(arrays)]
     found = {
         direction: _ranked(path, direction, arrays, f"{way}_")
-        for way, direction in DIRECTION_OF.items()
-        if {f"{way}_query_ids", f"{way}_item_ids"} <= set(arrays)
+        for way, direction in directions_among(whole, repr(str(path))).items()
     }
     if not found:
         raise MetricError(
