@@ -426,7 +426,14 @@ def _system_message(error: OSError) -> str:
     reason = (error.strerror or str(error)).lower()
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         reason = "the disk is full; make room and run the command again"
-    return reason if error.filename is None else f"cannot use {str(error.filename)!r}: {reason}"
+    if error.filename is None:
+        return reason
+    path = Path(str(error.filename))
+    if error.errno == errno.EACCES:
+        # Of a file that was looked for in a closed folder, the folder is what has to be opened.
+        path = next((one for one in (path, *path.parents) if os.access(one.parent, os.X_OK)), path)
+        reason = "permission denied; give this user the right to it and run the command again"
+    return f"cannot use {str(path)!r}: {reason}"
 
 
 def _database_message(error: Exception) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -279,6 +281,21 @@ def test_what_the_file_system_says_is_one_line(one_command, capsys, tmp_path):
 
     status, out, err = run_act(one_command(act), capsys)
     assert (status, out, err) == (1, "", f"error: cannot use '{tmp_path}': is a directory\n")
+
+
+def test_a_closed_folder_is_named_and_not_the_file_that_was_looked_for_in_it(
+    one_command, capsys, tmp_path, monkeypatch
+):
+    """The superuser may enter every folder, so that one is closed here by word alone."""
+    closed = tmp_path / "closed"
+    monkeypatch.setattr("mitl.cli.app.os.access", lambda path, mode: not Path(path).is_relative_to(closed))
+
+    def act(app):
+        raise PermissionError(errno.EACCES, "Permission denied", str(closed / "deep" / "corpus.jsonl"))
+
+    status, _, err = run_act(one_command(act), capsys)
+    wanted = "permission denied; give this user the right to it and run the command again"
+    assert (status, err) == (1, f"error: cannot use '{closed}': {wanted}\n")
 
 
 def test_an_interruption_is_one_line_and_exit_status_130(one_command, capsys):
