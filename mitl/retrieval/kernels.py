@@ -138,3 +138,30 @@ def reaching(
                     rows[count], columns[count] = row, start + place
                     count += 1
     return count
+
+
+@njit(nogil=True, cache=True)
+def store(rows: Any, keys: Any, bounds: Any, table: Any, fill: Any, rest: Any) -> int:
+    """Put keys that are not beyond the bounds of their rows on free places.
+
+    Args:
+        rows, keys: (n,) integers and uint64, in any order.
+        bounds, fill: (rows,) the worst keys that are wanted, and how many places are taken, which grows.
+        table: (rows, places) uint64, takes the keys.
+        rest: (n,) int64, takes the numbers of the keys that found no room.
+
+    Returns:
+        How many found none.
+    """
+    count = 0
+    for number in range(len(rows)):
+        row = rows[number]
+        if keys[number] > bounds[row]:
+            continue
+        if fill[row] < table.shape[1]:
+            table[row, fill[row]] = keys[number]
+            fill[row] += 1
+        else:
+            rest[count] = number
+            count += 1
+    return count
