@@ -74,7 +74,7 @@ class Int16Product(FloatProduct):
                 self._sieve.to_panels(block[:, 0], number, coarse, piece.start, found)
         lengths = vectors.checked(np.where(squares == 0, 0, bounded(squares, width)), rows.start)
 
-        def operand(numbers: Any, lost: Doubles, steps: Floats, coarse: Operand | None) -> Operand:
+        def operand(numbers: Any, lost: Doubles, steps: NDArray[Any], coarse: Operand | None) -> Operand:
             # Scaling rounds each number twice before it is compared with its integer.
             losses = bounded(lost, width) * steps[:count] + 2 * UNIT * lengths
             losses[lengths == 0] = 0
