@@ -239,7 +239,7 @@ def _count_for_status(settings: Settings) -> None:
 
     try:
         keep_standings(settings)
-    except MitlError:  # the command is done all the same, and `mitl status` counts for itself
+    except Exception:  # the command is done all the same, and `mitl status` counts for itself
         logger.debug("where the project stands could not be counted", exc_info=True)
 
 
