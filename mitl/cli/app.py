@@ -230,7 +230,8 @@ def common(function: F) -> F:
 
 def _times_opened_to_write(settings: Settings) -> int:
     session = sys.modules.get("mitl.db.session")  # which a command that opens no database does not load
-    return 0 if session is None else session.times_opened_to_write(settings.db_url)
+    times: int = 0 if session is None else session.times_opened_to_write(settings.db_url)
+    return times
 
 
 def _count_for_status(settings: Settings) -> None:
