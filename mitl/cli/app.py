@@ -164,16 +164,20 @@ def common(function: F) -> F:
     @option("--project", type=click.Path(path_type=Path), help="Project folder [default: here].")
     @option("--db", metavar="URL", help="Pipeline database [default: sqlite:///PROJECT/mitl.db].")
     @option("--crowd-db", metavar="URL", help="Crowd server's database [default: PROJECT/crowd.db].")
-    @option("--seed", type=int, help="Seed of everything that is drawn [default: mitl.toml, 0].")
+    @option("--seed", type=int, help="Seed of every random draw [default: mitl.toml, 0].")
     @option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-    @option("-q", "--quiet", is_flag=True, help="Say nothing but errors and warnings.")
+    @option("-q", "--quiet", is_flag=True, help="Print errors and warnings only.")
     @option(
-        "-v", "--verbose", count=True, show_default=False, help="Log more to standard error; twice for all."
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        help="Log more to standard error; give it twice to log everything.",
     )
     @option(
         "--log-format",
         type=click.Choice(logs.FORMATS),
-        help="Log as text or as one JSON object a line, with time and run id [default: MITL_LOG_FORMAT, text].",
+        help="Log as text, or as one JSON object per line with time and run id [default: MITL_LOG_FORMAT, text].",
     )
     @functools.wraps(function)
     def wrapper(
@@ -206,7 +210,11 @@ def common(function: F) -> F:
         form = functools.cache(functools.partial(_form, settings, tuple(kwargs.values())))
         try:
             _refuse_other_ways(context, form)
-            return function(App(name, settings, as_json, quiet or as_json, form), *args, **kwargs)
+            before = _times_opened_to_write(settings)
+            result = function(App(name, settings, as_json, quiet or as_json, form), *args, **kwargs)
+            if _times_opened_to_write(settings) > before:
+                _count_for_status(settings)
+            return result
         except MitlError as error:
             # Those name items as they are: of another form, or of data that are just being read.
             if not isinstance(error, FormError | DatasetError):
@@ -218,6 +226,22 @@ def common(function: F) -> F:
             logger.info("run %s ends after %.3f s", logs.run_id(), time.monotonic() - began)
 
     return cast(F, wrapper)
+
+
+def _times_opened_to_write(settings: Settings) -> int:
+    session = sys.modules.get("mitl.db.session")  # which a command that opens no database does not load
+    times: int = 0 if session is None else session.times_opened_to_write(settings.db_url)
+    return times
+
+
+def _count_for_status(settings: Settings) -> None:
+    """After a command that wrote to the pipeline's database: let the next `mitl status` find everything counted."""
+    from mitl.campaign.standing import keep_standings
+
+    try:
+        keep_standings(settings)
+    except Exception:  # the command is done all the same, and `mitl status` counts for itself
+        logger.debug("where the project stands could not be counted", exc_info=True)
 
 
 def _refuse_options_before(subcommand: str, context: click.Context) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.help import Command, Group
+from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -49,7 +49,7 @@ def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group("panel", cls=Group)
+@click.group("panel", cls=CommandGroup)
 def panel() -> None:
     """Study links for panels: Prolific, Connect, SONA and others."""
 
@@ -137,7 +137,7 @@ def list_all(app: App, base_url: str | None) -> None:
 )
 @common
 def visits(app: App, slug: str, out: Path | None) -> None:
-    """List who came by panel SLUG, with sessions and ends, to compare with the panel's own list."""
+    """List the visits from panel SLUG, with sessions and outcomes, to compare with the panel's own list."""
     from mitl.stages.recruiting import list_visits
 
     app.finish(list_visits(app.settings, slug, out))
@@ -147,7 +147,7 @@ def visits(app: App, slug: str, out: Path | None) -> None:
 @click.argument("slug")
 @common
 def close(app: App, slug: str) -> None:
-    """Let nobody new in by the study link of panel SLUG."""
+    """Close the study link of panel SLUG to new people."""
     from mitl.stages.recruiting import close_panel
 
     app.finish(close_panel(app.settings, slug))
