@@ -72,7 +72,7 @@ class Sizes:
         return cls(**{**said, "task": TowerTask(said["task"])})
 
 
-class Towers(nn.Module):
+class TowerNetwork(nn.Module):
     """What learns: the text tower and, unless texts alone are compared, what brings both sides together."""
 
     def __init__(self, sizes: Sizes) -> None:
@@ -118,7 +118,7 @@ class Frozen:
 class TowersAnnotator(NetworkAnnotator):
     """Similarity is the cosine."""
 
-    def __init__(self, name: str, mark: str, towers: Towers, frozen: Frozen, running: Running) -> None:
+    def __init__(self, name: str, mark: str, towers: TowerNetwork, frozen: Frozen, running: Running) -> None:
         super().__init__(name, mark, running)
         self.towers, self.frozen = towers.to(running.device), frozen
 
@@ -163,7 +163,7 @@ def begin(options: Options, sizes: Sizes, seed: int = 0) -> TowersAnnotator:
     """
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
-        towers = Towers(sizes).eval()
+        towers = TowerNetwork(sizes).eval()
     return _made(options, towers, fingerprint(sizes=sizes.to_json(), seed=seed))
 
 
@@ -179,14 +179,14 @@ def build(options: Options) -> TowersAnnotator:
     return _made(options, load(path), file_sha256(path))
 
 
-def load(path: Path) -> Towers:
+def load(path: Path) -> TowerNetwork:
     """The towers of a weights file of ours; AnnotatorError where it holds none."""
     checkpoint = read_checkpoint(path)
     sizes = _sizes_of(checkpoint)
     weights = Weights(
         NETWORK,
         checkpoint,
-        lambda: Towers(sizes),
+        lambda: TowerNetwork(sizes),
         what=f"towers of {sizes.task}",
         settings=cast("dict[str, object]", asdict(sizes)),
         otherwise="no weights of towers",
@@ -205,7 +205,7 @@ def _sizes_of(checkpoint: Checkpoint) -> Sizes:
         raise AnnotatorError(f"{str(checkpoint.path)!r} has no readable 'config': {error}") from error
 
 
-def _made(options: Options, towers: Towers, weights: str) -> TowersAnnotator:
+def _made(options: Options, towers: TowerNetwork, weights: str) -> TowersAnnotator:
     running = Running.of(options, batch=BATCH)
     device = str(running.device)
     if towers.sizes.task is TowerTask.T2T:

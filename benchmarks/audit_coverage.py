@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.audits.bounds import Counts, Evidence, Rates, precision_lower, recall_lower
+from mitl.audits.bounds import AuditEvidence, Counts, RateSource, precision_lower, recall_lower
 from mitl.audits.certificate import certify
 from mitl.audits.evidence import EXPECTED_REFUSED
 from mitl.audits.workers import FEWEST, Errors
@@ -274,7 +274,7 @@ def counts(index: Ints, marked: NDArray[np.bool_], pairs: Pairs, seen: int, *, h
     return Counts(np.broadcast_to(size, (B, H)), sampled, np.stack(hits), expected)
 
 
-def evidence(index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs, seen: int) -> Evidence:
+def evidence(index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs, seen: int) -> AuditEvidence:
     """What the first pairs of each draw say, by the rules of `mitl.audits.evidence`, for all draws at once."""
     yes = (given != NONE) & (given <= WEAK_YES)
     number = yes.sum(axis=0)
@@ -285,7 +285,7 @@ def evidence(index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs,
     weak_yes = weak_yes & yes[1:].any(axis=0)
     weak_no = weak_no & (weak_no.sum(axis=1, keepdims=True) >= FEWEST)
     early = np.arange(index.shape[1]) < seen
-    return Evidence(
+    return AuditEvidence(
         counts(index, np.stack([yes[0] & (number >= 2), number == 3]), pairs, seen, held=False),
         counts(index, np.stack([number < 2, number == 0]), pairs, seen, held=True),
         Errors((weak_yes & early & ~yes[0]).sum(axis=1), (weak_yes & early).sum(axis=1)),
@@ -296,13 +296,13 @@ def evidence(index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs,
 def as_if_right(index: Ints, yes: NDArray[np.bool_], pairs: Pairs) -> Floats:
     """The recall bound of whoever takes one answer a pair for the truth."""
     n = index.shape[1]
-    told = Evidence(
+    told = AuditEvidence(
         counts(index, yes[None], pairs, n, held=False),
         counts(index, ~yes[None], pairs, n, held=True),
         Errors(0, 0),
         Errors(0, 0),
     )
-    return recall_lower(told, RISK, rates=Rates.NONE).lower
+    return recall_lower(told, RISK, rates=RateSource.NONE).lower
 
 
 def bounded(world: World, draws: int) -> dict[str, Floats]:
@@ -326,9 +326,9 @@ def bounded(world: World, draws: int) -> dict[str, Floats]:
         "recall, betting": recall_lower(told, RISK, method="betting").lower,
         "recall, exact": recall_lower(told, RISK, method="exact").lower,
         "recall, best of looks": np.max(looks, axis=0),
-        "recall, any rates": recall_lower(told, RISK, rates=Rates.WORST).lower,
+        "recall, any rates": recall_lower(told, RISK, rates=RateSource.WORST).lower,
         "precision": precision_lower(told, RISK).lower,
-        "precision, any rates": precision_lower(told, RISK, rates=Rates.WORST).lower,
+        "precision, any rates": precision_lower(told, RISK, rates=RateSource.WORST).lower,
         "perfect answers": as_if_right(index, pairs.match[index], pairs),
         "one answer believed": as_if_right(index, given[0] <= WEAK_YES, pairs),
         "true recall": np.full(draws, pairs.recall),

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from mitl.metrics.answer_rates import Rates, Reading
+from mitl.metrics.answer_rates import CorrectedLabels, Rates
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair
 from mitl.metrics.influence import bands, influence
 from mitl.metrics.partial_labels import PartialLabels
@@ -133,7 +133,7 @@ def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = 
         if answers
         else np.stack([truth] * 3)
     )
-    reading = Reading.of(confirmed, held, Rates.measured(yes, held, held))
+    reading = CorrectedLabels.of(confirmed, held, Rates.measured(yes, held, held))
     return AuditSample(rows, items, confirmed, of, np.concatenate(inclusion), reading)
 
 

@@ -30,7 +30,7 @@ from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.db.store import columns
 from mitl.fusion.curves import area
-from mitl.fusion.evidence import ANSWERED, Evidence
+from mitl.fusion.evidence import ANSWERED, FusionEvidence
 from mitl.fusion.fusing import GROUPS, fuse
 from mitl.judgements.calibration import calibration
 from mitl.records import Environment
@@ -94,7 +94,7 @@ def main() -> None:
         )
 
 
-def annotators(found: Evidence) -> Iterator[tuple[str, np.ndarray]]:
+def annotators(found: FusionEvidence) -> Iterator[tuple[str, np.ndarray]]:
     """Each one's similarity; pairs that it does not rank come last."""
     for name in found.ranked["annotator"].cat.categories:
         rows = found.ranked[found.ranked["annotator"] == name]

@@ -29,7 +29,7 @@ from rounds_coco_replay import DEPTH, Replay, answered, coco
 
 from mitl.core.packed import Ints, contains, distinct, places, unpack_ids
 from mitl.fusion.curves import area
-from mitl.selection.choice import TOP_K, Choice
+from mitl.selection.choice import TOP_K, SelectionProblem
 from mitl.selection.strategies import STRATEGIES, select
 from mitl.stages.choosing.choose import pool_of
 
@@ -85,7 +85,7 @@ def run(replay: Replay, campaign: Campaign) -> tuple[Ints, dict[float, float]]:
         if not pool["open"].any():
             break
         strategy = campaign.strategy if number or campaign.strategy == "exhaustive" else "random"
-        chosen = select(strategy, Choice(pool, ranked, wanted, campaign.seed))["pair"].to_numpy()
+        chosen = select(strategy, SelectionProblem(pool, ranked, wanted, campaign.seed))["pair"].to_numpy()
         asked = np.append(asked, chosen)
     return asked, areas
 

@@ -20,7 +20,7 @@ from mitl.core.packed import Ints, contains, distinct, pack_ids, places
 from mitl.datasets.compact import read_compact
 from mitl.datasets.cxc import POSITIVE_FROM, read_sits
 from mitl.datasets.official import OfficialPositives, official_positives
-from mitl.fusion.evidence import ANSWERED, Evidence, Vectors
+from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors
 from mitl.fusion.fusing import STATIC
 from mitl.fusion.likeness import Directions
 from mitl.fusion.models import Examples, Matrix, fit, predict
@@ -57,7 +57,7 @@ class Oracle:
 class Replay:
     """Rankings of a test split, what its texts say, and the oracle."""
 
-    evidence: Evidence
+    evidence: FusionEvidence
     """Rankings to their full depth, no answers."""
     oracle: Oracle
     image_queries: Ints
@@ -125,12 +125,12 @@ def coco(data: Path, kept: Path) -> Replay:
     ids = np.array([caption.id for caption in captions], np.int64)
     sentences = encoded([one.text for one in captions], ids, kept / "encodings.npz", 1)
     words = build_encoder(WORDS, "caption", {}, kept).encode_captions(captions).arrays["embedding"]
-    evidence = Evidence(
+    evidence = FusionEvidence(
         ranked,
         ids,
         np.array([caption.image_id for caption in captions], np.int64),
         answered(np.empty(0, np.int64), Oracle(np.empty(0, np.int64), np.empty(0, np.int64))),
-        texts=(Vectors(SENTENCES, ids, sentences), Vectors(WORDS, ids, words)),
+        texts=(UnitVectors(SENTENCES, ids, sentences), UnitVectors(WORDS, ids, words)),
         words=tuple(tuple(_WORD.findall(caption.text.lower())) for caption in captions),
     )
     oracle = Oracle.of(released, read_sits(find(data, "sits_test.csv")))

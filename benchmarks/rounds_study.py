@@ -29,10 +29,10 @@ from rounds_world import Arrays, Ints, arrays, proposals
 
 from mitl.core.packed import pack_ids
 from mitl.fusion.curves import area
-from mitl.fusion.evidence import Vectors, joined, of_length_1
+from mitl.fusion.evidence import UnitVectors, joined, of_length_1
 from mitl.records.frames import frame
 from mitl.records.rounds import POOL
-from mitl.selection.choice import Choice, Likeness
+from mitl.selection.choice import SelectionProblem, SideVectors
 from mitl.selection.strategies import STRATEGIES, select
 
 SHARES = (0.06, 0.12)
@@ -83,12 +83,12 @@ class Chooser:
         self._ranked = proposals(world)
         sides = (
             [
-                Vectors(name, np.arange(len(both[side])), of_length_1(both[side]))
+                UnitVectors(name, np.arange(len(both[side])), of_length_1(both[side]))
                 for name, both in world.vectors.items()
             ]
             for side in (0, 1)
         )
-        self._likeness = Likeness(*(joined("likeness", side)[0] for side in sides))
+        self._likeness = SideVectors(*(joined("likeness", side)[0] for side in sides))
 
     def choose(self, known: Known, budget: int) -> Ints:
         """Places of the candidates to ask next, the most wanted first."""
@@ -104,7 +104,7 @@ class Chooser:
         said["positive"][known.rows] = known.yes
         said["negative"][known.rows] = ~known.yes
         columns = {"pair": self._pairs, "probability": known.probability, "open": is_open, **said}
-        choice = Choice(frame(POOL, columns), self._ranked, budget, seed, likeness=self._likeness)
+        choice = SelectionProblem(frame(POOL, columns), self._ranked, budget, seed, likeness=self._likeness)
         return np.searchsorted(self._pairs, select(self._name, choice)["pair"].to_numpy())
 
 

@@ -19,7 +19,7 @@ from annotators.pivot import LatentWords
 from mitl.core.packed import pack_ids, places
 from mitl.datasets.scenes import World, generate, truth_matrix, write_world
 from mitl.datasets.scenes.world import CAPTIONS_PER_IMAGE
-from mitl.fusion.evidence import ANSWERED, Evidence, Joint, Vectors, joined, of_length_1
+from mitl.fusion.evidence import ANSWERED, FusionEvidence, Joint, UnitVectors, joined, of_length_1
 from mitl.records import CaptionItem, Direction, ImageItem
 from mitl.records.frames import PROPOSALS, frame
 
@@ -184,7 +184,7 @@ def proposals(world: Arrays) -> pd.DataFrame:
     return frame(PROPOSALS, {name: every[name].to_numpy() for name in PROPOSALS})
 
 
-def evidence(world: Arrays, vectors: Mapping[str, tuple[Floats, Floats]] | None = None) -> Evidence:
+def evidence(world: Arrays, vectors: Mapping[str, tuple[Floats, Floats]] | None = None) -> FusionEvidence:
     """What `mitl fuse` reads of such a world before the first answer; a caption's sentence vector is left out.
 
     Args:
@@ -194,16 +194,16 @@ def evidence(world: Arrays, vectors: Mapping[str, tuple[Floats, Floats]] | None 
     texts.fit(world.texts)
     sides = np.arange(world.images), np.arange(world.captions)
     joint = tuple(
-        Joint(*(Vectors(name, ids, _single(name, rows)) for ids, rows in zip(sides, both, strict=True)))
+        Joint(*(UnitVectors(name, ids, _single(name, rows)) for ids, rows in zip(sides, both, strict=True)))
         for name, both in {**world.vectors, **(vectors or {})}.items()
     )
-    return Evidence(
+    return FusionEvidence(
         ranked=proposals(world),
         captions=sides[1],
         image_of=sides[1] // CAPTIONS_PER_IMAGE,
         answers=frame(ANSWERED, dict.fromkeys(ANSWERED, ())),
         texts=(
-            Vectors("words", sides[1], texts.vectors(world.texts).astype(np.float32)),
+            UnitVectors("words", sides[1], texts.vectors(world.texts).astype(np.float32)),
             *joined("annotators", [one.captions for one in joint]),
         ),
         pictures=joined("annotators", [one.images for one in joint]),

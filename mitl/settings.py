@@ -111,7 +111,7 @@ def _environment(value: object, name: str) -> Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ConfigKey:
     """A key of ``mitl.toml``."""
 
     means: str
@@ -120,90 +120,90 @@ class Setting:
     """Field of `Settings`, where it is not called as the key is."""
 
 
-TABLES: dict[str, dict[str, Setting]] = {
+TABLES: dict[str, dict[str, ConfigKey]] = {
     "project": {
-        "name": Setting("what the data set is called"),
-        "id": Setting(
+        "name": ConfigKey("what the data set is called"),
+        "id": ConfigKey(
             "part of every HIT's annotation and request token; made by `mitl init`, never change it",
             held_as="project_id",
         ),
-        "seed": Setting("seed of everything that is drawn (0)", _seed),
+        "seed": ConfigKey("seed of everything that is drawn (0)", _seed),
     },
     "database": {
-        "url": Setting("pipeline database (`sqlite:///PROJECT/mitl.db`)"),
-        "crowd_url": Setting("crowd server's database (`sqlite:///PROJECT/crowd.db`)"),
+        "url": ConfigKey("pipeline database (`sqlite:///PROJECT/mitl.db`)"),
+        "crowd_url": ConfigKey("crowd server's database (`sqlite:///PROJECT/crowd.db`)"),
     },
-    "dataset": {"kind": Setting("what was loaded; for the record")},
+    "dataset": {"kind": ConfigKey("what was loaded; for the record")},
     "propose": {
-        "annotators": Setting("names that `mitl propose` asks, in this order", _names("clip-mini")),
-        "image_queries": Setting("how many images search (all)", _integer(0)),
-        "caption_queries": Setting("how many captions search (all)", _integer(0)),
-        "top_k": Setting("proposed per query and annotator (5)", _integer(1)),
-        "depth": Setting("kept in the ranking files (25)", _integer(1)),
-        "backend": Setting(
+        "annotators": ConfigKey("names that `mitl propose` asks, in this order", _names("clip-mini")),
+        "image_queries": ConfigKey("how many images search (all)", _integer(0)),
+        "caption_queries": ConfigKey("how many captions search (all)", _integer(0)),
+        "top_k": ConfigKey("proposed per query and annotator (5)", _integer(1)),
+        "depth": ConfigKey("kept in the ranking files (25)", _integer(1)),
+        "backend": ConfigKey(
             "what multiplies embeddings: auto, numpy, torch, bf16, int16, int8, cuda or faiss; no ranking depends on "
             "it (auto)",
             _one_of(*BACKENDS),
         ),
-        "engine": Setting(
+        "engine": ConfigKey(
             "where annotators work: `local`, or `ray` workers; no ranking depends on it (local)",
             _one_of(*ENGINES),
         ),
-        "ray_address": Setting("cluster that the engine `ray` joins (none: this machine's cores)"),
+        "ray_address": ConfigKey("cluster that the engine `ray` joins (none: this machine's cores)"),
     },
     "crowd": {
-        "endpoint": Setting("requester API to use instead of mitl's own crowd server"),
-        "environment": Setting(
+        "endpoint": ConfigKey("requester API to use instead of mitl's own crowd server"),
+        "environment": ConfigKey(
             "what that endpoint is: `sandbox` or `live` (live)", _environment, "endpoint_environment"
         ),
-        "server_id": Setting(
+        "server_id": ConfigKey(
             "refuse another server than this one at that endpoint", held_as="endpoint_server_id"
         ),
-        "contact": Setting("e-mail address that HIT pages and the release's datasheet show"),
-        "image_base_url": Setting(
+        "contact": ConfigKey("e-mail address that HIT pages and the release's datasheet show"),
+        "image_base_url": ConfigKey(
             "https address at which `public/` is served, for an endpoint on another machine"
         ),
-        "wage_floor_cents": Setting(
+        "wage_floor_cents": ConfigKey(
             "least pay an hour at the template's estimate (1200 on live, 0 on sandbox)", _integer(0)
         ),
-        "ceiling_cents": Setting(
+        "ceiling_cents": ConfigKey(
             "most that may be spent and promised in one environment, fees and bonuses included (no limit)",
             _integer(0),
         ),
-        "max_hits_per_worker": Setting(
+        "max_hits_per_worker": ConfigKey(
             "HITs that one worker may do in one environment; harvests see to it (no limit)", _integer(1)
         ),
-        "allowed_hosts": Setting(
+        "allowed_hosts": ConfigKey(
             "hosts from which requesters' pages may load scripts, styles and fonts by https; "
             "`mitl serve --allow-host` adds to them (none)",
             _names("cdn.jsdelivr.net"),
         ),
     },
     "review": {
-        "gold_positive_passes": Setting(
+        "gold_positive_passes": ConfigKey(
             'answers with which a gold positive passes (`["yes", "weak_yes"]`)', _labels
         ),
-        "gold_negative_passes": Setting(
+        "gold_negative_passes": ConfigKey(
             'answers with which a gold negative passes (`["weak_no", "no"]`)', _labels
         ),
-        "min_seconds_a_pair": Setting(
+        "min_seconds_a_pair": ConfigKey(
             "`review` and the desk say who takes less time for half of the pairs, however fast the others are; 0 says "
             "nothing (2)",
             _seconds,
         ),
     },
     "release": {
-        "description": Setting("what the data set is, in a sentence"),
-        "version": Setting("of the release (1.0.0)"),
-        "license": Setting("of judgements and positives, as an SPDX name or a URL"),
-        "items_license": Setting("of the images and captions, which the release names and does not hold"),
-        "creators": Setting("list of names", _names("clip-mini")),
-        "contact": Setting("e-mail address ([crowd] contact)"),
-        "url": Setting("where the release is found"),
-        "citation": Setting("how to cite it"),
-        "date_published": Setting("ISO date; never taken from the clock"),
-        "pay": Setting("what workers were paid and how the time was measured (rewards and median time)"),
-        "ethics": Setting("consent and ethics review"),
+        "description": ConfigKey("what the data set is, in a sentence"),
+        "version": ConfigKey("of the release (1.0.0)"),
+        "license": ConfigKey("of judgements and positives, as an SPDX name or a URL"),
+        "items_license": ConfigKey("of the images and captions, which the release names and does not hold"),
+        "creators": ConfigKey("list of names", _names("clip-mini")),
+        "contact": ConfigKey("e-mail address ([crowd] contact)"),
+        "url": ConfigKey("where the release is found"),
+        "citation": ConfigKey("how to cite it"),
+        "date_published": ConfigKey("ISO date; never taken from the clock"),
+        "pay": ConfigKey("what workers were paid and how the time was measured (rewards and median time)"),
+        "ethics": ConfigKey("consent and ethics review"),
     },
 }
 """Table of ``mitl.toml`` → key → what it means and how it is read; beside them there is [annotators.NAME]."""

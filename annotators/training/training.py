@@ -56,7 +56,7 @@ COLUMNS = tuple(field.name for field in fields(CurveRow))
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingResult:
     """What a training came to; the learner has the weights of the best row."""
 
     rows: tuple[CurveRow, ...]
@@ -99,7 +99,7 @@ def train(
     kept: Resumable | None = None,
     advance: Advance = lambda steps: None,
     told: Told = lambda rows: None,
-) -> Trained:
+) -> TrainingResult:
     """Train a learner, which then has the weights of its best look at the held-out queries.
 
     The look before the first step counts: where nothing is better, the weights are those it came with.
@@ -139,7 +139,7 @@ def train(
                     course.keep(kept)
     learner.load_state(course.best_state)
     learner.rank()
-    return Trained(tuple(course.rows), course.best, course.step < recipe.steps)
+    return TrainingResult(tuple(course.rows), course.best, course.step < recipe.steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

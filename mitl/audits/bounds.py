@@ -31,7 +31,7 @@ and, half and half, that fewer of either are confirmed or refused than their mea
 _HALVINGS = 64
 
 
-class Rates(StrEnum):
+class RateSource(StrEnum):
     """What is taken for the rates at which workers err."""
 
     MEASURED = "measured"
@@ -81,7 +81,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class AuditEvidence:
     """All that a bound reads of the answers."""
 
     outside: Counts
@@ -121,12 +121,12 @@ class Recall:
 
 
 def recall_lower(
-    evidence: Evidence,
+    evidence: AuditEvidence,
     risk: float,
     shares: Mapping[str, float] | None = None,
     *,
     method: Method = "design",
-    rates: Rates = Rates.MEASURED,
+    rates: RateSource = RateSource.MEASURED,
     anytime: bool = False,
 ) -> Recall:
     """The recall bound; too high with a probability of at most ``risk``.
@@ -150,12 +150,12 @@ def recall_lower(
 
 
 def precision_lower(
-    evidence: Evidence,
+    evidence: AuditEvidence,
     risk: float,
     shares: Mapping[str, float] | None = None,
     *,
     method: Method = "design",
-    rates: Rates = Rates.MEASURED,
+    rates: RateSource = RateSource.MEASURED,
     anytime: bool = False,
 ) -> Precision:
     """The bound of precision by itself, at the whole of ``risk``; see `recall_lower`."""
@@ -202,7 +202,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
 
 
 def _precision(
-    evidence: Evidence, parts: Mapping[str, float], *, method: Method, rates: Rates, anytime: bool
+    evidence: AuditEvidence, parts: Mapping[str, float], *, method: Method, rates: RateSource, anytime: bool
 ) -> Precision:
     false_yes = _rate(evidence.false_yes, parts["false_yes"], rates, anytime=anytime)
     wrong = evidence.within.most(refused_at_least(false_yes), parts["precision"], parts["thinning"], method)
@@ -211,10 +211,10 @@ def _precision(
 
 
 def _risks(
-    evidence: Evidence,
+    evidence: AuditEvidence,
     risk: float,
     shares: Mapping[str, float] | None,
-    rates: Rates,
+    rates: RateSource,
     parts: tuple[str, ...],
     *,
     anytime: bool,
@@ -225,8 +225,8 @@ def _risks(
     """
     shares = SHARES if shares is None else shares
     check_shares(shares)
-    unneeded: tuple[str, ...] = ("false_no", "false_yes", "thinning")[: 3 if rates is Rates.NONE else 2]
-    if rates is Rates.MEASURED:
+    unneeded: tuple[str, ...] = ("false_no", "false_yes", "thinning")[: 3 if rates is RateSource.NONE else 2]
+    if rates is RateSource.MEASURED:
         told = {"false_no": evidence.false_no, "false_yes": evidence.false_yes}
         unneeded = tuple(
             part for part, one in told.items() if not one.is_read(risk * shares[part], anytime=anytime)
@@ -236,7 +236,7 @@ def _risks(
     return {part: risk * kept.get(part, 0.0) / sum(kept.values()) for part in parts}
 
 
-def _rate(errors: Errors, risk: float, rates: Rates, *, anytime: bool) -> Floats:
-    if rates is Rates.MEASURED and risk:
+def _rate(errors: Errors, risk: float, rates: RateSource, *, anytime: bool) -> Floats:
+    if rates is RateSource.MEASURED and risk:
         return errors.upper(risk, anytime=anytime)
-    return np.asarray(0.0 if rates is Rates.NONE else WORST)
+    return np.asarray(0.0 if rates is RateSource.NONE else WORST)

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mitl.audits.bounds import SHARES, Evidence, Precision, Rates, Recall, precision_lower, recall_lower
-from mitl.audits.evidence import Group, Recheck, Sample, check_complete, check_sample, held_sizes
+from mitl.audits.bounds import (
+    SHARES,
+    AuditEvidence,
+    Precision,
+    RateSource,
+    Recall,
+    precision_lower,
+    recall_lower,
+)
+from mitl.audits.evidence import AnswerGroup, Recheck, Sample, check_complete, check_sample, held_sizes
 from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, overturned_share
 from mitl.core.formats import lower_bound
@@ -252,12 +260,12 @@ def certify(
         raise AuditError("the release holds no positive in the pool, so it has neither recall nor precision")
     evidence = sample.evidence(design, sizes, len(audited))
     risk, shares = 1 - design.confidence, design.shares or SHARES
-    recall = {rates: recall_lower(evidence, risk, shares, method=method, rates=rates) for rates in Rates}
+    recall = {rates: recall_lower(evidence, risk, shares, method=method, rates=rates) for rates in RateSource}
     precision = {
-        rates: precision_lower(evidence, risk, shares, method=method, rates=rates) for rates in Rates
+        rates: precision_lower(evidence, risk, shares, method=method, rates=rates) for rates in RateSource
     }
     groups = sample.groups()
-    measured = recall[Rates.MEASURED]
+    measured = recall[RateSource.MEASURED]
     return Certificate(
         purpose=design.purpose,
         confidence=design.confidence,
@@ -269,8 +277,8 @@ def certify(
         answers=int((audited[["first", "second", "third"]].to_numpy() >= 0).sum()),
         false_no=_told(evidence.false_no, measured.false_no, groups["false_no"][0]),
         false_yes=_told(evidence.false_yes, measured.precision.false_yes, groups["false_yes"][0]),
-        measured=_bound(evidence, measured, precision[Rates.MEASURED]),
-        worst=_bound(evidence, recall[Rates.WORST], precision[Rates.WORST]),
+        measured=_bound(evidence, measured, precision[RateSource.MEASURED]),
+        worst=_bound(evidence, recall[RateSource.WORST], precision[RateSource.WORST]),
         found=int((sample.confirmed[0] & ~sample.held).sum()),
         recheck=sample.rechecked(),
         worker_share=worker_share,
@@ -308,7 +316,7 @@ def look(
     risk, shares = 1 - design.confidence, design.shares or SHARES
     found = [
         bound(evidence, risk, shares, method="betting", rates=rates, anytime=True).lower
-        for rates in (Rates.MEASURED, Rates.WORST)
+        for rates in (RateSource.MEASURED, RateSource.WORST)
         for bound in (recall_lower, precision_lower)
     ]
     recall, precision, worst_recall, worst_precision = (float(value) for value in found)
@@ -368,11 +376,11 @@ def _strata(design: AuditDesign, sizes: Ints, sample: Sample) -> tuple[StratumCo
     )
 
 
-def _told(errors: Any, upper: Any, group: Group) -> Rate:
+def _told(errors: Any, upper: Any, group: AnswerGroup) -> Rate:
     return Rate(int(errors.errors), int(errors.answers), float(upper), group.value)
 
 
-def _bound(evidence: Evidence, recall: Recall, precision: Precision) -> Bound:
+def _bound(evidence: AuditEvidence, recall: Recall, precision: Precision) -> Bound:
     return Bound(
         recall=float(recall.lower),
         missing=int(recall.missing),

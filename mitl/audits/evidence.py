@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.audits.bounds import Counts, Evidence
+from mitl.audits.bounds import AuditEvidence, Counts
 from mitl.audits.workers import FEWEST, Errors
 from mitl.core.packed import Ints, places
 from mitl.errors import AuditError
@@ -25,7 +25,7 @@ EXPECTED_REFUSED = 0.05
 _POSITIVE = np.array([label.is_positive for label in LABELS])
 
 
-class Group(StrEnum):
+class AnswerGroup(StrEnum):
     """Whose first answers tell a rate of error."""
 
     WEAK_YES = (
@@ -135,7 +135,7 @@ class Sample:
         lacking = np.flatnonzero(~self.answered)
         return int(lacking[0]) if len(lacking) else len(self.answered)
 
-    def groups(self) -> dict[str, tuple[Group, Flags, int]]:
+    def groups(self) -> dict[str, tuple[AnswerGroup, Flags, int]]:
         """The groups of `workers.Errors` by part, who is in them, and how many were drawn that might be.
 
         Which group is taken hangs on numbers drawn alone.
@@ -144,16 +144,20 @@ class Sample:
         weak_yes = thrice & (self.label == LABELS.index(Label.WEAK_YES))
         weak_no = ~self.held & (self.label == LABELS.index(Label.WEAK_NO))
         accepted = self.yeses > self.first
-        kind, could = (Group.WEAK_YES, weak_yes) if weak_yes.sum() >= FEWEST else (Group.HELD, thrice)
+        kind, could = (
+            (AnswerGroup.WEAK_YES, weak_yes) if weak_yes.sum() >= FEWEST else (AnswerGroup.HELD, thrice)
+        )
         no_kind, no = (
-            (Group.WEAK_NO, weak_no) if weak_no.sum() >= FEWEST else (Group.NOBODY, np.zeros_like(weak_no))
+            (AnswerGroup.WEAK_NO, weak_no)
+            if weak_no.sum() >= FEWEST
+            else (AnswerGroup.NOBODY, np.zeros_like(weak_no))
         )
         return {
             "false_no": (kind, could & accepted, int(could.sum())),
             "false_yes": (no_kind, no, int(no.sum())),
         }
 
-    def evidence(self, design: AuditDesign, held_sizes: Ints, first: int) -> Evidence:
+    def evidence(self, design: AuditDesign, held_sizes: Ints, first: int) -> AuditEvidence:
         """What the ``first`` so many pairs in the order of drawing say; all of them must be answered."""
         seen = np.arange(len(self.held)) < first
         size = np.array([stratum.size for stratum in design.strata], np.float64)
@@ -164,7 +168,7 @@ class Sample:
                 self.groups().items(), (~self.first, self.first), strict=True
             )
         }
-        return Evidence(
+        return AuditEvidence(
             Counts(
                 size - held_sizes,
                 self.by_stratum(seen & ~self.held, len(size)),

@@ -73,7 +73,7 @@ def _check_share(what: str, value: float, low: float, high: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ResampledEstimate:
     """A number with its 95 % interval."""
 
     value: float
@@ -81,7 +81,7 @@ class Estimate:
     high: float
 
     @classmethod
-    def of(cls, values: Floats) -> Estimate:
+    def of(cls, values: Floats) -> ResampledEstimate:
         """The first of them is the estimate, the others are its resamples."""
         low, high = np.nanquantile(values[1:], [0.025, 0.975])
         return cls(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
@@ -104,15 +104,15 @@ class Pilot:
 
 
 @dataclass(frozen=True, slots=True)
-class Labelling:
+class BoundedLabelling:
     """Machine labels under a bound of their error, at one size of the sample that bounds it."""
 
     sample: int
     """Pairs that are answered to bound the error."""
-    people: Estimate
+    people: ResampledEstimate
     """Answers in all: the sample, further answers where it contradicts the machine, and what the machine leaves."""
-    recall: Estimate
-    wrong: Estimate
+    recall: ResampledEstimate
+    wrong: ResampledEstimate
     """Machine yes that are no match, as a share of the matches kept."""
     labelled: float
     """Share of the open pairs that the machine labels."""
@@ -126,7 +126,7 @@ class Frontier:
     """(K,) open pairs of each step, from the highest score to the lowest."""
     chances: Floats
     """(B + 1, K) the calibrated probability of each step; the first row is the estimate."""
-    auc: Estimate
+    auc: ResampledEstimate
     answered: int
     """Answers that it rests on."""
     known: int
@@ -148,25 +148,25 @@ class Frontier:
         return np.append(0.0, np.cumsum(self.pairs))
 
     @cached_property
-    def matches(self) -> Estimate:
+    def matches(self) -> ResampledEstimate:
         """All expected matches among the candidates, those known and those among the open pairs."""
-        return Estimate.of(self.known + self._matches[:, -1])
+        return ResampledEstimate.of(self.known + self._matches[:, -1])
 
-    def people(self, lost: float, wrong: float) -> Estimate:
+    def people(self, lost: float, wrong: float) -> ResampledEstimate:
         """Open pairs that people must judge where so much recall may be lost and so many wrong matches let in.
 
         Args:
             lost: share of the candidates' matches that the machine may call no match.
             wrong: machine yes that are no match, as a share of the matches kept; 0 where every match is confirmed.
         """
-        return Estimate.of(self._people(np.array([1 - lost]), wrong)[:, 0])
+        return ResampledEstimate.of(self._people(np.array([1 - lost]), wrong)[:, 0])
 
-    def recall(self, answers: Floats, wrong: float) -> list[Estimate]:
+    def recall(self, answers: Floats, wrong: float) -> list[ResampledEstimate]:
         """The share of the candidates' matches that is kept with so many further answers of people.
 
         They are asked from the surest pair that the machine may not call a match itself, downwards.
         """
-        return [Estimate.of(column) for column in self._recalls(answers, wrong).T]
+        return [ResampledEstimate.of(column) for column in self._recalls(answers, wrong).T]
 
     def _people(self, recalls: Floats, wrong: float) -> Floats:
         """(B + 1, n) pairs between the two thresholds at each recall."""
@@ -184,7 +184,7 @@ class Frontier:
         people = np.maximum.accumulate(self._people(recalls, wrong), axis=1)
         return np.array([_last_within(row, recalls, answers) for row in people])
 
-    def labelling(self, sample: int, tolerance: Tolerance) -> Labelling | None:
+    def labelling(self, sample: int, tolerance: Tolerance) -> BoundedLabelling | None:
         """What labels under a bound would come to at this size of sample; None where it is too small for any.
 
         As `mitl label` does it: the label is the likelier one, matches and others have each a sequential threshold of
@@ -212,11 +212,11 @@ class Frontier:
         labelled, (let_in, lost) = (1 - share) * cuts.sum(axis=0), (1 - share) * errors
         contradicted = np.where(own >= 0.5, 1 - self.chances, self.chances) @ self.pairs
         kept = self.known + self._matches[:, -1] - lost
-        return Labelling(
+        return BoundedLabelling(
             sample,
-            Estimate.of(self.open - labelled + 2 * share * contradicted),
-            Estimate.of(kept / np.maximum(kept + lost, _TINY)),
-            Estimate.of(let_in / np.maximum(kept, _TINY)),
+            ResampledEstimate.of(self.open - labelled + 2 * share * contradicted),
+            ResampledEstimate.of(kept / np.maximum(kept + lost, _TINY)),
+            ResampledEstimate.of(let_in / np.maximum(kept, _TINY)),
             float(labelled[0] / self.open),
         )
 
@@ -257,7 +257,7 @@ def estimate(pilot: Pilot, *, seed: int, samples: int = SAMPLES) -> Frontier:
     chances = _calibrated(form, yes, no)
     aucs = _aucs(yes, no)
     pairs = np.bincount(np.delete(step, pilot.answered), minlength=len(parts)).astype(np.float64)
-    return Frontier(pairs, chances, Estimate.of(aucs), len(pilot.answered), int(pilot.matches.sum()))
+    return Frontier(pairs, chances, ResampledEstimate.of(aucs), len(pilot.answered), int(pilot.matches.sum()))
 
 
 def _check(pilot: Pilot) -> None:

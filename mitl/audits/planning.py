@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.audits.bounds import Counts, Evidence, Rates, recall_lower
+from mitl.audits.bounds import AuditEvidence, Counts, RateSource, recall_lower
 from mitl.audits.evidence import EXPECTED_REFUSED
 from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, Errors
@@ -48,7 +48,7 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class AssumedCrowd:
     """How workers are guessed to err; from a pilot, or careful workers of whom some are hasty."""
 
     false_no: float = 0.1
@@ -150,7 +150,7 @@ def plan_audit(
     *,
     price: Price,
     confidence: float = 0.95,
-    crowd: Crowd | None = None,
+    crowd: AssumedCrowd | None = None,
     ceiling_cents: int | None = None,
 ) -> AuditPlan:
     """The cheapest sample whose recall bound reaches ``target``, with the allocation over strata that makes it so.
@@ -163,7 +163,7 @@ def plan_audit(
         AuditError: the target or the confidence is not between 0 and 1, or there is nothing to audit.
     """
     _check(guesses, target, confidence)
-    plan = _Planner(guesses, crowd or Crowd(), price, 1 - confidence)
+    plan = _Planner(guesses, crowd or AssumedCrowd(), price, 1 - confidence)
     whole = plan.cost(plan.size)
     wanted = min(target, whole.recall)
     most = whole.cents if ceiling_cents is None else min(whole.cents, ceiling_cents)
@@ -200,7 +200,7 @@ def deal(
     *,
     price: Price,
     confidence: float = 0.95,
-    crowd: Crowd | None = None,
+    crowd: AssumedCrowd | None = None,
 ) -> AuditCost:
     """The sample with the highest expected recall bound among those that cost at most ``cents``, or one HIT each way.
 
@@ -208,13 +208,13 @@ def deal(
         AuditError: the confidence is not between 0 and 1, or there is nothing to audit.
     """
     _check(guesses, 0.5, confidence)
-    return _Planner(guesses, crowd or Crowd(), price, 1 - confidence).deal(cents)
+    return _Planner(guesses, crowd or AssumedCrowd(), price, 1 - confidence).deal(cents)
 
 
 class _Planner:
     """Costs and expected bounds of allocations, (..., H) pairs of each stratum; many at once."""
 
-    def __init__(self, guesses: Sequence[Guess], crowd: Crowd, price: Price, risk: float) -> None:
+    def __init__(self, guesses: Sequence[Guess], crowd: AssumedCrowd, price: Price, risk: float) -> None:
         self.guesses, self.crowd, self.price, self.risk = tuple(guesses), crowd, price, risk
         self.size = np.array([guess.size for guess in guesses], np.float64)
         self.held = np.array([guess.held for guess in guesses], np.float64)
@@ -229,7 +229,7 @@ class _Planner:
         followed = known + (1 - known) * (yes + (1 - yes) * self.recheck)
         return np.asarray(samples * (1 + (ANSWERS_EACH - 1) * followed))
 
-    def recall(self, samples: Floats, rates: Rates) -> Floats:
+    def recall(self, samples: Floats, rates: RateSource) -> Floats:
         """(...,) the recall bound that such samples reach with the chance `CHANCE`."""
         crowd = self.crowd
         known = self.held / np.maximum(self.size, 1)
@@ -255,7 +255,7 @@ class _Planner:
         weak_no = outside.sampled[..., :-1].sum(axis=-1) * crowd.weak_no_share
         weak = np.where(weak < FEWEST, within.sampled.sum(axis=-1), weak)
         weak_no = np.where(weak_no < FEWEST, 0.0, weak_no)
-        evidence = Evidence(
+        evidence = AuditEvidence(
             outside, within, Errors(weak * crowd.false_no, weak), Errors(weak_no * crowd.false_yes, weak_no)
         )
         return recall_lower(evidence, self.risk, method=self.method, rates=rates).lower
@@ -269,7 +269,9 @@ class _Planner:
             Stratum(guess.name, guess.size, int(sample), guess.recheck_share, guess.expected)
             for guess, sample in zip(self.guesses, samples, strict=True)
         )
-        recall, worst = (float(self.recall(samples, rates)) for rates in (Rates.MEASURED, Rates.WORST))
+        recall, worst = (
+            float(self.recall(samples, rates)) for rates in (RateSource.MEASURED, RateSource.WORST)
+        )
         return AuditCost(strata, first, answers - first, hits, hits * self.price.hit_cents, recall, worst)
 
     @staticmethod
@@ -285,7 +287,7 @@ class _Planner:
             spread = (self.size - self.held) * np.sqrt(self.expected + 1e-5) + self.held * 0.2
             start = np.maximum(spread, self.size.sum() * 1e-6)
         best = self._within(start, budget)
-        bound = float(self.recall(best, Rates.MEASURED))
+        bound = float(self.recall(best, RateSource.MEASURED))
         for _ in range(_SWEEPS if len(self.size) > 1 else 0):
             moved = np.stack(
                 [
@@ -294,7 +296,7 @@ class _Planner:
                     for factor in _FACTORS
                 ]
             )
-            bounds = self.recall(moved, Rates.MEASURED)
+            bounds = self.recall(moved, RateSource.MEASURED)
             if bounds.max() <= bound + 1e-4:
                 break
             best, bound = moved[bounds.argmax()], float(bounds.max())

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from mitl.cli.help import EVERY, Group, options_of
+from mitl.cli.help import EVERY, CommandGroup, options_of
 
 # What is done -> name -> (module of mitl.cli and what it is called there, one line of help); in the order of the work.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -86,7 +86,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """A group that imports a command's module only when that command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mitl.cli.app import App, common
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 from mitl.errors import UsageError
 from mitl.records import StageResult
 
@@ -16,7 +16,7 @@ _UNASKED_S = 3600.0
 """What a verification may take without a question."""
 
 
-@click.group("annotators", cls=Group, invoke_without_command=True)
+@click.group("annotators", cls=CommandGroup, invoke_without_command=True)
 @common
 def command(app: App) -> None:
     """List the machine annotators: what each is, what it needs, what to download."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 from mitl.records import AuditPurpose, Environment
 
 _COMPARE = click.option(
@@ -18,7 +18,7 @@ _COMPARE = click.option(
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
-@click.group("audit", cls=Group)
+@click.group("audit", cls=CommandGroup)
 def command() -> None:
     """Bound how complete and how right a release is, by a random sample that nothing else reads."""
 
@@ -47,9 +47,11 @@ def plan(
     Shows a simple random sample for comparison, and says so if no affordable sample reaches the bound. With
     --compare, it also shows how many audited pairs tell the models apart.
     """
-    from mitl.stages.auditing.drawing import Wish, plan
+    from mitl.stages.auditing.drawing import AuditRequest, plan
 
-    wish = Wish(recall=recall, confidence=confidence, max_cost_cents=max_cost, simple=simple, compare=compare)
+    wish = AuditRequest(
+        recall=recall, confidence=confidence, max_cost_cents=max_cost, simple=simple, compare=compare
+    )
     app.finish(plan(app.settings, wish, environment, app.progress))
 
 
@@ -89,9 +91,9 @@ def draw(
 
     The sample is frozen. Once one of its answers is in, another sample of the same pool is refused.
     """
-    from mitl.stages.auditing.drawing import Wish, draw_audit
+    from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 
-    wish = Wish(AuditPurpose(purpose), size, recall, confidence, max_cost, simple, compare)
+    wish = AuditRequest(AuditPurpose(purpose), size, recall, confidence, max_cost, simple, compare)
     app.finish(draw_audit(app.settings, wish, environment, app.progress))
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 from mitl.cli.publish import BILL, Posting, posting_options, require_environment
 from mitl.records import Environment
 
 
-@click.group("collect", cls=Group)
+@click.group("collect", cls=CommandGroup)
 def command() -> None:
     """Ask people for the partner that an item lacks: a text for an image, or an image for a text.
 

@@ -11,7 +11,7 @@ import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
-from mitl.cli.help import Command, Group
+from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -146,7 +146,7 @@ def serve(
         )
 
 
-@click.group("crowd", cls=Group)
+@click.group("crowd", cls=CommandGroup)
 def crowd() -> None:
     """Administer the crowd server: invitations, panels, the study's text, keys, budget, payments.
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.help import Command, Group
+from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -49,7 +49,7 @@ def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.group("panel", cls=Group)
+@click.group("panel", cls=CommandGroup)
 def panel() -> None:
     """Study links for panels: Prolific, Connect, SONA and others."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from mitl.cli.app import App, common
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
 Line = Literal["pipeline", "crowd"]
@@ -24,7 +24,7 @@ def _only(function: F) -> F:
     )(function)
 
 
-@click.group("db", cls=Group)
+@click.group("db", cls=CommandGroup)
 def command() -> None:
     """Migrate the databases, back them up, check them."""
 

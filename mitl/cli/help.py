@@ -54,7 +54,7 @@ class Command(click.Command):
         return common + _options([self.get_help_option(ctx)]) if common else []
 
 
-class Group(click.Group, Command):
+class CommandGroup(click.Group, Command):
     """A group whose own help and commands' help fold the options of every command."""
 
     command_class = Command

@@ -17,12 +17,12 @@ from mitl.cli.app import (
     printable,
     total_confirmed,
 )
-from mitl.cli.help import Command, Group
+from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Environment
 
 
-@click.group("hits", cls=Group)
+@click.group("hits", cls=CommandGroup)
 def hits() -> None:
     """List HITs that were posted, end them, extend them, or delete them on the server. All can be run twice."""
 

@@ -18,11 +18,11 @@ from mitl.cli.app import (
     render_table,
     total_confirmed,
 )
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 from mitl.records import Environment, Table
 
 
-@click.group("pay", cls=Group, invoke_without_command=True)
+@click.group("pay", cls=CommandGroup, invoke_without_command=True)
 @environment_options
 @click.option(
     "--floor",

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, WayChoice, common, environment_options
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 from mitl.cli.publish import BILL, Posting, posting_options, require_environment
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
 
 
-@click.group("prefer", cls=Group)
+@click.group("prefer", cls=CommandGroup)
 def command() -> None:
     """Ask people which of two rankings is better, and score the systems by what they say.
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 from mitl.cli.publish import BILL, Posting, pilot_options, posting_options, require_environment
 from mitl.cli.releases import privacy_options
 from mitl.records import Environment
 
 
-@click.group("rate", cls=Group)
+@click.group("rate", cls=CommandGroup)
 def command() -> None:
     """Ask people how alike two items are, from 0 to 5: two texts, two images, or an image and a text.
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from mitl.cli.app import App, common, endpoint_option, environment_options
-from mitl.cli.help import Command, Group
+from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Decision, Environment, OriginalVerdict
 
 
-@click.group("review", cls=Group, invoke_without_command=True)
+@click.group("review", cls=CommandGroup, invoke_without_command=True)
 @click.option(
     "--originals", is_flag=True, help="List refused originals instead: see `mitl review originals`."
 )

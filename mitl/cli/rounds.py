@@ -18,13 +18,13 @@ from mitl.cli.app import (
     printable,
     total_confirmed,
 )
-from mitl.cli.help import Group
+from mitl.cli.help import CommandGroup
 from mitl.cli.publish import require_environment
 from mitl.errors import UsageError
 from mitl.records import Environment
 
 if TYPE_CHECKING:
-    from mitl.stages.rounds.wish import Crowd, Talk, Wish
+    from mitl.stages.rounds.wish import AnswerWait, RoundRequest, Talk
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +46,7 @@ _WISHED = (
 _SECTIONS = {"--label-error": "What the machine labels", "--train": "Learning", "--yes": "Posting"}
 
 
-@click.group("round", cls=Group)
+@click.group("round", cls=CommandGroup)
 def command() -> None:
     """Choose what people are asked, under a budget: train, propose, fuse, choose, publish, harvest, label, certify."""
 
@@ -104,10 +104,10 @@ def _wish_options(function: F) -> F:
     return cast(F, wrapper)
 
 
-def _wish(asked: dict[str, Any], turns: int = 1) -> Wish:
-    from mitl.stages.rounds.wish import Wish
+def _wish(asked: dict[str, Any], turns: int = 1) -> RoundRequest:
+    from mitl.stages.rounds.wish import RoundRequest
 
-    return Wish(
+    return RoundRequest(
         budget_cents=asked["budget"],
         strategy=asked["strategy"],
         annotators=tuple(name.strip() for name in asked["annotators"].split(",") if name.strip()),
@@ -125,9 +125,9 @@ def _wish(asked: dict[str, Any], turns: int = 1) -> Wish:
 
 
 def _talk(
-    app: App, environment: Environment | None, *, yes: bool = False, crowd: Crowd | None = None
+    app: App, environment: Environment | None, *, yes: bool = False, crowd: AnswerWait | None = None
 ) -> Talk:
-    from mitl.stages.rounds.wish import Crowd, Talk
+    from mitl.stages.rounds.wish import AnswerWait, Talk
 
     def say(line: str) -> None:
         if not app.quiet:
@@ -143,7 +143,7 @@ def _talk(
             raise UsageError("standard input is not a terminal; add --yes to post what the budget covers")
         return typed(environment, total)
 
-    return Talk(confirm, say, app.progress, crowd or Crowd())
+    return Talk(confirm, say, app.progress, crowd or AnswerWait())
 
 
 @command.command("next", sections=_SECTIONS)
@@ -207,10 +207,10 @@ def run(
     if wish["budget"] is None and rounds > 1:
         raise UsageError("--rounds opens rounds; say what each may cost: add --budget, as --budget 20.00")
     from mitl.stages.rounds.walking import run_rounds
-    from mitl.stages.rounds.wish import Crowd
+    from mitl.stages.rounds.wish import AnswerWait
 
     asked = None if wish["budget"] is None else _wish(wish, rounds)
-    talk = _talk(app, chosen, yes=yes, crowd=Crowd(wait, workers))
+    talk = _talk(app, chosen, yes=yes, crowd=AnswerWait(wait, workers))
     app.finish(run_rounds(app.settings, chosen, asked, talk))
 
 

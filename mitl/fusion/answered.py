@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, places, unpack_ids
-from mitl.fusion.evidence import Evidence, Floats, Vectors
+from mitl.fusion.evidence import Floats, FusionEvidence, UnitVectors
 from mitl.fusion.folds import cells
 
 SHARPNESS = 10.0
@@ -35,7 +35,7 @@ class Said:
     no: NDArray[np.float64]
 
     @classmethod
-    def of(cls, evidence: Evidence, folds: NDArray[np.int16]) -> Said:
+    def of(cls, evidence: FusionEvidence, folds: NDArray[np.int16]) -> Said:
         """The evidence's answers; ``folds`` in their order."""
         answers = evidence.answers
         images, captions = unpack_ids(answers["pair"].to_numpy())
@@ -50,7 +50,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trained:
+class AnsweredPairs:
     """The ranked pairs that people answered."""
 
     rows: Ints
@@ -59,7 +59,7 @@ class Trained:
     no: NDArray[np.float64]
 
     @classmethod
-    def of(cls, evidence: Evidence) -> Trained:
+    def of(cls, evidence: FusionEvidence) -> AnsweredPairs:
         """Those among the evidence's answers."""
         at = places(evidence.pairs, evidence.answers["pair"].to_numpy())
         ranked = at >= 0
@@ -79,7 +79,7 @@ class AnsweredFeatures:
 
 
 def answered_features(
-    evidence: Evidence, said: Said, pair_folds: NDArray[np.int16], answered: Ints, count: int
+    evidence: FusionEvidence, said: Said, pair_folds: NDArray[np.int16], answered: Ints, count: int
 ) -> AnsweredFeatures:
     """Features of the answers on the pair's image and on its caption.
 
@@ -138,7 +138,7 @@ class _Side:
     said_shared: Ints
     """(m,) of the answers."""
     said_other: Ints
-    encoders: Sequence[Vectors]
+    encoders: Sequence[UnitVectors]
 
     @property
     def names(self) -> tuple[str, ...]:

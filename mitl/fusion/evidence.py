@@ -24,7 +24,7 @@ ANSWERED: Schema = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Vectors:
+class UnitVectors:
     """Unit vectors of one side's items, whose cosine says how alike two of them are."""
 
     name: str
@@ -51,35 +51,35 @@ WIDEST = 256
 """Numbers of a vector that are compared; wider ones are turned into their main directions."""
 
 
-def narrowed(vectors: Vectors) -> Vectors:
+def narrowed(vectors: UnitVectors) -> UnitVectors:
     """Vectors of ``WIDEST`` numbers at most, by the directions in which the items differ most from zero."""
     rows = vectors.rows
     if rows.shape[1] <= WIDEST:
         return vectors
     _, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64))
     turned = rows @ axes[:, -WIDEST:].astype(np.float32)
-    return Vectors(vectors.name, vectors.ids, of_length_1(turned))
+    return UnitVectors(vectors.name, vectors.ids, of_length_1(turned))
 
 
-def joined(name: str, several: Sequence[Vectors]) -> tuple[Vectors, ...]:
+def joined(name: str, several: Sequence[UnitVectors]) -> tuple[UnitVectors, ...]:
     """One set of vectors whose cosine is the mean of the cosines of several; none of none."""
     if not several:
         return ()
     assert all(np.array_equal(one.ids, several[0].ids) for one in several), "of the same items"
     rows = of_length_1(np.concatenate([narrowed(one).rows for one in several], axis=1))
-    return (narrowed(Vectors(name, several[0].ids, rows)),)
+    return (narrowed(UnitVectors(name, several[0].ids, rows)),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joint:
     """One annotator's vectors of both sides in one space."""
 
-    images: Vectors
-    captions: Vectors
+    images: UnitVectors
+    captions: UnitVectors
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class FusionEvidence:
     """All that the features of ranked pairs are made of; what is missing leaves its features out."""
 
     ranked: pd.DataFrame
@@ -90,9 +90,9 @@ class Evidence:
     """(C,) the image that each caption was written for."""
     answers: pd.DataFrame
     """``ANSWERED``."""
-    texts: tuple[Vectors, ...] = ()
+    texts: tuple[UnitVectors, ...] = ()
     """Of captions."""
-    pictures: tuple[Vectors, ...] = ()
+    pictures: tuple[UnitVectors, ...] = ()
     """Of images."""
     joint: tuple[Joint, ...] = ()
     words: tuple[tuple[str, ...], ...] = field(default=())

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, unpack_ids
 from mitl.errors import MetricError
-from mitl.fusion.answered import AnsweredFeatures, Said, Trained, answered_features
-from mitl.fusion.evidence import Evidence
+from mitl.fusion.answered import AnsweredFeatures, AnsweredPairs, Said, answered_features
+from mitl.fusion.evidence import FusionEvidence
 from mitl.fusion.folds import FOLDS, folds
 from mitl.fusion.likeness import Directions, joint_features, picture_features, text_features
 from mitl.fusion.models import (
@@ -38,7 +38,7 @@ from mitl.fusion.towers import tower_features
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 
-STATIC: Mapping[str, Callable[[Evidence], tuple[list[str], Matrix]]] = {
+STATIC: Mapping[str, Callable[[FusionEvidence], tuple[list[str], Matrix]]] = {
     "annotators": ranking_features,
     "joint": joint_features,
     "texts": text_features,
@@ -66,7 +66,7 @@ class Fusion:
 
 
 def fuse(
-    evidence: Evidence,
+    evidence: FusionEvidence,
     *,
     seed: int,
     groups: tuple[str, ...] = GROUPS,
@@ -87,7 +87,7 @@ def fuse(
         MetricError: too few answers of a kind, or similarities that are all the same.
     """
     pair_folds = folds(evidence.images, evidence.groups, seed, count)
-    trained = Trained.of(evidence)
+    trained = AnsweredPairs.of(evidence)
     _check(evidence, trained, count)
     with _one_blas_thread():
         features = _Features.of(evidence, groups, pair_folds, trained, count, seed)
@@ -122,7 +122,7 @@ def _one_blas_thread() -> AbstractContextManager[object]:
     return limits
 
 
-def _check(evidence: Evidence, trained: Trained, count: int) -> None:
+def _check(evidence: FusionEvidence, trained: AnsweredPairs, count: int) -> None:
     if not len(trained.rows):
         raise MetricError(
             "no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl publish`, then "
@@ -163,10 +163,10 @@ class _Features:
     @classmethod
     def of(
         cls,
-        evidence: Evidence,
+        evidence: FusionEvidence,
         groups: tuple[str, ...],
         pair_folds: NDArray[np.int16],
-        trained: Trained,
+        trained: AnsweredPairs,
         count: int,
         seed: int,
     ) -> _Features:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, places
-from mitl.fusion.evidence import Evidence, Floats, Joint, OwnCaptions, Vectors, of_length_1
+from mitl.fusion.evidence import Floats, FusionEvidence, Joint, OwnCaptions, UnitVectors, of_length_1
 
 NEIGHBOURS = 10
 """Nearest items that say how crowded it is around an item."""
@@ -19,7 +19,7 @@ _CELLS = 1 << 24
 """Similarities held at once."""
 
 
-def text_features(evidence: Evidence) -> tuple[list[str], Floats]:
+def text_features(evidence: FusionEvidence) -> tuple[list[str], Floats]:
     """Names, and (n, F): by each encoder the cosine of the caption with the image's own captions.
 
     ``own_most`` and ``own_mean`` leave the caption itself out, as a pair of an image with its own caption would else
@@ -37,7 +37,7 @@ def text_features(evidence: Evidence) -> tuple[list[str], Floats]:
     return names, _stacked(columns, len(evidence.pairs))
 
 
-def picture_features(evidence: Evidence) -> tuple[list[str], Floats]:
+def picture_features(evidence: FusionEvidence) -> tuple[list[str], Floats]:
     """Names, and (n, F): the cosine of the image with the caption's own image, by each encoder."""
     names = [f"{vectors.name}.image" for vectors in evidence.pictures]
     columns = [
@@ -47,7 +47,7 @@ def picture_features(evidence: Evidence) -> tuple[list[str], Floats]:
     return names, _stacked(columns, len(evidence.pairs))
 
 
-def joint_features(evidence: Evidence) -> tuple[list[str], Floats]:
+def joint_features(evidence: FusionEvidence) -> tuple[list[str], Floats]:
     """Names, and (n, F): each annotator's cosine of every ranked pair, less how near either side is to its nearest.
 
     So there is a number also where the annotator ranks neither for the other, and an item that is near to everything
@@ -88,7 +88,7 @@ class Directions:
     caption_at: Ints
 
     @classmethod
-    def of(cls, evidence: Evidence) -> Directions:
+    def of(cls, evidence: FusionEvidence) -> Directions:
         """``DIRECTIONS`` of each side, or as many as its vectors have; none where there are no vectors."""
         items = np.unique(np.concatenate([evidence.images, evidence.own.images]))
         of_images = [vectors.of(items) for vectors in evidence.pictures]
@@ -138,7 +138,7 @@ def _stacked(columns: list[Floats], count: int) -> Floats:
     return np.stack(columns, axis=1).astype(np.float32) if columns else np.empty((count, 0), np.float32)
 
 
-def _with_own(evidence: Evidence, vectors: Vectors) -> tuple[Floats, Floats]:
+def _with_own(evidence: FusionEvidence, vectors: UnitVectors) -> tuple[Floats, Floats]:
     """(n,) the greatest and the mean cosine with the image's own captions, the caption itself left out."""
     most, mean = (np.full(len(evidence.pairs), np.nan, np.float32) for _ in range(2))
     for rows, own in with_own_captions(evidence):
@@ -151,7 +151,7 @@ def _with_own(evidence: Evidence, vectors: Vectors) -> tuple[Floats, Floats]:
     return most, mean
 
 
-def with_own_captions(evidence: Evidence) -> Iterator[tuple[Ints, Ints]]:
+def with_own_captions(evidence: FusionEvidence) -> Iterator[tuple[Ints, Ints]]:
     """The places of each image's pairs, and the image's own captions; images without captions are left out."""
     firsts = np.flatnonzero(np.diff(evidence.images, prepend=-1))
     for start, stop in zip(firsts, np.append(firsts[1:], len(evidence.images)), strict=True):
@@ -160,21 +160,21 @@ def with_own_captions(evidence: Evidence) -> Iterator[tuple[Ints, Ints]]:
             yield np.arange(start, stop), own
 
 
-def _of_groups(evidence: Evidence, vectors: Vectors) -> Floats:
+def _of_groups(evidence: FusionEvidence, vectors: UnitVectors) -> Floats:
     means = group_vectors(evidence.own, vectors)
     cosine: Floats = np.einsum("nd,nd->n", means.of(evidence.images), means.of(evidence.groups))
     return cosine
 
 
-def group_vectors(own: OwnCaptions, vectors: Vectors) -> Vectors:
+def group_vectors(own: OwnCaptions, vectors: UnitVectors) -> UnitVectors:
     """Each image's mean caption, of unit length; zero where it has none that says anything."""
     if not len(own.captions):
-        return Vectors(vectors.name, own.images, np.empty((0, vectors.rows.shape[1]), np.float32))
+        return UnitVectors(vectors.name, own.images, np.empty((0, vectors.rows.shape[1]), np.float32))
     sums = np.add.reduceat(vectors.of(own.captions), own.starts[:-1], axis=0)
-    return Vectors(vectors.name, own.images, of_length_1(sums))
+    return UnitVectors(vectors.name, own.images, of_length_1(sums))
 
 
-def _uncovered(evidence: Evidence) -> Iterator[Floats]:
+def _uncovered(evidence: FusionEvidence) -> Iterator[Floats]:
     """(n,) share of the caption's words, by rarity, that no other caption of the image has; the rarest; how many."""
     number: dict[str, int] = {}
     of_caption = [
@@ -201,7 +201,7 @@ def _uncovered(evidence: Evidence) -> Iterator[Floats]:
     yield from (share, rarest, length)
 
 
-def cosines(joint: Joint, evidence: Evidence) -> Floats:
+def cosines(joint: Joint, evidence: FusionEvidence) -> Floats:
     cosine: Floats = np.concatenate(
         [
             np.einsum(

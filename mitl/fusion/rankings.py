@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from mitl.core.packed import Ints, places, unpack_ids
-from mitl.fusion.evidence import Evidence, Floats
+from mitl.fusion.evidence import Floats, FusionEvidence
 from mitl.records import Direction
 
 DIRECTIONS = tuple(Direction)
 
 
-def ranking_features(evidence: Evidence) -> tuple[list[str], Floats]:
+def ranking_features(evidence: FusionEvidence) -> tuple[list[str], Floats]:
     """Names, and (n, F): of each annotator and direction the similarity within its query and the rank.
 
     * ``gap``: how far below the query's best, in standard deviations of the annotator's similarities within queries;
@@ -77,7 +77,7 @@ def _of_ranking(
     return (gap / spread).astype(np.float32), place.astype(np.float32), value.astype(np.float32)
 
 
-def _finders(evidence: Evidence) -> Floats:
+def _finders(evidence: FusionEvidence) -> Floats:
     """(n,) how many annotators rank the pair in any direction."""
     codes = evidence.ranked["annotator"].cat.codes.to_numpy()
     at = places(evidence.pairs, evidence.ranked["pair"].to_numpy())

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, places
-from mitl.fusion.answered import AnsweredFeatures, Trained
-from mitl.fusion.evidence import Evidence, Floats
+from mitl.fusion.answered import AnsweredFeatures, AnsweredPairs
+from mitl.fusion.evidence import Floats, FusionEvidence
 from mitl.fusion.likeness import cosines, group_vectors, main_directions
 
 WIDTH, HIDDEN, DROPPED = 128, 384, 0.6
@@ -34,7 +34,7 @@ DIRECTIONS, LENGTH = 192, 22.0
 
 
 def tower_features(
-    evidence: Evidence, trained: Trained, pair_folds: NDArray[np.int16], count: int, seed: int
+    evidence: FusionEvidence, trained: AnsweredPairs, pair_folds: NDArray[np.int16], count: int, seed: int
 ) -> AnsweredFeatures:
     """The log-odds by towers; none where one of the sides has no vectors.
 
@@ -67,7 +67,7 @@ def tower_features(
     return AnsweredFeatures(("towers.log_odds",), own, training)
 
 
-def read(evidence: Evidence) -> tuple[tuple[Floats, Floats], Pairs]:
+def read(evidence: FusionEvidence) -> tuple[tuple[Floats, Floats], Pairs]:
     """What towers are given: numbers of each image and of each caption, and the ranked pairs.
 
     An image has those of its picture and the mean of its own captions; each annotator's cosine is a known similarity.

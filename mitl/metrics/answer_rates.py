@@ -60,7 +60,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class CorrectedLabels:
     """Labels (n,) that are right on average, if answers err at the rates."""
 
     values: Floats
@@ -72,7 +72,7 @@ class Reading:
     rates: Rates
 
     @classmethod
-    def of(cls, matches: Flags, held: Flags, rates: Rates | None) -> Reading:
+    def of(cls, matches: Flags, held: Flags, rates: Rates | None) -> CorrectedLabels:
         """Of labels by the rule of the audit; as they are without rates."""
         if rates is None:
             rates, held = Rates(0.0, 0.0), np.zeros(len(matches), np.bool_)

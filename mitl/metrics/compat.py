@@ -41,7 +41,7 @@ from mitl.metrics.official import SIDES, Side, read_positives, score_folds_ranke
 from mitl.metrics.positives import Positives, Short
 from mitl.metrics.ranks import ArrayRankings, ListRankings, Rankings
 from mitl.metrics.retrieval import Values, score_rankings
-from mitl.metrics.table import MAP_AT_R, R_PRECISION, Scoring, usual_metrics
+from mitl.metrics.table import MAP_AT_R, R_PRECISION, MetricRequest, usual_metrics
 
 Retrieved = Mapping[int, Sequence[int]] | tuple[NDArray[Any], NDArray[Any]]
 """Item ids, best first: by query id, or as ``(query_ids, items)``."""
@@ -242,7 +242,7 @@ class Metrics:
         *,
         by_r: bool = False,
     ) -> Iterable[tuple[Side, dict[str, float]]]:
-        scoring = Scoring.of(ks, by_r, short=self._short)
+        scoring = MetricRequest.of(ks, by_r, short=self._short)
         for side in _sides(given, modality):
             positives = self._arrays[name][side]
             score = partial(score_rankings, positives=positives, scoring=scoring)

@@ -30,7 +30,7 @@ from mitl.metrics.positives import Ids, Positives, Short, integer_ids, rising
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_ranks, with_positives
 from mitl.metrics.similarity_ranks import WantedRanks, ranks_of_blocks, ranks_of_vectors
-from mitl.metrics.table import KS, Asked, ScoreOptions, Scoring, WithoutR, usual_metrics
+from mitl.metrics.table import KS, Asked, MetricRequest, ScoreOptions, WithoutR, usual_metrics
 from mitl.retrieval.rescoring import Rescorer
 from mitl.retrieval.vectors import Vectors
 
@@ -243,7 +243,7 @@ def score_embeddings(
     Raises:
         MetricError: an id stands twice or is missing, widths differ, a vector is not finite, and as ``score_queries``.
     """
-    scoring = Scoring.of(**options)
+    scoring = MetricRequest.of(**options)
     scored = with_positives(positives, scoring.no_positives)
     left = EmbeddingSet(query_ids, queries).take(scored.query_ids, "query")
     right = EmbeddingSet(gallery_ids, gallery).in_order("gallery item")
@@ -268,7 +268,7 @@ def score_similarities(
     Raises:
         MetricError: a similarity is NaN, shapes and ids do not fit, an id stands twice, and as ``score_queries``.
     """
-    return score_blocks(similarities, query_ids, gallery_ids, positives, Scoring.of(**options))
+    return score_blocks(similarities, query_ids, gallery_ids, positives, MetricRequest.of(**options))
 
 
 def score_blocks(
@@ -276,7 +276,7 @@ def score_blocks(
     query_ids: NDArray[Any],
     gallery_ids: NDArray[Any],
     positives: Positives,
-    scoring: Scoring,
+    scoring: MetricRequest,
 ) -> Values:
     """As ``score_similarities``, under any metrics of the table."""
     scored = with_positives(positives, scoring.no_positives)
@@ -316,7 +316,7 @@ def score_both_ways(
     Raises:
         MetricError: as ``score_embeddings``.
     """
-    scorings = {each: Scoring.of(by_r=each, **options) for each in (True, False)}
+    scorings = {each: MetricRequest.of(by_r=each, **options) for each in (True, False)}
     left, right = left.in_order(what[0]), right.in_order(what[1])
     tasks: dict[Side, dict[tuple[Name, Side], _Task]] = {side: {} for side in SIDES}
     for (name, side), of in positives.items():

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from mitl.core.packed import places
 from mitl.errors import MetricError
-from mitl.metrics.answer_rates import Reading
+from mitl.metrics.answer_rates import CorrectedLabels
 from mitl.metrics.expected import DRAWS, Cases, Worlds, depth_needed, expected_values
 from mitl.metrics.foreseen import Foreseen, foreseen
 from mitl.metrics.partial_labels import Floats, PartialLabels
@@ -57,7 +57,7 @@ class AuditSample:
     strata: NDArray[np.integer]
     inclusion: Floats
     """(n,) the probability that the sample holds it."""
-    known_reading: Reading | None = None
+    known_reading: CorrectedLabels | None = None
     """What the labels are worth; without it, they are taken for the truth."""
 
     def __post_init__(self) -> None:
@@ -78,9 +78,9 @@ class AuditSample:
         return len(self.queries)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> CorrectedLabels:
         """Labels that are right on average."""
-        return self.known_reading or Reading.of(self.matches, self.matches, None)
+        return self.known_reading or CorrectedLabels.of(self.matches, self.matches, None)
 
     def variance(self, effects: Floats, surprises: Floats) -> float:
         """Of the sum of effects x surprises / inclusion over samples drawn like this one.

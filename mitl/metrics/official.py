@@ -17,7 +17,7 @@ from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Positives, QueryValues, Short, Statistic, integer_ids, rising
 from mitl.metrics.ranks import NOTHING, ArrayRankings, Members, PositiveRanks, Rankings, first_ranks
 from mitl.metrics.retrieval import Values, score_rankings, values_of
-from mitl.metrics.table import KS, Asked, Scoring, usual_metrics
+from mitl.metrics.table import KS, Asked, MetricRequest, usual_metrics
 
 OfficialName = Literal["coco_1k", "coco_5k", "cxc", "eccv"]
 Side = Literal["i2t", "t2i"]
@@ -240,7 +240,7 @@ def score_official(
     for name in names:
         for side in SIDES:
             if side in rankings:
-                scoring = Scoring.of(ks, name == "eccv", median_rank, short=short)
+                scoring = MetricRequest.of(ks, name == "eccv", median_rank, short=short)
                 positives = sets.positives["coco_5k" if name == "coco_1k" else name, side]
                 score: Callable[[Rankings], Values] = partial(
                     score_rankings, positives=positives, scoring=scoring

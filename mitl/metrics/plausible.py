@@ -27,7 +27,7 @@ from mitl.errors import DatasetError, MetricError
 from mitl.metrics.positives import Ids, NoPositives, Places, Positives, QueryValues, Short
 from mitl.metrics.ranks import ArrayRankings, ranks_in
 from mitl.metrics.retrieval import Values
-from mitl.metrics.table import Gaps, Scoring
+from mitl.metrics.table import Gaps, MetricRequest
 from mitl.records import Direction
 
 ZETAS = (0, 1, 2)
@@ -224,7 +224,7 @@ def plausible_r_precision(
             ranking or no match (unless those without a match are left out).
     """
     _check(queries, gallery, zetas, cap)
-    scoring = Scoring((), **gaps)
+    scoring = MetricRequest((), **gaps)
     rankings = ArrayRankings(query_ids, items)
     heard = queries.with_objects() if objectless == "leave_out" else queries
     search = PlausibleSearch.of(gallery, leave_out=objectless == "leave_out")
@@ -272,7 +272,7 @@ def listed_r_precision(
         MetricError: as ``plausible_r_precision``.
     """
     _check_cap(cap)
-    scoring = Scoring((), **gaps)
+    scoring = MetricRequest((), **gaps)
     rankings = ArrayRankings(query_ids, items)
     _refuse_unmatched(matches.query_ids, matches.counts > 0, scoring.no_positives)
     scored = matches.with_positives()

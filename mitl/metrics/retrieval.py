@@ -23,9 +23,9 @@ from mitl.metrics.table import (
     R_PRECISION,
     Asked,
     Gaps,
+    MetricRequest,
     ScoreOptions,
     Scores,
-    Scoring,
     asked_metrics,
 )
 
@@ -56,12 +56,12 @@ def score_queries(
         MetricError: K is below 1; ids are not integers; a query has no ranking, or two; a ranking names a positive
             twice; and as ``short`` and ``no_positives`` say, with the query named.
     """
-    return score_rankings(ArrayRankings(query_ids, items), positives, Scoring.of(**options))
+    return score_rankings(ArrayRankings(query_ids, items), positives, MetricRequest.of(**options))
 
 
 def score_ranked(rankings: Rankings, positives: Positives, **options: Unpack[ScoreOptions]) -> Values:
     """As ``score_queries``, for rankings of any form."""
-    return score_rankings(rankings, positives, Scoring.of(**options))
+    return score_rankings(rankings, positives, MetricRequest.of(**options))
 
 
 def score_metrics(
@@ -71,10 +71,10 @@ def score_metrics(
     asked = tuple(
         one for each in metrics for one in (asked_metrics([each]) if isinstance(each, str) else (each,))
     )
-    return score_rankings(rankings, positives, Scoring(asked, **gaps))
+    return score_rankings(rankings, positives, MetricRequest(asked, **gaps))
 
 
-def score_rankings(rankings: Rankings, positives: Positives, scoring: Scoring) -> Values:
+def score_rankings(rankings: Rankings, positives: Positives, scoring: MetricRequest) -> Values:
     """All metrics that are asked for; else as ``score_queries``."""
     scored = with_positives(positives, scoring.no_positives)
     rows, refuses = rankings.rows_of(scored.query_ids), scoring.short == "raise"
@@ -103,7 +103,7 @@ def score_rankings(rankings: Rankings, positives: Positives, scoring: Scoring) -
 
 
 def score_ranks(
-    positives: Positives, scored: Positives, ranks: Ids, gallery: int, scoring: Scoring
+    positives: Positives, scored: Positives, ranks: Ids, gallery: int, scoring: MetricRequest
 ) -> Values:
     """The metrics of queries whose positives' ranks in a gallery of so many items are known, (P,).
 

@@ -201,7 +201,7 @@ class ScoreOptions(WithoutR, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
+class MetricRequest:
     """Metrics that are asked for, and what is made of what is missing."""
 
     asked: Sequence[Asked]
@@ -211,6 +211,6 @@ class Scoring:
     @classmethod
     def of(
         cls, ks: Sequence[int] = KS, by_r: bool = True, median_rank: bool = False, **gaps: Unpack[Gaps]
-    ) -> Scoring:
+    ) -> MetricRequest:
         """The usual metrics; MetricError where a K is below 1."""
         return cls(usual_metrics(ks, by_r=by_r, median_rank=median_rank), **gaps)

@@ -8,7 +8,7 @@ from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.positives.markdown import listed
 from mitl.positives.methods_facts import Cite, Facts, Sentence
-from mitl.positives.release_input import BatchPay, Crowd
+from mitl.positives.release_input import BatchPay, CrowdSummary
 from mitl.records import Environment, several
 
 
@@ -101,7 +101,7 @@ def _asked(batches: Sequence[BatchPay]) -> str:
     return f"{each[0]} workers each" if len(each) == 1 else f"{each[0]} to {each[-1]} workers each"
 
 
-def _workers(crowd: Crowd) -> str:
+def _workers(crowd: CrowdSummary) -> str:
     fates = [
         (crowd.used, "accepted"),
         (crowd.paid_unused, "paid and not used"),

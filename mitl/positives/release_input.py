@@ -105,7 +105,7 @@ class Controls:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class CrowdSummary:
     """Who worked on pages that the project posted, and what became of their work."""
 
     workers: int
@@ -191,7 +191,7 @@ class Origins:
     trained: tuple[TrainedMachine, ...] = ()
     """Those of the machines that learnt here."""
     controls: Controls | None = None
-    crowd: Crowd | None = None
+    crowd: CrowdSummary | None = None
     batches: tuple[BatchPay, ...] = ()
     """Those that were posted, in order."""
     pay: Pay | None = None

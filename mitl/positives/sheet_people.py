@@ -7,7 +7,7 @@ from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.release_input import (
     BatchPay,
     Controls,
-    Crowd,
+    CrowdSummary,
     Origins,
     PastWork,
     Pay,
@@ -112,7 +112,7 @@ def _controls(controls: Controls | None, *, posted: bool) -> str:
     )
 
 
-def workers(crowd: Crowd | None) -> str:
+def workers(crowd: CrowdSummary | None) -> str:
     """Who worked, and what became of their work."""
     named = "Workers appear under pseudonyms keyed by a secret that is not released."
     if crowd is None:

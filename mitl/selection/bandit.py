@@ -11,7 +11,7 @@ import pandas as pd
 from mitl.core.packed import Ints, places
 from mitl.proposals.sampling import draw_below
 from mitl.records.frames import Flags
-from mitl.selection.choice import Choice, Floats, in_order
+from mitl.selection.choice import Floats, SelectionProblem, in_order
 
 DISCOUNT = 0.99
 """Weight of an answer for each later one of its arm: the last hundred or so count."""
@@ -30,7 +30,7 @@ class Arm:
     others: float
 
 
-def bandit(choice: Choice) -> pd.DataFrame:
+def bandit(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: each place goes to the arm that draws the best chance of a match, and takes its next open pair.
 
     An arm draws from Beta(1 + matches, 1 + others) of the answered pairs that it ranks, each weighted with
@@ -80,7 +80,7 @@ def _chances(arms: list[Arm], rng: np.random.Generator) -> Iterator[Floats]:
         yield from rng.beta(a, b, size=(_BLOCK, len(arms)))
 
 
-def _arms(choice: Choice) -> Iterator[Arm]:
+def _arms(choice: SelectionProblem) -> Iterator[Arm]:
     """By annotator's name and direction."""
     at = places(choice.pairs, choice.listed["pair"].to_numpy())
     is_open = np.zeros(len(choice.pairs), np.bool_)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, contains, places, unpack_ids
 from mitl.errors import RoundError
-from mitl.fusion.evidence import ANSWERED, Evidence, Vectors
+from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors
 from mitl.fusion.rankings import ranking_features
 from mitl.proposals.sampling import draw_key
 from mitl.records.frames import PROPOSALS, Flags, frame
@@ -26,20 +26,20 @@ TOP_K = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Likeness:
+class SideVectors:
     """Unit vectors whose cosine says how alike two items of a side are; None where nothing is known of a side."""
 
-    images: Vectors | None = None
-    captions: Vectors | None = None
+    images: UnitVectors | None = None
+    captions: UnitVectors | None = None
 
     @property
-    def sides(self) -> tuple[Vectors | None, Vectors | None]:
+    def sides(self) -> tuple[UnitVectors | None, UnitVectors | None]:
         """Of the left and of the right side of pairs."""
         return self.images, self.captions
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class SelectionProblem:
     """What may be asked, what is known of it, and how much of it can be asked.
 
     Rows come in any order: strategies read the arrays below, which have an order of their own.
@@ -57,7 +57,7 @@ class Choice:
     rises with the workers wanted for each pair and with the controls on a page."""
     top_k: int = TOP_K
     """Ranks that the exhaustive strategy asks."""
-    likeness: Likeness = field(default_factory=Likeness)
+    likeness: SideVectors = field(default_factory=SideVectors)
 
     def __post_init__(self) -> None:
         if self.budget < 1:
@@ -134,7 +134,7 @@ class Choice:
         """
         nobody = np.empty(0, np.int64)
         said = frame(ANSWERED, dict.fromkeys(ANSWERED, ()))
-        evidence = Evidence(ranked=self.listed, captions=nobody, image_of=nobody, answers=said)
+        evidence = FusionEvidence(ranked=self.listed, captions=nobody, image_of=nobody, answers=said)
         if not len(evidence.pairs):
             return {}
         names, columns = ranking_features(evidence)
@@ -148,7 +148,7 @@ class Choice:
         return found
 
 
-Strategy: TypeAlias = Callable[[Choice], pd.DataFrame]
+Strategy: TypeAlias = Callable[[SelectionProblem], pd.DataFrame]
 """Says what is asked, the most wanted first (``CHOSEN``): open pairs, each once, the budget at most.
 
 Equal choices give equal answers, whatever the order of their rows, and a smaller budget gives the head of what a larger
@@ -169,7 +169,9 @@ def draws(things: Ints, seed: int, stream: str) -> Floats:
     return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
-def highest(choice: Choice, scores: Floats, strategy: str, among: Flags | None = None) -> pd.DataFrame:
+def highest(
+    choice: SelectionProblem, scores: Floats, strategy: str, among: Flags | None = None
+) -> pd.DataFrame:
     """``CHOSEN``: the open pairs of the highest scores (n,); among equal ones the seed decides.
 
     Args:
@@ -181,7 +183,7 @@ def highest(choice: Choice, scores: Floats, strategy: str, among: Flags | None =
     return in_order(choice, order, scores[order], strategy)
 
 
-def in_order(choice: Choice, order: Ints, scores: Floats, strategy: str) -> pd.DataFrame:
+def in_order(choice: SelectionProblem, order: Ints, scores: Floats, strategy: str) -> pd.DataFrame:
     """``CHOSEN``: the pairs at these places of the pool, in this order.
 
     Args:

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, places
-from mitl.fusion.evidence import Vectors
-from mitl.selection.choice import Choice, Floats, draws, in_order
+from mitl.fusion.evidence import UnitVectors
+from mitl.selection.choice import Floats, SelectionProblem, draws, in_order
 
 _CELLS = 1 << 24
 """Distances held at once."""
@@ -72,12 +72,12 @@ def farthest_first(
     return order, found
 
 
-def coreset(choice: Choice) -> pd.DataFrame:
+def coreset(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: open pairs that cover the pool: each next lies farthest from all that were asked or chosen.
 
-    Two pairs are as far apart as their images and their captions are, by ``Choice.likeness``; of a side of which
-    nothing is known, nothing counts. Where that is so of both, pairs lie where annotators see them
-    (``Choice.nearness``, each of variance 1). The score is the squared distance.
+    Two pairs are as far apart as their images and their captions are, by ``likeness``; of a side of which nothing is
+    known, nothing counts. Where that is so of both, pairs lie where annotators see them
+    (``nearness``, each of variance 1). The score is the squared distance.
 
     Source: as `core_set`; pairs for images are ours.
     """
@@ -95,7 +95,7 @@ def coreset(choice: Choice) -> pd.DataFrame:
     return in_order(choice, order, found, "coreset")
 
 
-def _distances(choice: Choice) -> Distances:
+def _distances(choice: SelectionProblem) -> Distances:
     """Squared, from one pair to all."""
     sides = [
         _Side(vectors, items)
@@ -112,7 +112,7 @@ def _distances(choice: Choice) -> Distances:
 class _Side:
     """The items of one side of all pairs; a pair's part of the distance is looked up by its item."""
 
-    def __init__(self, vectors: Vectors, items: Ints) -> None:
+    def __init__(self, vectors: UnitVectors, items: Ints) -> None:
         known = np.unique(items)
         self._rows = vectors.of(known)
         self._length = (self._rows**2).sum(axis=1)

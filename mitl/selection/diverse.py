@@ -12,10 +12,10 @@ import pandas as pd
 
 from mitl.core.packed import Ints, unpack_ids
 from mitl.errors import RoundError
-from mitl.fusion.evidence import Vectors
+from mitl.fusion.evidence import UnitVectors
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN
-from mitl.selection.choice import Choice, Strategy
+from mitl.selection.choice import SelectionProblem, Strategy
 
 ALIKE = 0.9
 """Cosine from which on two items say nearly the same."""
@@ -30,7 +30,7 @@ class Spread:
     most: int | None = None
     """Pairs of one image, and of one caption, at most; None for any number."""
     alike: float | None = ALIKE
-    """Cosine by ``Choice.likeness`` from which on two items are near-duplicates; None where none are."""
+    """Cosine by ``SelectionProblem.likeness`` from which on two items are near-duplicates; None where none are."""
 
     def __post_init__(self) -> None:
         if self.most is not None and self.most < 1:
@@ -46,7 +46,7 @@ def diverse(strategy: Strategy, spread: Spread) -> Strategy:
     the budget may come out.
     """
 
-    def spread_out(choice: Choice) -> pd.DataFrame:
+    def spread_out(choice: SelectionProblem) -> pd.DataFrame:
         n_open = len(choice.open_at)
         ahead = min(n_open, _AHEAD * choice.budget)
         while True:
@@ -61,7 +61,7 @@ def diverse(strategy: Strategy, spread: Spread) -> Strategy:
     return spread_out
 
 
-def _spread(pairs: Ints, choice: Choice, spread: Spread) -> tuple[Ints, bool]:
+def _spread(pairs: Ints, choice: SelectionProblem, spread: Spread) -> tuple[Ints, bool]:
     """Places of the pairs in the order of asking, and whether reading on would change nothing."""
     sides = [ids.tolist() for ids in unpack_ids(pairs)]
     near = [_Near(vectors, spread.alike) for vectors in choice.likeness.sides]
@@ -90,7 +90,7 @@ def _spread(pairs: Ints, choice: Choice, spread: Spread) -> tuple[Ints, bool]:
 class _Near:
     """Which items of one side are near-duplicates."""
 
-    def __init__(self, vectors: Vectors | None, alike: float | None) -> None:
+    def __init__(self, vectors: UnitVectors | None, alike: float | None) -> None:
         self._vectors = None if alike is None else vectors
         self._alike = alike or 0.0
 

@@ -10,7 +10,7 @@ item has its partner, and what is unknown is whether a pair matches. The adaptat
 * a query of which no pair was refused, above all one that was never asked, has no threshold of its own. It takes its
   annotator's mean threshold, and where nobody refused anything yet, that of the last pair of its ranking.
 
-A pair's score is the sum of its surpluses over annotators and directions, on the scale of ``Choice.nearness``.
+A pair's score is the sum of its surpluses over annotators and directions, on the scale of ``nearness``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import pandas as pd
 from mitl.core.packed import Ints
 from mitl.records import Direction
 from mitl.records.frames import Flags
-from mitl.selection.choice import Choice, Floats, highest
+from mitl.selection.choice import Floats, SelectionProblem, highest
 
 
-def hard_negatives(choice: Choice) -> pd.DataFrame:
+def hard_negatives(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: the pairs that most exceed what people refused of the same query.
 
     Source: Jo et al., eq. 2, 5 and 6, as adapted above.

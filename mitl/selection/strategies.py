@@ -13,16 +13,16 @@ import pandas as pd
 from mitl.core.packed import contains
 from mitl.errors import RoundError, UsageError
 from mitl.selection.bandit import bandit
-from mitl.selection.choice import Choice, Floats, Strategy, draws, highest
+from mitl.selection.choice import Floats, SelectionProblem, Strategy, draws, highest
 from mitl.selection.coreset import coreset
 from mitl.selection.diverse import Spread, diverse
 from mitl.selection.hard_pairs import hard_negatives
 
 
-def disagreement(choice: Choice) -> pd.DataFrame:
+def disagreement(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: the pairs whose standardised similarities vary most from annotator to annotator.
 
-    The score is the variance of ``Choice.nearness`` over the annotators, the mean over the directions in which two of
+    The score is the variance of ``nearness`` over the annotators, the mean over the directions in which two of
     them searched.
 
     Raises:
@@ -33,7 +33,7 @@ def disagreement(choice: Choice) -> pd.DataFrame:
     return highest(choice, _variance(choice), "disagreement")
 
 
-def _variance(choice: Choice) -> Floats:
+def _variance(choice: SelectionProblem) -> Floats:
     by_direction: dict[str, list[Floats]] = {}
     for name, values in choice.nearness.items():
         by_direction.setdefault(name.rpartition(".")[2], []).append(values)
@@ -55,7 +55,7 @@ def _variance(choice: Choice) -> Floats:
     return np.asarray(total / np.maximum(count, 1))
 
 
-def exhaustive(choice: Choice) -> pd.DataFrame:
+def exhaustive(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: each pair among the first ``top_k`` of any annotator in any direction, the best ranks first.
 
     The score is the best rank, negative. Pairs ranked deeper are never asked, so there may be fewer than the budget.
@@ -67,7 +67,7 @@ def exhaustive(choice: Choice) -> pd.DataFrame:
     )
 
 
-def at_random(choice: Choice) -> pd.DataFrame:
+def at_random(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: ranked pairs by chance, each as likely as any other."""
     return highest(choice, draws(choice.pairs, choice.seed, "random choice"), "random")
 
@@ -78,7 +78,7 @@ def entropy(probability: Floats) -> Floats:
     return np.asarray(-(p * np.log2(np.where(p > 0, p, 1))).sum(axis=0), np.float64)
 
 
-def uncertainty(choice: Choice) -> pd.DataFrame:
+def uncertainty(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: the pairs whose fused probability says least, by entropy in bits.
 
     Raises:
@@ -89,11 +89,11 @@ def uncertainty(choice: Choice) -> pd.DataFrame:
     return highest(choice, entropy(choice.probability), "uncertainty")
 
 
-def expected(choice: Choice) -> pd.DataFrame:
+def expected(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: the pairs that promise most new positives per cent: probability over price.
 
-    All pairs of a round cost the same, so the order is that of the probability; see ``Choice.cents`` for what the
-    price depends on.
+    All pairs of a round cost the same, so the order is that of the probability; see ``SelectionProblem.cents`` for what
+    the price depends on.
 
     Raises:
         RoundError: nothing is fused.
@@ -113,7 +113,7 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 
 
-def select(name: str, choice: Choice, spread: Spread | None = None) -> pd.DataFrame:
+def select(name: str, choice: SelectionProblem, spread: Spread | None = None) -> pd.DataFrame:
     """``CHOSEN`` by the strategy of this name, spread over items where that is asked for.
 
     Raises:

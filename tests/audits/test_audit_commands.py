@@ -20,7 +20,7 @@ from mitl.db.store import audits, proposals
 from mitl.errors import AuditError, UsageError
 from mitl.records import AuditPurpose, Direction
 from mitl.settings import Settings, load
-from mitl.stages.auditing.drawing import Wish, draw_audit, plan
+from mitl.stages.auditing.drawing import AuditRequest, draw_audit, plan
 from mitl.stages.auditing.pools import merged_now, pool_of, strata_for_labels, strata_for_recall
 from mitl.stages.auditing.showing import show
 from mitl.stages.harvesting.harvest import harvest
@@ -81,7 +81,7 @@ def test_positives_of_today_are_those_of_a_release_of_today(settings, tmp_path):
 def test_a_plan_says_what_a_bound_costs_and_changes_nothing(settings):
     """With its strata, a simple sample beside it, and in words where no sample reaches the bound for the money."""
     before = (settings.project / "mitl.db").read_bytes()
-    found = plan(settings, Wish(recall=0.3), SANDBOX)
+    found = plan(settings, AuditRequest(recall=0.3), SANDBOX)
 
     assert found.counts["affordable"]
     assert found.counts["reached"] >= 0.3
@@ -90,7 +90,7 @@ def test_a_plan_says_what_a_bound_costs_and_changes_nothing(settings):
     assert sum(row["drawn"] for row in found.counts["strata"]) == found.counts["pairs"]
     assert "simple random sample" in " ".join(found.lines)
 
-    poor = plan(settings, Wish(recall=0.3, max_cost_cents=500), SANDBOX)
+    poor = plan(settings, AuditRequest(recall=0.3, max_cost_cents=500), SANDBOX)
     assert not poor.counts["affordable"]
     assert "no bound of 0.300 is affordable" in poor.lines[0]
     assert not poor.next
@@ -99,20 +99,24 @@ def test_a_plan_says_what_a_bound_costs_and_changes_nothing(settings):
 
 def test_the_same_draw_again_is_nothing_to_do(settings):
     """Another one replaces it as long as nothing of it is asked; then it is refused as drawn after looking."""
-    assert draw_audit(settings, Wish(size=40), SANDBOX).status == "done"
-    assert draw_audit(settings, Wish(size=40), SANDBOX).status == "nothing_to_do"
-    larger = draw_audit(settings, Wish(size=50), SANDBOX)
+    assert draw_audit(settings, AuditRequest(size=40), SANDBOX).status == "done"
+    assert draw_audit(settings, AuditRequest(size=40), SANDBOX).status == "nothing_to_do"
+    larger = draw_audit(settings, AuditRequest(size=50), SANDBOX)
     assert larger.counts["audit"] == 2
     assert "gives way" in larger.lines[1]
 
     run_publish(settings, limit=20)
 
-    assert draw_audit(settings, Wish(size=50), SANDBOX).status == "nothing_to_do"
-    for wish in (Wish(size=60), Wish(size=50, confidence=0.9), Wish(size=50, simple=True)):
+    assert draw_audit(settings, AuditRequest(size=50), SANDBOX).status == "nothing_to_do"
+    for wish in (
+        AuditRequest(size=60),
+        AuditRequest(size=50, confidence=0.9),
+        AuditRequest(size=50, simple=True),
+    ):
         with pytest.raises(AuditError, match="drawn after looking"):
             draw_audit(settings, wish, SANDBOX)
     with pytest.raises(AuditError, match="drawn after looking"):
-        draw_audit(replace(settings, seed=9), Wish(size=50), SANDBOX)
+        draw_audit(replace(settings, seed=9), AuditRequest(size=50), SANDBOX)
 
 
 def test_a_seed_draws_the_same_pairs_anywhere(settings, judged, tmp_path):
@@ -121,7 +125,7 @@ def test_a_seed_draws_the_same_pairs_anywhere(settings, judged, tmp_path):
     other = replace(load(tmp_path / "q", environ={}), endpoint=None)
 
     def drawn(project: Settings, seed: int = 0) -> list[int]:
-        draw_audit(replace(project, seed=seed), Wish(size=40), SANDBOX)
+        draw_audit(replace(project, seed=seed), AuditRequest(size=40), SANDBOX)
         with open_database(project.db_url, read_only=True) as session:
             return audits.drawn_pairs(session, audits.audits(session, SANDBOX)[-1].id)["pair"].tolist()
 
@@ -132,7 +136,7 @@ def test_a_seed_draws_the_same_pairs_anywhere(settings, judged, tmp_path):
 
 def test_a_simple_sample_is_of_the_whole_pool(settings):
     """One stratum, whose positives are known and rechecked."""
-    found = draw_audit(settings, Wish(size=60, simple=True), SANDBOX)
+    found = draw_audit(settings, AuditRequest(size=60, simple=True), SANDBOX)
 
     (stratum,) = found.counts["strata"]
     assert stratum["drawn"] == 60
@@ -147,8 +151,8 @@ def test_a_simple_sample_is_of_the_whole_pool(settings):
 
 def test_a_sample_can_be_drawn_where_models_differ(settings):
     """The strata are the pool, each pair can be drawn, those that tell the models apart likelier; it is frozen too."""
-    models = Wish(size=200, compare=ANNOTATORS)
-    planned = plan(settings, Wish(compare=ANNOTATORS), SANDBOX)
+    models = AuditRequest(size=200, compare=ANNOTATORS)
+    planned = plan(settings, AuditRequest(compare=ANNOTATORS), SANDBOX)
     assert len(planned.counts["comparisons"]) == len(Direction)
     assert all(one["pairs"] is None or one["pairs"] > 0 for one in planned.counts["comparisons"])
 
@@ -165,7 +169,7 @@ def test_a_sample_can_be_drawn_where_models_differ(settings):
     assert draw_audit(settings, models, SANDBOX).status == "nothing_to_do"
     run_publish(settings, limit=20)
     with pytest.raises(AuditError, match="drawn after looking"):
-        draw_audit(settings, Wish(size=200), SANDBOX)
+        draw_audit(settings, AuditRequest(size=200), SANDBOX)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,7 @@ def test_models_that_cannot_be_compared_draw_nothing(settings, monkeypatch, word
 def test_a_bound_that_nothing_reaches_draws_nothing(settings):
     """One line says why."""
     with pytest.raises(AuditError, match="nothing was drawn"):
-        draw_audit(settings, Wish(recall=0.999), SANDBOX)
+        draw_audit(settings, AuditRequest(recall=0.999), SANDBOX)
     with open_database(settings.db_url, read_only=True) as session:
         assert audits.audits(session, SANDBOX) == []
 
@@ -205,15 +209,15 @@ def test_a_bound_that_nothing_reaches_draws_nothing(settings):
 def test_sizes_that_cannot_be_drawn_are_refused(settings, given, message):
     """Fewer than there are strata, more than there are pairs."""
     with pytest.raises(AuditError, match=message):
-        draw_audit(settings, Wish(**given), SANDBOX)
+        draw_audit(settings, AuditRequest(**given), SANDBOX)
 
 
 def test_wishes_that_contradict_each_other_are_refused():
     """A size and a bound; a sample for labels without a size."""
     with pytest.raises(UsageError, match="give either"):
-        Wish(size=5, recall=0.9)
+        AuditRequest(size=5, recall=0.9)
     with pytest.raises(UsageError, match="add --size"):
-        Wish(AuditPurpose.LABELS)
+        AuditRequest(AuditPurpose.LABELS)
 
 
 def test_without_a_proposal_there_is_nothing_to_audit(tmp_path):
@@ -226,7 +230,7 @@ def test_without_a_proposal_there_is_nothing_to_audit(tmp_path):
 
 def test_another_pool_voids_an_audit(settings):
     """In words; its open questions are no longer asked, and another one may be drawn."""
-    draw_audit(settings, Wish(size=40), SANDBOX)
+    draw_audit(settings, AuditRequest(size=40), SANDBOX)
     run_propose(settings, image_queries=5, caption_queries=6)
 
     found = show(settings, SANDBOX)
@@ -235,12 +239,12 @@ def test_another_pool_voids_an_audit(settings):
     assert found.tables[0].rows[0][-1] == "void: another pool"
     assert not run_publish(settings).counts["audit_questions"]
     assert status(settings, SANDBOX).counts["audit"] is None
-    assert draw_audit(settings, Wish(size=40), SANDBOX).counts["audit"] == 2
+    assert draw_audit(settings, AuditRequest(size=40), SANDBOX).counts["audit"] == 2
 
 
 def test_a_worker_who_gives_most_answers_is_warned_of(settings):
     """Before the audit is complete, while others can still be asked."""
-    draw_audit(settings, Wish(size=40), SANDBOX)
+    draw_audit(settings, AuditRequest(size=40), SANDBOX)
     run_publish(settings)
     simulate(settings, SANDBOX, population="careful", hits_per_worker=100)
     harvest(settings, SANDBOX)
@@ -258,16 +262,16 @@ def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
     with open_context(settings, SANDBOX, read_only=True) as context:
         n_open = sum(guess.size for guess in strata_for_labels(context).guesses)
 
-    found = draw_audit(settings, Wish(AuditPurpose.LABELS, size=20), SANDBOX)
+    found = draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX)
 
     assert found.counts["pool"] == n_open
     assert found.counts["pairs"] == 20
     with open_database(settings.db_url, read_only=True) as session:
         assert len(audits.drawn_for_labels(session, SANDBOX)) == 20
-    assert draw_audit(settings, Wish(AuditPurpose.LABELS, size=20), SANDBOX).status == "nothing_to_do"
+    assert draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX).status == "nothing_to_do"
     work_until_done(settings)
     with pytest.raises(AuditError, match="drawn after looking"):
-        draw_audit(settings, Wish(AuditPurpose.LABELS, size=21), SANDBOX)
+        draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=21), SANDBOX)
 
 
 def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp_path):
@@ -299,7 +303,7 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
 
 def test_a_probability_that_is_none_is_noticed(settings):
     """By the check of the database, which passes what was drawn."""
-    draw_audit(settings, Wish(size=40), SANDBOX)
+    draw_audit(settings, AuditRequest(size=40), SANDBOX)
     ok("db", "verify", "--project", settings.project)
     with open_database(settings.db_url) as session:
         session.execute(text("UPDATE audit_pair SET inclusion = 0 WHERE place = 1"))
@@ -312,7 +316,7 @@ def test_a_probability_that_is_none_is_noticed(settings):
 
 def test_a_sample_that_was_changed_is_noticed(settings):
     """A pair moved to a stratum that its design lacks leaves another one short."""
-    draw_audit(settings, Wish(size=40), SANDBOX)
+    draw_audit(settings, AuditRequest(size=40), SANDBOX)
     with open_database(settings.db_url) as session:
         session.execute(text("UPDATE audit_pair SET stratum = 40 WHERE place = 2"))
         session.commit()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mitl.audits.planning import Crowd, Guess, Price, deal, plan_audit
+from mitl.audits.planning import AssumedCrowd, Guess, Price, deal, plan_audit
 from mitl.errors import AuditError
 
 PRICE = Price(hit_cents=24, pairs_per_hit=16)
-CAREFUL = Crowd(false_no=0.05, false_yes=0.05, stray_yes=0.003, wrong=0.02)
+CAREFUL = AssumedCrowd(false_no=0.05, false_yes=0.05, stray_yes=0.003, wrong=0.02)
 GUESSES = [
     Guess("released", 3000, 3000, 0.5),
     Guess("likely", 3000, 0, 0.03),

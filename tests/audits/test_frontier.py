@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from mitl.audits.frontier import Estimate, Frontier, Pilot, estimate, share_left
+from mitl.audits.frontier import Frontier, Pilot, ResampledEstimate, estimate, share_left
 from mitl.audits.pilot_scores import pilot_scores, rank_features
 from mitl.audits.thresholds import Tolerance
 from mitl.errors import AuditError
@@ -135,7 +135,7 @@ def test_what_cannot_be_planned_from_is_one_line(change: dict[str, object], told
 
 
 def test_an_estimate_lies_within_its_interval() -> None:
-    one = Estimate.of(np.array([5.0, 1.0, 2.0, 3.0]))
+    one = ResampledEstimate.of(np.array([5.0, 1.0, 2.0, 3.0]))
     assert one.low <= one.value <= one.high
 
 

@@ -18,7 +18,7 @@ from mitl.db.store import audits
 from mitl.hits.packing import pack_again, pages_again
 from mitl.records import AuditPurpose, HitState, Label, Pair, PairRole
 from mitl.settings import Settings
-from mitl.stages.auditing.drawing import Wish, draw_audit
+from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 SAMPLE = 20
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     settings = make_world(folder, n_images=12)
     run_propose(settings)
-    draw_audit(settings, Wish(AuditPurpose.LABELS, size=SAMPLE), SANDBOX)
+    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=SAMPLE), SANDBOX)
     return folder
 
 

@@ -23,7 +23,7 @@ from mitl.campaign.kinds.texts.parsing import parse_texts
 from mitl.campaign.kinds.texts.standing import MOST_TRIES, ItemState, stand
 from mitl.crowd.populations import CHARACTERS
 from mitl.crowd.writers import PickTruth, WriteTruth, answer_texts
-from mitl.db.store.collection import Choice, Spot
+from mitl.db.store.collection import ChosenItem, CollectionPlace
 from mitl.errors import PackingError
 from mitl.hits.validation import check_markup
 from mitl.protocol.pages import parse_page
@@ -205,7 +205,7 @@ def test_controls_pass_by_the_rule_for_controls_of_pairs():
 
 def written(answer, worker, text, **more):
     known = {"live": False, "counts": True, "outcome": Outcome.ANSWERED, **more}
-    return Spot(
+    return CollectionPlace(
         hit=answer, batch=1, place=1, role=CollectionRole.WRITE, is_image=True, item=5, offered=(),
         reviewed=None, answer=answer, assignment=answer, worker=worker, text=text, **known,
     )  # fmt: skip
@@ -244,7 +244,7 @@ TEXT_2, TEXT_3 = "A black dog sleeps on a rug", "Two dogs play on a beach"
 )  # fmt: skip
 def test_an_item_stands_where_its_answers_put_it(spots, state):
     """Rules, reviews by others, exclusions and rejected work decide; the writer's own review never does."""
-    (found,) = stand([Choice(True, 5, 1, 0.0, "random")], spots, {1: Terms()}, ())
+    (found,) = stand([ChosenItem(True, 5, 1, 0.0, "random")], spots, {1: Terms()}, ())
     assert found.state is state
     assert (found.accepted is not None) is (state is ItemState.ACCEPTED)
 

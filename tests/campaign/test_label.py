@@ -27,7 +27,7 @@ from mitl.records import AuditPurpose, Label, PairRole
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 from mitl.settings import WORLD_FOLDER, Settings
-from mitl.stages.auditing.drawing import Wish, draw_audit
+from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.fusing.scores import FOLDER, KeptScores, stamp
 
 SAMPLE = 150
@@ -43,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = make_world(folder)
     run_propose(settings, image_queries=40, caption_queries=120)
     write_scores(settings)
-    draw_audit(settings, Wish(AuditPurpose.LABELS, size=SAMPLE), SANDBOX)
+    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=SAMPLE), SANDBOX)
     answer_sample(settings)
     return folder
 
@@ -249,7 +249,7 @@ def test_without_a_sample_or_a_score_it_says_what_is_missing(tmp_path: Path) -> 
     settings = make_world(tmp_path, n_images=12)
     run_propose(settings)
     assert "run `mitl audit draw --for labels`" in label(settings).error
-    draw_audit(settings, Wish(AuditPurpose.LABELS, size=20), SANDBOX)
+    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX)
     assert "run `mitl fuse` first" in label(settings).error
     write_scores(settings)
     assert "20 of the 20 sampled pairs have no usable answer yet" in label(settings).error

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mitl.core.packed import pack_ids, unpack_ids
-from mitl.fusion.evidence import ANSWERED, Evidence, Joint, Vectors, of_length_1
+from mitl.fusion.evidence import ANSWERED, FusionEvidence, Joint, UnitVectors, of_length_1
 from mitl.records.frames import PROPOSALS, frame
 
 IMAGES = 30
@@ -17,7 +17,7 @@ DEPTH = 12
 WORDS = ("red", "blue", "dog", "cat", "ball", "tree")
 
 
-def evidence(seed: int = 0, *, answered: float = 0.7) -> Evidence:
+def evidence(seed: int = 0, *, answered: float = 0.7) -> FusionEvidence:
     """Two annotators' rankings of all items, vectors of both sides, and answers on a share of the ranked pairs."""
     rng = np.random.default_rng(seed)
     images = np.arange(1, IMAGES + 1)
@@ -28,10 +28,10 @@ def evidence(seed: int = 0, *, answered: float = 0.7) -> Evidence:
     near = -((at[:, None] - of_captions[None]) ** 2).sum(axis=2)
     ranked = pd.concat([_ranked(name, near + 0.7 * rng.normal(size=near.shape)) for name in ("one", "two")])
     vectors = (
-        Vectors("v", images, of_length_1(at.astype(np.float32))),
-        Vectors("v", captions, of_length_1(of_captions.astype(np.float32))),
+        UnitVectors("v", images, of_length_1(at.astype(np.float32))),
+        UnitVectors("v", captions, of_length_1(of_captions.astype(np.float32))),
     )
-    made = Evidence(
+    made = FusionEvidence(
         ranked=frame(PROPOSALS, {name: ranked[name].to_numpy() for name in PROPOSALS}),
         captions=captions,
         image_of=image_of,

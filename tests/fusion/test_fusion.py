@@ -15,7 +15,7 @@ from mitl.errors import MetricError
 from mitl.fusion import fusing, models
 from mitl.fusion.answered import Said, answered_features
 from mitl.fusion.curves import area
-from mitl.fusion.evidence import Evidence
+from mitl.fusion.evidence import FusionEvidence
 from mitl.fusion.folds import cells, folds
 from mitl.fusion.fusing import fuse
 from mitl.fusion.likeness import text_features
@@ -28,7 +28,7 @@ COUNT = 3
 
 
 @pytest.fixture(scope="module")
-def made() -> Evidence:
+def made() -> FusionEvidence:
     return evidence()
 
 

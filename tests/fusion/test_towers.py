@@ -10,9 +10,9 @@ from fusion_kit import answers, evidence
 
 from mitl.core.packed import unpack_ids
 from mitl.fusion import fusing, models, towers
-from mitl.fusion.answered import Trained
+from mitl.fusion.answered import AnsweredPairs
 from mitl.fusion.curves import area
-from mitl.fusion.evidence import Evidence, Vectors, of_length_1
+from mitl.fusion.evidence import FusionEvidence, UnitVectors, of_length_1
 from mitl.fusion.folds import folds
 from mitl.fusion.fusing import GROUPS, TOWERS, fuse
 from mitl.fusion.towers import Pairs, Towers, tower_features
@@ -30,7 +30,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(towers, "BATCH", 64)
 
 
-def agreeing(seed: int) -> tuple[Evidence, np.ndarray]:
+def agreeing(seed: int) -> tuple[FusionEvidence, np.ndarray]:
     """Evidence on which pairs match where both signs of two numbers agree, of which no cosine knows; the truth."""
     made = evidence(seed)
     rng = np.random.default_rng(seed)
@@ -39,8 +39,8 @@ def agreeing(seed: int) -> tuple[Evidence, np.ndarray]:
     match = (left[images - 1, 0] > 0) == (right[captions - 1, 1] > 0)
     made = replace(
         made,
-        pictures=(Vectors("v", np.arange(1, 31), of_length_1(left)),),
-        texts=(Vectors("v", made.captions, of_length_1(right)),),
+        pictures=(UnitVectors("v", np.arange(1, 31), of_length_1(left)),),
+        texts=(UnitVectors("v", made.captions, of_length_1(right)),),
         answers=answers(made.pairs, match, ~match),
     )
     return made, match
@@ -63,12 +63,12 @@ def test_no_fold_is_read_for_itself_nor_for_the_fold_that_is_learnt_for():
     """Turn a fold's answers round: its own log-odds stay, and so do those of others to learn from for this fold."""
     made, _ = agreeing(4)
     of = folds(made.images, made.groups, 0, COUNT)
-    before = tower_features(made, Trained.of(made), of, COUNT, 0)
+    before = tower_features(made, AnsweredPairs.of(made), of, COUNT, 0)
     for fold in range(COUNT):
         said = made.answers.copy()
         said.loc[of == fold, ["yes", "no"]] = said.loc[of == fold, ["no", "yes"]].to_numpy()
         turned = replace(made, answers=said)
-        after = tower_features(turned, Trained.of(turned), of, COUNT, 0)
+        after = tower_features(turned, AnsweredPairs.of(turned), of, COUNT, 0)
         outside = of != fold
 
         assert np.array_equal(after.own[~outside], before.own[~outside])
@@ -105,7 +105,9 @@ def test_without_vectors_of_a_side_there_are_none():
     """Fusion does without: the same probabilities as without the group."""
     made, _ = agreeing(5)
     for lacking in (replace(made, texts=()), replace(made, texts=(), pictures=(), joint=(), words=())):
-        found = tower_features(lacking, Trained.of(lacking), folds(made.images, made.groups, 0, 4), 4, 0)
+        found = tower_features(
+            lacking, AnsweredPairs.of(lacking), folds(made.images, made.groups, 0, 4), 4, 0
+        )
 
         assert not found.names
         assert found.own.shape == (len(made.pairs), 0)
@@ -118,7 +120,7 @@ def test_a_caption_is_enough_for_an_image():
     """Images without vectors of their own are read by their captions."""
     made, _ = agreeing(6)
     said = replace(made, pictures=())
-    found = tower_features(said, Trained.of(said), folds(made.images, made.groups, 0, 4), 4, 0)
+    found = tower_features(said, AnsweredPairs.of(said), folds(made.images, made.groups, 0, 4), 4, 0)
 
     assert found.names == ("towers.log_odds",)
     assert np.isfinite(found.own).all()

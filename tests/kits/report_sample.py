@@ -24,7 +24,7 @@ from mitl.analysis.report.inputs import (
     AnalysisSection,
     AnnotatorProposals,
     AnswerCount,
-    BatchRow,
+    BatchSummary,
     CrowdStats,
     Dispute,
     DisputedPair,
@@ -48,8 +48,8 @@ from mitl.analysis.report.inputs import (
     ReportInput,
     Section,
     TruthStats,
-    WorkerRow,
     WorkerStanding,
+    WorkerSummary,
 )
 from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve
 from mitl.audits.chao import Completeness
@@ -99,8 +99,8 @@ def sample_input(
         crowd=_crowd(),
         money=MoneyStats(10_300, 0, 240, 0, wage_floor_cents=1200),
         batches=(
-            BatchRow("b1", "pairs-rationale", "i2t", 52, 170, 431.0),
-            BatchRow("b2", "pairs-plain", "t2i", 51, 100, 322.0),
+            BatchSummary("b1", "pairs-rationale", "i2t", 52, 170, 431.0),
+            BatchSummary("b2", "pairs-plain", "t2i", 51, 100, 322.0),
         ),
         truth=_truth(names),
         evaluation=_evaluation(names),
@@ -186,7 +186,7 @@ def _crowd() -> CrowdStats:
             standing = WorkerStanding.EXCLUDED if number % 2 else WorkerStanding.POOR
         seconds = float(rng.normal(360 if careful else 120, 40))
         workers.append(
-            WorkerRow(
+            WorkerSummary(
                 f"w{number:02d}{int(rng.integers(1e6)):06x}",
                 hits,
                 golds,

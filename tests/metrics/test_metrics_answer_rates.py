@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.metrics.answer_rates import Rates, Reading
+from mitl.metrics.answer_rates import CorrectedLabels, Rates
 from mitl.metrics.incomplete import AuditSample, Evidence
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.ranks import ArrayRankings
@@ -38,7 +38,7 @@ def test_a_reading_is_right_on_average(false_no, false_yes, truth, held):
     weights = np.where(answers, chance_of_yes, 1 - chance_of_yes).prod(axis=0)
     matches = np.where(held, answers.sum(0) >= 2, answers[0] & (answers[1] | answers[2]))
 
-    reading = Reading.of(matches, np.full(8, held), rates)
+    reading = CorrectedLabels.of(matches, np.full(8, held), rates)
     assert weights @ reading.values == pytest.approx(float(truth))
     assert weights @ (reading.values - truth) ** 2 == pytest.approx(weights @ reading.noise, abs=1e-12)
 
@@ -49,10 +49,10 @@ def test_slopes_are_derivatives_by_both_rates(false_no, false_yes, held):
     """Against differences of two readings."""
     matches, of = np.array([True, False]), np.full(2, held)
     step = 1e-6
-    own = Reading.of(matches, of, Rates(false_no, false_yes)).slopes
+    own = CorrectedLabels.of(matches, of, Rates(false_no, false_yes)).slopes
     for column, more in enumerate((Rates(false_no + step, false_yes), Rates(false_no, false_yes + step))):
         less = Rates(2 * false_no - more.false_no, 2 * false_yes - more.false_yes)
-        change = Reading.of(matches, of, more).values - Reading.of(matches, of, less).values
+        change = CorrectedLabels.of(matches, of, more).values - CorrectedLabels.of(matches, of, less).values
         assert own[:, column] == pytest.approx(change / (2 * step), rel=1e-4, abs=1e-6)
 
 
@@ -78,7 +78,7 @@ def test_too_few_released_pairs_tell_no_rates():
 
     assert Rates.measured(yes, few, few) is None
     assert Rates.measured(yes, ~few, few) is None
-    plain = Reading.of(yes[0], few, None)
+    plain = CorrectedLabels.of(yes[0], few, None)
     assert (plain.values == 1).all()
     assert plain.variance(np.ones(30), np.full(30, 0.1)) == 0
 
@@ -92,7 +92,7 @@ def test_answers_by_chance_tell_rates_that_labels_can_be_read_with():
     rates = Rates.measured(yes, held, held)
     assert rates is not None
     assert max(rates.false_no, rates.false_yes) < 0.5
-    assert np.abs(Reading.of(labels_of(yes, held), held, rates).values).max() < 10
+    assert np.abs(CorrectedLabels.of(labels_of(yes, held), held, rates).values).max() < 10
 
 
 def test_a_score_is_right_on_average_though_workers_err():
@@ -119,7 +119,11 @@ def test_a_score_is_right_on_average_though_workers_err():
         matches = labels_of(yes, held)
         for found, known in ((corrected, Rates.measured(yes, held, held)), (plain, None)):
             sample = AuditSample(
-                *np.divmod(at, 20), matches, held.astype(int), inclusion, Reading.of(matches, held, known)
+                *np.divmod(at, 20),
+                matches,
+                held.astype(int),
+                inclusion,
+                CorrectedLabels.of(matches, held, known),
             )
             (one,) = Evidence.of(released, sample, draws=2).fair(ranking, asked_metrics(["P@2"])).classical
             found.append((one.value, one.holds(places)))

@@ -20,7 +20,7 @@ from mitl.positives.merging import MergeRules
 from mitl.records import AuditPurpose, Label
 from mitl.records.audits import AUDITED, LISTED, AuditDesign, Stratum
 from mitl.records.frames import LABELS, MACHINE_LABELS, frame
-from mitl.stages.auditing.drawing import Wish, draw_audit
+from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.releasing.verify import verify
 
@@ -48,7 +48,7 @@ def project(tmp_path_factory):
 def audited(project):
     """The same project with an audit: its releases before the audit was answered and after."""
     settings, _ = project
-    draw_audit(settings, Wish(size=80), SANDBOX)
+    draw_audit(settings, AuditRequest(size=80), SANDBOX)
     before = built(settings, settings.project / "open")
     work_until_done(settings, rounds=12)
     return before, built(settings, settings.project / "certified", check_privacy=True)

@@ -22,7 +22,7 @@ from mitl.records.rounds import CHOSEN
 from mitl.selection.diverse import Spread
 from mitl.selection.strategies import STRATEGIES
 from mitl.settings import Settings
-from mitl.stages.auditing.drawing import Wish, draw_audit
+from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.choosing.choose import ChoiceOptions, choice_of, choose
 from mitl.stages.fusing.fuse import fuse
 from mitl.stages.harvesting.harvest import harvest
@@ -38,7 +38,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     simulate(settings, SANDBOX, population="careful")
     harvest(settings, SANDBOX)
     fuse(settings, SANDBOX)
-    draw_audit(settings, Wish(AuditPurpose.LABELS, 20), SANDBOX)
+    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, 20), SANDBOX)
     run_publish(settings, limit=60)  # the sample and 40 more
     return settings
 

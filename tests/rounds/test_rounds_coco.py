@@ -17,7 +17,7 @@ from rounds_coco_replay import Oracle, Replay, answered, coco
 
 from mitl.core.packed import contains, pack_ids, unpack_ids
 from mitl.datasets.official import OfficialPositives, official_positives
-from mitl.fusion.evidence import Evidence
+from mitl.fusion.evidence import FusionEvidence
 from mitl.records import Rating
 from mitl.records.frames import PROPOSALS, frame
 
@@ -60,7 +60,9 @@ def replay():
     some = rng.random(len(pairs)) < 0.2
     oracle = Oracle(np.sort(pairs[is_yes]), np.sort(pairs[~is_yes & some]))
     captions = np.arange(1, CAPTIONS + 1)
-    evidence = Evidence(frame(PROPOSALS, columns), captions, (captions + 1) // 2, answered(pairs[:0], oracle))
+    evidence = FusionEvidence(
+        frame(PROPOSALS, columns), captions, (captions + 1) // 2, answered(pairs[:0], oracle)
+    )
     return Replay(evidence, oracle, np.arange(1, IMAGES + 1))
 
 

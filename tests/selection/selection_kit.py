@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from mitl.core.packed import distinct, pack_ids, unpack_ids
-from mitl.fusion.evidence import Vectors, of_length_1
+from mitl.fusion.evidence import UnitVectors, of_length_1
 from mitl.records.frames import PROPOSALS, frame
 from mitl.records.rounds import POOL
-from mitl.selection.choice import Choice, Likeness
+from mitl.selection.choice import SelectionProblem, SideVectors
 
 ANNOTATORS = ("far", "near")
 
@@ -48,7 +48,7 @@ def choice(
     is_fused: bool = True,
     closed: float = 0.4,
     is_alike: bool = False,
-) -> Choice:
+) -> SelectionProblem:
     """A share of the pairs is answered, a few more are out."""
     ranked = rankings(seed, images, captions, depth)
     pairs = distinct(ranked["pair"].to_numpy())
@@ -65,20 +65,20 @@ def choice(
             "negative": (state >= closed / 3) & (state < closed * 0.8),
         },
     )
-    likeness = Likeness()
+    likeness = SideVectors()
     if is_alike:
-        likeness = Likeness(*(vectors(seed, np.unique(ids)) for ids in unpack_ids(pairs)))
-    return Choice(pool, ranked, budget, seed, likeness=likeness)
+        likeness = SideVectors(*(vectors(seed, np.unique(ids)) for ids in unpack_ids(pairs)))
+    return SelectionProblem(pool, ranked, budget, seed, likeness=likeness)
 
 
-def vectors(seed: int, ids: np.ndarray) -> Vectors:
+def vectors(seed: int, ids: np.ndarray) -> UnitVectors:
     rows = np.random.default_rng(seed).normal(size=(len(ids), 2)).astype(np.float32)
-    return Vectors("made up", ids, of_length_1(rows))
+    return UnitVectors("made up", ids, of_length_1(rows))
 
 
-def shuffled(given: Choice, seed: int) -> Choice:
+def shuffled(given: SelectionProblem, seed: int) -> SelectionProblem:
     """The same with its rows in another order, and annotators' names under other codes."""
     pool, ranked = (rows.sample(frac=1, random_state=seed) for rows in (given.pool, given.ranked))
     names = list(ranked["annotator"].cat.categories)[::-1]
     ranked = ranked.assign(annotator=ranked["annotator"].cat.set_categories(names))
-    return Choice(pool, ranked, given.budget, given.seed, likeness=given.likeness)
+    return SelectionProblem(pool, ranked, given.budget, given.seed, likeness=given.likeness)

@@ -16,7 +16,7 @@ from mitl.errors import RoundError, UsageError
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN
 from mitl.selection import strategies as registry
-from mitl.selection.choice import Choice, draws, highest
+from mitl.selection.choice import SelectionProblem, draws, highest
 from mitl.selection.diverse import Spread
 from mitl.selection.strategies import STRATEGIES, select
 
@@ -81,7 +81,7 @@ def test_no_item_has_more_pairs_than_it_may(name, given_, most):
             assert any(count.get(int(ids[0]), 0) >= most for count, ids in zip(counts, sides, strict=True))
 
 
-def of(pairs, probability, likeness=None, **more) -> Choice:
+def of(pairs, probability, likeness=None, **more) -> SelectionProblem:
     """Open pairs that one annotator ranks one after the other."""
     first = choice()
     pool = first.pool.iloc[: len(pairs)].assign(
@@ -91,7 +91,7 @@ def of(pairs, probability, likeness=None, **more) -> Choice:
         pair=pairs, rank=range(1, len(pairs) + 1), similarity=-np.arange(len(pairs), dtype=float)
     )
     more = {"budget": 10, "seed": 0, **more}
-    return Choice(pool, ranked, **more, **({} if likeness is None else {"likeness": likeness}))
+    return SelectionProblem(pool, ranked, **more, **({} if likeness is None else {"likeness": likeness}))
 
 
 def test_uncertainty_asks_what_is_nearest_to_one_half():
@@ -184,7 +184,7 @@ def test_an_unknown_strategy_and_an_empty_budget_are_refused():
 def test_a_new_strategy_is_a_function_and_an_entry(monkeypatch):
     """It is spread and checked like the others."""
 
-    def newest_first(given_: Choice) -> pd.DataFrame:
+    def newest_first(given_: SelectionProblem) -> pd.DataFrame:
         return highest(given_, given_.pairs.astype(float), "newest-first")
 
     monkeypatch.setattr(registry, "STRATEGIES", {**STRATEGIES, "newest-first": newest_first})

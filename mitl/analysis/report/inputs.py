@@ -247,7 +247,7 @@ class WorkerStanding(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRow:
+class WorkerSummary:
     """One worker under a pseudonym, with the record on gold controls."""
 
     pseudonym: str
@@ -306,11 +306,11 @@ class CrowdStats:
     """Paid, answers left out (drop, approve_exclude)."""
     gold: GoldStats | None = None
     agreement: AgreementStats | None = None
-    workers: tuple[WorkerRow, ...] = ()
+    workers: tuple[WorkerSummary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRow:
+class BatchSummary:
     """One batch of HITs with its price and its time."""
 
     name: str
@@ -451,7 +451,7 @@ __all__ = [
     "AgreementStats",
     "AnnotatorProposals",
     "AnswerCount",
-    "BatchRow",
+    "BatchSummary",
     "CrowdStats",
     "Dispute",
     "DisputeKind",
@@ -475,8 +475,8 @@ __all__ = [
     "ReliabilityBin",
     "ReportInput",
     "TruthStats",
-    "WorkerRow",
     "WorkerStanding",
+    "WorkerSummary",
 ]
 
 
@@ -532,7 +532,7 @@ class ReportInput:
     """What pages asked besides the label."""
     crowd: CrowdStats | None = None
     money: MoneyStats | None = None
-    batches: tuple[BatchRow, ...] = ()
+    batches: tuple[BatchSummary, ...] = ()
     truth: TruthStats | None = None
     evaluation: tuple[EvaluationScore, ...] = ()
     multiplicity: tuple[Multiplicity, ...] = ()

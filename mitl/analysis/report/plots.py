@@ -17,8 +17,8 @@ from mitl.analysis.report.inputs import (
     Multiplicity,
     Reliability,
     TruthStats,
-    WorkerRow,
     WorkerStanding,
+    WorkerSummary,
 )
 from mitl.analysis.report.views import FunnelStep, histogram, truth_rows
 from mitl.core.formats import count, percent
@@ -385,7 +385,7 @@ _STANDINGS = {
 }
 
 
-def workers_svg(workers: Sequence[WorkerRow]) -> str:
+def workers_svg(workers: Sequence[WorkerSummary]) -> str:
     """One dot for each gold record (seen, right); its area grows with the number of workers that have it."""
     shown = [worker for worker in workers if worker.golds_seen > 0]
     if not shown:

@@ -16,7 +16,7 @@ _MATCHES = {Direction.I2T: ("An image query", "captions"), Direction.T2I: ("A ca
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Highlight:
     """One sentence."""
 
     text: str
@@ -24,7 +24,7 @@ class Finding:
     """Id of the section that it sums up."""
 
 
-def findings(data: ReportInput) -> tuple[Finding, ...]:
+def findings(data: ReportInput) -> tuple[Highlight, ...]:
     """What a reader in a hurry should take along, as far as it is known."""
     return (
         *_positives(data),
@@ -36,7 +36,7 @@ def findings(data: ReportInput) -> tuple[Finding, ...]:
     )
 
 
-def _positives(data: ReportInput) -> Iterator[Finding]:
+def _positives(data: ReportInput) -> Iterator[Highlight]:
     rows = multiplicity_rows(data.multiplicity)
     parts = [
         f"{_MATCHES[row.direction][0]} has {row.means[1]} matching {_MATCHES[row.direction][1]} on average "
@@ -53,10 +53,10 @@ def _positives(data: ReportInput) -> Iterator[Finding]:
         ]
         if coverage:
             text += f" So far: answered are {' and '.join(coverage)}; queries that nobody was asked about do not count."
-        yield Finding(of_form(text, data.form), "multiplicity")
+        yield Highlight(of_form(text, data.form), "multiplicity")
 
 
-def _missing(data: ReportInput) -> Iterator[Finding]:
+def _missing(data: ReportInput) -> Iterator[Highlight]:
     """Chao's bound; a bound of nothing says nothing."""
     bounds = {way: bound for way, bound in data.completeness.items() if round(bound.missing)}
     if bounds:
@@ -64,24 +64,24 @@ def _missing(data: ReportInput) -> Iterator[Finding]:
             of_form(f"{count(round(b.missing))} of {_QUERIES[way]}", data.form) for way, b in bounds.items()
         )
         recall = " and ".join(percent(bound.at_most) for bound in bounds.values())
-        yield Finding(
+        yield Highlight(
             f"Matches that no annotator proposed: at least {missing} (Chao's bound), so the recall is at most "
             f"{recall}.",
             "completeness",
         )
 
 
-def _originals(data: ReportInput) -> Iterator[Finding]:
+def _originals(data: ReportInput) -> Iterator[Highlight]:
     for dispute in data.disputes:
         if dispute.kind is DisputeKind.ORIGINAL and dispute.total:
-            yield Finding(
+            yield Highlight(
                 f"People refused {count(dispute.total)} of the {count(dispute.of)} original pairs that they were "
                 "asked about.",
                 "disputes",
             )
 
 
-def _people(data: ReportInput) -> Iterator[Finding]:
+def _people(data: ReportInput) -> Iterator[Highlight]:
     crowd = data.crowd
     if crowd is None or crowd.gold is None:
         return
@@ -95,10 +95,10 @@ def _people(data: ReportInput) -> Iterator[Finding]:
         text += f"; on the {count(shared.pairs)} pairs that several answered, their agreement is α = {shared.alpha:.2f}"
     elif shared is not None and not shared.pairs:
         text += "; no pair was asked of two people, so their agreement is not known"
-    yield Finding(text + ".", "workers")
+    yield Highlight(text + ".", "workers")
 
 
-def _money(data: ReportInput) -> Iterator[Finding]:
+def _money(data: ReportInput) -> Iterator[Highlight]:
     paid = data.money
     if paid is None:
         return
@@ -108,10 +108,10 @@ def _money(data: ReportInput) -> Iterator[Finding]:
     text = f"{money(spent)} were paid, {money(round(spent / data.funnel.positive))} for each positive pair"
     if paid.median_hourly_cents is not None:
         text += f"; an hour of work brought {money(paid.median_hourly_cents)} in the median"
-    yield Finding(text + ".", "money")
+    yield Highlight(text + ".", "money")
 
 
-def _machines(data: ReportInput) -> Iterator[Finding]:
+def _machines(data: ReportInput) -> Iterator[Highlight]:
     """Whether the order of the machines is another one on the release; by mAP@R, the mean of both directions."""
     first = {positives: _best(data.evaluation, positives) for positives in ("original", "release")}
     before, after = first["original"], first["release"]
@@ -120,9 +120,9 @@ def _machines(data: ReportInput) -> Iterator[Finding]:
     taught = any(score.annotator == after and score.taught_by for score in data.evaluation)
     known = f"; {after} was trained on answers of this release" if taught else ""
     if before == after:
-        yield Finding(f"{after} ranks best by mAP@R, before and after{known}.", "evaluation")
+        yield Highlight(f"{after} ranks best by mAP@R, before and after{known}.", "evaluation")
     else:
-        yield Finding(
+        yield Highlight(
             f"By mAP@R {after} ranks best on the release, {before} on the original annotation{known}.",
             "evaluation",
         )

@@ -249,7 +249,7 @@ def shaded(matrix: Matrix) -> tuple[tuple[Shade, ...], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ExampleFrame:
     """The items of one frame of an example query."""
 
     frame: Frame
@@ -258,13 +258,13 @@ class Group:
     """How many there are; the items may be fewer."""
 
 
-def by_frame(query: ExampleQuery) -> Iterator[Group]:
+def by_frame(query: ExampleQuery) -> Iterator[ExampleFrame]:
     """The items by frame, each in the order given."""
     totals = dict(query.totals)
     for frame in Frame:
         items = tuple(item for item in query.items if item.frame is frame)
         if items:
-            yield Group(frame, items, max(totals.get(frame, 0), len(items)))
+            yield ExampleFrame(frame, items, max(totals.get(frame, 0), len(items)))
 
 
 def tags(item: ExampleItem) -> list[str]:

@@ -31,7 +31,7 @@ from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenItem:
     """An item that was chosen to get a partner."""
 
     is_image: bool
@@ -44,7 +44,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class CollectionPlace:
     """A place of a HIT that collects, with one worker's answer there, or with none yet."""
 
     hit: int
@@ -110,7 +110,7 @@ def is_collecting(session: Session, environment: Environment) -> bool:
     return session.scalar(query) is not None
 
 
-def choices(session: Session, environment: Environment) -> list[Choice]:
+def choices(session: Session, environment: Environment) -> list[ChosenItem]:
     """The items that were chosen in an environment, in the order in which they are asked."""
     left, _ = pair_sides(session)
     query = (
@@ -124,7 +124,7 @@ def choices(session: Session, environment: Environment) -> list[Choice]:
         .where(CollectionChoice.environment == environment)
         .order_by(CollectionChoice.place)
     )
-    return [Choice(row[0] == left, *row[1:]) for row in session.execute(query)]
+    return [ChosenItem(row[0] == left, *row[1:]) for row in session.execute(query)]
 
 
 def paid_cents(session: Session, environment: Environment) -> int:
@@ -314,7 +314,7 @@ def _picked(answer: GivenText, offered: Sequence[int]) -> int | None:
     return offered[answer.pick - 1] if answer.pick and answer.pick <= len(offered) else None
 
 
-def spots(session: Session, environment: Environment) -> list[Spot]:
+def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
     """Every place of every HIT that collects, with each answer there, in the order in which answers came."""
     left, _ = pair_sides(session)
     query = (
@@ -343,7 +343,7 @@ def spots(session: Session, environment: Environment) -> list[Spot]:
     )
     found = []
     for item, state, batch, answer, assignment, decision, worker, excluded in session.execute(query):
-        spot = Spot(
+        spot = CollectionPlace(
             hit=item.hit_id,
             live=state in LIVE_STATES,
             batch=batch,

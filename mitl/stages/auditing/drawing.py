@@ -50,7 +50,7 @@ RECALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AuditRequest:
     """What an audit is to prove, or how large it is to be."""
 
     purpose: AuditPurpose = AuditPurpose.RECALL
@@ -90,7 +90,7 @@ class StratumFigures(TypedDict):
 
 
 @printed_by("audit plan")
-class PlanCounts(TypedDict, total=False):
+class AuditPlanCounts(TypedDict, total=False):
     """What an audit would take."""
 
     environment: Annotated[str, "sandbox or live"]
@@ -129,7 +129,7 @@ class DrawCounts(TypedDict):
 
 def plan(
     settings: Settings,
-    wish: Wish,
+    wish: AuditRequest,
     environment: Environment | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
@@ -145,7 +145,7 @@ def plan(
         strata = strata_for_recall(context, pool)
         strata = strata.simple(pool) if wish.simple else strata
         found = _planned(context, strata.guesses, wish)
-    counts: PlanCounts = {
+    counts: AuditPlanCounts = {
         "environment": context.environment.value,
         "pool": pool.size,
         "recall": found.target,
@@ -168,13 +168,13 @@ def plan(
     )
 
 
-def _comparison(context: Context, pool: Pool, wish: Wish) -> StageResult:
+def _comparison(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
     models, positives = _compared(context, wish)
     strata = models.strata(pool, positives)
     wanted = models.wanted(strata)
     size = min(max([len(strata.guesses), *(pairs or 0 for *_, pairs in wanted)]), pool.size)
     drawn = _scaled(strata.guesses, shares(strata.guesses), size)
-    counts: PlanCounts = {
+    counts: AuditPlanCounts = {
         "environment": context.environment.value,
         "pool": pool.size,
         "strata": _figures(drawn),
@@ -202,7 +202,7 @@ def _comparison(context: Context, pool: Pool, wish: Wish) -> StageResult:
     )
 
 
-def _compared(context: Context, wish: Wish) -> tuple[Compared, Ints]:
+def _compared(context: Context, wish: AuditRequest) -> tuple[Compared, Ints]:
     """The models, and the positives of a release of today."""
     merged, asked = merged_now(context), proposal_store.queries(context.session)
     judged = merged.where("kept"), merged.where("negative")
@@ -223,7 +223,7 @@ def _waiting(guesses: Sequence[Guess]) -> list[str]:
 
 def draw_audit(
     settings: Settings,
-    wish: Wish,
+    wish: AuditRequest,
     environment: Environment | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
@@ -275,7 +275,7 @@ def _is_under_way(context: Context, audit: AuditRow) -> bool:
     return is_recall and bool(audit_store.wanted(session, context.environment)["out"].any())
 
 
-def _require_same(audit: AuditRow, wish: Wish, seed: int) -> None:
+def _require_same(audit: AuditRow, wish: AuditRequest, seed: int) -> None:
     design = audit.design
     sample = design.sample if wish.size is None else wish.size
     compares = any(stratum.name in BANDS for stratum in design.strata)
@@ -311,7 +311,7 @@ def _result(audit: AuditRow, status: str, lines: tuple[str, ...]) -> StageResult
     )
 
 
-def _strata(context: Context, wish: Wish) -> Strata:
+def _strata(context: Context, wish: AuditRequest) -> Strata:
     if wish.purpose is AuditPurpose.LABELS:
         if wish.simple:
             raise UsageError("--simple is for audits of recall; a sample for machine labels has its strata")
@@ -324,7 +324,7 @@ def _strata(context: Context, wish: Wish) -> Strata:
     return strata.simple(pool) if wish.simple else strata
 
 
-def _samples(context: Context, guesses: Sequence[Guess], wish: Wish) -> tuple[Stratum, ...]:
+def _samples(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> tuple[Stratum, ...]:
     """How many pairs each stratum gives."""
     if wish.purpose is AuditPurpose.LABELS:
         # In proportion: what is sampled beyond a threshold is an answer that people would have given anyway.
@@ -369,7 +369,7 @@ def _scaled(
     )
 
 
-def _planned(context: Context, guesses: Sequence[Guess], wish: Wish) -> AuditPlan:
+def _planned(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> AuditPlan:
     return plan_audit(
         guesses,
         RECALL if wish.recall is None else wish.recall,

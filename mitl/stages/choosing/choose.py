@@ -11,12 +11,12 @@ from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.db.store import audits, open_work, proposals
 from mitl.errors import RoundError
-from mitl.fusion.evidence import Vectors, joined
+from mitl.fusion.evidence import UnitVectors, joined
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import several
 from mitl.records.frames import frame
 from mitl.records.rounds import POOL
-from mitl.selection.choice import Choice, Likeness
+from mitl.selection.choice import SelectionProblem, SideVectors
 from mitl.selection.diverse import Spread
 from mitl.selection.strategies import select
 from mitl.stages.auditing.drawing import answer_price
@@ -57,7 +57,7 @@ def choose(
 
 def choice_of(
     context: Context, budget: int, seed: int, options: ChoiceOptions, *, needs_likeness: bool = True
-) -> Choice:
+) -> SelectionProblem:
     """What a strategy is given.
 
     Open is what nobody was asked (no live HIT, no usable answer), what no machine labelled, and what the sample for
@@ -78,10 +78,10 @@ def choice_of(
     proposals.latest_run(session)
     sampled = pack_pairs(audits.drawn_for_labels(session, environment))
     answers = answered(context, sampled)
-    likeness = Likeness()
+    likeness = SideVectors()
     if needs_likeness:
         found = evidence(context, answers)
-        rows, likeness = found.ranked, Likeness(_one(found.pictures), _one(found.texts))
+        rows, likeness = found.ranked, SideVectors(_one(found.pictures), _one(found.texts))
     else:
         _, items = read_items(session, context.settings)
         rows = ranked(context, items, proposals.runs(session))
@@ -95,7 +95,7 @@ def choice_of(
             "with another annotator or deeper, or go on with `mitl build-dataset`"
         )
     hit_cents = options.hit_cents or answer_price(context).hit_cents
-    return Choice(pool, rows, budget, seed, hit_cents / CANDIDATES_PER_HIT, likeness=likeness)
+    return SelectionProblem(pool, rows, budget, seed, hit_cents / CANDIDATES_PER_HIT, likeness=likeness)
 
 
 def pool_of(
@@ -127,7 +127,7 @@ def pool_of(
     return frame(POOL, columns)
 
 
-def _one(vectors: tuple[Vectors, ...]) -> Vectors | None:
+def _one(vectors: tuple[UnitVectors, ...]) -> UnitVectors | None:
     """Vectors whose cosine is the mean of all of these."""
     found = joined("likeness", vectors)
     return found[0] if found else None

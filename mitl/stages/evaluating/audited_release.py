@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mitl.audits.evidence import answered, confirmed, refused
 from mitl.core.packed import unpack_ids
 from mitl.errors import MetricError
-from mitl.metrics.answer_rates import Rates, Reading
+from mitl.metrics.answer_rates import CorrectedLabels, Rates
 from mitl.metrics.partial_labels import Flags, Floats
 from mitl.metrics.positives import Ids
 from mitl.positives.audit_files import ReleasedAudit, read_audit
@@ -38,7 +38,7 @@ class AuditedRelease:
     audited: Pairs
     matches: Flags
     """(n,) of the audited pairs: held ones unless two of three refuse them, others where they were confirmed."""
-    reading: Reading
+    reading: CorrectedLabels
     strata: NDArray[np.integer]
     inclusion: Floats
     rates: Rates | None
@@ -72,7 +72,7 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
         refused=_negatives(read_checked(folder, manifest, "negatives.parquet"), sides),
         audited=_released(audit, rows["pair"].to_numpy(), sides),
         matches=matches,
-        reading=Reading.of(matches, held, rates),
+        reading=CorrectedLabels.of(matches, held, rates),
         strata=rows["stratum"].to_numpy(),
         inclusion=rows["inclusion"].to_numpy(),
         rates=rates,

@@ -20,7 +20,7 @@ from mitl.metrics.plausible import CAP, ZETAS, ObjectVectors, plausible_r_precis
 from mitl.metrics.positives import Ids, Positives, QueryValues, Short
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_metrics
-from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, Scoring, asked_metrics
+from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, MetricRequest, asked_metrics
 from mitl.positives.folders import MANIFEST
 from mitl.positives.sources import read_table
 from mitl.records import Direction
@@ -113,7 +113,7 @@ class FoldsTask:
 def block_values(block: Block, positives: Positives, asked: Sequence[Asked]) -> Values:
     """The values of a block's queries. Beyond a gallery smaller than K or R there is nothing: those are misses."""
     ids = block.query_ids, block.gallery_ids
-    return score_blocks(block.similarities, *ids, positives, Scoring(asked, short="zero"))
+    return score_blocks(block.similarities, *ids, positives, MetricRequest(asked, short="zero"))
 
 
 def first_ranks_within(block: Block, fold: Fold) -> Ids:

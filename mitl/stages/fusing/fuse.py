@@ -17,7 +17,7 @@ from mitl.core.packed import Ints, pack_pairs, places, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, proposals
 from mitl.fusion.curves import Area, area
-from mitl.fusion.evidence import Evidence
+from mitl.fusion.evidence import FusionEvidence
 from mitl.fusion.folds import FOLDS
 from mitl.fusion.fusing import Fusion
 from mitl.fusion.fusing import fuse as fuse_pairs
@@ -140,7 +140,7 @@ def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageRes
     return _result(kept, said["counts"])
 
 
-def _fused(found: Evidence, context: Context) -> Fusion:
+def _fused(found: FusionEvidence, context: Context) -> Fusion:
     with context.progress("fuse", total=FOLDS) as advance:
         return fuse_pairs(found, seed=context.settings.seed, advance=advance)
 
@@ -154,7 +154,7 @@ class _Judged:
     images: Ints
 
     @classmethod
-    def of(cls, found: Evidence) -> _Judged:
+    def of(cls, found: FusionEvidence) -> _Judged:
         at = places(found.pairs, found.answers["pair"].to_numpy())
         kept = (at >= 0) & (found.answers["yes"] != found.answers["no"]).to_numpy()
         positive = (found.answers["yes"] > found.answers["no"]).to_numpy()[kept]
@@ -165,7 +165,7 @@ class _Judged:
         return area(scores[self.at], self.positive, self.images)
 
 
-def _counts(found: Evidence, made: Fusion, excluded: Ints) -> FuseCounts:
+def _counts(found: FusionEvidence, made: Fusion, excluded: Ints) -> FuseCounts:
     judged = _Judged.of(found)
     probability = made.fused["probability"].to_numpy()
     of_fused = judged.area(probability)
@@ -205,7 +205,7 @@ def _curve(reliability: Calibration) -> list[dict[str, float]]:
     ]
 
 
-def _annotators(found: Evidence, judged: _Judged) -> dict[str, AreaCounts]:
+def _annotators(found: FusionEvidence, judged: _Judged) -> dict[str, AreaCounts]:
     """Each annotator's own area by its similarity; pairs that it ranks neither way come last, all alike."""
     areas: dict[str, AreaCounts] = {}
     for name in found.ranked["annotator"].cat.categories:

@@ -16,7 +16,7 @@ from mitl.crowd.context import Context
 from mitl.db.store import columns, proposals
 from mitl.db.store.proposals import RunRow
 from mitl.errors import AnnotatorError, RetrievalError
-from mitl.fusion.evidence import ANSWERED, Evidence, Joint, Vectors, joined
+from mitl.fusion.evidence import ANSWERED, FusionEvidence, Joint, UnitVectors, joined
 from mitl.proposals.candidates import NamedRanking, ranking_path
 from mitl.proposals.candidates import propose as take_top
 from mitl.records import Direction
@@ -44,7 +44,7 @@ def answered(context: Context, excluded: Ints) -> pd.DataFrame:
     )
 
 
-def evidence(context: Context, answers: pd.DataFrame) -> Evidence:
+def evidence(context: Context, answers: pd.DataFrame) -> FusionEvidence:
     """All that is known of the ranked pairs.
 
     Raises:
@@ -57,7 +57,7 @@ def evidence(context: Context, answers: pd.DataFrame) -> Evidence:
     compute = ComputeContext.of(with_trained(context.settings), progress=context.progress)
     joint = tuple(_joint(compute, items, annotator_names(context, runs)))
     captions = [one.captions for one in joint]
-    return Evidence(
+    return FusionEvidence(
         ranked=ranked(context, items, runs),
         captions=np.array([caption.id for caption in items.captions], np.int64),
         image_of=np.array([caption.image_id for caption in items.captions], np.int64),
@@ -102,7 +102,7 @@ def ranked(context: Context, items: SearchedItems, runs: Sequence[RunRow]) -> pd
     return frame(PROPOSALS, {name: once[name].to_numpy() for name in PROPOSALS})
 
 
-def _texts(compute: ComputeContext, items: SearchedItems) -> Iterator[Vectors]:
+def _texts(compute: ComputeContext, items: SearchedItems) -> Iterator[UnitVectors]:
     """By each encoder of captions that is installed."""
     for name, encoder in KNOWN.items():
         if encoder.modality != "caption" or not encoder.is_installed:
@@ -146,7 +146,7 @@ def _kept(compute: ComputeContext, annotator: Annotator, modality: Modality, ite
     return compute.encoded(annotator, modality, of)
 
 
-def _vectors(name: str, encoded: Encoded) -> Vectors:
-    return Vectors(
+def _vectors(name: str, encoded: Encoded) -> UnitVectors:
+    return UnitVectors(
         name, np.asarray(encoded.ids, np.int64), np.asarray(item_vectors(name, encoded), np.float32)
     )

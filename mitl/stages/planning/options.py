@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mitl.analysis.report.frontier_plot import Curve
-from mitl.audits.frontier import TOLERATED, Estimate, Frontier, Labelling, estimate
+from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, ResampledEstimate, estimate
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.bill import PostingTerms, terms_of
 from mitl.campaign.kinds import fitting, wording_of
@@ -136,9 +136,9 @@ class WayToGoOn:
 
     key: str
     name: str
-    answers: Estimate
-    recall: Estimate
-    wrong: Estimate
+    answers: ResampledEstimate
+    recall: ResampledEstimate
+    wrong: ResampledEstimate
     sample: int | None = None
 
 
@@ -191,8 +191,8 @@ def make_plan(context: Context, project: ProjectSnapshot, found: Candidates, wis
     )
 
 
-def _exact(value: float) -> Estimate:
-    return Estimate(value, value, value)
+def _exact(value: float) -> ResampledEstimate:
+    return ResampledEstimate(value, value, value)
 
 
 def _options(frontier: Frontier, wish: PlanWish) -> tuple[WayToGoOn, ...]:
@@ -229,7 +229,7 @@ def _options(frontier: Frontier, wish: PlanWish) -> tuple[WayToGoOn, ...]:
     return tuple(options)
 
 
-def best_labelling(frontier: Frontier, tolerance: Tolerance) -> Labelling | None:
+def best_labelling(frontier: Frontier, tolerance: Tolerance) -> BoundedLabelling | None:
     """Machine labels under a bound at the size of sample that leaves least to people; None where none passes."""
     made = [
         one
@@ -253,7 +253,7 @@ def _curves(frontier: Frontier, wish: PlanWish) -> tuple[Curve, ...]:
     )
 
 
-def _rows(estimates: Sequence[Estimate]) -> list[tuple[float, float, float]]:
+def _rows(estimates: Sequence[ResampledEstimate]) -> list[tuple[float, float, float]]:
     return [(one.value, one.low, one.high) for one in estimates]
 
 
@@ -266,7 +266,7 @@ def not_reachable(planned: PlannedWays) -> list[str]:
     said = []
     for lost, wrong in dict.fromkeys([TOLERATED[0], planned.wish.tolerated]):
         need = frontier.people(lost, wrong)
-        share = Estimate(*(value / frontier.open for value in (need.value, need.low, need.high)))
+        share = ResampledEstimate(*(value / frontier.open for value in (need.value, need.low, need.high)))
         said.append(
             f"at an AUC of {frontier.auc.value:.3f}, {100 * lost:.3g} % lost recall and {100 * wrong:.3g} % wrong "
             f"matches need people on {in_percent(share)} of the open pairs: {_verdict(share)}"
@@ -285,7 +285,7 @@ def not_reachable(planned: PlannedWays) -> list[str]:
     return said
 
 
-def _verdict(share: Estimate) -> str:
+def _verdict(share: ResampledEstimate) -> str:
     """What part of the answers is certainly not enough, and what part certainly is."""
     short = [words for part, words in PARTS if part < share.low]
     enough = [words for part, words in PARTS if part >= share.high]
@@ -294,6 +294,6 @@ def _verdict(share: Estimate) -> str:
     return ", ".join(said) or "this pilot is too small to say whether half of the answers would do"
 
 
-def in_percent(share: Estimate) -> str:
+def in_percent(share: ResampledEstimate) -> str:
     """``51 % (46–57 %)``."""
     return f"{100 * share.value:.0f} % ({100 * share.low:.0f}–{100 * share.high:.0f} %)"

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 import numpy as np
 
 from mitl.analysis.report.frontier_plot import frontier_svg
-from mitl.audits.frontier import TOLERATED, Estimate, share_left
+from mitl.audits.frontier import TOLERATED, ResampledEstimate, share_left
 from mitl.audits.planning import AuditPlan
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import hits_needed
@@ -147,7 +147,7 @@ def budget_lines(planned: PlannedWays) -> list[str]:
     names = {curve.key: curve.name for curve in planned.curves}
     return [
         f"for {dollars}, {point['answers']:,} further answers: {names[key]}, recall "
-        f"{in_percent(Estimate(**point['recall']))}"
+        f"{in_percent(ResampledEstimate(**point['recall']))}"
         + (
             ""
             if point["recall"]["value"] >= planned.wish.target_recall
@@ -174,7 +174,7 @@ def within_budget(planned: PlannedWays) -> dict[str, Point] | None:
     }
 
 
-def _interval(one: Estimate) -> PlannedInterval:
+def _interval(one: ResampledEstimate) -> PlannedInterval:
     return PlannedInterval(value=one.value, low=one.low, high=one.high)
 
 
@@ -282,13 +282,13 @@ def plans_table(planned: PlannedWays) -> Table:
     return Table("plans", ("plan", "further answers", "price", "recall, %", "wrong matches, %"), rows)
 
 
-def _answers(one: Estimate) -> str:
+def _answers(one: ResampledEstimate) -> str:
     return (
         f"{one.value:,.0f}" if one.low == one.high else f"{one.value:,.0f} ({one.low:,.0f}–{one.high:,.0f})"
     )
 
 
-def _share(one: Estimate) -> str:
+def _share(one: ResampledEstimate) -> str:
     shown = f"{100 * one.value:.2f}".rstrip("0").rstrip(".")
     return shown if one.low == one.high else f"{shown} ({100 * one.low:.2f}–{100 * one.high:.2f})"
 

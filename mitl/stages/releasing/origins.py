@@ -33,7 +33,7 @@ from mitl.positives.release_input import (
     BatchPay,
     ControlKind,
     Controls,
-    Crowd,
+    CrowdSummary,
     ExclusionList,
     Machine,
     Origins,
@@ -210,7 +210,7 @@ def _controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Co
     )
 
 
-def crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.Series[str]) -> Crowd | None:
+def crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.Series[str]) -> CrowdSummary | None:
     """Who worked on posted pages, from their submissions; None where nobody did.
 
     Args:
@@ -222,7 +222,7 @@ def crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.Series[st
     workers = {row.worker for row in rows}
     work = answers.value_counts(sort=False)
     theirs = work[[name in workers for name in work.index]]
-    return Crowd(
+    return CrowdSummary(
         workers=len(workers),
         busiest_share=float(theirs.max() / theirs.sum()) if theirs.sum() else None,
         excluded=len({row.worker for row in rows if row.excluded}),

@@ -9,13 +9,13 @@ import pandas as pd
 
 from mitl.analysis.report.inputs import (
     AgreementStats,
-    BatchRow,
+    BatchSummary,
     CrowdStats,
     GoldStats,
     MoneyStats,
     PreferenceTable,
-    WorkerRow,
     WorkerStanding,
+    WorkerSummary,
 )
 from mitl.campaign.kinds.rankings.scores import score_votes
 from mitl.crowd.paying import floor_cents, paid_work
@@ -52,7 +52,7 @@ def crowd_stats(project: ProjectSnapshot, people: CrowdConduct, salt: bytes) -> 
         gold=_gold(people.golds),
         agreement=_agreement(project.judgements),
         workers=tuple(
-            WorkerRow(
+            WorkerSummary(
                 pseudonym=pseudonym(one.worker, salt),
                 hits=one.submissions,
                 golds_seen=one.record.golds,
@@ -108,14 +108,14 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
     )
 
 
-def batch_rows(project: ProjectSnapshot) -> tuple[BatchRow, ...]:
+def batch_rows(project: ProjectSnapshot) -> tuple[BatchSummary, ...]:
     """Each batch with its reward and how long its HITs took."""
     times: dict[str, list[float]] = defaultdict(list)
     for one in paid_work(project.settled, project.environment):
         if one.time.ms is not None:
             times[one.batch].append(one.time.ms / 1000)
     return tuple(
-        BatchRow(
+        BatchSummary(
             name=batch.name,
             template=batch.template,
             direction=batch.direction,

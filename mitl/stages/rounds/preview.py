@@ -16,7 +16,7 @@ from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import Table, several
 from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.rounds.steps import asked_first, chosen_now, hits_at_first, instead_of, room
-from mitl.stages.rounds.wish import Wish
+from mitl.stages.rounds.wish import RoundRequest
 
 _NORMAL_95 = 1.96
 
@@ -53,7 +53,7 @@ class Preview(TypedDict):
     captions: ItemSpread
 
 
-def preview_of(context: Context, wish: Wish, number: int) -> Preview:
+def preview_of(context: Context, wish: RoundRequest, number: int) -> Preview:
     """Of the round of this number; reads only.
 
     Raises:
@@ -112,7 +112,7 @@ def _expected(context: Context, pairs: Ints, originals: Ints) -> Expected | None
     }
 
 
-def preview_table(asks: Preview, number: int, wish: Wish) -> Table:
+def preview_table(asks: Preview, number: int, wish: RoundRequest) -> Table:
     """For people."""
     why, budget_cents = instead_of(wish.strategy, asks["strategy"]), wish.budget_cents
     expected, first, kept = asks["expected"], asks["asked_first"], asks["kept_cents"]

@@ -25,8 +25,7 @@ from mitl.errors import AuditError, MetricError, RoundError, TrainingError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import RoundStep
-from mitl.stages.auditing.drawing import Wish as AuditWish
-from mitl.stages.auditing.drawing import draw_audit
+from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.showing import audit_state
 from mitl.stages.choosing.choose import ChoiceOptions, choose
 from mitl.stages.fusing.fuse import fuse
@@ -35,7 +34,7 @@ from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.labelling.label import label
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.rounds.asking import harvest_chosen, publish_chosen
-from mitl.stages.rounds.wish import Done, Turn, Waits, Wish
+from mitl.stages.rounds.wish import Done, RoundRequest, Turn, Waits
 from mitl.stages.training.train import TrainRequest, train
 
 _MOST_LOST = 0.5
@@ -137,14 +136,14 @@ def _fuse(turn: Turn) -> Done:
     return Done(f"AUC {auc:.3f} against people's answers so far", {"auc": auc})
 
 
-def asked_first(context: Context, wish: Wish, chosen: pd.DataFrame | None = None) -> tuple[int, int]:
+def asked_first(context: Context, wish: RoundRequest, chosen: pd.DataFrame | None = None) -> tuple[int, int]:
     """HITs that only ask again, and questions that fill HITs together: of audits, samples and these choices."""
     pairs = () if chosen is None else unpack_pairs(chosen["pair"].to_numpy())
     again, questions = asked_of(context.session, wish.campaign(context.environment), pairs)
     return again, questions + sample_wanted(context, wish)
 
 
-def sample_wanted(context: Context, wish: Wish) -> int:
+def sample_wanted(context: Context, wish: RoundRequest) -> int:
     """Pairs to draw for machine labels now: none before there are probabilities.
 
     Without them all pairs are one stratum that is guessed to be matches, and every refusal would be disputed.
@@ -155,7 +154,7 @@ def sample_wanted(context: Context, wish: Wish) -> int:
     return 0 if drawn else wish.label_sample
 
 
-def hits_at_first(context: Context, wish: Wish) -> int:
+def hits_at_first(context: Context, wish: RoundRequest) -> int:
     """HITs that the budget buys beside those that will ask again: the share of the work so far that could not be used.
 
     One at least where machine labels are wanted: without it a round could spend all on its first try, and the sample
@@ -173,7 +172,7 @@ def _lost(context: Context) -> float:
     return min(open_work.lost_share(context.session, context.environment), _MOST_LOST)
 
 
-def room(context: Context, wish: Wish, again: int, questions: int) -> int:
+def room(context: Context, wish: RoundRequest, again: int, questions: int) -> int:
     """Pairs that the budget leaves to a choice, beside what is asked first; a HIT's at least.
 
     Raises:
@@ -193,7 +192,7 @@ def room(context: Context, wish: Wish, again: int, questions: int) -> int:
     return left
 
 
-def chosen_now(context: Context, wish: Wish, number: int, budget: int) -> pd.DataFrame:
+def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -> pd.DataFrame:
     """``CHOSEN``: what the round of this number would ask of the project as it is, within its HITs.
 
     A choice that an earlier HIT left unanswered costs that whole HIT once more. Where no other such HIT fits, the next
@@ -238,7 +237,7 @@ def _choose(turn: Turn) -> Done:
         sample = sample_wanted(context, wish)
     if not len(chosen):
         if sample:
-            draw_audit(settings, AuditWish(AuditPurpose.LABELS, sample), turn.environment)
+            draw_audit(settings, AuditRequest(AuditPurpose.LABELS, sample), turn.environment)
         with open_context(settings, turn.environment) as context:
             budget = room(context, wish, *asked_first(context, wish))
             try:

@@ -26,7 +26,7 @@ from mitl.stages.rounds.asking import unanswered
 from mitl.stages.rounds.figures import RoundFigures, figures_of, rounds_table
 from mitl.stages.rounds.preview import Preview, preview_of, preview_table
 from mitl.stages.rounds.steps import STEPS, room
-from mitl.stages.rounds.wish import Talk, Turn, Waits, Wish
+from mitl.stages.rounds.wish import RoundRequest, Talk, Turn, Waits
 from mitl.stages.training.train import TrainRequest, check
 
 
@@ -52,7 +52,7 @@ class RoundCounts(TypedDict, total=False):
     ]
 
 
-def next_round(settings: Settings, environment: Environment, wish: Wish, talk: Talk) -> StageResult:
+def next_round(settings: Settings, environment: Environment, wish: RoundRequest, talk: Talk) -> StageResult:
     """Open a round and walk it until its choices are posted; one that was posted before is ended first.
 
     Raises:
@@ -63,12 +63,12 @@ def next_round(settings: Settings, environment: Environment, wish: Wish, talk: T
         closed: list[int] = []
         row = _under_way(settings, environment)
         if row is not None and RoundStep.PUBLISH in _done(settings, environment, row):
-            waits = _walk(Turn(settings, environment, row, Wish.of(row), talk))
+            waits = _walk(Turn(settings, environment, row, RoundRequest.of(row), talk))
             if waits is not None:
                 return _result(settings, environment, row, waits, closed)
             closed, row = [row.number], None
         row = _opened(settings, environment, wish, row)
-        _walk(Turn(settings, environment, row, Wish.of(row), talk), last=RoundStep.PUBLISH)
+        _walk(Turn(settings, environment, row, RoundRequest.of(row), talk), last=RoundStep.PUBLISH)
         told = (
             "mitl serve for people"
             if environment is Environment.LIVE
@@ -78,7 +78,7 @@ def next_round(settings: Settings, environment: Environment, wish: Wish, talk: T
         return _result(settings, environment, row, None, closed, following=following, did=True)
 
 
-def dry_run(settings: Settings, environment: Environment, wish: Wish) -> StageResult:
+def dry_run(settings: Settings, environment: Environment, wish: RoundRequest) -> StageResult:
     """What a round of this wish would ask if it were opened now; nothing is opened, trained, fused or stored.
 
     Raises:
@@ -106,7 +106,9 @@ def dry_run(settings: Settings, environment: Environment, wish: Wish) -> StageRe
     )
 
 
-def run_rounds(settings: Settings, environment: Environment, wish: Wish | None, talk: Talk) -> StageResult:
+def run_rounds(
+    settings: Settings, environment: Environment, wish: RoundRequest | None, talk: Talk
+) -> StageResult:
     """Walk rounds to their ends, one after the other; the same command goes on where an earlier one stopped.
 
     Args:
@@ -127,7 +129,7 @@ def run_rounds(settings: Settings, environment: Environment, wish: Wish | None, 
             if wish is not None:
                 row = _opened(settings, environment, replace(wish, turn=turn), row)
             assert row is not None
-            of = Wish.of(row)
+            of = RoundRequest.of(row)
             waits = _walk(Turn(settings, environment, row, of, talk))
             if waits is not None:
                 return _result(settings, environment, row, waits, closed)
@@ -150,7 +152,7 @@ def close(settings: Settings, environment: Environment | None, talk: Talk) -> St
             row = round_store.open_round(context.session, chosen)
             if row is None:
                 raise _none_open(context)
-            turn = Turn(settings, chosen, row, Wish.of(row), talk)
+            turn = Turn(settings, chosen, row, RoundRequest.of(row), talk)
             missing = len(unanswered(context, turn))
         if RoundStep.PUBLISH not in _done(settings, chosen, row):
             raise RoundError(
@@ -245,20 +247,22 @@ def _under_way(settings: Settings, environment: Environment) -> RoundRow | None:
         return round_store.open_round(context.session, environment)
 
 
-def _next_turn(settings: Settings, environment: Environment, wish: Wish) -> int:
+def _next_turn(settings: Settings, environment: Environment, wish: RoundRequest) -> int:
     """Of a run that was interrupted between two rounds; 1 where none was."""
     with open_context(settings, environment, read_only=True) as context:
         rows = round_store.rounds(context.session, environment)
     if not rows or rows[-1].rolled_back_at is not None:
         return 1
-    last = Wish.of(rows[-1])
+    last = RoundRequest.of(rows[-1])
     return last.turn + 1 if last.same_as(wish) and last.turn < wish.turns else 1
 
 
-def _opened(settings: Settings, environment: Environment, wish: Wish, row: RoundRow | None) -> RoundRow:
+def _opened(
+    settings: Settings, environment: Environment, wish: RoundRequest, row: RoundRow | None
+) -> RoundRow:
     """The round that is under way, where it was asked for the same; else a new one."""
     if row is not None:
-        if not Wish.of(row).same_as(wish):
+        if not RoundRequest.of(row).same_as(wish):
             raise RoundError(
                 f"round {row.number} is under way and was asked for with other options; repeat those, end it with "
                 "`mitl round run`, or take it back with `mitl round rollback`"

@@ -25,7 +25,7 @@ STRATEGY = "expected"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RoundRequest:
     """What a round is to do, for how much."""
 
     budget_cents: int
@@ -66,7 +66,7 @@ class Wish:
         return {name: value for name, value in asdict(self).items() if name != "strategy"}
 
     @classmethod
-    def of(cls, row: RoundRow) -> Wish:
+    def of(cls, row: RoundRow) -> RoundRequest:
         """What a round was asked for."""
         known = {field.name for field in fields(cls)}
         given = {name: value for name, value in row.config.items() if name in known}
@@ -89,7 +89,7 @@ class Wish:
             given |= {"steps": self.steps, "head_steps": self.steps * 2 // 3}
         return Recipe(seed=seed, **given)
 
-    def same_as(self, other: Wish) -> bool:
+    def same_as(self, other: RoundRequest) -> bool:
         """Whether both ask for the same, as one turn of a run and the next do."""
         return self == replace(other, turn=self.turn)
 
@@ -128,7 +128,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class AnswerWait:
     """How a run waits for answers."""
 
     wait_s: float | None = None
@@ -150,7 +150,7 @@ class Talk:
     """Is shown a bill's total in cents."""
     say: Callable[[str], None] = lambda line: None
     progress: Progress = no_progress
-    crowd: Crowd = Crowd()
+    crowd: AnswerWait = AnswerWait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Turn:
     settings: Settings
     environment: Environment
     row: RoundRow
-    wish: Wish
+    wish: RoundRequest
     talk: Talk
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mitl.campaign.kinds.texts.checking import check_beside, check_text, normalised
 from mitl.db.store import collection as collection_store
 from mitl.db.store import items as item_store
-from mitl.db.store.collection import Choice, Spot
+from mitl.db.store.collection import ChosenItem, CollectionPlace
 from mitl.records import CollectionRole, Environment, Finding, Label
 from mitl.records.collection import Terms
 
@@ -40,7 +40,7 @@ class ItemState(StrEnum):
 class Attempt:
     """One worker's text or pick for an item."""
 
-    spot: Spot
+    spot: CollectionPlace
     faults: tuple[Finding, ...]
     """Why it is not used, whatever was paid for it."""
     reviewer: str = ""
@@ -60,7 +60,7 @@ class Attempt:
 class ItemStanding:
     """A chosen item with all that was given for it."""
 
-    choice: Choice
+    choice: ChosenItem
     state: ItemState
     attempts: tuple[Attempt, ...] = ()
     hits: tuple[int, ...] = ()
@@ -136,7 +136,10 @@ def standing(session: Session, environment: Environment) -> list[ItemStanding]:
 
 
 def stand(
-    choices: Sequence[Choice], spots: Sequence[Spot], terms: Mapping[int, Terms], of_dataset: Collection[str]
+    choices: Sequence[ChosenItem],
+    spots: Sequence[CollectionPlace],
+    terms: Mapping[int, Terms],
+    of_dataset: Collection[str],
 ) -> list[ItemStanding]:
     """As `standing`, of what was read.
 
@@ -145,8 +148,8 @@ def stand(
         of_dataset: the data set's captions, normalised.
     """
     faults = faults_of(spots, terms, of_dataset)
-    of_item: dict[tuple[bool, int], list[Spot]] = defaultdict(list)
-    reviews: dict[int, list[Spot]] = defaultdict(list)
+    of_item: dict[tuple[bool, int], list[CollectionPlace]] = defaultdict(list)
+    reviews: dict[int, list[CollectionPlace]] = defaultdict(list)
     for spot in spots:
         if spot.role in COLLECTS:
             of_item[spot.is_image, spot.item].append(spot)
@@ -158,7 +161,7 @@ def stand(
 
 
 def faults_of(
-    spots: Sequence[Spot], terms: Mapping[int, Terms], of_dataset: Collection[str]
+    spots: Sequence[CollectionPlace], terms: Mapping[int, Terms], of_dataset: Collection[str]
 ) -> dict[int, tuple[Finding, ...]]:
     """Answer → what is wrong with its text; a text that came before counts where the same worker gave it."""
     before: dict[str, set[str]] = defaultdict(set)
@@ -175,10 +178,10 @@ def faults_of(
 
 
 def _item(
-    choice: Choice,
-    spots: Sequence[Spot],
+    choice: ChosenItem,
+    spots: Sequence[CollectionPlace],
     faults: Mapping[int, tuple[Finding, ...]],
-    reviews: Mapping[int, Sequence[Spot]],
+    reviews: Mapping[int, Sequence[CollectionPlace]],
     terms: Mapping[int, Terms],
 ) -> ItemStanding:
     attempts: list[Attempt] = []
@@ -199,10 +202,10 @@ def _item(
 
 
 def _reviewed(
-    spot: Spot,
+    spot: CollectionPlace,
     faults: Sequence[Finding],
     before: Sequence[Attempt],
-    reviews: Mapping[int, Sequence[Spot]],
+    reviews: Mapping[int, Sequence[CollectionPlace]],
     terms: Mapping[int, Terms],
 ) -> Attempt:
     """The first review that counts decides; one by the writer does not."""
@@ -218,7 +221,7 @@ def _reviewed(
     return Attempt(spot, tuple(faults), first.worker, first.label, accepted, review_out=out)
 
 
-def _state(spots: Sequence[Spot], attempts: Sequence[Attempt]) -> ItemState:
+def _state(spots: Sequence[CollectionPlace], attempts: Sequence[Attempt]) -> ItemState:
     if any(one.accepted for one in attempts):
         return ItemState.ACCEPTED
     for one in attempts:
