@@ -15,6 +15,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from topk_kit import (
     unit_vectors,
 )
 
+from annotators.base import Encoded
 from mitl.progress import terminal_progress
 from mitl.retrieval.topk import top_k, top_k_both
 
@@ -39,8 +41,8 @@ PRODUCT_SHARE = 40
 """With ``--full``, one of so many captions is multiplied to measure the product."""
 
 
-def run_tenth(runs: int, width: int, clock: Callable[[], float]) -> None:
-    """A hundredth of the pairs: one pass, two searches and the product, interleaved."""
+def run_tenth(runs: int, width: int, clock: Callable[[], float], half: bool) -> None:
+    """A hundredth of the pairs: one pass, two searches and the product, interleaved; with ``half`` float16 maps too."""
     images = unit_vectors((IMAGES // TENTH, width), 1)
     captions = unit_vectors((CAPTIONS // TENTH, width), 2)
     left, right = encoded(images, "image"), encoded(captions, "caption")
@@ -54,14 +56,25 @@ def run_tenth(runs: int, width: int, clock: Callable[[], float]) -> None:
         "mitl top_k_both": lambda: top_k_both(Space(), left, right, K, K, used=used),
         "mitl top_k, twice": twice,
     }
-    timed: dict[str, Callable[[], float]] = {
-        name: clocked(function, clock) for name, function in work.items()
-    }
-    timed["mitl top_k_both"]()
-    times = contest(timed, runs)
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in (np.float32, np.float16) if half else ():
+            maps = [_mapped(side, Path(folder), kind) for side in (left, right)]
+            work[f"mitl top_k_both, {kind.__name__} maps"] = partial(top_k_both, Space(), *maps, K, K)
+        timed: dict[str, Callable[[], float]] = {
+            name: clocked(function, clock) for name, function in work.items()
+        }
+        timed["mitl top_k_both"]()
+        times = contest(timed, runs)
     title = f"{len(images):,} x {len(captions):,} x {width} both ways, k = {K}, best of {runs}, by {', '.join(used)}"
     print_times(title, times, 2.0 * len(images) * len(captions) * width)
     print_memory(images, captions)
+
+
+def _mapped(side: Encoded, folder: Path, kind: type[np.floating]) -> Encoded:
+    """The same items in a file, read as a memory map."""
+    file = folder / f"{side.modality}-{kind.__name__}.npy"
+    np.save(file, side.arrays["embedding"].astype(kind))
+    return encoded(np.load(file, mmap_mode="r"), side.modality)
 
 
 def run_full() -> None:
@@ -106,13 +119,16 @@ def main() -> None:
         action="store_true",
         help="seconds of the processor, where other work shares it; with OMP_NUM_THREADS=1, since waiting counts too",
     )
+    parser.add_argument(
+        "--half", action="store_true", help="memory maps of float32 and float16 too, without --full"
+    )
     options = parser.parse_args()
     describe_machine()
     if options.full:
         run_full()
     else:
         clock = time.process_time if options.processor_time else time.perf_counter
-        run_tenth(options.runs, options.width, clock)
+        run_tenth(options.runs, options.width, clock, options.half)
 
 
 if __name__ == "__main__":

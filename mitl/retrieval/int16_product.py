@@ -22,6 +22,8 @@ _LONGEST = 46_340
 """Sums of products of two vectors up to this length, the root of 2^31, are integers of 32 bits."""
 _PATIENCE = 16
 """Tiles that the sieve may fail to thin out, net of those where it does, until it is left."""
+_WORTH = 30
+"""Pairs to one that passes the sieve, below which 16-bit sums of all of them are cheaper."""
 _FOUND = {"rows": np.int32, "columns": np.int32, "near": np.float32}
 
 
@@ -38,7 +40,7 @@ class Int16Product(FloatProduct):
     name = "int16"
     roundoff = 0.0
     number_bytes = 3
-    tile = (1536, 2048)
+    tile = (768, 4096)
     loses = True
 
     def __init__(self) -> None:
@@ -127,6 +129,7 @@ class Int16Product(FloatProduct):
                 (left.steps, right.steps),
                 least,
                 found,
+                _WORTH,
             )[:2]
             self._patience = min(_PATIENCE, self._patience + (1 if counts[0] >= 0 else -1))
         if counts[0] < 0:

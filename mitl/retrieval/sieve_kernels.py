@@ -172,7 +172,9 @@ def _write_dot(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def sieve(panels: Any, scales: Any, coarse_least: Any, fine: Any, steps: Any, least: Any, found: Any) -> Any:
+def sieve(
+    panels: Any, scales: Any, coarse_least: Any, fine: Any, steps: Any, least: Any, found: Any, worth: int
+) -> Any:
     """Pairs that reach the least of their row, and of their column, by 16-bit sums where 8-bit ones do not rule it out.
 
     Args:
@@ -183,21 +185,24 @@ def sieve(panels: Any, scales: Any, coarse_least: Any, fine: Any, steps: Any, le
         steps, least: (n,) and (m,) float32: the same of these.
         found: (2, most) rows and columns, int32, and near similarities, float32: those that reach the rows' and those
             that reach the columns', in no order.
+        worth: pairs to one that passes, below which the sieve does not pay.
 
     Returns:
-        How many there are of either, and how many sums of 16 bits were made; -1 where there is no room, or where more
-        sums than ``most`` are wanted.
+        How many there are of either, and how many sums of 16 bits were made; -1 where there is no room, or where too
+        many are wanted for the sieve to pay.
     """
     (left, right), (rows, columns, near) = panels, found
     (queries, items), most = fine, found[0].shape[1]
     high = max(1, _LEFT_BYTES // (ROWS * queries.shape[1]))
     first_count, second_count, tried = 0, 0, 0
+    seen = len(left) * len(right) // 16  # some are let through before that is judged
     block = np.empty((ROWS, COLUMNS), np.float32)
     segments = queries.shape[1] // SEGMENT
     for start in range(0, len(left), high):
         for panel in range(len(right)):
             for group in range(start, min(start + high, len(left))):
                 row, column = group * ROWS, panel * COLUMNS
+                seen += 1
                 if not _block(
                     (
                         left.ctypes.data + group * left.shape[1],
@@ -211,7 +216,7 @@ def sieve(panels: Any, scales: Any, coarse_least: Any, fine: Any, steps: Any, le
                     )
                 ):
                     continue
-                if tried + ROWS * COLUMNS > most:
+                if tried + ROWS * COLUMNS > most or tried * worth > seen * ROWS * COLUMNS:
                     return -1, -1, tried
                 for i in range(row, min(row + ROWS, len(queries))):
                     values = block.ctypes.data + 4 * COLUMNS * (i - row)

@@ -627,6 +627,7 @@ def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, by_sie
     left_out = ("sift", "sieve")[not by_sieve]
     monkeypatch.setattr(getattr(product, "_kernels" if by_sieve else "_sieve"), left_out, None)
     monkeypatch.setattr(product, "_patience", int(by_sieve))
+    monkeypatch.setattr("mitl.retrieval.int16_product._WORTH", 0)  # however many pass
     whole = slice(0, len(other))
     for floors in exact.T:
         asked = {side: Floors(floors, side, whole, 2 * exact.size + 96) for side in ("left", "right")}
@@ -646,7 +647,8 @@ def test_where_too_many_reach_the_sieve_is_left_and_memory_stays_bounded(monkeyp
     rows = np.ones((700, 40), np.float32)
     product, one, other, _, exact = loaded("int16", rows, rows)
     buffers = Buffers()
-    for _ in range(40):
+    monkeypatch.setattr(product, "_patience", 3)
+    for _ in range(5):
         floors = {"left": Floors(exact[:, 0], "left", slice(0, len(other)), 4096)}
         assert product.sifted(one, other, floors, buffers) is None
     assert buffers.get("rows", (2, 4096), np.int32).base.size == 2 * 4096
