@@ -22,64 +22,64 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "propose:command",
             "Rank both directions with every annotator and store candidate pairs.",
         ),
-        "plan": ("plan:command", "What further answers bring and cost, before they are asked."),
+        "plan": ("plan:command", "Estimate what further answers would bring and cost."),
         "publish": ("publish:publish", "Pack the open pairs into HITs and post them."),
         "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
         "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
         "review": ("review:review", "Decide about work whose gold controls failed."),
-        "status": ("status:status", "One screen: pairs, HITs, answers, money."),
-        "demo": ("project:demo", "All of it on a generated world with known truth."),
+        "status": ("status:status", "Show pairs, HITs, answers and money on one screen."),
+        "demo": ("project:demo", "Run the whole loop on a generated data set with known truth."),
     },
-    "Further questions to people": {
+    "Other questions for people": {
         "prefer": ("prefer:command", "Ask people which of two rankings is better; Bradley-Terry scores."),
         "rate": ("rate:command", "Ask people how alike two items are, from 0 to 5."),
-        "collect": ("collect:command", "Ask people for the text or the image that an item lacks."),
+        "collect": ("collect:command", "Ask people for a missing caption or image."),
     },
-    "Learning and certifying": {
+    "Learning and certificates": {
         "annotators": ("annotators:command", "List the machine annotators, check weights, verify recall."),
         "fuse": ("fuse:command", "Give each ranked pair one calibrated probability of a match."),
-        "train": ("train:command", "Let annotators learn from the answers so far."),
+        "train": ("train:command", "Train annotators on the answers so far."),
         "label": (
             "label:command",
-            "Let the machine label the open pairs of which it is sure enough, under a bound.",
+            "Let the machine label the open pairs it is sure of, under an error bound.",
         ),
-        "round": ("rounds:command", "Choose what people are asked under a budget, round by round."),
-        "audit": ("audit:command", "Bound how complete a release is, by a random sample of the pool."),
+        "round": ("rounds:command", "Spend a budget in rounds: choose what to ask, learn, ask again."),
+        "audit": ("audit:command", "Bound how complete a release is, from a random sample of the pool."),
     },
     "Releases and scores": {
         "build-dataset": (
             "releases:build_dataset",
             "Merge judgements with other sources and write a release.",
         ),
-        "verify": ("releases:verify", "Check a release and compute its certificate from its files alone."),
+        "verify": ("releases:verify", "Check a release and recompute its certificate from its files alone."),
         "compare": (
             "releases:compare",
-            "Precision, recall and counts of sets of positives against a verified one.",
+            "Compare sets of positives with a verified one: precision, recall, counts.",
         ),
         "evaluate": ("scores:evaluate", "Score models on a release or on the official sets, with intervals."),
         "analyse": (
             "scores:analyse",
-            "The tables that a reviewer asks for: diversity, answers, bias, correlations.",
+            "Print the tables reviewers ask for: diversity, answers, bias, correlations.",
         ),
         "explore": (
             "review:explore",
-            "Search and filter pairs in the browser: of the project, or of a release.",
+            "Search and filter the pairs of a project or a release in the browser.",
         ),
-        "report": ("scores:report", "Write one HTML file about all of it."),
+        "report": ("scores:report", "Write everything into one HTML file."),
         "export": ("exports:export", "Write a release as TREC, BEIR, MTEB or Hugging Face files."),
-        "push": ("exports:push", "Put a release on the Hugging Face hub with your own token."),
+        "push": ("exports:push", "Upload a release to the Hugging Face hub with your own token."),
     },
     "Operating": {
         "serve": ("crowd:serve", "Run the crowd server for people to work on."),
         "crowd": ("crowd:crowd", "Administer the crowd server: invitations, panels, keys, budget, payments."),
         "desk": ("review:desk", "Review workers and their work in the browser, on this machine."),
-        "hits": ("hits:hits", "List posted HITs, end them, extend them, delete them."),
-        "workers": ("review:workers", "Show the workers with their gold records."),
-        "pay": ("pay:command", "What was paid and what an hour paid; bonuses up to the wage floor."),
+        "hits": ("hits:hits", "List, end, extend and delete posted HITs."),
+        "workers": ("review:workers", "List the workers and their gold records."),
+        "pay": ("pay:command", "Show payments and hourly wages; pay bonuses up to the wage floor."),
         "db": ("db:command", "Migrate the databases, back them up, check them."),
         "completion": (
             "project:completion",
-            "Print the lines that make a shell complete commands and options.",
+            "Print the script that makes a shell complete commands and options.",
         ),
     },
 }
@@ -124,8 +124,8 @@ class LazyGroup(CommandGroup):
 def group() -> None:
     """Repair image-caption retrieval datasets: machines propose missing matches, people verify them.
 
-    The usual way: init, propose, publish --sandbox, harvest, review, build-dataset, evaluate, report.
-    `mitl demo` walks it in minutes. Options stand after the command; every command can be run twice.
+    The usual order: init, propose, publish --sandbox, harvest, review, build-dataset, evaluate, report. `mitl demo`
+    runs all of them in minutes. Put options after the command; every command is safe to run twice.
     """
 
 

@@ -19,7 +19,7 @@ _UNASKED_S = 3600.0
 @click.group("annotators", cls=CommandGroup, invoke_without_command=True)
 @common
 def command(app: App) -> None:
-    """List the machine annotators: what each is, what it needs, what to download. Subcommands look closer."""
+    """List the machine annotators: what each is, what it needs, what to download."""
     from mitl.stages.proposing.check import list_annotators
 
     app.finish(list_annotators(app.settings))
@@ -32,14 +32,14 @@ def command(app: App) -> None:
     "--vocabulary",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Hold this list of words against the weights too.",
+    help="Also check this vocabulary against the weights.",
 )
 @common
 def check(app: App, name: str, file: Path, vocabulary: Path | None) -> int:
-    """Say what the weights FILE is and whether it is the network that NAME stands for.
+    """Identify the weights in FILE and check that they fit the annotator NAME.
 
-    NAME is pvse, vsrn, pcme, vilt, clip or an annotator of mitl.toml that says network = one of these. Nothing in
-    FILE is run. The exit status is 1 where it does not fit.
+    NAME is pvse, vsrn, pcme, vilt, clip or an annotator of mitl.toml that says network = one of these. No code in
+    FILE is run. The exit status is 1 if it does not fit.
     """
     from mitl.stages.proposing.check import check as stage
 
@@ -49,21 +49,21 @@ def check(app: App, name: str, file: Path, vocabulary: Path | None) -> int:
 @command.command("verify")
 @click.argument("name")
 @click.option(
-    "--published", metavar="ROW", help="Which published figures to hold against [default: by the weights]."
+    "--published", metavar="ROW", help="Published figures to compare with [default: by the weights]."
 )
 @click.option(
     "--sample",
     type=click.IntRange(min=2),
     metavar="N",
-    help="Rank N images with their captions only, of those that have pictures; can refute, not confirm.",
+    help="Rank only N images that have pictures, with their captions; this can refute, not confirm.",
 )
-@click.option("--yes", is_flag=True, help="Go on although it takes more than an hour.")
+@click.option("--yes", is_flag=True, help="Do not ask before a run of more than an hour.")
 @common
 def verify(app: App, name: str, published: str | None, sample: int | None, yes: bool) -> int:
-    """Rank COCO's whole test split with the annotator NAME and compare its recall with what was published.
+    """Rank COCO's whole test split with the annotator NAME and compare its recall with the published one.
 
-    The exit status is 1 where it is outside the tolerance. On other data it prints the recall alone. What takes more
-    than a minute is told beforehand, and more than an hour is asked about.
+    The exit status is 1 if it is outside the tolerance. On other data it only prints the recall. It announces runs of
+    more than a minute and asks before runs of more than an hour.
     """
     from mitl.stages.proposing.verify import VerifyCost
     from mitl.stages.proposing.verify import verify as stage

@@ -164,16 +164,20 @@ def common(function: F) -> F:
     @option("--project", type=click.Path(path_type=Path), help="Project folder [default: here].")
     @option("--db", metavar="URL", help="Pipeline database [default: sqlite:///PROJECT/mitl.db].")
     @option("--crowd-db", metavar="URL", help="Crowd server's database [default: PROJECT/crowd.db].")
-    @option("--seed", type=int, help="Seed of everything that is drawn [default: mitl.toml, 0].")
+    @option("--seed", type=int, help="Seed of every random draw [default: mitl.toml, 0].")
     @option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-    @option("-q", "--quiet", is_flag=True, help="Say nothing but errors and warnings.")
+    @option("-q", "--quiet", is_flag=True, help="Print errors and warnings only.")
     @option(
-        "-v", "--verbose", count=True, show_default=False, help="Log more to standard error; twice for all."
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        help="Log more to standard error; give it twice to log everything.",
     )
     @option(
         "--log-format",
         type=click.Choice(logs.FORMATS),
-        help="Log as text or as one JSON object a line, with time and run id [default: MITL_LOG_FORMAT, text].",
+        help="Log as text, or as one JSON object per line with time and run id [default: MITL_LOG_FORMAT, text].",
     )
     @functools.wraps(function)
     def wrapper(

@@ -12,8 +12,8 @@ _COMPARE = click.option(
     "--compare",
     multiple=True,
     metavar="MODEL",
-    help="Draw where these models rank differently, twice or more: an annotator's name, or NAME=FILE[,FILE] as in "
-    "`mitl evaluate --model`.",
+    help="Sample where these models rank differently; give two or more: an annotator's name, or "
+    "NAME=FILE[,FILE] as in `mitl evaluate --model`.",
 )
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
@@ -25,10 +25,12 @@ def command() -> None:
 
 @command.command("plan")
 @environment_options
-@click.option("--recall", type=_SHARE, help="The lower bound that is wanted [default: 0.9].")
-@click.option("--confidence", type=_SHARE, default=0.95, help="Of the bound, one-sided.")
-@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="The most that all its answers may cost.")
-@click.option("--simple", is_flag=True, help="One simple random sample of the pool, without strata.")
+@click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9].")
+@click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound.")
+@click.option(
+    "--max-cost", type=DOLLARS, metavar="DOLLARS", help="Upper limit on the cost of all its answers."
+)
+@click.option("--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata.")
 @_COMPARE
 @common
 def plan(
@@ -40,10 +42,10 @@ def plan(
     simple: bool,
     compare: tuple[str, ...],
 ) -> None:
-    """What a bound of recall costs before a cent is spent: strata, answers, HITs, dollars.
+    """Estimate what a bound on recall costs before spending a cent: strata, answers, HITs, dollars.
 
-    A simple random sample stands beside it. Where no sample reaches the bound for the money, it says so. With
-    --compare, how many audited pairs tell models apart.
+    Shows a simple random sample for comparison, and says so if no affordable sample reaches the bound. With
+    --compare, it also shows how many audited pairs tell the models apart.
     """
     from mitl.stages.auditing.drawing import AuditRequest, plan
 
@@ -60,13 +62,18 @@ def plan(
     "purpose",
     type=click.Choice([purpose.value for purpose in AuditPurpose]),
     default=AuditPurpose.RECALL.value,
-    help="Bound a release, on places that nothing else reads; or bound machine labels, from the open candidates.",
+    help="recall: certify a release, with answers that nothing else reads; labels: bound machine labels on "
+    "the open candidates.",
 )
-@click.option("--size", type=click.IntRange(min=1), help="Pairs to draw [default: what --recall needs].")
-@click.option("--recall", type=_SHARE, help="The lower bound that is wanted [default: 0.9].")
-@click.option("--confidence", type=_SHARE, default=0.95, help="Of the bound, one-sided.")
-@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="The most that all its answers may cost.")
-@click.option("--simple", is_flag=True, help="One simple random sample of the pool, without strata.")
+@click.option(
+    "--size", type=click.IntRange(min=1), help="Number of pairs to draw [default: what --recall needs]."
+)
+@click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9].")
+@click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound.")
+@click.option(
+    "--max-cost", type=DOLLARS, metavar="DOLLARS", help="Upper limit on the cost of all its answers."
+)
+@click.option("--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata.")
 @_COMPARE
 @common
 def draw(
@@ -80,9 +87,9 @@ def draw(
     simple: bool,
     compare: tuple[str, ...],
 ) -> None:
-    """Draw the sample, once, before anybody has looked; `mitl publish` asks it, blind and among other pairs.
+    """Draw the sample once, before anybody sees answers; `mitl publish` then asks it blind, among other pairs.
 
-    What was drawn is frozen. Once an answer of it is in, another sample of the same pool is refused.
+    The sample is frozen. Once one of its answers is in, another sample of the same pool is refused.
     """
     from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 
@@ -94,7 +101,7 @@ def draw(
 @environment_options
 @common
 def show(app: App, environment: Environment | None) -> None:
-    """What is answered, what is open, and the bounds so far, which hold however often one looks."""
+    """Show what is answered, what is open, and the bounds so far, which hold however often you look."""
     from mitl.stages.auditing.showing import show
 
     app.finish(show(app.settings, environment))

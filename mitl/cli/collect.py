@@ -27,34 +27,34 @@ def command() -> None:
     "--strategy",
     type=click.Choice(["hard-negatives", "core-set", "random"]),
     default="hard-negatives",
-    help="By which items are chosen: those that would be hard negatives of the texts that are there, those that lie "
-    "farthest from all that is known, or any.",
+    help="How to choose: likely hard negatives of the existing texts, items farthest from all known ones, or "
+    "at random.",
 )
-@click.option("--count", type=click.IntRange(min=1), required=True, help="How many items to choose.")
+@click.option("--count", type=click.IntRange(min=1), required=True, help="Number of items to choose.")
 @click.option(
     "--from",
     "side",
     type=click.Choice(["images", "captions"]),
     default="images",
-    help="Images, for which a text is written, or captions, for which an image is picked.",
+    help="Choose images (people write a text) or captions (people pick an image).",
 )
 @click.option(
     "--items",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="List of the ids that may be chosen, one a line [default: every image without caption].",
+    help="Ids to choose from, one per line [default: every image without caption].",
 )
 @click.option(
     "--annotator",
     default="",
     show_default=False,
     metavar="NAME",
-    help="Whose vectors say what is hard or far [default: the first that proposed and has some].",
+    help="Annotator whose vectors measure hardness and distance [default: the first proposer that has vectors].",
 )
 @environment_options
 @common
 def choose_command(app: App, environment: Environment | None, side: str, **wish: Any) -> None:
-    """Choose items that have no partner; the same call again chooses the next ones."""
+    """Choose items that lack a partner; run again, it chooses the next ones."""
     from mitl.stages.collecting.choose import CollectWish, choose
 
     asked = CollectWish(from_images=side == "images", **wish)
@@ -66,34 +66,34 @@ def choose_command(app: App, environment: Environment | None, side: str, **wish:
 @click.option(
     "--task",
     type=click.Choice(["write", "pick", "review"]),
-    help="What to ask: write a text for an image, pick an image for a caption, or review what others gave [default: "
-    "reviews where texts wait for one, else what is open].",
+    help="What to ask: write a text for an image, pick an image for a caption, or review others' work "
+    "[default: reviews if texts wait for one, else what is open].",
 )
 @click.option(
     "--per-hit",
     type=click.IntRange(1, 20),
     default=None,
-    help="Places of a HIT, controls included [default: 5; of reviews 12, 2 of them controls].",
+    help="Tasks per HIT, controls included [default: 5; of reviews 12, 2 of them controls].",
 )
 @click.option(
     "--offered",
     type=click.IntRange(2, 12),
     default=6,
-    help="Images that may be picked for a caption: those that annotators ranked first for it.",
+    help="Images offered for a caption: those that the annotators ranked first.",
 )
-@click.option("--min-words", type=click.IntRange(min=1), default=4, help="Fewest of a text.")
-@click.option("--max-words", type=click.IntRange(min=1), default=40, help="Most of a text.")
+@click.option("--min-words", type=click.IntRange(min=1), default=4, help="Minimum words of a text.")
+@click.option("--max-words", type=click.IntRange(min=1), default=40, help="Maximum words of a text.")
 @click.option(
     "--language",
     type=click.Choice(["en", "de", "fr", "es", "any"]),
     default="en",
-    help="What texts are written in; told by letters and usual words alone.",
+    help="Language of the texts, checked only by letters and common words.",
 )
 @click.option(
     "--accept",
     type=click.Choice(["yes", "weak_yes"]),
     default="weak_yes",
-    help="The least answer of a review that accepts a text.",
+    help="Lowest review answer that accepts a text.",
 )
 @click.option(
     "--limit",
@@ -105,7 +105,7 @@ def choose_command(app: App, environment: Environment | None, side: str, **wish:
     metavar="NAME",
     default="",
     show_default=False,
-    help="Wording, a folder of hit_templates [default: texts-write, texts-pick or texts-review].",
+    help="Wording: a folder of hit_templates [default: texts-write, texts-pick or texts-review].",
 )
 @posting_options
 @common
@@ -123,9 +123,9 @@ def publish_command(
 ) -> None:
     """Pack what is open into HITs, print the bill, and post.
 
-    Run again, it completes what was interrupted, alone and under the same bill; else it asks what is open since:
-    texts that wait for a review, and items whose text was refused, of another worker. The rules are kept with the
-    batch, so that a text is held to those that its worker was told.
+    Run again, it completes what was interrupted, alone and under the same bill; otherwise it asks what has opened
+    since: reviews of new texts, and refused items, of another worker. The batch keeps its rules, so a text is checked
+    against the rules its worker was shown.
     """
     from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
     from mitl.records import Label
@@ -151,12 +151,12 @@ def publish_command(
     "--to",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the texts with their pictures to this HTML file.",
+    help="Write the texts beside their pictures to this HTML file.",
 )
-@click.option("--replace", is_flag=True, help="Write over another file of that name.")
+@click.option("--replace", is_flag=True, help="Overwrite another file of that name.")
 @common
 def show_command(app: App, environment: Environment | None, to: Path | None, replace: bool) -> None:
-    """What was chosen, written, accepted and refused, what an accepted text cost, and the texts themselves."""
+    """Show what was chosen, written, accepted and refused, the price of an accepted text, and the texts."""
     from mitl.stages.collecting.show import show
 
     app.finish(show(app.settings, environment, to=to, replace=replace))

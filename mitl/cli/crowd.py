@@ -63,12 +63,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default="127.0.0.1",
     help="Address to listen on; beyond this machine only with TLS or behind a proxy.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, help="Port; 0 picks a free one.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=1,
-    help="Processes that answer; more than one need PostgreSQL. About one for each core.",
+    help="Server processes, about one per core; more than one needs PostgreSQL.",
 )
 @click.option(
     "--public",
@@ -156,7 +156,7 @@ def crowd() -> None:
 
 @crowd.command("invite")
 @environment_options
-@click.option("--people", type=click.IntRange(1, 1000), default=1, help="How many links.")
+@click.option("--people", type=click.IntRange(1, 1000), default=1, help="Number of links.")
 @click.option(
     "--uses",
     "--open",
@@ -186,7 +186,7 @@ def invite(
     revoked: int | None,
     **links: Any,
 ) -> None:
-    """Make links by which people join; a personal link is for one person, one with --uses for several."""
+    """Make invitation links; each is for one person, or for several with --uses."""
     from mitl.stages import serve
 
     if listing and revoked is not None:
@@ -216,7 +216,7 @@ def invitations(app: App) -> None:
 @click.argument("number", type=int)
 @common
 def revoke(app: App, number: int) -> None:
-    """Close invitation NUMBER and shut out whoever came by it."""
+    """Revoke invitation NUMBER and shut out everyone who joined by it."""
     from mitl.stages.serve import revoke as stage
 
     app.finish(stage(app.settings, number))
@@ -246,7 +246,7 @@ def keys(app: App, environment: Environment | None, credentials: Path | None) ->
 @BASE_URL
 @common
 def operator(app: App, base_url: str | None) -> None:
-    """Show the link to the operator page; who has it may pause, expire and invite."""
+    """Show the link to the operator page; whoever has it may pause, expire and invite."""
     from mitl.stages.serve import operator_link
 
     app.finish(operator_link(app.settings, base_url))
@@ -272,7 +272,7 @@ def budget(app: App, amount: int | None) -> None:
 @environment_options
 @common
 def payments(app: App, environment: Environment | None) -> None:
-    """What each worker is owed."""
+    """Show what each worker is owed."""
     from mitl.stages.serve import payments as stage
 
     app.finish(stage(app.settings, needed(environment)))

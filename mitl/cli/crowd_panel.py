@@ -137,7 +137,7 @@ def list_all(app: App, base_url: str | None) -> None:
 )
 @common
 def visits(app: App, slug: str, out: Path | None) -> None:
-    """List who came by panel SLUG, with sessions and ends, to compare with the panel's own list."""
+    """List the visits from panel SLUG, with sessions and outcomes, to compare with the panel's own list."""
     from mitl.stages.recruiting import list_visits
 
     app.finish(list_visits(app.settings, slug, out))
@@ -147,7 +147,7 @@ def visits(app: App, slug: str, out: Path | None) -> None:
 @click.argument("slug")
 @common
 def close(app: App, slug: str) -> None:
-    """Let nobody new in by the study link of panel SLUG."""
+    """Close the study link of panel SLUG to new people."""
     from mitl.stages.recruiting import close_panel
 
     app.finish(close_panel(app.settings, slug))

@@ -32,9 +32,9 @@ def command() -> None:
 @command.command("upgrade")
 @common
 def upgrade(app: App) -> None:
-    """Bring both databases of the project to the newest revision.
+    """Upgrade both databases of the project to the newest revision.
 
-    An upgrade is done or the database is as it was, whatever happens meanwhile. An SQLite file is copied before, to
+    An upgrade either completes or leaves the database as it was. An SQLite file is copied before, to
     mitl.db.REVISION.backup beside it; PostgreSQL is for `mitl db backup`.
     """
     from mitl.stages.operating.upgrading import upgrade as stage
@@ -56,10 +56,10 @@ def current(app: App) -> None:
 @_only
 @common
 def backup(app: App, target: Path, only: Line | None) -> None:
-    """Write all tables of both databases to TARGET: a new folder, or one file where its name ends in .tar.
+    """Write all tables of both databases to TARGET: a new folder, or one file if the name ends in .tar.
 
-    Others may work meanwhile: each database is written as it was at one moment. The dump holds a Parquet file for each
-    table and is the same from SQLite and from PostgreSQL. Beside the pipeline's tables lie the weights of trained/.
+    Others may keep working: each database is written as of one moment. The dump holds a Parquet file for each table
+    and is the same from SQLite and from PostgreSQL. Beside the pipeline's tables lie the weights of trained/.
     mitl.toml, project.key, credentials.toml, runs/, public/ and the images are not in it.
     """
     from mitl.stages.operating.backup import backup as stage

@@ -74,10 +74,10 @@ from mitl.cli.help import Command
 )
 @common
 def export(app: App, **given: Any) -> None:
-    """Write a release in the files that other tools evaluate with; both directions, whole or not at all.
+    """Write a release in the formats of other evaluation tools; both directions, complete or not at all.
 
-    The same scores come out there as from `mitl evaluate`: docs/exports.md has the table of tools. Pairs that were
-    judged no match are written with the relevance 0, so that a tool can tell them from pairs that nobody judged.
+    Those tools then give the same scores as `mitl evaluate`; docs/exports.md lists them. Pairs that were judged no
+    match are written with the relevance 0, so that a tool can tell them from pairs that nobody judged.
     """
     from mitl.stages.evaluating.request import parse_model
     from mitl.stages.releasing.export import ExportRequest, export
@@ -89,12 +89,10 @@ def export(app: App, **given: Any) -> None:
 @click.command("push", cls=Command)
 @click.argument("release", type=click.Path(path_type=Path))
 @click.option("--to", required=True, metavar="hub:NAME", help="Repository: hub:NAME, or hub:OWNER/NAME.")
-@click.option(
-    "--public", is_flag=True, help="Let everybody see it, where the repository is new; else private."
-)
+@click.option("--public", is_flag=True, help="Make a new repository public [default: private].")
 @common
 def push(app: App, **given: Any) -> None:
-    """Put a release on the Hugging Face hub as a data set, in one commit, with your own token.
+    """Upload a release to the Hugging Face hub as a data set, in one commit, with your own token.
 
     The release is verified first. The token is read by huggingface_hub from HF_TOKEN or from its own login (`hf auth
     login`), and HF_ENDPOINT names another hub. A repository that holds something else is left alone; of an earlier

@@ -15,9 +15,9 @@ from mitl.records import Environment
 def command(app: App, environment: Environment | None) -> None:
     """Give each ranked pair one calibrated probability of a match.
 
-    It is learnt from people's answers so far, in folds that never judge themselves, out of annotators' similarities
-    and ranks, likeness among captions and among images, and answers on other pairs. The first figure says how well it
-    tells matches from the rest, and so about how many pairs a machine could take over.
+    It is learnt from people's answers so far, cross-fitted so that no answer judges itself, from the annotators'
+    similarities and ranks, similarity among captions and among images, and answers to other pairs. Its AUC comes
+    first: it tells how well matches are separated, and so how many pairs a machine could take over.
     """
     from mitl.stages.fusing.fuse import fuse
 

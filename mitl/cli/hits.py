@@ -52,7 +52,7 @@ def list_command(app: App, batch: str | None, environment: Environment | None) -
 def expire_command(
     app: App, batches: tuple[str, ...], everything: bool, orphans: bool, environment: Environment | None
 ) -> None:
-    """End the HITs of BATCH now: nobody new may take them, and who is at work may finish and is paid."""
+    """Expire the HITs of BATCH now: nobody new may take them; people already at work may finish and are paid."""
     from mitl.stages.hits.ending import expire
 
     _require_one(batches, everything, orphans, "end")
@@ -69,10 +69,8 @@ def _require_one(batches: tuple[str, ...], everything: bool, orphans: bool, verb
 
 @hits.command("extend")
 @click.argument("batch")
-@click.option(
-    "--assignments", type=click.IntRange(min=2), help="Ask so many workers of each HIT in all; at most 9."
-)
-@click.option("--days", type=click.IntRange(1, 364), help="Let the HITs be taken for so many days from now.")
+@click.option("--assignments", type=click.IntRange(min=2), help="Workers per HIT in all; at most 9.")
+@click.option("--days", type=click.IntRange(1, 364), help="Days from now during which the HITs can be taken.")
 @MAX_COST
 @YES_TOTAL
 @environment_options
@@ -87,7 +85,7 @@ def extend_command(
     yes_total: int | None,
     environment: Environment | None,
 ) -> None:
-    """Ask more workers of BATCH's HITs, or give the HITs more time; prints the bill first.
+    """Ask more workers for each HIT of BATCH, or give its HITs more time; prints the bill first.
 
     HITs that were posted for fewer than 10 workers cannot be raised to 10 or more: MTurk refuses it.
     """
@@ -117,7 +115,7 @@ def extend_command(
 def delete_command(
     app: App, batches: tuple[str, ...], everything: bool, orphans: bool, environment: Environment | None
 ) -> None:
-    """Delete BATCH's HITs on the server where all work is decided; answers and payments stay here."""
+    """Delete BATCH's HITs on the server if all their work is decided; answers and payments stay in the database."""
     from mitl.stages.hits.ending import delete
 
     _require_one(batches, everything, orphans, "delete")
@@ -138,15 +136,16 @@ def delete_command(
     "--truth",
     default=None,
     metavar="scenes|official|original|release:DIR",
-    help="What the workers err around [default: that of the data set: scenes, official on coco, else original].",
+    help="The truth that the workers know, with errors [default: that of the data set: scenes, official on "
+    "coco, else original].",
 )
 @click.option(
     "--hits-per-worker",
     type=click.IntRange(min=1),
     default=10,
-    help="How many HITs one scripted worker answers.",
+    help="HITs per scripted worker.",
 )
-@click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs of this run.")
+@click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs.")
 @common
 def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
     """Let scripted workers answer the open HITs over HTTP, through the same form a person uses.
@@ -162,19 +161,19 @@ def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
 @environment_options
 @click.option("--reparse", is_flag=True, help="Parse the stored raw answers again; fetch nothing.")
 @click.option(
-    "--watch", is_flag=True, help="Look again and again until nobody works any more; approve on the way."
+    "--watch", is_flag=True, help="Keep polling until nobody works any more, approving as answers arrive."
 )
 @click.option(
     "--every",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="--watch: time between two looks; up to 16 times as long while nothing new comes [default: 30].",
+    help="--watch: time between polls; up to 16 times longer while nothing new arrives [default: 30].",
 )
 @click.option(
     "--from",
     "file",
     type=click.Path(path_type=Path),
-    help="Bring in past work from a file: a batch CSV, results of the command line tools, rows of boto3's "
+    help="Import past work from a file: a batch CSV, results of the command line tools, rows of boto3's "
     "list_assignments_for_hit, or mturk_parsed.csv; each plain or .gz. Nothing is fetched.",
 )
 @click.option(
@@ -182,13 +181,11 @@ def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
     type=click.Path(path_type=Path),
     help="--from: TOML file that says which column of a foreign batch holds what.",
 )
-@click.option(
-    "--skip-unknown", is_flag=True, help="--from: leave out what is about items that the project lacks."
-)
+@click.option("--skip-unknown", is_flag=True, help="--from: skip answers about items that the project lacks.")
 @click.option(
     "--count-again",
     is_flag=True,
-    help="--from: bring in answers though the same ones are here already; other people gave them.",
+    help="--from: import answers even if identical ones are stored already, because other people gave them.",
 )
 @endpoint_option
 @common
@@ -204,7 +201,7 @@ def harvest(
     """Fetch answers, keep them raw, parse them, check the gold controls and approve what passes.
 
     What failed a control waits for a person: see `mitl review`. Nothing is ever rejected here.
-    --from brings in work that was done before or elsewhere: see docs/past-work.md.
+    --from imports work that was done before or elsewhere: see docs/past-work.md.
     """
     if watch and (reparse or file is not None):
         raise UsageError(

@@ -18,32 +18,32 @@ from mitl.records import Environment
     "--error",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.02,
-    help="Share of each stratum's open pairs whose machine label may be wrong.",
+    help="Tolerated share of each stratum's open pairs with a wrong machine label.",
 )
 @click.option(
     "--lost",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="The same where the machine says no match, so that a wrong label loses a match [default: as --error].",
+    help="The same for pairs labelled no match, where an error loses a match [default: as --error].",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
-    help="That this is kept, in all strata at once.",
+    help="Confidence that the bound holds, in all strata at once.",
 )
 @click.option(
     "--loss",
     type=click.Choice(["binary", "ordinal"]),
     default="binary",
-    help="What is wrong: the side, match or no match; or a third for each level that the label is off.",
+    help="Count an error as a wrong side (match or no match), or as a third per level that the label is off.",
 )
 @click.option(
     "--siding",
     type=click.FloatRange(0, 0.5),
     metavar="SHARE",
-    help="Share of workers, at most, who side with the machine where it is wrong; 0 bounds only the errors that asking "
-    "shows [default: measured on pairs that two workers answered].",
+    help="Largest share of workers who side with the machine when it is wrong; 0 bounds only the errors that "
+    "answers reveal [default: measured on pairs that two workers answered].",
 )
 @click.option(
     "--scores",
@@ -52,8 +52,8 @@ from mitl.records import Environment
     help="Probabilities of a match made elsewhere, without the sample's answers: CSV or Parquet with image_id, "
     "caption_id and probability [default: the newest of `mitl fuse`].",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be labelled; store nothing.")
-@click.option("--withdraw", is_flag=True, help="Take the machine labels back: their pairs are open again.")
+@click.option("--dry-run", is_flag=True, help="Print what would be labelled and store nothing.")
+@click.option("--withdraw", is_flag=True, help="Remove the machine labels and reopen their pairs.")
 @environment_options
 @common
 def command(
@@ -65,10 +65,11 @@ def command(
     environment: Environment | None,
     **promised: Any,
 ) -> None:
-    """Let the machine label the open pairs of which it is sure enough, under a bound.
+    """Let the machine label the open pairs it is sure of, under an error bound.
 
     The bound rests on the sample of `mitl audit draw --for labels`, which people have answered, and on the newest
-    probabilities of `mitl fuse` or those of a file. What the machine may not label stays open for `mitl publish`.
+    probabilities of `mitl fuse` or those of a file. Pairs that the machine may not label stay open for `mitl
+    publish`.
     """
     from mitl.audits.machine_labels import Loss, Promise
     from mitl.stages.labelling import label as stage

@@ -25,7 +25,10 @@ from mitl.records import Environment, Table
 @click.group("pay", cls=CommandGroup, invoke_without_command=True)
 @environment_options
 @click.option(
-    "--floor", type=DOLLARS, metavar="DOLLARS", help="Hold wages against this an hour [default: mitl.toml]."
+    "--floor",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="Compare wages with this hourly floor [default: mitl.toml].",
 )
 @click.option(
     "--csv",
@@ -46,7 +49,7 @@ def command(app: App, environment: Environment | None, floor: int | None, csv: P
 
 @command.command("top-up")
 @environment_options
-@click.option("--floor", type=DOLLARS, metavar="DOLLARS", help="Least pay an hour [default: mitl.toml].")
+@click.option("--floor", type=DOLLARS, metavar="DOLLARS", help="Wage floor an hour [default: mitl.toml].")
 @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a total above this.")
 @click.option("--skip", multiple=True, metavar="WORKER", help="Leave this worker out; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Show the bonuses; send nothing.")
@@ -62,7 +65,7 @@ def top_up(
     dry_run: bool,
     yes_total: int | None,
 ) -> None:
-    """Lift those who earned less than the wage floor to it, by a bonus each.
+    """Pay a bonus to everyone who earned less than the wage floor, up to the floor.
 
     The bonuses are shown, and on live confirmed by their total, before any is sent. Run again after an
     interruption, it sends what is missing of them, nothing twice and nothing new.
@@ -94,7 +97,7 @@ def _show(tables: Sequence[Table], lines: Sequence[str]) -> None:
 @command.command("compensate")
 @click.argument("worker")
 @environment_options
-@click.option("--amount", type=DOLLARS, metavar="DOLLARS", required=True, help="What the worker gets.")
+@click.option("--amount", type=DOLLARS, metavar="DOLLARS", required=True, help="Amount that the worker gets.")
 @click.option("--reason", required=True, help="Why, in a sentence; the worker reads it.")
 @click.option(
     "--yes-total",
@@ -107,7 +110,7 @@ def _show(tables: Sequence[Table], lines: Sequence[str]) -> None:
 def compensate(
     app: App, worker: str, environment: Environment | None, amount: int, reason: str, yes_total: int | None
 ) -> None:
-    """Pay WORKER a bonus, as for work that could not be submitted.
+    """Pay WORKER a bonus, e.g. for work that could not be submitted.
 
     It is sent once: the same amount for the same reason again sends nothing. It does not count as pay for the
     submitted work when a top-up looks at that.
@@ -124,11 +127,11 @@ def compensate(
 
 @command.command("check")
 @environment_options
-@click.option("--adopt", is_flag=True, help="Book the bonuses that only the server knows.")
+@click.option("--adopt", is_flag=True, help="Book bonuses that only the server knows of.")
 @endpoint_option
 @common
 def check(app: App, environment: Environment | None, adopt: bool) -> int:
-    """Hold the ledger against the assignments and bonuses that the server lists, submission by submission.
+    """Compare the ledger with the server's assignments and bonuses, submission by submission.
 
     The exit status is 1 where they differ. After a database was restored from a backup, run it with --adopt before
     the next top-up.

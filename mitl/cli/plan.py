@@ -17,13 +17,13 @@ from mitl.records import Environment
     "--target-recall",
     type=float,
     default=0.95,
-    help="Share of the candidates' matches to keep, above 0, at most 1.",
+    help="Share of the candidates' matches to keep, in (0, 1].",
 )
 @click.option(
     "--max-error",
     type=float,
     default=0.01,
-    help="Share of wrong matches and of wrong machine labels that is tolerated; 0 plans without machine labels.",
+    help="Tolerated share of wrong matches and of wrong machine labels; 0 plans without machine labels.",
 )
 @click.option(
     "--siding",
@@ -32,7 +32,7 @@ from mitl.records import Environment
     help="For labels under a bound: share of workers who side with the machine where it is wrong, 0 to 0.5.",
 )
 @click.option(
-    "--budget", "budget_cents", type=DOLLARS, metavar="DOLLARS", help="Say what this much money reaches."
+    "--budget", "budget_cents", type=DOLLARS, metavar="DOLLARS", help="Show what this much money reaches."
 )
 @click.option("--template", metavar="NAME", help="Price this wording [default: that of the latest batch].")
 @click.option(
@@ -52,20 +52,20 @@ from mitl.records import Environment
     "--certify",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="Reckon too what certifying this recall of the whole pool would cost for a release of today.",
+    help="Also estimate the cost of certifying this recall of the whole pool for a release made now.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Draw the frontier there, as SVG.",
+    help="Write a plot of the frontier to this SVG file.",
 )
 @environment_options
 @common
 def command(
     app: App, environment: Environment | None, plot: Path | None, certify: float | None, **wished: Any
 ) -> None:
-    """Say what further answers bring and cost before they are asked, and what no number of them brings.
+    """Estimate what further answers would bring and cost, and what no number of them can reach.
 
     From the answers so far (best of `mitl publish --pilot N`, which asks at random) and the scores of the candidates:
     recall of the candidates' matches and wrong matches by human answers, with 95 % intervals over queries, for people

@@ -28,7 +28,7 @@ def command() -> None:
     "--direction",
     type=WayChoice(["t2i", "i2t"]),
     default="t2i",
-    help="Captions that search for images, or images that search for captions.",
+    help="t2i: captions search images; i2t: images search captions.",
 )
 @click.option(
     "--system",
@@ -53,31 +53,31 @@ def command() -> None:
     "--queries",
     type=click.IntRange(min=1),
     default=40,
-    help="Random queries, of those that all systems ranked; every two systems meet on each.",
+    help="Random queries among those that all systems ranked; every two systems are compared on each.",
 )
 @click.option(
     "--top-k",
     type=click.IntRange(1, 10),
     default=5,
-    help="Results that each list shows.",
+    help="Results shown per list.",
 )
 @click.option(
     "--per-hit",
     type=click.IntRange(1, 20),
     default=10,
-    help="Comparisons of a HIT, controls included.",
+    help="Comparisons per HIT, controls included.",
 )
 @click.option(
     "--controls",
     type=click.IntRange(min=0),
     default=2,
-    help="Of them, comparisons in which one list is random items and the other begins with known positives.",
+    help="Controls among them: one list of random items against one that begins with known positives.",
 )
 @click.option(
     "--assignments",
     type=click.IntRange(min=1),
     default=3,
-    help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
+    help="Workers per HIT; from 10 on, an endpoint that charges doubles its fee.",
 )
 @click.option(
     "--limit",
@@ -85,7 +85,7 @@ def command() -> None:
     help="Have at most this many comparisons out at once by runs with a limit, the same --direction, --template and "
     "systems (--system, --rankings or --designed); a run's count until its last HIT is closed.",
 )
-@click.option("--template", default="rankings-plain", help="Wording, a folder of hit_templates.")
+@click.option("--template", default="rankings-plain", help="Wording: a folder of hit_templates.")
 @posting_options
 @common
 def publish_command(
@@ -96,7 +96,7 @@ def publish_command(
     rankings: tuple[str, ...],
     **asked: Any,
 ) -> None:
-    """Put every two systems side by side on the same queries, print the bill, and post.
+    """Compare every two systems side by side on the same queries: print the bill, and post.
 
     Run again, it completes what was interrupted, alone and under the same bill; else it posts what is missing and
     nothing twice, and asks work again that could not be used. More --queries add to what was asked. Left and right
@@ -116,8 +116,8 @@ def publish_command(
 
 @command.command("scores")
 @environment_options
-@click.option("--batch", metavar="NAME", help="Count the preferences of this batch alone.")
-@click.option("--direction", type=WayChoice(["t2i", "i2t"]), help="Count this direction alone.")
+@click.option("--batch", metavar="NAME", help="Count only the preferences of this batch.")
+@click.option("--direction", type=WayChoice(["t2i", "i2t"]), help="Count only this direction.")
 @click.option(
     "--counts",
     "table",
@@ -129,13 +129,13 @@ def publish_command(
     "--ties",
     type=click.Choice(["half", "davidson"]),
     default="half",
-    help="A tie is half a win for each, or an answer of its own after Davidson.",
+    help="Count a tie as half a win for each, or model it (Davidson).",
 )
 @click.option(
     "--prior",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Wins added each way between any two; above 0, scores exist even where somebody won nothing.",
+    help="Pseudo-wins each way between every two systems; above 0, scores exist even if a system never won.",
 )
 @click.option(
     "--resample",
@@ -150,7 +150,7 @@ def publish_command(
     help="Share of the resamples within the interval.",
 )
 @click.option(
-    "--csv", "to", type=click.Path(path_type=Path), metavar="FILE", help="Write the scores here too."
+    "--csv", "to", type=click.Path(path_type=Path), metavar="FILE", help="Also write the scores to this file."
 )
 @common
 def scores_command(
@@ -166,7 +166,7 @@ def scores_command(
 ) -> None:
     """Bradley-Terry scores of the systems in percent, with intervals, and the counts behind them.
 
-    Preferences count where the submission was approved; answers on controls never do.
+    Preferences count if the submission is approved; answers to controls never count.
     """
     from mitl.analysis.bradley_terry import TieRule
     from mitl.campaign.kinds.rankings.scores import Method, score_counts, score_votes

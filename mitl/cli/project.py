@@ -65,14 +65,13 @@ def _complete_dataset(
     "--columns",
     multiple=True,
     metavar="ROLE=COLUMN",
-    help="table: what a column is, as caption=text; may be repeated. Roles: image, sound, video, reference, image_id, "
+    help="table: which column plays a role, e.g. caption=text; repeatable. Roles: image, sound, video, "
+    "reference, image_id,"
     "url, caption, caption_id, split.",
 )
+@click.option("--skip-empty", is_flag=True, help="table: skip empty captions instead of refusing the table.")
 @click.option(
-    "--skip-empty", is_flag=True, help="table: leave empty captions out in place of refusing the table."
-)
-@click.option(
-    "--caption-ids", type=click.Path(path_type=Path), help="Keep these captions only (.npy/.txt/.json)."
+    "--caption-ids", type=click.Path(path_type=Path), help="Keep only these captions (.npy/.txt/.json)."
 )
 @click.option(
     "--images",
@@ -84,15 +83,17 @@ def _complete_dataset(
 @click.option(
     "--image-url",
     metavar="TEMPLATE",
-    help="Where images are served: https://…/{file_name} or {image_id:012d}.",
+    help="URL at which images are served: https://…/{file_name} or {image_id:012d}.",
 )
-@click.option("--n-images", type=click.IntRange(min=1), default=300, help="Size of scenes.")
+@click.option(
+    "--n-images", type=click.IntRange(min=1), default=300, help="Number of images to generate (scenes)."
+)
 @click.option(
     "--kind",
     "world",
     type=click.Choice(WORLDS),
     default=WORLDS[0],
-    help="scenes: what is generated, beside captions or queries.",
+    help="scenes: the kind of items to generate.",
 )
 @click.option("--defect-share", type=click.FloatRange(0, 1), help="scenes: share of defective captions.")
 @click.option("--cxc", type=click.Path(path_type=Path), help="CxC's sits CSV: human ratings to merge.")
@@ -100,13 +101,13 @@ def _complete_dataset(
     "--exclude",
     multiple=True,
     metavar="paper|FILE",
-    help="Exclusion list: 'paper' is the one of ECCV Caption, FILE a CSV; may be repeated.",
+    help="Exclusion list: 'paper' is ECCV Caption's, FILE a CSV; repeatable.",
 )
 @click.option(
     "--check-items",
     is_flag=True,
-    help="Open every picture, sound or video and name each that is missing, unreadable, silent, animated or another's "
-    "copy. Nothing is loaded where none can be used; else the files can be mended later.",
+    help="Open every picture, sound or video and name those that are missing, unreadable, silent, animated "
+    "or duplicates. Loads nothing if none is usable; otherwise you can fix the files later.",
 )
 @common
 def init(
@@ -215,30 +216,30 @@ def _refuse_unused(kind: str) -> None:
 @click.option(
     "--n-images",
     type=click.IntRange(min=10),
-    help="Size of the world [default: 300; with --crisscross 40].",
+    help="Number of images [default: 300; with --crisscross 40].",
 )
 @click.option(
     "--workers",
     "population",
     metavar="SPEC",
-    help="Characters of the scripted workers with their shares [default: careful:0.8,random:0.2; with --crisscross "
+    help="Kinds of scripted workers with their shares [default: careful:0.8,random:0.2; with --crisscross "
     "careful:0.7,hasty:0.1,one-number:0.1,random:0.1].",
 )
 @click.option(
     "--kind",
     type=click.Choice(WORLDS),
-    help="What is searched, beside captions or queries [default: images].",
+    help="Kind of the items [default: images].",
 )
 @click.option(
     "--crisscross",
     is_flag=True,
-    help="Graded likeness of captions, of images and across, instead of matches.",
+    help="Rate graded similarity, within and across sides, instead of asking for matches.",
 )
 @common
 def demo(app: App, folder: Path | None, crisscross: bool, **asked: Any) -> None:
-    """All of it in FOLDER (default: mitl-demo): a world, annotators, scripted workers, release, report.
+    """Run the whole loop in FOLDER (default: mitl-demo): data, annotators, scripted workers, release, report.
 
-    Everything is real but the workers: the crowd server runs inside the command and is spoken to over HTTP.
+    Only the workers are scripted: the crowd server runs inside the command and is called over HTTP.
     --kind walks a world of texts, sounds, videos or composed queries (default folder: mitl-KIND).
     With --crisscross (default folder: mitl-crisscross) they rate from 0 to 5 how like two items are, and the end
     compares their ratings with the known truth.
@@ -291,7 +292,7 @@ _WHERE = {
 @click.argument("shell", type=click.Choice(list(_WHERE)))
 @common
 def completion(app: App, shell: str) -> None:
-    """Print the lines that teach SHELL to complete mitl's commands and options."""
+    """Print the script that makes SHELL complete mitl's commands and options."""
     from mitl.records import StageResult
 
     found = get_completion_class(shell)

@@ -27,13 +27,13 @@ from mitl.settings import BACKENDS, ENGINES, Settings
 @click.option(
     "--scheme",
     type=click.Choice(("top-k", "crisscross")),
-    help="What is proposed: the best of every query, or pairs to be rated for their likeness [default: top-k].",
+    help="What to propose: the best items of every query, or pairs to rate for similarity [default: top-k].",
 )
 @click.option(
-    "--annotator", "annotators", multiple=True, metavar="NAME", help="Ask this one; may be repeated."
+    "--annotator", "annotators", multiple=True, metavar="NAME", help="Use this annotator; repeatable."
 )
-@click.option("--top-k", type=click.IntRange(min=1), help="Proposed per query and annotator [default: 5].")
-@click.option("--depth", type=click.IntRange(min=1), help="Kept in the ranking files [default: 25].")
+@click.option("--top-k", type=click.IntRange(min=1), help="Proposals per query and annotator [default: 5].")
+@click.option("--depth", type=click.IntRange(min=1), help="Places kept in the ranking files [default: 25].")
 @click.option("--image-queries", type=click.IntRange(min=0), help="How many images search [default: all].")
 @click.option(
     "--caption-queries", type=click.IntRange(min=0), help="How many captions search [default: all]."
@@ -53,41 +53,44 @@ from mitl.settings import BACKENDS, ENGINES, Settings
 @click.option(
     "--backend",
     type=click.Choice(BACKENDS),
-    help="What multiplies embeddings; no ranking depends on it [default: auto].",
+    help="Backend of the matrix products; rankings do not depend on it [default: auto].",
 )
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="Where annotators work: here, or on Ray workers; no ranking depends on it [default: local].",
+    help="Run annotators here or on Ray workers; rankings do not depend on it [default: local].",
 )
 @click.option(
     "--ray-address",
     metavar="ADDRESS",
-    help="Cluster that --engine ray joins: HOST:PORT, the same behind ray://, or auto [default: this machine's cores].",
+    help="Cluster for --engine ray: HOST:PORT, the same behind ray://, or auto [default: this machine's cores].",
 )
-@click.option("--estimate", is_flag=True, help="Print FLOPs, bytes, time and money, and do nothing else.")
-@click.option("--estimate-images", type=click.IntRange(min=1), help="Estimate for so many images.")
-@click.option("--estimate-captions", type=click.IntRange(min=1), help="Estimate for so many captions.")
+@click.option("--estimate", is_flag=True, help="Only print the FLOPs, bytes, time and money it would take.")
+@click.option("--estimate-images", type=click.IntRange(min=1), help="Estimate for this many images.")
+@click.option("--estimate-captions", type=click.IntRange(min=1), help="Estimate for this many captions.")
 @click.option(
     "--hardware",
     multiple=True,
     metavar="NAME",
-    help="Estimate for this: here (measured now), h200, h100, a100, l40s, rtx4090, t4; may be repeated "
+    help="Estimate for this hardware: here (measured now), h200, h100, a100, l40s, rtx4090, t4; repeatable "
     "[default: here and h200].",
 )
-@click.option("--machines", type=click.IntRange(min=1), help="Estimate for so many of them [default: 1].")
-@click.option("--price-per-hour", type=DOLLARS, help="Estimate with this price of one machine, as 3.50.")
+@click.option("--machines", type=click.IntRange(min=1), help="Estimate for this many machines [default: 1].")
+@click.option(
+    "--price-per-hour", type=DOLLARS, help="Price of one machine an hour for the estimate, e.g. 3.50."
+)
 @click.option(
     "--phase",
     type=click.IntRange(1, 2),
-    help="Of crisscross: 1 pairs within a side, 2 across, from the ratings of 1 [default: 2 once 1 is there].",
+    help="crisscross: 1 samples pairs within a side, 2 across sides, from the ratings of phase 1 [default: 2 "
+    "once 1 is there].",
 )
 @click.option(
     "--text-encoder",
     "text_encoders",
     multiple=True,
     metavar="NAME|FILE",
-    help="Captions alike by this one choose image pairs: sentences, words, a file of embeddings, an annotator, or "
+    help="Encoder whose similar captions choose image pairs: sentences, words, a file of embeddings, an annotator, or "
     "none; may be repeated [default: sentences and words].",
 )
 @click.option(
@@ -95,10 +98,13 @@ from mitl.settings import BACKENDS, ENGINES, Settings
     "image_encoders",
     multiple=True,
     metavar="NAME|FILE",
-    help="Images alike by this one choose caption pairs: efficientnet-lite0, a file of embeddings, an annotator, or "
+    help="Encoder whose similar images choose caption pairs: efficientnet-lite0, a file of embeddings, an "
+    "annotator, or"
     "none; may be repeated [default: efficientnet-lite0, for scenes clip-mini].",
 )
-@click.option("--neighbours", type=click.IntRange(min=1), help="Most similar others an image [default: 5].")
+@click.option(
+    "--neighbours", type=click.IntRange(min=1), help="Nearest neighbours of each image [default: 5]."
+)
 @click.option(
     "--candidates",
     type=click.IntRange(min=0),
@@ -107,7 +113,7 @@ from mitl.settings import BACKENDS, ENGINES, Settings
 @click.option(
     "--min-ratings",
     type=click.IntRange(min=0),
-    help="Ratings that each pair must have before phase 2; 0 goes on with what there is [default: 5].",
+    help="Ratings each pair needs before phase 2; 0 uses whatever is there [default: 5].",
 )
 @environment_options
 @common

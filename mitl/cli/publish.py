@@ -93,13 +93,13 @@ def posting_options(function: F) -> F:
         "--reward",
         type=DOLLARS,
         metavar="DOLLARS",
-        help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
+        help="Reward per HIT, e.g. 1.00 [default: 12.00 an hour at the estimated time].",
     )
     @click.option(
         "--max-cost",
         type=DOLLARS,
         metavar="DOLLARS",
-        help="Refuse a bill above this; that of an interrupted run counts whole.",
+        help="Refuse a larger bill; an interrupted run counts in full.",
     )
     @click.option(
         "--yes-total",
@@ -112,18 +112,18 @@ def posting_options(function: F) -> F:
         "probes",
         type=click.IntRange(min=0),
         default=5,
-        help="Pictures to fetch as a worker would before anything is posted.",
+        help="Pictures to fetch, as a worker's browser would, before posting.",
     )
     @click.option(
         "--dry-run",
         is_flag=True,
-        help="Check and price everything and write every request and page; post and plan nothing.",
+        help="Check and price everything, write every request and page to disk, and post nothing.",
     )
     @click.option(
         "--to",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="With --dry-run: where the requests and pages go [default: PROJECT/dry-run].",
+        help="With --dry-run: folder for the requests and pages [default: PROJECT/dry-run].",
     )
     @endpoint_option
     @functools.wraps(function)
@@ -153,14 +153,14 @@ def pilot_options(function: F) -> F:
         flag_value=False,
         default=True,
         show_default=False,
-        help="Post the rest though a pilot of this wording is out.",
+        help="Post the rest even while a pilot of this wording is out.",
     )
     pilot = click.option(
         "--pilot",
         type=click.IntRange(min=1),
         metavar="HITS",
-        help="Post so many HITs of random open pairs, counted as --limit does; their median active time prices what "
-        "follows.",
+        help="Post this many HITs of random open pairs, counted as for --limit; their median active time "
+        "sets the price of later HITs.",
     )
     return pilot(waits(function))
 
@@ -192,42 +192,43 @@ _ABOUT_POSTING = frozenset(
     "--direction",
     type=WayChoice(["i2t", "t2i", "both"]),
     default="both",
-    help="Which direction's proposals to ask; other data sets have their own names, as a2t and t2a of sounds.",
+    help="Direction whose proposals to ask about; other data sets have their own names, e.g. a2t and t2a for sounds.",
 )
-@click.option("--template", default="pairs-plain", help="Wording, a folder of hit_templates.")
+@click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates.")
 @click.option(
     "--assignments",
     type=click.IntRange(1, 100),
     default=1,
-    help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
+    help="Workers per HIT; from 10 on, an endpoint that charges doubles its fee.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Have at most this many pairs out at once by runs with a limit and the same --direction and --template; a "
-    "run's pairs count until its last HIT is closed, so that a repeat completes it and posts no more.",
+    help="Keep at most this many pairs out at once, over all limited runs with the same --direction and "
+    "--template. A run's pairs count until its last HIT is closed, so a repeat completes the run and "
+    "posts no more.",
 )
 @click.option(
     "--overlap",
     type=click.FloatRange(0, 1),
     default=0.0,
-    help="Share of the pairs that a second worker is asked as well; measures agreement.",
+    help="Share of the pairs to ask a second worker too, to measure agreement.",
 )
 @pilot_options
 @click.option(
     "--drawn",
     is_flag=True,
-    help="Ask only what `mitl audit draw` drew; other candidates stay open.",
+    help="Post only the pairs that `mitl audit draw` drew; other candidates stay open.",
 )
 @click.option(
     "--chosen",
     is_flag=True,
-    help="Ask only what the open round chose, in its order, beside what `mitl audit draw` drew; see `mitl round`.",
+    help="Post only the pairs that the open round chose, in its order, plus the audit's; see `mitl round`.",
 )
 @click.option(
     "--reconcile",
     is_flag=True,
-    help="Only compare the server's HITs with what is stored here, and adopt what was lost; post nothing.",
+    help="Post nothing: compare the server's HITs with the database and adopt those it lost.",
 )
 @posting_options
 @common

@@ -27,32 +27,33 @@ def command() -> None:
 @click.option(
     "--task",
     type=click.Choice(["sts", "sis", "sits"]),
-    help="What to rate: two texts, two images, or an image and a text; the last needs the ratings of the others "
-    "[default: the first of which something is open].",
+    help="What to rate: two texts, two images, or an image and a text; the last needs the ratings of the "
+    "first two [default: the first with open pairs].",
 )
 @click.option(
     "--per-hit",
     type=click.IntRange(1, 20),
     default=10,
-    help="Pairs of a HIT, controls included.",
+    help="Pairs per HIT, controls included.",
 )
 @click.option(
     "--controls",
     type=click.Choice(["all", "none"]),
     default="all",
-    help="Whether a page holds an identical, a random and a repeated pair, which check the worker.",
+    help="Put an identical, a random and a repeated pair on each page to check the worker, or none.",
 )
 @click.option(
     "--assignments",
     type=click.IntRange(1, 100),
     default=5,
-    help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
+    help="Workers per HIT; from 10 on, an endpoint that charges doubles its fee.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Have at most this many pairs out at once by runs with a limit and the same --task and --template; a run's "
-    "pairs count until its last HIT is closed, so that a repeat completes it and posts no more.",
+    help="Keep at most this many pairs out at once, over all limited runs with the same --task and "
+    "--template. A run's pairs count until its last HIT is closed, so a repeat completes the run and "
+    "posts no more.",
 )
 @pilot_options
 @click.option(
@@ -60,7 +61,7 @@ def command() -> None:
     metavar="NAME",
     default="",
     show_default=False,
-    help="Wording, a folder of hit_templates [default: similarity-texts, similarity-images or similarity-mixed].",
+    help="Wording: a folder of hit_templates [default: similarity-texts, similarity-images or similarity-mixed].",
 )
 @posting_options
 @common
@@ -72,11 +73,11 @@ def publish_command(
     controls: str,
     **asked: Any,
 ) -> None:
-    """Pack the sampled pairs of a task that nobody was asked yet into HITs, print the bill, and post.
+    """Pack the sampled pairs of a task that nobody has rated yet into HITs, print the bill, and post.
 
     Run again, it completes what was interrupted, alone and under the same bill; else it posts what is missing and
-    nothing twice, and asks for the ratings that pairs lack, of as many workers as are wanted. Which item of two texts
-    or images is shown first is random and balanced.
+    nothing twice, and asks for the ratings that pairs lack, of as many workers as are wanted. The order of two texts
+    or images on the page is random and balanced.
     """
     from mitl.campaign.kinds.similarity.planning import RatePairs, due_task
 
@@ -98,27 +99,27 @@ def publish_command(
     "tasks",
     type=click.Choice(["sts", "sis", "sits"]),
     multiple=True,
-    help="Score this task alone: two texts, two images, or an image and a text; repeatable [default: all three].",
+    help="Score only this task: two texts, two images, or an image and a text; repeatable [default: all three].",
 )
 @click.option(
     "--method",
     type=click.Choice(["mean", "trimmed", "standardised", "model"]),
     default="mean",
-    help="How several ratings become one: their mean; of five the middle three; each rating among its rater's own; or "
-    "a model of raters' offsets and scales.",
+    help="How to combine ratings: their mean; the mean of the middle three of five; ratings standardised by "
+    "rater; or a model of raters' offsets and scales.",
 )
 @click.option(
     "--min-ratings",
     type=click.IntRange(min=1),
     default=5,
-    help="List pairs with fewer.",
+    help="List pairs with fewer ratings.",
 )
 @click.option(
     "--csv",
     "to",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the score of every sampled pair here.",
+    help="Write the score of every sampled pair to this file.",
 )
 @common
 def scores_command(
@@ -129,10 +130,10 @@ def scores_command(
     min_ratings: int,
     to: Path | None,
 ) -> None:
-    """What people's ratings come to: scores by sampling method, pairs that lack ratings, how much raters agree.
+    """Show scores by sampling method, pairs that lack ratings, and how much the raters agree.
 
-    Ratings count where the submission was approved and its worker is not excluded, one for each worker and pair;
-    those of controls never do.
+    Ratings count if the submission is approved and its worker is not excluded, one per worker and pair; ratings of
+    controls never count.
     """
     from mitl.campaign.kinds.similarity.scores import score_ratings
     from mitl.judgements.similarity import Aggregation
@@ -157,22 +158,22 @@ def scores_command(
     "--split",
     default="test",
     metavar="NAME",
-    help="Part of the files' names, as in sts_test.csv.",
+    help="Split in the file names, as in sts_test.csv.",
 )
 @click.option(
     "--method",
     type=click.Choice(["mean", "trimmed", "standardised", "model"]),
     default="mean",
-    help="How several ratings become one; see `mitl rate scores`.",
+    help="How to combine ratings; see `mitl rate scores`.",
 )
 @click.option(
     "--min-ratings",
     type=click.IntRange(min=1),
     default=5,
-    help="Leave out pairs with fewer, and list them in incomplete.csv.",
+    help="Leave out pairs with fewer ratings and list them in incomplete.csv.",
 )
 @privacy_options
-@click.option("--replace", is_flag=True, help="Write over another release of ratings that the folder holds.")
+@click.option("--replace", is_flag=True, help="Overwrite another release of ratings in the folder.")
 @environment_options
 @common
 def release_command(
@@ -186,8 +187,8 @@ def release_command(
 ) -> None:
     """Write the scores as CSVs in CxC's layout, with every rating under pseudonyms and a datasheet.
 
-    The same inputs give the same bytes; a folder that holds them already is left alone, and one that holds another
-    release is only written over with --replace.
+    The same inputs give the same bytes; a folder that already holds them is left alone, and one that holds another
+    release is overwritten only with --replace.
     """
     from mitl.judgements.similarity import Aggregation
     from mitl.stages.releasing.release_ratings import RatingRules, release_ratings

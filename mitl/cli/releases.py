@@ -21,13 +21,13 @@ def privacy_options(function: F) -> F:
     proves = click.option(
         "--check-privacy",
         is_flag=True,
-        help="Prove first that no raw id and no plain hash of one is in the files.",
+        help="First prove that the files hold no raw id and no plain hash of one.",
     )
     tells = click.option(
         "--with-texts",
         is_flag=True,
-        help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
-        "ids out.",
+        help="Also release what workers wrote in their own words, after a scan that removes addresses, long "
+        "numbers and ids.",
     )
     return proves(tells(function))
 
@@ -50,16 +50,21 @@ def privacy_options(function: F) -> F:
     help="repair: original pairs stay unless people or CxC refused them, verified positives and CxC's are added; "
     "paper: verified positives and CxC's alone, as in ECCV Caption [default: repair; paper with --official-filters].",
 )
-@click.option("--cxc-threshold", type=click.FloatRange(0, 5), default=3.0, help="SITS from here.")
+@click.option(
+    "--cxc-threshold",
+    type=click.FloatRange(0, 5),
+    default=3.0,
+    help="Lowest SITS rating that counts as a match.",
+)
 @click.option(
     "--aggregate",
     "aggregator",
     type=click.Choice(["majority", "dawid-skene", "ordinal"]),
     default="majority",
-    help="How several answers on a pair become one; the models learn how each worker errs.",
+    help="How to combine several answers on a pair; the models learn each worker's errors.",
 )
-@click.option("--with-originals", is_flag=True, help="The same as --recipe repair.")
-@click.option("--strict", is_flag=True, help="Only 100% YES makes a positive.")
+@click.option("--with-originals", is_flag=True, help="Same as --recipe repair.")
+@click.option("--strict", is_flag=True, help="Count only 100% YES as a positive.")
 @click.option("--official-filters", is_flag=True, help="Treat pairs as the released ECCV Caption JSONs do.")
 @click.option(
     "--image-query-ids",
@@ -78,9 +83,7 @@ def privacy_options(function: F) -> F:
 @click.option(
     "--humans-only", is_flag=True, help="Leave out the pairs that a machine labelled (`mitl label`)."
 )
-@click.option(
-    "--replace", "replace_earlier", is_flag=True, help="Write over another release that the folder holds."
-)
+@click.option("--replace", "replace_earlier", is_flag=True, help="Overwrite another release in the folder.")
 @environment_options
 @common
 def build_dataset(
@@ -99,8 +102,8 @@ def build_dataset(
 ) -> None:
     """Merge judgements with CxC's ratings, apply exclusion lists, and write a release folder.
 
-    The same inputs give the same bytes; a folder that holds them already is left alone, and one that holds another
-    release is only written over with --replace.
+    The same inputs give the same bytes; a folder that already holds them is left alone, and one that holds another
+    release is overwritten only with --replace.
     """
     from mitl.judgements.aggregators import Aggregator
     from mitl.positives.merging import MergeRules
@@ -136,8 +139,8 @@ def build_dataset(
 def verify(app: App, release: Path) -> int:
     """Check a release from its own files, without a project: their hashes, and its certificate.
 
-    What certifies how complete and how right it is, is computed again from the released answers and compared with
-    every figure that the release states. Exit status 1 where anything differs.
+    Recomputes the certificate (how complete and how right the release is) from the released answers and compares it
+    with every figure that the release states. The exit status is 1 if anything differs.
     """
     from mitl.stages.releasing.verify import verify
 
@@ -150,12 +153,12 @@ def verify(app: App, release: Path) -> int:
     "--differences",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the pairs on which the first set and the last differ, with what speaks for them, as CSV.",
+    help="Write the pairs on which the first and the last set differ, with the evidence, as CSV.",
 )
-@click.option("--replace", is_flag=True, help="--differences: write over a file that holds something else.")
+@click.option("--replace", is_flag=True, help="--differences: overwrite a file that holds something else.")
 @common
 def compare(app: App, sets: tuple[str, ...], differences: Path | None, replace: bool) -> None:
-    """Hold sets of positives against a verified one: counts, overlap, precision and recall.
+    """Compare sets of positives with a verified one: counts, overlap, precision and recall.
 
     A set is official-original, official-cxc or official-eccv (of the package eccv_caption), the folder of a
     release, a folder with image_to_caption.json and caption_to_image.json, cxc:FILE with CxC's ratings of

@@ -89,28 +89,28 @@ def _confirmed(count: int) -> bool:
     return click.confirm(f"reject {what} and pay nothing for the work?", err=True)
 
 
-_ruling("approve", Decision.APPROVE, "The work is good: pay it and use its answers.")
-_ruling("drop", Decision.DROP, "Pay, but leave the answers out and ask again.")
+_ruling("approve", Decision.APPROVE, "Pay the work and use its answers.")
+_ruling("drop", Decision.DROP, "Pay the work, but discard its answers and ask again.")
 _ruling(
     "exclude",
     Decision.APPROVE_EXCLUDE,
-    "Pay, leave the answers out, and offer this worker nothing further (by a qualification, not a block).",
+    "Pay the work, discard its answers and exclude the worker from further HITs (by a qualification, not a block).",
 )
 
 
 @review.command("reject")
 @click.argument("numbers", type=int, nargs=-1, required=True)
 @click.option("--reason", required=True, help="Why, in a sentence; the worker reads it.")
-@click.option("--yes", is_flag=True, help="With live work: do not ask whether you mean it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation of live work.")
 @environment_options
 @endpoint_option
 @common
 def reject(
     app: App, numbers: tuple[int, ...], reason: str, yes: bool, environment: Environment | None
 ) -> None:
-    """Do not pay. Only for plain bad faith that a person has looked at.
+    """Reject the work unpaid. Only for obvious bad faith, after a person has looked at it.
 
-    Says until when it can be reversed before it is done, and after.
+    Prints until when the rejection can be reversed, before and after it is made.
     """
     _rule(app, numbers, Decision.REJECT, reason, environment, yes=yes)
 
@@ -136,7 +136,7 @@ def reverse(app: App, numbers: tuple[int, ...], use: bool, environment: Environm
 @endpoint_option
 @common
 def settle(app: App, environment: Environment | None) -> None:
-    """Pay the whole queue, use none of it, exclude workers whose gold record is bad; rejects no one."""
+    """Pay the whole queue, use none of its answers, exclude workers with a bad gold record; reject nobody."""
     from mitl.stages.reviewing.review import settle as stage
 
     app.finish(stage(app.settings, environment, progress=app.progress))
@@ -152,7 +152,7 @@ def settle(app: App, environment: Environment | None) -> None:
 @environment_options
 @common
 def originals(app: App, cxc_below: float, environment: Environment | None) -> None:
-    """Go through originals that people answered no, or that CxC rates low; without a subcommand, list them.
+    """Review originals that people answered no or that CxC rates low; without a subcommand, list them.
 
     What a person says of them makes the exclusion lists that releases apply.
     """
@@ -171,14 +171,16 @@ def _verdict(verdict: OriginalVerdict, help_text: str) -> None:
         app.finish(decide(app.settings, captions, verdict))
 
 
-_verdict(OriginalVerdict.KEEP, "The captions do describe their images: they stay.")
-_verdict(OriginalVerdict.WRONG, "The captions are wrong for their own images: those pairs go.")
-_verdict(OriginalVerdict.MEANINGLESS, "The captions describe nothing: every pair with them goes.")
+_verdict(OriginalVerdict.KEEP, "Keep these captions: they do describe their images.")
+_verdict(
+    OriginalVerdict.WRONG, "Remove the original pairs of these captions: they do not describe their images."
+)
+_verdict(OriginalVerdict.MEANINGLESS, "Remove every pair of these captions: they describe nothing.")
 
 
 @originals.command("export")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="CSV file.")
-@click.option("--replace", is_flag=True, help="Write over a file that holds something else.")
+@click.option("--replace", is_flag=True, help="Overwrite a file that holds something else.")
 @common
 def export(app: App, out: Path, replace: bool) -> None:
     """Write all exclusion lists of the project as one CSV, for `mitl init --exclude`."""
@@ -195,14 +197,12 @@ def export(app: App, out: Path, replace: bool) -> None:
     "--distance",
     type=click.IntRange(0, 32),
     default=4,
-    help="Bits of 64 in which the hashes of near copies may differ.",
+    help="Bits (of 64) by which the hashes of near copies may differ.",
 )
-@click.option(
-    "--exclude", multiple=True, metavar="IMAGE", help="Take this image out; may be given several times."
-)
+@click.option("--exclude", multiple=True, metavar="IMAGE", help="Exclude this image; repeatable.")
 @common
 def duplicates(app: App, pictures: Path | None, distance: int, exclude: tuple[str, ...]) -> None:
-    """List images that have a near copy among the pictures of FOLDER, a training set's; or take them out."""
+    """List images with a near copy in FOLDER (a training set's pictures), or exclude them."""
     from mitl.stages.releasing import originals as stage
 
     if (pictures is None) == (not exclude):
@@ -214,12 +214,12 @@ def duplicates(app: App, pictures: Path | None, distance: int, exclude: tuple[st
 
 
 @click.command("desk", cls=Command)
-@click.option("--host", default="127.0.0.1", help="Address of this machine's loopback.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8766, help="Port; 0 takes a free one.")
+@click.option("--host", default="127.0.0.1", help="Loopback address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8766, help="Port; 0 picks a free one.")
 @click.option(
     "--browser/--no-browser",
     default=True,
-    help="Open the desk in this machine's browser, where it has one.",
+    help="Open the desk in this machine's browser, if it has one.",
 )
 @environment_options
 @endpoint_option
@@ -247,19 +247,19 @@ def desk(app: App, host: str, port: int, browser: bool, environment: Environment
 
 @click.command("explore", cls=Command)
 @click.argument("release", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
-@click.option("--host", default="127.0.0.1", help="Address of this machine's loopback.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8767, help="Port; 0 takes a free one.")
+@click.option("--host", default="127.0.0.1", help="Loopback address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8767, help="Port; 0 picks a free one.")
 @click.option(
     "--browser/--no-browser",
     default=True,
-    help="Open the pages in this machine's browser, where it has one.",
+    help="Open the pages in this machine's browser, if it has one.",
 )
 @environment_options
 @common
 def explore(
     app: App, release: Path | None, host: str, port: int, browser: bool, environment: Environment | None
 ) -> None:
-    """Look at pairs in the browser: of the project, or of a release folder.
+    """Look at the pairs of a project or a release folder in the browser.
 
     Search the captions, filter by annotator, rank, answer and agreement, and see all that is known of one image or
     caption side by side. A release shows texts and pictures where the project of its data set is at hand. It only
@@ -292,12 +292,12 @@ def explore(
     "--csv",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the rows there too.",
+    help="Also write the rows to this file.",
 )
 @environment_options
 @common
 def workers(app: App, environment: Environment | None, by_hits: bool, csv: Path | None) -> None:
-    """Show the workers: HITs, gold record, pay, and how they go about it.
+    """List the workers: HITs, gold record, pay and working style.
 
     The pass rate is the mean of its posterior with a 90 % interval. Speed, runs of one answer, variety and agreement
     are evidence for a person; nothing is decided by them.

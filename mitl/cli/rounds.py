@@ -58,23 +58,23 @@ def _wish_options(function: F) -> F:
         "--budget",
         type=DOLLARS,
         metavar="DOLLARS",
-        help="The most that the HITs of one round may cost, as 20.00.",
+        help="Upper limit on the cost of one round's HITs, e.g. 20.00.",
     )
-    @click.option("--strategy", default="expected", help="Which pairs are asked first.")
+    @click.option("--strategy", default="expected", help="Strategy that orders the pairs to ask.")
     @click.option(
         "--annotators",
         metavar="A,B",
         default="",
         show_default=False,
-        help="Who proposes [default: those of mitl.toml].",
+        help="Annotators that propose [default: those of mitl.toml].",
     )
-    @click.option("--template", default="pairs-plain", help="Wording, a folder of hit_templates.")
+    @click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates.")
     @click.option("--assignments", type=click.IntRange(1, 100), default=1, help="Workers per HIT.")
     @click.option("--reward", type=DOLLARS, metavar="DOLLARS", help="Per HIT [default: as `mitl publish`].")
     @click.option(
         "--label-error",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Let the machine label what is sure enough, with at most this share wrong.",
+        help="Let the machine label the pairs it is sure of, with at most this share wrong.",
     )
     @click.option(
         "--label-sample",
@@ -86,14 +86,16 @@ def _wish_options(function: F) -> F:
         "--train/--no-train",
         default=False,
         show_default=False,
-        help="First let the annotators learn from the answers so far [default: no].",
+        help="Train the annotators on the answers so far first [default: no].",
     )
-    @click.option("--loss", metavar="NAME", help="By which they learn, as `mitl train` names it.")
+    @click.option("--loss", metavar="NAME", help="Training loss, as for `mitl train`.")
     @click.option(
-        "--labels", type=click.Choice(("binary", "graded", "pseudo")), help="From which, as `mitl train`."
+        "--labels",
+        type=click.Choice(("binary", "graded", "pseudo")),
+        help="Training targets, as for `mitl train`.",
     )
-    @click.option("--steps", type=click.IntRange(min=1), help="For how many batches, as `mitl train`.")
-    @click.option("--yes", is_flag=True, help="Post every bill that the budget covers without asking.")
+    @click.option("--steps", type=click.IntRange(min=1), help="Training batches, as for `mitl train`.")
+    @click.option("--yes", is_flag=True, help="Do not ask before posting a bill that the budget covers.")
     @functools.wraps(function)
     def wrapper(*args: Any, yes: bool, **given: Any) -> Any:
         wish = {name: given.pop(name) for name in _WISHED}
@@ -147,16 +149,14 @@ def _talk(
 @command.command("next", sections=_SECTIONS)
 @environment_options
 @_wish_options
-@click.option(
-    "--dry-run", is_flag=True, help="Tell what it would ask and cost by what is there; open nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Print what the round would ask and cost now; open nothing.")
 @endpoint_option
 @common
 def next_(app: App, environment: Environment | None, wish: dict[str, Any], yes: bool, dry_run: bool) -> None:
-    """Open a round, choose what it asks and post it.
+    """Open a round, choose its pairs and post them.
 
-    Run again, it goes on where it stopped. A round that was posted before is ended first, once all that it asked is
-    answered; until then nothing new is opened.
+    Run again, it resumes. A posted round is closed first, once all its pairs are answered; until then no new round
+    opens.
     """
     chosen = require_environment(environment)
     if wish["budget"] is None:
@@ -171,18 +171,18 @@ def next_(app: App, environment: Environment | None, wish: dict[str, Any], yes: 
 
 @command.command("run", sections=_SECTIONS)
 @environment_options
-@click.option("--rounds", type=click.IntRange(min=1), default=1, help="How many, in all.")
+@click.option("--rounds", type=click.IntRange(min=1), default=1, help="Number of rounds in all.")
 @_wish_options
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Look for answers so often until all are there [default: look once, and stop where some are missing].",
+    help="Poll at this interval until all answers are in [default: look once and stop if some are missing].",
 )
 @click.option(
     "--workers",
     metavar="POPULATION",
-    help="Let scripted workers answer in the sandbox, as `mitl simulate --workers` names them.",
+    help="Let scripted workers answer in the sandbox, as for `mitl simulate --workers`.",
 )
 @endpoint_option
 @common
@@ -195,9 +195,9 @@ def run(
     wait: float | None,
     workers: str | None,
 ) -> None:
-    """Walk rounds to their ends, each with a budget of its own; the same command goes on where it stopped.
+    """Run rounds to their end, each with its own budget; the same command resumes where it stopped.
 
-    Without --budget it ends the round that is under way and opens none.
+    Without --budget it finishes the open round and opens no other.
     """
     chosen = require_environment(environment)
     if workers is not None and (chosen is Environment.LIVE or wait is not None):
@@ -219,7 +219,7 @@ def run(
 @endpoint_option
 @common
 def close(app: App, environment: Environment | None) -> None:
-    """End the open round with the answers that are there; what is missing stays open."""
+    """Close the open round with the answers received; unanswered pairs stay open."""
     from mitl.stages.rounds.walking import close
 
     app.finish(close(app.settings, environment, _talk(app, environment)))
@@ -229,7 +229,7 @@ def close(app: App, environment: Environment | None) -> None:
 @environment_options
 @common
 def show(app: App, environment: Environment | None) -> None:
-    """Each round: asked, paid, matches found, matches per dollar, bounds, who proposed what was found."""
+    """Show each round: pairs asked, money paid, matches found, matches per dollar, bounds, who proposed them."""
     from mitl.stages.rounds.figures import show
 
     app.finish(show(app.settings, environment))
@@ -240,7 +240,7 @@ def show(app: App, environment: Environment | None) -> None:
 @environment_options
 @common
 def rollback(app: App, number: int | None, environment: Environment | None) -> None:
-    """Take the newest round back; its answers and what they cost stay."""
+    """Undo the newest round; its answers and their cost stay."""
     from mitl.stages.rounds.walking import rollback
 
     app.finish(rollback(app.settings, environment, number))

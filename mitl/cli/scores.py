@@ -44,13 +44,13 @@ FOLDER = click.Path(path_type=Path)
     type=FILE,
     metavar="FILE",
     help="Embeddings of the images: .npy with the ids beside it, .npz with ids and embedding, or Parquet with id and "
-    "embedding. Alone, they are scored on what images do among themselves.",
+    "embedding. Alone, they are scored on image-to-image tasks.",
 )
 @click.option(
     "--caption-embeddings",
     type=FILE,
     metavar="FILE",
-    help="Embeddings of the captions, of the same width where both are given.",
+    help="Embeddings of the captions, with as many dimensions as the images'.",
 )
 @click.option(
     "--similarities",
@@ -76,9 +76,7 @@ FOLDER = click.Path(path_type=Path)
     "NAME.image_ids.txt or .npy].",
 )
 @click.option("--caption-ids", type=FILE, metavar="FILE", help="The captions' ids of a .npy.")
-@click.option(
-    "--name", metavar="NAME", help="What the model of these files is called [default: its kind of file]."
-)
+@click.option("--name", metavar="NAME", help="Name of the model in these files [default: the kind of file].")
 @click.option(
     "--model",
     "models",
@@ -143,13 +141,14 @@ FOLDER = click.Path(path_type=Path)
     "tasks",
     multiple=True,
     type=WayChoice(["i2t", "t2i", "t2t", "i2i", "sts", "sis", "sits"]),
-    help="Only this task; may be given again [default: all that a model can do]. Other data sets have their own names "
-    "of i2t and t2i, as a2t and t2a of sounds.",
+    help="Score only this task; repeatable [default: all that a model can do]. Other data sets have their "
+    "own names for i2t and t2i, e.g. a2t and t2a for sounds.",
 )
 @click.option(
     "--pseudo-labels",
     is_flag=True,
-    help="Score Kendall's tau-b and Pearson's correlation with pseudo-labels: how like a caption is to an image's own.",
+    help="Score Kendall's tau-b and Pearson's correlation with pseudo-labels: a caption's similarity to the "
+    "image's own captions.",
 )
 @click.option(
     "--label-embeddings",
@@ -174,8 +173,8 @@ FOLDER = click.Path(path_type=Path)
     "--direction",
     type=WayChoice(["both", "i2t", "t2i"]),
     default="both",
-    help="i2t: images search captions; t2i: captions search images. Other data sets have their own names, as a2t and "
-    "t2a of sounds.",
+    help="i2t: images search captions; t2i: captions search images. Other data sets have their own names, "
+    "e.g. a2t and t2a for sounds.",
 )
 @click.option(
     "--metrics",
@@ -204,7 +203,7 @@ FOLDER = click.Path(path_type=Path)
 @click.option(
     "--against",
     metavar="NAME",
-    help="Test every other model against this one, query by query.",
+    help="Test every other model against this one, with a paired test over queries.",
 )
 @click.option("--csv", type=FILE, metavar="FILE", help="Write a row for each figure, shares from 0 to 1.")
 @click.option(
@@ -212,7 +211,7 @@ FOLDER = click.Path(path_type=Path)
 )
 @common
 def evaluate(app: App, **given: Any) -> None:
-    """Recall@K, R-Precision, mAP@R and more of annotators or of models in files, with intervals.
+    """Score annotators, or models in files, by Recall@K, R-Precision, mAP@R and more, with intervals.
 
     In a project its annotators are scored on its originals and on the sets named; files of embeddings, similarities or
     rankings are scored there too, and outside any project on a release, an official set or people's ratings. Ids are
@@ -277,7 +276,7 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
     "annotators",
     multiple=True,
     metavar="NAME",
-    help="Only this one; may be given again [default: all].",
+    help="Only this annotator; repeatable [default: all].",
 )
 @click.option(
     "--scores",
@@ -291,7 +290,7 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
     "sets",
     multiple=True,
     metavar="SET",
-    help="One more set for sets, named as for `mitl compare`; may be given again.",
+    help="sets: also include this set, named as for `mitl compare`; repeatable.",
 )
 @click.option(
     "--subset",
@@ -323,13 +322,13 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
     "--csv",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Write every number there too, as CSV files.",
+    help="Also write every number as CSV files to this folder.",
 )
 @click.option(
     "--plots",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Draw what is better looked at there, as SVG files.",
+    help="Write plots as SVG files to this folder.",
 )
 @environment_options
 @common
@@ -340,7 +339,7 @@ def analyse(
     subsets: tuple[str, ...],
     **asked: Any,
 ) -> None:
-    """The tables that a reviewer asks for; all of them where no NAME is given.
+    """Print the tables reviewers ask for; all of them if no NAME is given.
 
     NAME is diversity (how differently the annotators rank), answers (by annotator and rank), rationale
     (shortcomings and wrong concepts), workers (by their number of HITs), sets (precision and recall of existing
@@ -352,7 +351,7 @@ def analyse(
     own, against the number of positives) or similarity (how alike people found two items, by how the pairs were
     sampled; of the project, or of CxC's files outside any).
 
-    An analysis for which the project holds too little says so in one line, and the others are made.
+    An analysis that lacks data says so in one line; the others are printed.
     """
     from mitl.stages.analysing.analyse import analyse
     from mitl.stages.analysing.table import AnalysisOptions

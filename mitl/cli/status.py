@@ -19,18 +19,18 @@ from mitl.records import Environment
 @click.option(
     "--watch",
     is_flag=True,
-    help="Look again and again until Ctrl-C: a screen that is drawn again on a terminal, else a line at each change; "
-    "with --json an object a line at each change.",
+    help="Refresh until Ctrl-C: redraw the screen on a terminal, else print a line per change; with --json "
+    "one object per change.",
 )
 @click.option(
     "--every",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="--watch: time between two looks [default: 5].",
+    help="--watch: time between refreshes [default: 5].",
 )
 @common
 def status(app: App, environment: Environment | None, watch: bool, every: float | None) -> None:
-    """One screen: pairs, HITs, answers, gold pass rate, money, and what to do next."""
+    """Show pairs, HITs, answers, gold pass rate, money and the next step on one screen."""
     if every is not None and not watch:
         raise UsageError("--every says how often --watch looks; add --watch")
     if watch:

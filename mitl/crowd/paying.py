@@ -189,7 +189,7 @@ _NAMED = 5
 
 
 def floor_cents(settings: Settings, environment: Environment, given: int | None = None) -> int:
-    """Least pay an hour: as given, else as configured, else the environment's own; 0 is not a floor."""
+    """Wage floor an hour: as given, else as configured, else the environment's own; 0 is not a floor."""
     if given is not None:
         return given
     if settings.wage_floor_cents is not None:

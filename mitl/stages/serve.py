@@ -344,7 +344,7 @@ def budget(settings: Settings, cents: int | None) -> StageResult:
 
 
 def payments(settings: Settings, environment: Environment) -> StageResult:
-    """What each worker is owed."""
+    """Show what each worker is owed."""
     with crowd_database(settings) as engine:
         owed = admin.payments(engine, environment)
     total = sum(row.total_cents for row in owed)

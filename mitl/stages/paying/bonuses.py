@@ -43,7 +43,7 @@ class PlannedBonus:
     assignment: str
     """The API's id of that submission."""
     cents: int
-    """What the worker gets."""
+    """Amount that the worker gets."""
     cost_cents: int
     """That and the fee."""
     reason: str

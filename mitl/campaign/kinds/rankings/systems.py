@@ -61,7 +61,7 @@ class PreferenceStudy(Request):
     """The paper's number (D.1)."""
     top_k: int = 5
     per_hit: int = 10
-    """Comparisons of a HIT, controls included."""
+    """Comparisons per HIT, controls included."""
     controls: int = 2
     """Of them."""
 

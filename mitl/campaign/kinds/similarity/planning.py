@@ -57,7 +57,7 @@ class RatePairs(Request):
     assignments: int = 5
     """Raters of a pair, as in CxC (section 3)."""
     per_hit: int = PER_HIT
-    """Pairs of a HIT, controls included."""
+    """Pairs per HIT, controls included."""
     controls: bool = True
     """Whether pages hold an identical, a random and a repeated pair."""
     wait_for_pilot: bool = True

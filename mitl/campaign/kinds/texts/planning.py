@@ -49,7 +49,7 @@ class CollectTexts(Request):
     direction: str = CollectionRole.WRITE.value
     """The task: write, pick or review."""
     per_hit: int = 0
-    """Places of a HIT, controls included; 0 takes the task's usual number."""
+    """Tasks per HIT, controls included; 0 takes the task's usual number."""
     offered: int = 6
     """Images that may be picked for a caption."""
     terms: Terms = field(default_factory=Terms)
