@@ -21,6 +21,7 @@ from mitl.protocol.answer_xml import answers_xml
 from mitl.records import Caption, Environment, HitItem, IdKind, Image, Page, Pair, PairRole, RetrievalSet
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
 from mitl.stages.setup.init import ensure_config, init
+from mitl.stages.setup.loading import Loaded
 
 SANDBOX = Environment.SANDBOX
 CANDIDATES = 18
@@ -34,7 +35,7 @@ def make_project(folder: Path, n_hits: int, *, template: str, url: str) -> Setti
     """A project of 2,000 images whose HITs are planned and not yet posted, for the crowd server at ``url``."""
     ensure_config(folder, "measured", 0, {"dataset": {"kind": "table"}})
     settings = replace(load(folder, environ={}), endpoint=url, endpoint_environment=SANDBOX)
-    init(settings, _data())
+    init(settings, Loaded(_data()))
     with open_database(settings.db_url) as session:
         now = dt.datetime.now(dt.UTC)
         batch = hit_store.add_batch(

@@ -202,8 +202,9 @@ def load_world(settings: Settings, world: Path) -> str:
     from mitl.datasets.scenes.files import read_world
     from mitl.settings import WORLD_FOLDER
     from mitl.stages.setup.init import init
+    from mitl.stages.setup.loading import Loaded
 
-    return init(settings, read_world(world / WORLD_FOLDER).retrieval_set).status
+    return init(settings, Loaded(read_world(world / WORLD_FOLDER).retrieval_set)).status
 
 
 def test_two_proposes_at_once_store_the_union_once(project):

@@ -21,7 +21,7 @@ from mitl.positives.methods_text import as_latex, as_markdown, bibliography
 from mitl.positives.summary import summarise
 from mitl.records import BatchKind, Environment, JudgementSource, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.releasing.build_dataset import release_input
+from mitl.stages.releasing.build_dataset import ReleaseOptions, release_input
 from mitl.stages.releasing.certifying import with_certificate
 from mitl.stages.releasing.origins import release_facts
 from mitl.stages.reporting.provenance import versions
@@ -89,7 +89,7 @@ def facts(context: Context) -> tuple[Facts, str]:
     known = release_facts(context)
     name = built[-1].name if built else known.dataset.name
     data, uncertified = with_certificate(
-        context, release_input(context, known, rules, name), known.exclusions
+        context, release_input(context, known, name, ReleaseOptions(rules)), known.exclusions
     )
     return (
         Facts(

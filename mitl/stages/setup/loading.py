@@ -57,8 +57,8 @@ class Loaded:
     """A data set with what is known about it."""
 
     data: RetrievalSet
-    ratings: tuple[Rating, ...]
-    exclusions: tuple[Exclusion, ...]
+    ratings: tuple[Rating, ...] = ()
+    exclusions: tuple[Exclusion, ...] = ()
     told: Told = field(default_factory=Told)
 
 
