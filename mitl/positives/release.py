@@ -132,7 +132,7 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
 def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) -> bytes:
     # Where nobody collected, an upgraded project releases the bytes that it released before there was collecting.
     counts = {name: count for name, count in summary.as_json().items() if name != "collected" or count}
-    own = {"rules": asdict(data.rules), "counts": counts}
+    own: dict[str, object] = {"rules": asdict(data.rules), "counts": counts}
     if data.form is not IMAGES:
         own["sides"] = list(data.sides)
     return manifest(data, FORMAT, files, own)
