@@ -17,10 +17,15 @@ from migration_kit import every_migration
 from sqlalchemy import create_engine, text
 from suite_kit import (  # noqa: F401 - pytest finds them here
     ctrl_c,
+    pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_terminal_summary,
     start_program,
 )
+
+# Two workers whose libraries each take all cores wait for each other's threads; numpy keeps what the search divides.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count()))
 
 # Modules import helpers from it beside loading it as a plugin, in either order.
 pytest.register_assert_rewrite("browser_fixtures")

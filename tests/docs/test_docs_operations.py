@@ -80,7 +80,7 @@ def test_the_keys_of_the_log_are_those_of_its_lines(capsys):
     assert list(json.loads(capsys.readouterr().err)) == first_column(section("Logs"))
 
 
-@pytest.mark.parametrize("message", first_column(section("What messages ask for")))
+@pytest.mark.parametrize("message", first_column(section("Error messages")))
 def test_every_message_is_one_that_mitl_or_its_driver_says(message):
     """In these words; the drivers' own are known to the module that explains them."""
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "mitl").rglob("*.py"))
