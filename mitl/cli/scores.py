@@ -255,7 +255,7 @@ def evaluate(app: App, **given: Any) -> None:
 
 def _models(given: dict[str, Any]) -> list[ModelFiles]:
     """The model of the options that name files, and those of ``--model``."""
-    from mitl.stages.evaluating.request import files_of_options, parse_model
+    from mitl.stages.evaluating.request import ModelFiles, files_of_options, parse_model
 
     embeddings = given["image_embeddings"], given["caption_embeddings"]
     single = ModelFiles(
