@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import hits as hit_store
@@ -57,7 +57,7 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
         lines = (text.rstrip("\n"), "", "```bibtex", entries.rstrip("\n"), "```")
         return StageResult(counts=counts, warnings=warnings, lines=tuple("\n".join(lines).split("\n")))
     beside = out.with_suffix(".bib")
-    changed = [_write(file, content) for file, content in ((out, text), (beside, entries))]
+    changed = [put_file(file, content.encode()) for file, content in ((out, text), (beside, entries))]
     paths: MethodsPaths = {"methods": str(out), "bibliography": str(beside)}
     return StageResult(
         status="done" if any(changed) else "nothing_to_do",
@@ -70,15 +70,6 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
             else f"nothing to do: {out} and {beside} hold exactly this already",
         ),
     )
-
-
-def _write(file: Path, text: str) -> bool:
-    content = text.encode("utf-8")
-    if file.exists() and file.read_bytes() == content:
-        return False
-    with one_clear_line(file, "nothing else was to be done"), whole_file(file) as sink:
-        sink.write(content)
-    return True
 
 
 def facts(context: Context) -> tuple[Facts, str]:
