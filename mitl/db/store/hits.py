@@ -11,12 +11,10 @@ from typing import Any
 from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Batch, Hit, HitItem, Pair, Round
+from mitl.db.models import Batch, Hit, HitItemRow, PairRow, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import BatchKind, Environment, HitState, JudgementSource, Page, PairRole
-from mitl.records import HitItem as HitItemRecord
-from mitl.records import Pair as PairRecord
+from mitl.records import BatchKind, Environment, HitItem, HitState, JudgementSource, Page, Pair, PairRole
 
 UNPOSTED = (HitState.PLANNED, HitState.SENDING)
 LIVE_STATES = (*UNPOSTED, HitState.POSTED)
@@ -233,12 +231,12 @@ def insert_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> dict[
     return {ids[hit.token]: hit.page.items for hit in new}
 
 
-def add_items(session: Session, items: Mapping[int, Sequence[HitItemRecord]]) -> None:
+def add_items(session: Session, items: Mapping[int, Sequence[HitItem]]) -> None:
     """Write down which pairs stand on these HITs, by their rows."""
     ids = ensure_pairs(session, {item.pair for page in items.values() for item in page})
     add_rows(
         session,
-        HitItem,
+        HitItemRow,
         (
             {"hit_id": hit_id, "place": item.place, "pair_id": ids[item.pair], "role": item.role}
             for hit_id, page in items.items()
@@ -290,18 +288,18 @@ def hits_of(session: Session, hit_ids: Sequence[int]) -> list[HitRow]:
     return sorted(found, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
 
 
-def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitItemRecord]]:
+def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitItem]]:
     """What stands on these HITs, by place."""
-    found: dict[int, list[HitItemRecord]] = {hit_id: [] for hit_id in hit_ids}
+    found: dict[int, list[HitItem]] = {hit_id: [] for hit_id in hit_ids}
     query = (
-        select(HitItem.hit_id, HitItem.place, Pair.left_id, Pair.right_id, HitItem.role)
-        .join(Pair, Pair.id == HitItem.pair_id)
-        .order_by(HitItem.hit_id, HitItem.place)
+        select(HitItemRow.hit_id, HitItemRow.place, PairRow.left_id, PairRow.right_id, HitItemRow.role)
+        .join(PairRow, PairRow.id == HitItemRow.pair_id)
+        .order_by(HitItemRow.hit_id, HitItemRow.place)
     )
     for start in range(0, len(hit_ids), 1000):
         chunk = list(hit_ids[start : start + 1000])
-        for hit_id, place, image, caption, role in session.execute(query.where(HitItem.hit_id.in_(chunk))):
-            found[hit_id].append(HitItemRecord(place, PairRecord(image, caption), role))
+        for hit_id, place, image, caption, role in session.execute(query.where(HitItemRow.hit_id.in_(chunk))):
+            found[hit_id].append(HitItem(place, Pair(image, caption), role))
     return found
 
 
@@ -325,22 +323,20 @@ _POSTED = (
 )
 
 
-def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecord, PairRole], int]:
+def gold_use(session: Session, environment: Environment) -> dict[tuple[Pair, PairRole], int]:
     """How many HITs of an environment each gold control stands on."""
     query = (
-        select(Pair.left_id, Pair.right_id, HitItem.role, func.count())
-        .join(HitItem, HitItem.pair_id == Pair.id)
-        .join(Hit, Hit.id == HitItem.hit_id)
+        select(PairRow.left_id, PairRow.right_id, HitItemRow.role, func.count())
+        .join(HitItemRow, HitItemRow.pair_id == PairRow.id)
+        .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(
             Batch.environment == environment,
-            HitItem.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
+            HitItemRow.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
         )
-        .group_by(Pair.left_id, Pair.right_id, HitItem.role)
+        .group_by(PairRow.left_id, PairRow.right_id, HitItemRow.role)
     )
-    return {
-        (PairRecord(image, caption), role): count for image, caption, role, count in session.execute(query)
-    }
+    return {(Pair(image, caption), role): count for image, caption, role, count in session.execute(query)}
 
 
 def state_counts(session: Session, environment: Environment) -> dict[HitState, int]:
