@@ -33,7 +33,6 @@ from mitl.campaign.posting import (
     sweep_to_post,
     token,
 )
-from mitl.campaign.standing import keep_standing
 from mitl.campaign.validating import DryRunFolder, DueHit, validate_requests
 from mitl.core.pricing import format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls
@@ -105,7 +104,6 @@ def publish(
         if not dry_run:
             # Only now: after a kill before the command has told its end, its plan is completed once more.
             commitments.mark_told(context.session, request.environment, request.kind, context.now())
-            keep_standing(context.session, request.environment, settings.gold_rule)
     return result
 
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from mitl.campaign.kinds import kind_of, other_kinds_asked, to_ask_again
 from mitl.crowd.context import choose_environment
 from mitl.crowd.golds import gold_state
+from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import collection as collection_store
@@ -22,6 +23,7 @@ from mitl.db.store.standings import Standing
 from mitl.records import AuditPurpose, Decision, Environment, HitState, Label
 from mitl.records.collection import TEXTS
 from mitl.records.gold_rule import GoldRule
+from mitl.settings import Settings
 
 
 def standing(session: Session, environment: Environment, rule: GoldRule) -> Standing:
@@ -85,6 +87,18 @@ def keep_standing(session: Session, environment: Environment, rule: GoldRule) ->
     if known is None or known["rule"] != standings.rule_of(rule):
         standings.keep(session, environment, standing(session, environment, rule))
     session.commit()
+
+
+def keep_standings(settings: Settings) -> None:
+    """Count and keep where each environment stands that has batches, or the one that would; for a command's end.
+
+    Raises:
+        StoreError: no data set is loaded, or as `mitl.db.session.open_database`.
+    """
+    with open_database(settings.db_url) as session:
+        chosen = choose_environment(session, None)
+        for environment in hit_store.environments(session) or [chosen]:
+            keep_standing(session, environment, settings.gold_rule)
 
 
 def false_standings(session: Session) -> int:

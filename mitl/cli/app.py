@@ -210,7 +210,11 @@ def common(function: F) -> F:
         form = functools.cache(functools.partial(_form, settings, tuple(kwargs.values())))
         try:
             _refuse_other_ways(context, form)
-            return function(App(name, settings, as_json, quiet or as_json, form), *args, **kwargs)
+            before = _times_opened_to_write(settings)
+            result = function(App(name, settings, as_json, quiet or as_json, form), *args, **kwargs)
+            if _times_opened_to_write(settings) > before:
+                _count_for_status(settings)
+            return result
         except MitlError as error:
             # Those name items as they are: of another form, or of data that are just being read.
             if not isinstance(error, FormError | DatasetError):
@@ -222,6 +226,22 @@ def common(function: F) -> F:
             logger.info("run %s ends after %.3f s", logs.run_id(), time.monotonic() - began)
 
     return cast(F, wrapper)
+
+
+def _times_opened_to_write(settings: Settings) -> int:
+    session = sys.modules.get("mitl.db.session")  # which a command that opens no database does not load
+    times: int = 0 if session is None else session.times_opened_to_write(settings.db_url)
+    return times
+
+
+def _count_for_status(settings: Settings) -> None:
+    """After a command that wrote to the pipeline's database: let the next `mitl status` find everything counted."""
+    from mitl.campaign.standing import keep_standings
+
+    try:
+        keep_standings(settings)
+    except Exception:  # the command is done all the same, and `mitl status` counts for itself
+        logger.debug("where the project stands could not be counted", exc_info=True)
 
 
 def _refuse_options_before(subcommand: str, context: click.Context) -> None:

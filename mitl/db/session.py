@@ -7,6 +7,7 @@ process coming between; the next one waits for its turn. Readers wait for nobody
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 _OUR_BUGS = (ProgrammingError, DataError, NotSupportedError)
 _NO_RIGHT = ("permission denied", "must be owner")
 """What PostgreSQL files under errors of the program is for the operator to mend."""
+_opened_to_write: Counter[str] = Counter()
+
+
+def times_opened_to_write(url: str) -> int:
+    """How often this process opened the database at ``url`` to write to it."""
+    return _opened_to_write[url]
 
 
 def describe(url: str) -> str:
@@ -71,6 +78,8 @@ def connectable(url: str, *, create: bool = False, read_only: bool = False) -> I
             event.listen(engine, "begin", _take_turn)
         try:
             _check(engine, url, create=create)
+            if not read_only:
+                _opened_to_write[url] += 1
             yield engine.execution_options(**_reading(engine)) if read_only else engine
         except DBAPIError as error:
             if isinstance(error, _OUR_BUGS) and not any(words in str(error.orig) for words in _NO_RIGHT):

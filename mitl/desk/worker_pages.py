@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from mitl.campaign.standing import keep_standing
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.context import Context, open_context, require_same_server
@@ -92,6 +93,7 @@ def send_message(
             session.rollback()
             _note_unsent(session, one.key, str(error))
             raise
+        keep_standing(session, chosen, settings.gold_rule)
 
 
 def _send(context: Context, client: MTurkClient, one: Call[str], subject: str, text: str) -> None:

@@ -8,19 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cli_kit import ok
 from sqlalchemy import text
-from world_kit import SANDBOX
+from world_kit import SANDBOX, copy_of
 
 from mitl.campaign.standing import keep_standing
 from mitl.db.models import Base
 from mitl.db.session import connectable, open_database
 from mitl.db.store import standings
-from mitl.records import Environment, Label
+from mitl.records import Decision, Environment, Label
 from mitl.settings import Settings, load
 from mitl.stages.operating.backup import backup
 from mitl.stages.operating.restore import restore
 from mitl.stages.operating.verify import verify
 from mitl.stages.reporting.status import status
+from mitl.stages.reviewing import decisions, review
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -54,6 +56,55 @@ def write(settings: Settings, statement: str) -> None:
 def test_a_harvest_leaves_known_where_the_project_stands(reviewed):
     """So that the next command need not count."""
     assert known(reviewed) == {SANDBOX}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["propose", "--image-queries", "2", "--caption-queries", "2", "--seed", "7"],
+        ["build-dataset", "--sandbox", "--out", "{folder}/release"],
+        ["review", "originals", "wrong", "{caption}"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_that_writes_leaves_it_known(reviewed, tmp_path, words):
+    """Whatever it is about; the next `mitl status` finds what the rows say."""
+    settings = copy_of(reviewed, tmp_path / "p")
+    with open_database(settings.db_url, read_only=True) as session:
+        caption = session.scalar(text("SELECT external_id FROM item ORDER BY side_id DESC, id LIMIT 1"))
+    with connectable(settings.db_url, read_only=True) as engine, engine.connect() as connection:
+        before = standings.kept(connection)
+
+    ok(*(word.format(folder=tmp_path, caption=caption) for word in words), "--project", settings.project)
+
+    assert known(settings) == set(before) == {SANDBOX}
+    after = status(settings)
+    write(settings, "DELETE FROM standing")
+    assert after == status(settings)
+
+
+def test_what_the_desk_carries_out_leaves_it_known(reviewed, tmp_path):
+    """So that nobody who looks beside it has to wait."""
+    settings = copy_of(reviewed, tmp_path / "p")
+    queued = review.queue(settings, SANDBOX).counts["submissions"]
+    decisions.keep(settings, decisions.Ruling(queued[0], Decision.DROP), SANDBOX)
+    assert known(settings) == set()
+
+    decisions.carry_out_kept(settings, SANDBOX)
+
+    assert known(settings) == {SANDBOX}
+    assert status(settings).counts["queued"] == len(queued) - 1
+
+
+def test_a_command_that_only_reads_counts_nothing(reviewed, tmp_path):
+    """Whoever may not write can ask, and a person at a prompt finds what was there."""
+    settings = copy_of(reviewed, tmp_path / "p")
+    write(settings, "DELETE FROM standing")
+
+    ok("status", "--project", settings.project)
+    ok("review", "--project", settings.project)
+
+    assert known(settings) == set()
 
 
 def test_what_is_kept_is_what_is_counted(project):

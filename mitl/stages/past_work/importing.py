@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mitl.campaign.standing import keep_standing
 from mitl.crowd.batch_csv import BATCH_CSV, Layout, find_layout, require_known
 from mitl.crowd.column_map import ColumnMap, read_column_map, shown_columns
 from mitl.crowd.context import Context, open_context
@@ -191,7 +190,7 @@ def _settle(context: Context) -> None:
     session.rollback()
     Parser(session, environment, batches, settings.wordings).parse_left()
     judge(session, environment, settings.gold_rule)
-    keep_standing(session, environment, settings.gold_rule)
+    session.commit()
 
 
 @dataclass(frozen=True, slots=True)

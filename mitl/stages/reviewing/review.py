@@ -9,7 +9,6 @@ from typing import Annotated, TypedDict
 
 from mitl.campaign.bill import SpendingLimit
 from mitl.campaign.kinds import other_kinds_asked, to_ask_again
-from mitl.campaign.standing import keep_standing
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
@@ -170,7 +169,6 @@ def rule(
             return _nothing_ruled(
                 "that is decided already" if rulings else "no submission waits for a person"
             )
-        keep_standing(session, chosen, settings.gold_rule)
         return _ruled(context, rulings, done, deadlines)
 
 
