@@ -40,15 +40,16 @@ def make_project(folder: Path, n_hits: int, *, template: str, url: str) -> Setti
         now = dt.datetime.now(dt.UTC)
         batch = hit_store.add_batch(
             session,
-            round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, now),
-            environment=SANDBOX,
-            direction="both",
-            template=template,
-            reward_cents=170,
-            assignments=1,
-            seed=0,
-            server_id=None,
-            now=now,
+            hit_store.NewBatch(
+                round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, now),
+                environment=SANDBOX,
+                direction="both",
+                template=template,
+                reward_cents=170,
+                assignments=1,
+                seed=0,
+                planned_at=now,
+            ),
         )
         new = [
             hit_store.NewHit(page, 1, None, 1, token(settings.project_id, batch.name, page.number, 1))

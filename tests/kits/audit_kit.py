@@ -85,15 +85,16 @@ def add_page(
         or [
             hit_store.add_batch(
                 session,
-                round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, NOW),
-                environment=SANDBOX,
-                direction="both",
-                template="pairs-plain",
-                reward_cents=10,
-                assignments=1,
-                seed=0,
-                server_id=None,
-                now=NOW,
+                hit_store.NewBatch(
+                    round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, NOW),
+                    environment=SANDBOX,
+                    direction="both",
+                    template="pairs-plain",
+                    reward_cents=10,
+                    assignments=1,
+                    seed=0,
+                    planned_at=NOW,
+                ),
             )
         ]
     )[0]

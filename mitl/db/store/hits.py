@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import bindparam, func, or_, select, update
@@ -38,6 +38,25 @@ class BatchRow:
     """``import`` for past work from a file: nothing of it was posted from here."""
     estimate_s: int | None
     """Seconds expected of a HIT when it was priced; None takes the template's."""
+    kind: str = BatchKind.PAIRS
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch to insert."""
+
+    round_id: int
+    environment: Environment
+    direction: str
+    template: str
+    reward_cents: int
+    assignments: int
+    seed: int
+    planned_at: dt.datetime
+    server_id: str | None = None
+    pilot: bool = False
+    estimate_s: int | None = None
+    source: JudgementSource = JudgementSource.CROWD
     kind: str = BatchKind.PAIRS
 
 
@@ -144,41 +163,9 @@ def next_round(session: Session, dataset_id: int) -> int:
     return (session.scalar(select(func.max(Round.number)).where(Round.dataset_id == dataset_id)) or 0) + 1
 
 
-def add_batch(
-    session: Session,
-    *,
-    round_id: int,
-    environment: Environment,
-    direction: str,
-    template: str,
-    reward_cents: int,
-    assignments: int,
-    seed: int,
-    server_id: str | None,
-    now: dt.datetime,
-    pilot: bool = False,
-    estimate_s: int | None = None,
-    source: JudgementSource = JudgementSource.CROWD,
-    kind: str = BatchKind.PAIRS,
-    after: int = 0,
-) -> BatchRow:
+def add_batch(session: Session, new: NewBatch, after: int = 0) -> BatchRow:
     """Insert a batch, named b1, b2, … in order and beyond b``after``, which the server may know from elsewhere."""
-    row = Batch(
-        name=next_batch_name(session, after),
-        round_id=round_id,
-        environment=environment,
-        direction=direction,
-        template=template,
-        reward_cents=reward_cents,
-        assignments=assignments,
-        seed=seed,
-        pilot=pilot,
-        source=source,
-        kind=kind,
-        estimate_s=estimate_s,
-        server_id=server_id,
-        planned_at=now,
-    )
+    row = Batch(name=next_batch_name(session, after), **asdict(new))
     session.add(row)
     session.flush()
     return batch(session, row.id)
