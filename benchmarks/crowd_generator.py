@@ -45,6 +45,8 @@ class Book:
     reconnected: int = 0
     seconds: float = 0.0
     """From the first to the last of it."""
+    cpu_s: float = 0.0
+    """User and system time of this process."""
 
 
 @dataclass
@@ -243,7 +245,7 @@ def main() -> None:
     random.seed(plan["seed"])
     began = time.perf_counter()
     book = requester(plan) if plan["kind"] == "api" else asyncio.run(workers(plan))
-    book.seconds = time.perf_counter() - began
+    book.seconds, book.cpu_s = time.perf_counter() - began, time.process_time()
     json.dump(vars(book), sys.stdout)
     sys.stdout.flush()
 

@@ -22,7 +22,8 @@ from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.api.registry import OPERATIONS
 from mitl.crowd_server.middleware import meter
 from mitl.crowd_server.operator import groups, invitations, page, payments, session
-from mitl.crowd_server.pages.site import PAGES, NoticeError, Site
+from mitl.crowd_server.pages.site import NoticeError, Site
+from mitl.crowd_server.pages.templates import PAGES
 from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, AllowedSources
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Clock, Database, utc_now

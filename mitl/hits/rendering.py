@@ -121,7 +121,8 @@ def render_page(
             check_image_src(source)
     seconds = template.seconds_per_pair * len(pairs) if estimate_s is None else estimate_s
     form = next(form for form in SET_FORMS.values() if form.asks == template.asks)
-    return render(template, seconds, contact, pairs=pairs, form=form)
+    asked = _asked(template.search_path, template.content_hash)
+    return render(template, seconds, contact, pairs=pairs, form=form, asked=asked)
 
 
 def render(template: HitTemplate, seconds: int, contact: str | None, **shown: object) -> str:
@@ -225,6 +226,12 @@ def _environment(search_path: tuple[Path, ...], content_hash: str) -> jinja2.Env
     )
     environment.filters["lean_script"] = lean_script
     return environment
+
+
+@cache
+def _asked(search_path: tuple[Path, ...], content_hash: str) -> dict[str, str]:
+    """What a template asks of the pair at each place: the same on every page, and most of it. Pages fill it in."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)

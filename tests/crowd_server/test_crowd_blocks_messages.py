@@ -218,7 +218,7 @@ def test_messages_are_unread_until_their_page_was_open(crowd, client):
         books = Books(connection, SANDBOX, crowd.clock())
         assert workers.tell_worker(books, worker.id, "s3", "<i>x</i>")
         assert not workers.tell_worker(books, STRANGER, "s", "")
-        assert workers.standing(connection, own).unread == 3
+        assert workers.find_standing(connection, worker.id)[1].unread == 3
 
     page = worker.get("/w/messages").text
 
@@ -226,7 +226,7 @@ def test_messages_are_unread_until_their_page_was_open(crowd, client):
     assert page.index("s3") < page.index("s2") < page.index("s1")
     assert "&lt;i&gt;x&lt;/i&gt;" in page
     with database.read() as connection:
-        assert workers.standing(connection, own).unread == 0
+        assert workers.find_standing(connection, worker.id)[1].unread == 0
     assert ">new<" not in worker.get("/w/messages").text
     assert "s1" not in other.get("/w/messages").text
     assert crowd.browser().get(crowd.url + "/w/messages").status_code == 403
@@ -242,7 +242,7 @@ def test_many_messages_come_in_pages(crowd):
 
     first = worker.get("/w/messages").text
     with database.read() as connection:
-        assert workers.standing(connection, own).unread == 3
+        assert workers.find_standing(connection, worker.id)[1].unread == 3
         older = workers.messages_of(connection, own, before=None, limit=50)[-1].id
     second = worker.get(f"/w/messages?before={older}").text
 

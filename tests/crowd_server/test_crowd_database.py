@@ -101,6 +101,24 @@ def test_a_commit_of_the_server_waits_for_the_disk(engine):
 
 
 @pytest.mark.postgres
+def test_a_write_has_reached_the_disk_when_its_block_is_over(postgres_url):
+    """Its commit leaves the lock before that, so that the next writer need not wait for the disk as well."""
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    database = Database(engine)
+    with database.write(LIVE) as connection:
+        accounts.add_budget(Books(connection, LIVE, _now()), 1)
+        assert connection.scalar(text("SHOW synchronous_commit")) == "off"
+        written = connection.scalar(text("SELECT pg_current_wal_insert_lsn()"))
+
+    with engine.connect() as connection:
+        flushed = text("SELECT pg_current_wal_flush_lsn() > CAST(:written AS pg_lsn)")
+        assert connection.scalar(flushed, {"written": written})
+        assert connection.scalar(text("SHOW synchronous_commit")) == "on"
+    engine.dispose()
+
+
+@pytest.mark.postgres
 def test_a_connection_that_died_while_idle_is_replaced(postgres_url, monkeypatch):
     """A server that was restarted at night is not a failure of the first page in the morning."""
     monkeypatch.setattr(engines, "FRESH_S", 0.0)

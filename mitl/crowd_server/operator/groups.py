@@ -12,7 +12,8 @@ from mitl.crowd_server.api import shapes
 from mitl.crowd_server.operator.page import many
 from mitl.crowd_server.operator.session import Fields, action, nothing_here, page
 from mitl.crowd_server.pages import questions
-from mitl.crowd_server.pages.site import NoticeError, Site, money
+from mitl.crowd_server.pages.site import NoticeError, Site
+from mitl.crowd_server.pages.templates import money
 from mitl.crowd_server.store import assignments, hits, progress, reports
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.database import Books, Portion
@@ -62,7 +63,7 @@ def hit(site: Site, request: Request) -> Response:
         row = _hit(site, connection, request.path_params["hit"])
         if row is None:
             raise _unknown()
-        question = questions.read(hits.question(connection, row.id))
+        question = site.questions.of(connection, row.id)
         sent = assignments.list_of_hit(connection, row.id, tuple(shapes.STATUS), Portion(0, MOST))
     return site.page(
         "operator_hit.html.j2",

@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response
 from mitl.crowd_server.operator import session as operator_session
 from mitl.crowd_server.operator.session import KeptSpans, page
 from mitl.crowd_server.pages.panels import link_of
-from mitl.crowd_server.pages.site import Site, money, origin
+from mitl.crowd_server.pages.site import Site, origin
+from mitl.crowd_server.pages.templates import money
 from mitl.crowd_server.store import accounts, panels, progress, reports, workers
 from mitl.crowd_server.store.models import LedgerKind, VisitState
 from mitl.crowd_server.store.panels import PanelRow

@@ -13,12 +13,14 @@ from xml.etree.ElementTree import Element
 
 import jinja2
 from markupsafe import Markup
+from sqlalchemy import Connection
 
-from mitl.crowd_server.pages.site import PAGES, template_environment
+from mitl.crowd_server.pages.templates import PAGES, template_environment
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import html_page, question_form, turk_xml
 from mitl.crowd_server.protocol.errors import invalid
 from mitl.crowd_server.protocol.question_form import QuestionForm
+from mitl.crowd_server.store import hits
 from mitl.protocol.answer_xml import answer_fields
 
 _BASE = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"
@@ -34,6 +36,26 @@ class ShownQuestion:
     html: str | None
     url: str | None
     frame_height: int
+
+
+class ShownQuestions:
+    """What the frames of HITs show, read once for the people who do the same HIT: a HIT's question never changes."""
+
+    most = 200
+    """HITs kept; a page has 60,000 characters."""
+
+    def __init__(self) -> None:
+        self._by_hit: dict[int, ShownQuestion] = {}
+
+    def of(self, connection: Connection, hit_id: int) -> ShownQuestion:
+        """The question of the HIT of this row."""
+        question = self._by_hit.get(hit_id)
+        if question is None:
+            question = read(hits.question(connection, hit_id))
+            if len(self._by_hit) >= self.most:
+                self._by_hit.clear()
+            self._by_hit[hit_id] = question
+        return question
 
 
 def check(xml: str, sources: html_page.AllowedSources) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +11,11 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from mitl.crowd_server.pages.questions import ShownQuestions
+from mitl.crowd_server.pages.templates import template_environment
 from mitl.crowd_server.protocol.html_page import AllowedSources
+from mitl.crowd_server.store.assignments import UsualTimes
 from mitl.crowd_server.store.database import Clock, Database
-
-PAGES = Path(__file__).parent
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -26,38 +26,6 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-def money(cents: int) -> str:
-    """Dollars and cents: ``$1,234.56``, ``-$0.05``."""
-    sign = "-" if cents < 0 else ""
-    return f"{sign}${abs(cents) // 100:,}.{abs(cents) % 100:02d}"
-
-
-def _span(seconds: int) -> str:
-    if seconds < 120:
-        return f"{seconds} s"
-    if seconds < 7200:
-        return f"{round(seconds / 60)} min"
-    if seconds < 48 * 3600:
-        return f"{round(seconds / 3600)} h"
-    return f"{round(seconds / 86400)} days"
-
-
-def _when(time: dt.datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M} UTC"
-
-
-def template_environment() -> jinja2.Environment:
-    """The server's templates, escaping whatever is put into them."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-    )
-    environment.filters |= {"money": money, "span": _span, "when": _when}
-    return environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +42,8 @@ class Site:
     """Folders whose images are served under ``/i/``."""
     sources: AllowedSources
     templates: jinja2.Environment = field(default_factory=template_environment)
+    questions: ShownQuestions = field(default_factory=ShownQuestions)
+    times: UsualTimes = field(default_factory=UsualTimes)
 
     def page(self, name: str, *, status: int = 200, **values: object) -> HTMLResponse:
         """A page from its template, under a policy that lets it run nothing but the server's own script."""

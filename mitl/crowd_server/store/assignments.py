@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -240,11 +241,10 @@ _TIMES = (
     .limit(_RECENT_ASSIGNMENTS)
 )
 _QUESTION = select(HitQuestion.xml).join(Hit).where(Hit.mturk_id == bindparam("of_hit"))
-_LATEST_QUESTION = (
-    select(HitQuestion.xml)
+_LATEST_HIT = (
+    select(Hit.id)
     .select_from(WORK)
     .join(Worker)
-    .join(HitQuestion, HitQuestion.hit_id == Hit.id)
     .where(
         Worker.mturk_id == bindparam("me"),
         HitType.title == bindparam("title"),
@@ -283,9 +283,9 @@ def is_late_kept(connection: Connection, assignment_id: int) -> bool:
     return connection.scalar(select(LateAnswer.id).where(own).limit(1)) is not None
 
 
-def latest_question(connection: Connection, lease: LeaseRow) -> str | None:
-    """The question XML that a lease's worker answered last under the title of its HIT; None before the first."""
-    return connection.scalar(_LATEST_QUESTION, {"me": lease.worker, "title": lease.title})
+def latest_hit(connection: Connection, lease: LeaseRow) -> int | None:
+    """The HIT that a lease's worker answered last under the title of its own; None before the first."""
+    return connection.scalar(_LATEST_HIT, {"me": lease.worker, "title": lease.title})
 
 
 _STATED = re.compile(r"\babout (?:(an?|one)|([0-9]{1,3})) minutes?\b")
@@ -307,21 +307,37 @@ class TimeEstimate:
         return reward_cents * 3600 // max(1, self.seconds)
 
 
-def estimates(connection: Connection, groups: Sequence[OpenGroup]) -> Mapping[int, TimeEstimate]:
-    """The estimates of listed groups by the row of their type, where there is one."""
-    measured = _measured(connection) if groups else {}
-    by_type = {}
-    for group in groups[:_LOOKED_AT]:
-        own = measured.get(group.hit_type_id)
-        if own is None:
-            own = _stated_on(connection, group.sample)
-        if own is not None:
-            by_type[group.hit_type_id] = own
-    return by_type
+_RENEWED_AFTER_S = 10.0
+
+
+class UsualTimes:
+    """How long people take for HITs of each type, looked up again every ten seconds at most.
+
+    Each page shows it, and the submissions of a moment hardly move the median of two hundred.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: Mapping[int, int] = {}
+        self._until = 0.0
+
+    def of_groups(self, connection: Connection, groups: Sequence[OpenGroup]) -> Mapping[int, TimeEstimate]:
+        """The estimates of listed groups by the row of their type, where there is one."""
+        shown = (
+            (group, self.of_hit(connection, group.hit_type_id, group.sample)) for group in groups[:_LOOKED_AT]
+        )
+        return {group.hit_type_id: own for group, own in shown if own is not None}
+
+    def of_hit(self, connection: Connection, hit_type_id: int, hit: str) -> TimeEstimate | None:
+        """The estimate of one HIT: as measured for its type, else as its page says."""
+        if time.monotonic() > self._until or hit_type_id not in self._seconds:
+            self._seconds, self._until = _medians(connection), time.monotonic() + _RENEWED_AFTER_S
+        seconds = self._seconds.get(hit_type_id, 0)
+        # Times that only scripts have tell a person nothing.
+        return TimeEstimate(seconds, True) if seconds >= _BY_PEOPLE_S else _stated_on(connection, hit)
 
 
 _STATED_ON: dict[str, TimeEstimate | None] = {}
-"""What the pages of HITs that stood for their group say; a HIT's question never changes."""
+"""What the pages of HITs say; a HIT's question never changes."""
 _MOST_STATED = 10_000
 
 
@@ -333,22 +349,13 @@ def _stated_on(connection: Connection, hit: str) -> TimeEstimate | None:
     return _STATED_ON[hit]
 
 
-def estimate(connection: Connection, hit_type_id: int, question_xml: str) -> TimeEstimate | None:
-    """The estimate of one HIT, whose question is at hand."""
-    return _measured(connection).get(hit_type_id) or _stated(question_xml)
-
-
-def _measured(connection: Connection) -> dict[int, TimeEstimate]:
-    """The median time of the latest submissions by HIT type, where there are five or more.
-
-    Times that only scripts have tell a person nothing.
-    """
+def _medians(connection: Connection) -> dict[int, int]:
+    """The median seconds of the latest submissions by HIT type, where there are five or more."""
     taken: defaultdict[int, list[float]] = defaultdict(list)
     for hit_type_id, accepted_at, submitted_at in connection.execute(_TIMES):
         assert submitted_at is not None
         taken[hit_type_id].append((submitted_at - accepted_at).total_seconds())
-    medians = {own: round(median(times)) for own, times in taken.items() if len(times) >= _ENOUGH}
-    return {own: TimeEstimate(seconds, True) for own, seconds in medians.items() if seconds >= _BY_PEOPLE_S}
+    return {own: round(median(times)) for own, times in taken.items() if len(times) >= _ENOUGH}
 
 
 def _stated(question_xml: str) -> TimeEstimate | None:

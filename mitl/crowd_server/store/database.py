@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine, Insert, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Engine, Insert, Select, bindparam, func, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 from mitl.crowd_server.store.models import Account, Base
@@ -92,10 +92,12 @@ class Database:
         if engine.dialect.name == "postgresql":
             options["isolation_level"] = "REPEATABLE READ"
         self._reader = engine.execution_options(**options)
+        self._is_sqlite = engine.dialect.name == "sqlite"
         # SQLite has one writer, whatever the environment.
         one = threading.Lock()
-        shared = engine.dialect.name == "sqlite"
-        self._turns = {of: one if shared else threading.Lock() for of in (None, *Environment)}
+        self._turns: dict[Environment | None, AbstractContextManager[Any]] = {
+            None: one if self._is_sqlite else nullcontext()
+        } | {of: one if self._is_sqlite else threading.Lock() for of in Environment}
 
     @contextmanager
     def one_view(self) -> Iterator[None]:
@@ -128,13 +130,35 @@ class Database:
         view = _VIEW.get()
         if view is not None:
             view.end()  # what is read afterwards must see what was written
-        with self._turns[environment], self.engine.begin() as connection:
-            if environment is not None and connection.dialect.name != "sqlite":
-                connection.execute(_LOCK, {"of": environment})
-            yield connection
+        if self._is_sqlite or environment is None:
+            with self._turns[environment], self.engine.begin() as connection:
+                yield connection
+            return
+        with ExitStack() as until_on_disk:
+            with self._turns[environment]:
+                connection = until_on_disk.enter_context(self.engine.connect())
+                with connection.begin():
+                    connection.execute(_LOCK, {"of": environment})
+                    yield connection
+            _wait_for_disk(connection)
 
 
-_LOCK = select(Account.environment).where(Account.environment == bindparam("of")).with_for_update()
+_LOCK = (
+    select(Account.environment, func.set_config("synchronous_commit", "off", True))
+    .where(Account.environment == bindparam("of"))
+    .with_for_update()
+)
+"""Commits of such a transaction do not wait for the disk, so that the lock is free for the next writer meanwhile."""
+_MARK = "SELECT pg_logical_emit_message(true, 'mitl', '')"
+"""A transaction without an effect, whose commit waits until all commits before it are on the disk."""
+
+
+def _wait_for_disk(connection: Connection) -> None:
+    """Wait until what was committed outlives a power cut; many writers wait for one write to the disk."""
+    driver: Any = connection.connection.driver_connection
+    driver.autocommit = True
+    driver.execute(_MARK)
+    driver.autocommit = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,27 +145,32 @@ _FIND = _LEASE.where(Assignment.id == bindparam("own"))
 _REQUIREMENTS = select(HitType.requirements).where(
     HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
 )
+_HELD = or_(Assignment.submitted_at.is_not(None), _LIVE)
+_IDLE_ID = (
+    select(Assignment.mturk_id)
+    .where(Assignment.hit_id == Hit.id)
+    .group_by(Assignment.mturk_id)
+    .having(func.max(case((_HELD, 1), else_=0)) == 0)
+    .order_by(func.min(Assignment.id))
+    .limit(1)
+    .correlate(Hit)
+    .scalar_subquery()
+)
+"""An AssignmentId of the HIT that nobody holds any more, if there is one: MTurk gives such ids out again."""
 _NEXT = (
-    select(Hit.id, HitType.duration_s, null())
+    select(Hit.id, HitType.duration_s, _IDLE_ID, null())
     .join(HitType, HitType.id == Hit.hit_type_id)
     .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, ~exists().where(_MINE))
     .order_by(Hit.id)
     .limit(1)
 )
 _AGAIN = (
-    select(Hit.id, HitType.duration_s, Assignment.id)
+    select(Hit.id, HitType.duration_s, _IDLE_ID, Assignment.id)
     .join(HitType, HitType.id == Hit.hit_type_id)
     .join(Assignment, Assignment.hit_id == Hit.id)
     .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, Assignment.worker_id == _ME, ~_BARRED)
     .order_by(Hit.id)
     .limit(1)
-)
-_HELD = or_(Assignment.submitted_at.is_not(None), _LIVE)
-_IDS = (
-    select(Assignment.mturk_id, func.max(case((_HELD, 1), else_=0)))
-    .where(Assignment.hit_id == bindparam("hit_id"))
-    .group_by(Assignment.mturk_id)
-    .order_by(func.min(Assignment.id))
 )
 _RENEW = (
     update(Assignment)
@@ -223,10 +228,8 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     row = connection.execute(_NEXT, wanted).one_or_none() or connection.execute(_AGAIN, wanted).one_or_none()
     if row is None:
         return None
-    hit_id, duration_s, own_id = row
-    ids = connection.execute(_IDS, {"hit_id": hit_id, "now": now})
-    # An AssignmentId of this HIT that nobody holds any more, if there is one: MTurk gives such ids out again.
-    mturk_id = next((mturk_id for mturk_id, held in ids if not held), None) or entity_id()
+    hit_id, duration_s, idle_id, own_id = row
+    mturk_id = idle_id or entity_id()
     until = now + dt.timedelta(seconds=duration_s)
     if own_id is not None:
         connection.execute(_RENEW, {"own": own_id, "new_id": mturk_id, "now": now, "until": until})

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, bindparam, case, delete, func, or_, select
+from sqlalchemy import Connection, bindparam, delete, func, or_, select
 
 from mitl.crowd_server.store.database import Wide, add_row, change_row, columns, every, first
 from mitl.crowd_server.store.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
@@ -83,11 +83,6 @@ _VISIT: Wide = select(
     )
 ).join(Panel, Panel.id == PanelVisit.panel_id)
 _BY_ID = _VISIT.where(PanelVisit.id == bindparam("own"))
-_LATEST = (
-    _VISIT.where(PanelVisit.worker_id == bindparam("me"))
-    .order_by(case((PanelVisit.state == VisitState.OPEN, 0), else_=1), PanelVisit.id.desc())
-    .limit(1)
-)
 _OF_ASSIGNMENT = (
     select(PanelVisit.id, PanelVisit.hits_done, Panel.hits_per_visit)
     .join(Panel, Panel.id == PanelVisit.panel_id)
@@ -146,11 +141,6 @@ def is_closed(connection: Connection, panel_id: int) -> bool:
 def visit(connection: Connection, visit_id: int) -> VisitRow | None:
     """A visit by its row."""
     return first(connection, VisitRow, _BY_ID, own=visit_id)
-
-
-def latest_visit(connection: Connection, worker_id: int) -> VisitRow | None:
-    """The visit that a worker is on: the newest open one, else the newest; None for invited workers."""
-    return first(connection, VisitRow, _LATEST, me=worker_id)
 
 
 def find_visit(connection: Connection, panel_id: int, session: str) -> VisitRow | None:

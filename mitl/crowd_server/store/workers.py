@@ -30,7 +30,9 @@ from mitl.crowd_server.store.models import (
     HitType,
     Invitation,
     Message,
+    PanelVisit,
     Study,
+    VisitState,
     Worker,
     WorkerBlock,
 )
@@ -91,14 +93,13 @@ class Earnings:
 _WORKER = select(*columns(WorkerRow, Worker))
 _INVITATION = select(*columns(InvitationRow, Invitation))
 
-_INVITATION_BY_TOKEN = _INVITATION.where(Invitation.token_sha256 == bindparam("token"))
+_INVITATION_BY_TOKEN = _INVITATION.where(Invitation.token_sha256 == bindparam("token")).with_for_update()
 _FIRST_OF_INVITATION = (
     _WORKER.where(Worker.invitation_id == bindparam("own")).order_by(Worker.id).limit(literal_column("1"))
 )
 _COUNT_USE = update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
-_FIND = _WORKER.join(Invitation, Invitation.id == Worker.invitation_id).where(
-    Worker.mturk_id == bindparam("mturk_id"), Invitation.revoked_at.is_(None)
-)
+_NOT_REVOKED = Worker.invitation_id.in_(select(Invitation.id).where(Invitation.revoked_at.is_(None)))
+_FIND = _WORKER.where(Worker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
 
 
 def add_invitation(
@@ -112,7 +113,7 @@ def add_invitation(
 
 
 def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow | None:
-    """The invitation whose token has this hash."""
+    """The invitation whose token has this hash; no other transaction changes it until this one ends."""
     return first(connection, InvitationRow, _INVITATION_BY_TOKEN, token=token_sha256)
 
 
@@ -252,9 +253,6 @@ class StudyRow:
 
 
 _FIND_STUDY = select(*columns(StudyRow, Study)).where(Study.environment == bindparam("of"))
-_CONSENT = select(Consent.given).where(
-    Consent.worker_id == bindparam("me"), Consent.version == bindparam("of_version")
-)
 
 
 def find_study(connection: Connection, environment: Environment) -> StudyRow | None:
@@ -268,11 +266,6 @@ def save_study(connection: Connection, study: StudyRow) -> None:
     kept = update(Study).where(Study.environment == study.environment).values(values)
     if connection.execute(kept).rowcount == 0:
         connection.execute(insert(Study).values(values))
-
-
-def consent_given(connection: Connection, worker_id: int, version: int) -> bool | None:
-    """Whether the worker agreed to this version; None where they have not answered it."""
-    return connection.scalar(_CONSENT, {"me": worker_id, "of_version": version})
 
 
 def record_consent(
@@ -301,25 +294,47 @@ class Standing:
 
     study: StudyRow | None
     """Of the worker's environment."""
+    consent: bool | None
+    """Whether they agreed to this version of the study; None where they have not answered it."""
     unread: int
     """Messages that they have not seen yet."""
     is_blocked: bool
     """Whether the requester keeps them from all HITs."""
+    visit_id: int | None
+    """The panel visit that they are on: the newest open one, else the newest; None for invited workers."""
 
 
-_UNREAD = select(func.count()).where(Message.worker_id == bindparam("me"), Message.read_at.is_(None))
+_GIVEN = select(Consent.given).where(Consent.worker_id == Worker.id, Consent.version == Study.version)
+_UNREAD = select(func.count()).where(Message.worker_id == Worker.id, Message.read_at.is_(None))
+_LATEST_VISIT = (
+    select(PanelVisit.id)
+    .where(PanelVisit.worker_id == Worker.id)
+    .order_by(case((PanelVisit.state == VisitState.OPEN, 0), else_=1), PanelVisit.id.desc())
+    .limit(1)
+)
 _STANDING: Wide = (
-    select(*columns(StudyRow, Study), _UNREAD.scalar_subquery(), _IS_BLOCKED.scalar_subquery())
+    select(
+        *columns(WorkerRow, Worker),
+        _GIVEN.scalar_subquery(),
+        _UNREAD.scalar_subquery(),
+        select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == Worker.id).scalar_subquery(),
+        _LATEST_VISIT.scalar_subquery(),
+        *columns(StudyRow, Study),
+    )
     .select_from(Worker)
     .outerjoin(Study, Study.environment == Worker.environment)
-    .where(Worker.id == bindparam("me"))
+    .where(Worker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
 )
 
 
-def standing(connection: Connection, worker_id: int) -> Standing:
-    """The study, unread messages and block of a worker, in one look."""
-    *study, unread, blocked = connection.execute(_STANDING, {"me": worker_id}).one()
-    return Standing(StudyRow(*study) if study[0] is not None else None, unread, blocked is not None)
+def find_standing(connection: Connection, mturk_id: str) -> tuple[WorkerRow, Standing] | None:
+    """The worker of this id, unless their invitation was revoked, and what every page of theirs looks at, at once."""
+    row = connection.execute(_STANDING, {"mturk_id": mturk_id}).one_or_none()
+    if row is None:
+        return None
+    worker, (given, unread, blocked, visit_id), study = row[:4], row[4:8], row[8:]
+    shown = StudyRow(*study) if study[0] is not None else None
+    return WorkerRow(*worker), Standing(shown, given, unread, blocked is not None, visit_id)
 
 
 def tell(books: Books, worker_id: int, subject: str, text: str) -> None:

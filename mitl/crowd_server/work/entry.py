@@ -55,11 +55,9 @@ def gate(visitor: Visitor) -> Response | None:
     who declined (the panel's own end on a panel's visit).
     """
     with visitor.read() as books:
-        study = visitor.standing(books.connection).study
-        if study is None or not study.is_shown_first:
-            return None
-        given = workers.consent_given(books.connection, visitor.worker.id, study.version)
-        if given:
+        standing = visitor.standing(books.connection)
+        study, given = standing.study, standing.consent
+        if study is None or not study.is_shown_first or given:
             return None
         visit = visitor.visit(books.connection)
     # A new visit is a new chance to agree; what counts is how this one ended.
@@ -88,11 +86,10 @@ def after_study(
 def study(visitor: Visitor) -> Response:
     """``/w/study``: the information, to read again or, until the worker has agreed, to answer."""
     with visitor.read() as books:
-        described = workers.find_study(books.connection, visitor.worker.environment)
-        if described is None or not described.is_shown_first:
-            return RedirectResponse("/w", 303)
-        given = workers.consent_given(books.connection, visitor.worker.id, described.version)
-    return visitor.page("study.html.j2", study=described, given=given is True)
+        standing = visitor.standing(books.connection)
+    if standing.study is None or not standing.study.is_shown_first:
+        return RedirectResponse("/w", 303)
+    return visitor.page("study.html.j2", study=standing.study, given=standing.consent is True)
 
 
 @form

@@ -19,7 +19,6 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from mitl.crowd_server.pages import questions
 from mitl.crowd_server.pages.questions import ShownQuestion
 from mitl.crowd_server.pages.site import NoticeError, Site, origin, parse_form
 from mitl.crowd_server.protocol import html_page, qualifying
@@ -62,9 +61,8 @@ def around(visitor: Visitor) -> Response:
     if barrier is not None:
         return barrier
     with site.database.read() as connection:
-        xml = hits.question(connection, lease.hit_id)
-        time = assignments.estimate(connection, lease.hit_type_id, xml)
-    question = questions.read(xml)
+        question = site.questions.of(connection, lease.hit_id)
+        time = site.times.of_hit(connection, lease.hit_type_id, lease.hit)
     return visitor.page(
         "around.html.j2",
         lease=lease,
@@ -143,10 +141,9 @@ def preview(visitor: Visitor) -> Response:
         held = qualifications.held_by(books.connection, worker)
         if not qualifying.may("preview", requirements, held):
             return RedirectResponse("/w?notice=barred", 303)
-        xml = hits.question(books.connection, hit.id)
+        question = site.questions.of(books.connection, hit.id)
         open_types = {group.mturk_id for group in leases.groups(books, worker)}
-        time = assignments.estimate(books.connection, hit.type.id, xml)
-    question = questions.read(xml)
+        time = site.times.of_hit(books.connection, hit.type.id, hit.mturk_id)
     return visitor.page(
         "preview.html.j2",
         hit=hit,
@@ -192,12 +189,13 @@ def frame(site: Site, request: Request) -> Response:
             return note_page("again", 200)
         if not lease.is_live(site.clock()):
             return note_page("over", 410)
-        question = questions.read(hits.question(connection, lease.hit_id))
-        earlier = assignments.latest_question(connection, lease)
+        question = site.questions.of(connection, lease.hit_id)
+        latest = assignments.latest_hit(connection, lease)
+        earlier = None if latest is None else site.questions.of(connection, latest)
     target = f"{origin(request)}/s/{token}/mturk/externalSubmit"
     html = question.html or ""
     if earlier is not None:
-        html = fold_instructions(html, questions.read(earlier).html or "")
+        html = fold_instructions(html, earlier.html or "")
     return _hit_page(site, request, html, (target, lease.mturk_id), forms=True)
 
 
@@ -207,7 +205,7 @@ def preview_frame(site: Site, request: Request) -> Response:
     if value is None:
         return note_page("not-found", 404)
     with site.database.read() as connection:
-        question = questions.read(hits.question(connection, int(value)))
+        question = site.questions.of(connection, int(value))
     return _hit_page(site, request, question.html or "", ("about:blank", PREVIEW_ASSIGNMENT), forms=False)
 
 
@@ -365,7 +363,7 @@ def _not_taken(site: Site, request: Request, lease: LeaseRow, note: str) -> Resp
     if token_of(site, lease) != token or not lease.is_live(site.clock()):
         return note_page("over", 410)
     with site.database.read() as connection:
-        question = questions.read(hits.question(connection, lease.hit_id))
+        question = site.questions.of(connection, lease.hit_id)
     return note_page(note, _NOT_TAKEN[note], frame_address(request, question, lease, token))
 
 

@@ -67,7 +67,7 @@ def listing(visitor: Visitor) -> Response:
         known = len(groups)
         words = " ".join(visitor.request.query_params.get("q", "").replace("\0", "").split())[:MAX_WORDS]
         groups = [shown for shown in groups if _has(shown[0], words)]
-        times = assignments.estimates(books.connection, [group for group, _ in groups])
+        times = visitor.site.times.of_groups(books.connection, [group for group, _ in groups])
         earnings = workers.earnings(books.connection, worker)
     order = visitor.request.query_params.get("sort", "")
     if order not in ORDERS:
@@ -123,8 +123,9 @@ def accept(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/accept``: lease one HIT of a type and go to its page; an open one comes first."""
     site, worker = visitor.site, visitor.worker
     hit_type = fields.get("hit_type_id", "")
-    with visitor.write() as books:
+    with visitor.read() as books:
         visit = visitor.visit(books.connection)
+    with visitor.write() as books:
         if visit is not None:
             return RedirectResponse(proceed(visitor, books, visit, hit_type), 303)
         current = leases.current(books, worker)

@@ -10,7 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
-from mitl.crowd_server.pages.site import PAGES, NoticeError, Site, read_form
+from mitl.crowd_server.pages.site import NoticeError, Site, read_form
+from mitl.crowd_server.pages.templates import PAGES
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import question_form
 from mitl.crowd_server.protocol.answers import Answer

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.pages.site import Site, read_form
+from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
 from mitl.crowd_server.store import leases, panels, workers
 from mitl.crowd_server.store.database import Books
@@ -33,6 +33,11 @@ BACK = ("/w", "Back to the list")
 MAX_FORM = 4096
 """Bytes; the buttons of workers' pages send far less."""
 _MAX_FIELDS = 20
+NO_ENTRY = (
+    403,
+    "No entry",
+    "This page needs an invitation link. Open yours again, or ask the person who sent it.",
+)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
@@ -98,7 +103,10 @@ class Visitor:
     def standing(self, connection: Connection) -> Standing:
         """The study, unread messages and block, read once for a page."""
         if "standing" not in self._seen:
-            self._seen["standing"] = workers.standing(connection, self.worker.id)
+            known = workers.find_standing(connection, self.worker.mturk_id)
+            if known is None:
+                raise NoticeError(*NO_ENTRY)  # revoked since this page was asked for
+            self._seen["standing"] = known[1]
         standing: Standing = self._seen["standing"]
         return standing
 
@@ -134,12 +142,15 @@ class Visitor:
         return visit
 
     def _find_visit(self, connection: Connection) -> VisitRow | None:
+        latest = self.standing(connection).visit_id
+        if latest is None:
+            return None
         own_id = unseal(self.site.secret, "visit", self.request.cookies.get(VISIT_COOKIE, ""))
         if own_id is not None:
             visit = panels.visit(connection, int(own_id))
             if visit is not None and visit.worker_id == self.worker.id:
                 return visit
-        return panels.latest_visit(connection, self.worker.id)
+        return panels.visit(connection, latest)
 
 
 P = ParamSpec("P")
@@ -157,8 +168,7 @@ def for_workers(
     def answer(site: Site, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> Response:
         visitor = visitor_of(site, request)
         if visitor is None:
-            text = "This page needs an invitation link. Open yours again, or ask the person who sent it."
-            return site.notice(403, "No entry", text)
+            return site.notice(*NO_ENTRY)
         return handler(visitor, *args, **kwargs)
 
     return answer
@@ -191,8 +201,8 @@ def visitor_of(site: Site, request: Request) -> Visitor | None:
     if mturk_id is None:
         return None
     with site.database.read() as connection:
-        worker = workers.find_worker(connection, mturk_id)
-    return None if worker is None else Visitor(site, request, worker)
+        known = workers.find_standing(connection, mturk_id)
+    return None if known is None else Visitor(site, request, known[0], {"standing": known[1]})
 
 
 def join(site: Site, request: Request) -> Response:
@@ -202,16 +212,13 @@ def join(site: Site, request: Request) -> Response:
     program that previews links) costs nothing. Other links make a new worker for each new browser.
     """
     hashed = token_hash(request.path_params["token"])
-    with site.database.read() as connection:
-        invitation = workers.find_invitation(connection, hashed)
-    if invitation is None:
-        text = "This link is not known here. Check that it was copied whole."
-        return site.notice(404, "No entry", text)
-    now = site.clock()
     visitor = visitor_of(site, request)
-    with site.database.write(invitation.environment) as connection:
+    with site.database.write() as connection:
         invitation = workers.find_invitation(connection, hashed)
-        assert invitation is not None
+        if invitation is None:
+            text = "This link is not known here. Check that it was copied whole."
+            return site.notice(404, "No entry", text)
+        now = site.clock()
         state = invitation.state(now)
         worker = None
         if visitor is not None and visitor.worker.invitation_id == invitation.id:

@@ -1,0 +1,43 @@
+"""The templates of all pages, and how they write money and times."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import jinja2
+
+PAGES = Path(__file__).parent
+
+
+def money(cents: int) -> str:
+    """Dollars and cents: ``$1,234.56``, ``-$0.05``."""
+    sign = "-" if cents < 0 else ""
+    return f"{sign}${abs(cents) // 100:,}.{abs(cents) % 100:02d}"
+
+
+def _span(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    if seconds < 7200:
+        return f"{round(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"{round(seconds / 3600)} h"
+    return f"{round(seconds / 86400)} days"
+
+
+def _when(time: dt.datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def template_environment() -> jinja2.Environment:
+    """The server's templates, escaping whatever is put into them."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {"money": money, "span": _span, "when": _when}
+    return environment
