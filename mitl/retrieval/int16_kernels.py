@@ -19,13 +19,13 @@ from numba.extending import intrinsic
 
 ROWS, COLUMNS = 6, 16
 """Sums that are kept in registers, eight to one of them."""
-_LANES = 8
+LANES = 8
 _LEFT_BYTES = 1 << 18
 """Rows that stay in a core's second cache while all columns go by."""
 
 _WORD, _SIZE, _REAL = ir.IntType(32), ir.IntType(64), ir.FloatType()
-_WORDS, _REALS = ir.VectorType(_WORD, _LANES), ir.VectorType(_REAL, _LANES)
-_HALVES = ir.VectorType(ir.IntType(16), 2 * _LANES)
+_WORDS, _REALS = ir.VectorType(_WORD, LANES), ir.VectorType(_REAL, LANES)
+_HALVES = ir.VectorType(ir.IntType(16), 2 * LANES)
 
 
 def runs_here() -> bool:
@@ -34,74 +34,142 @@ def runs_here() -> bool:
 
 
 def _typed_block(typing: Any, where: Any) -> Any:
-    """The near similarities of ROWS x COLUMNS vectors.
+    """The near similarities of ROWS x COLUMNS vectors, and whether any of them reaches the least of its row or column.
 
     Args:
-        where: addresses, and strides in bytes: rows of int16 and how far apart they are, a panel (pairs, COLUMNS, 2) of
-            int16 and its pairs, what the integer 1 stands for in each row and in each column, float32, and rows of
-            float32, which take the similarities, with how far apart they are.
+        where: addresses, and strides in bytes: a panel (pairs, ROWS, 2) of int16 of the left, one (pairs, COLUMNS, 2)
+            of the right, their pairs, what the integer 1 stands for in each row and in each column, float32, the least
+            of each row and of each column, float32, and rows of float32, which take the similarities, with how far
+            apart they are.
     """
-    return types.void(types.UniTuple(types.intp, 8)), _write_block
+    return types.boolean(types.UniTuple(types.intp, 9)), _write_block
 
 
 _block: Any = intrinsic(_typed_block)
 
 
 def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-    left, stride, right, pairs, steps, scales, out, line = cgutils.unpack_tuple(builder, arguments[0])
-    vectors = COLUMNS // _LANES
+    left, right, pairs, steps, scales, row_least, column_least, out, line = cgutils.unpack_tuple(
+        builder, arguments[0]
+    )
+    vectors = COLUMNS // LANES
     multiply_add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(_WORDS, [_HALVES, _HALVES]), "llvm.x86.avx2.pmadd.wd"
     )
 
-    def number(value: int) -> Any:
-        return ir.Constant(_SIZE, value)
-
-    def load(address: Any, kind: Any, align: int) -> Any:
-        loaded = builder.load(builder.inttoptr(address, kind.as_pointer()))
-        loaded.align = align
-        return loaded
-
-    def spread(value: Any, kind: Any) -> Any:
-        empty = ir.Constant(kind, ir.Undefined)
-        first = builder.insert_element(empty, value, ir.Constant(_WORD, 0))
-        return builder.shuffle_vector(first, empty, ir.Constant(_WORDS, [0] * _LANES))
-
     entry, loop, end = builder.block, builder.append_basic_block("pairs"), builder.append_basic_block("sums")
-    rows = [builder.add(left, builder.mul(stride, number(row))) for row in range(ROWS)]
     builder.branch(loop)
     builder.position_at_end(loop)
     pair = builder.phi(_SIZE)
     sums = [[builder.phi(_WORDS) for _ in range(vectors)] for _ in range(ROWS)]
-    at = builder.add(right, builder.mul(pair, number(4 * COLUMNS)))
-    panel = [
-        builder.bitcast(load(builder.add(at, number(4 * _LANES * v)), _WORDS, 4), _HALVES)
-        for v in range(vectors)
-    ]
-    offset = builder.mul(pair, number(4))
+    here, there = (
+        builder.add(panel, builder.mul(pair, ir.Constant(_SIZE, 4 * width)))
+        for panel, width in ((left, ROWS), (right, COLUMNS))
+    )
+    columns = [builder.bitcast(load_at(builder, there, LANES * v, _WORDS), _HALVES) for v in range(vectors)]
     added = []
     for row in range(ROWS):
-        both = builder.bitcast(spread(load(builder.add(rows[row], offset), _WORD, 4), _WORDS), _HALVES)
+        both = builder.bitcast(spread(builder, load_at(builder, here, row, _WORD), _WORDS), _HALVES)
         added.append(
-            [builder.add(sums[row][v], builder.call(multiply_add, [both, panel[v]])) for v in range(vectors)]
+            [
+                builder.add(sums[row][v], builder.call(multiply_add, [both, columns[v]]))
+                for v in range(vectors)
+            ]
         )
-    following = builder.add(pair, number(1))
-    pair.add_incoming(number(0), entry)
+    following = builder.add(pair, ir.Constant(_SIZE, 1))
+    pair.add_incoming(ir.Constant(_SIZE, 0), entry)
     pair.add_incoming(following, loop)
     for row in range(ROWS):
         for v in range(vectors):
-            sums[row][v].add_incoming(ir.Constant(_WORDS, [0] * _LANES), entry)
+            sums[row][v].add_incoming(ir.Constant(_WORDS, [0] * LANES), entry)
             sums[row][v].add_incoming(added[row][v], loop)
     builder.cbranch(builder.icmp_signed("<", following, pairs), loop, end)
     builder.position_at_end(end)
-    for v in range(vectors):
-        scale = load(builder.add(scales, number(4 * _LANES * v)), _REALS, 4)
+    return near_sums(builder, added, (steps, scales), (row_least, column_least), (out, line))
+
+
+def load_at(builder: Any, address: Any, number: int, kind: Any) -> Any:
+    """What lies so many numbers of 4 bytes after an address."""
+    place = builder.add(address, ir.Constant(_SIZE, 4 * number))
+    loaded = builder.load(builder.inttoptr(place, kind.as_pointer()))
+    loaded.align = 4
+    return loaded
+
+
+def spread(builder: Any, value: Any, kind: Any) -> Any:
+    """A vector of one number."""
+    empty = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(empty, value, ir.Constant(_WORD, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(_WORDS, [0] * LANES))
+
+
+def near_sums(builder: Any, sums: Any, steps: Any, least: Any, out: Any) -> Any:
+    """Store ROWS x COLUMNS sums times their steps, and give whether any reaches the least of its row or column.
+
+    Args:
+        steps, least: addresses, of the rows and of the columns.
+        out: the address, and how far rows are apart.
+    """
+    some = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [0] * LANES)
+    for v in range(COLUMNS // LANES):
+        scale, floor = (load_at(builder, numbers[1], LANES * v, _REALS) for numbers in (steps, least))
         for row in range(ROWS):
-            step = spread(load(builder.add(steps, number(4 * row)), _REAL, 4), _REALS)
-            near = builder.fmul(builder.fmul(builder.sitofp(added[row][v], _REALS), scale), step)
-            place = builder.add(builder.add(out, builder.mul(line, number(row))), number(4 * _LANES * v))
+            step, own = (
+                spread(builder, load_at(builder, numbers[0], row, _REAL), _REALS)
+                for numbers in (steps, least)
+            )
+            near = builder.fmul(builder.fmul(builder.sitofp(sums[row][v], _REALS), scale), step)
+            place = builder.add(out[0], builder.mul(out[1], ir.Constant(_SIZE, row)))
+            place = builder.add(place, ir.Constant(_SIZE, 4 * LANES * v))
             builder.store(near, builder.inttoptr(place, _REALS.as_pointer())).align = 4
-    return context.get_dummy_value()
+            for limit in (floor, own):
+                some = builder.or_(some, builder.fcmp_ordered(">=", near, limit))
+    flags = ir.IntType(LANES)
+    return builder.icmp_unsigned("!=", builder.bitcast(some, flags), ir.Constant(flags, 0))
+
+
+def _typed_marks(typing: Any, where: Any) -> Any:
+    """Which of COLUMNS similarities reach the least of their row or of their column: a bit for each, the first lowest.
+
+    Args:
+        where: their address, and those of the least of the row and of the columns.
+    """
+    return types.int64(types.UniTuple(types.intp, 3)), _write_marks
+
+
+def _write_marks(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+    values, row_least, column_least = cgutils.unpack_tuple(builder, arguments[0])
+    own, marks = spread(builder, load_at(builder, row_least, 0, _REAL), _REALS), ir.Constant(_SIZE, 0)
+    for v in range(COLUMNS // LANES):
+        near, floor = (load_at(builder, address, LANES * v, _REALS) for address in (values, column_least))
+        reach = builder.or_(builder.fcmp_ordered(">=", near, floor), builder.fcmp_ordered(">=", near, own))
+        bits = builder.zext(builder.bitcast(reach, ir.IntType(LANES)), _SIZE)
+        marks = builder.or_(marks, builder.shl(bits, ir.Constant(_SIZE, LANES * v)))
+    return marks
+
+
+marks_of: Any = intrinsic(_typed_marks)
+
+
+def _typed_lowest(typing: Any, marks: Any) -> Any:
+    """The place of the lowest bit that is set."""
+
+    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), write
+
+
+lowest: Any = intrinsic(_typed_lowest)
+
+
+@njit(nogil=True, cache=True)
+def pack(pairs: Any, out: Any) -> None:
+    """Vectors (n, D / 2), two numbers of int16 in one of int32, into panels (n / width, D / 2, width) of int32."""
+    width = out.shape[2]
+    for item in range(len(out) * width):
+        for pair in range(out.shape[1]):
+            out[item // width, pair, item % width] = pairs[item, pair] if item < len(pairs) else 0
 
 
 @njit(nogil=True, cache=True)
@@ -109,48 +177,105 @@ def multiply(left: Any, steps: Any, right: Any, scales: Any, out: Any) -> None:
     """The products of all rows with all columns in float32, each the exact sum of integers, rounded, times its steps.
 
     Args:
-        left: (n, D) int16, n a multiple of ROWS, D even. No vector is longer than 2^15.5.
-        right: (m / COLUMNS, D, COLUMNS) int16: two numbers of each of a panel's vectors, then the next two.
+        left: (n / ROWS, D, ROWS) int16: two numbers of each of a panel's vectors, then the next two. No vector is
+            longer than 2^15.5.
+        right: (m / COLUMNS, D, COLUMNS) int16, in the same way.
         steps, scales: (n,) and (m,) float32, what the integer 1 stands for.
         out: (n, m) float32.
     """
-    rows, width = left.shape
-    high = max(ROWS, _LEFT_BYTES // (2 * width) // ROWS * ROWS)
-    for first in range(0, rows, high):
-        for panel in range(right.shape[0]):
-            for row in range(first, min(first + high, rows), ROWS):
+    never = np.full(COLUMNS, np.inf, np.float32)
+    for first, last in _groups(left):
+        for panel in range(len(right)):
+            for row in range(first, last):
+                place = out.ctypes.data + 4 * (row * ROWS * out.shape[1] + panel * COLUMNS)
                 _block(
                     (
-                        left.ctypes.data + row * 2 * width,
-                        2 * width,
-                        right.ctypes.data + panel * 2 * width * COLUMNS,
-                        width // 2,
-                        steps.ctypes.data + 4 * row,
+                        left.ctypes.data + row * 2 * ROWS * left.shape[1],
+                        right.ctypes.data + panel * 2 * COLUMNS * left.shape[1],
+                        left.shape[1] // 2,
+                        steps.ctypes.data + 4 * row * ROWS,
                         scales.ctypes.data + 4 * panel * COLUMNS,
-                        out.ctypes.data + 4 * (row * out.shape[1] + panel * COLUMNS),
+                        never.ctypes.data,
+                        never.ctypes.data,
+                        place,
                         4 * out.shape[1],
                     )
                 )
 
 
+@njit(nogil=True, cache=True)
+def _groups(left: Any) -> Any:
+    """The first panel of rows that stay in a cache together, and the one after them."""
+    high = max(1, _LEFT_BYTES // (2 * ROWS * left.shape[1]))
+    return [(first, min(first + high, len(left))) for first in range(0, len(left), high)]
+
+
+@njit(nogil=True, cache=True)
+def sift(sides: Any, steps: Any, least: Any, shape: tuple[int, int], found: Any) -> tuple[int, int]:
+    """Those of the same products that reach the least of their row, and of their column; no other is written down.
+
+    Args:
+        sides, steps: left and right, and steps and scales, of ``multiply``.
+        least: (n,) and (m,) float32, of the rows and of the columns.
+        shape: how many rows and columns there are without those that fill the last panels.
+        found: (2, most) rows and columns, int32, and near similarities, float32: those that reach the rows' and those
+            that reach the columns', in no order.
+
+    Returns:
+        How many there are of either; -1 where there is no room for them.
+    """
+    (left, right), (rows, columns, near) = sides, found
+    most, counts = rows.shape[1], np.zeros(2, np.int64)
+    block = np.empty((ROWS, COLUMNS), np.float32)
+    for first, last in _groups(left):
+        for panel in range(len(right)):
+            for group in range(first, last):
+                row, column = group * ROWS, panel * COLUMNS
+                if not _block(
+                    (
+                        left.ctypes.data + row * 2 * left.shape[1],
+                        right.ctypes.data + column * 2 * left.shape[1],
+                        left.shape[1] // 2,
+                        steps[0].ctypes.data + 4 * row,
+                        steps[1].ctypes.data + 4 * column,
+                        least[0].ctypes.data + 4 * row,
+                        least[1].ctypes.data + 4 * column,
+                        block.ctypes.data,
+                        4 * COLUMNS,
+                    )
+                ):
+                    continue
+                if counts.max() + ROWS * COLUMNS > most:
+                    return -1, -1
+                for i in range(row, min(row + ROWS, shape[0])):
+                    values = block.ctypes.data + 4 * COLUMNS * (i - row)
+                    marks = marks_of(
+                        (values, least[0].ctypes.data + 4 * i, least[1].ctypes.data + 4 * column)
+                    )
+                    while marks:
+                        j = column + lowest(marks)
+                        marks &= marks - 1
+                        value = block[i - row, j - column]
+                        for side in range(2 if j < shape[1] else 0):
+                            if value >= (least[0][i] if side == 0 else least[1][j]):
+                                place = counts[side]
+                                rows[side, place], columns[side, place], near[side, place] = i, j, value
+                                counts[side] += 1
+    return counts[0], counts[1]
+
+
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def to_steps(
-    block: Any, most: tuple[float, float, float], out: Any, first: int, found: tuple[Any, Any, Any]
-) -> None:
-    """Whole steps nearest to vectors, in steps of each item's own, put into panels.
+def to_steps(block: Any, most: tuple[float, float, float], out: Any, found: tuple[Any, Any, Any]) -> None:
+    """Whole steps nearest to vectors, in steps of each item's own.
 
     Args:
         block: (n, K, D) float32.
         most: the length that a vector may have in steps, the largest number, and the least step.
-        out: (K, panels, pairs, columns) int32, takes two numbers in one.
-        first: which item of ``out`` the first one is.
+        out: (K, n, D or more) int16, takes the numbers.
         found: (n,) each: takes the steps, float32, and the squared lengths of the longest vectors and, in steps, of the
             most that is lost, float64.
     """
     steps, squares, lost = found
-    columns = out.shape[3]
-    whole = np.zeros(2 * out.shape[2], np.int16)
-    both = whole.view(np.int32)
     for item in range(block.shape[0]):
         longest, reach = 0.0, np.float32(0)
         for k in range(block.shape[1]):
@@ -165,9 +290,8 @@ def to_steps(
         wanted = max(np.sqrt(longest) / most[0], np.float64(reach) / most[1]) * (1 + 2.0**-20)
         steps[item] = np.float32(max(wanted, most[2]))
         inverse, farthest_lost = np.float32(1) / steps[item], 0.0
-        panel, column = divmod(first + item, columns)
         for k in range(block.shape[1]):
-            vector, total = block[item, k], 0.0
+            vector, whole, total = block[item, k], out[k, item], 0.0
             for d in range(len(vector)):
                 scaled = vector[d] * inverse
                 nearest = np.rint(scaled)
@@ -175,6 +299,4 @@ def to_steps(
                 away = np.float64(scaled - nearest)
                 total += away * away
             farthest_lost = max(farthest_lost, total)
-            for pair in range(len(both)):
-                out[k, panel, pair, column] = both[pair]
         squares[item], lost[item] = longest, farthest_lost

@@ -5,13 +5,20 @@ The first use on a machine compiles for a second and keeps the result on disk be
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, overload
 
 _CHUNK = 64
 """Cells that are looked at together before any of them."""
+EIGHT = 8
+"""Numbers of float16 that are widened at once."""
 
 
 # The order of the sum is left to the compiler, which so fills whole registers; the caller's bound covers any order.
@@ -23,6 +30,52 @@ def _product(query: Any, item: Any) -> Any:
     return total
 
 
+def _typed_widen(typing: Any, where: Any) -> Any:
+    """Eight numbers of float16 at an address as float32 at another: numba knows no float16 on processors."""
+
+    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        kinds = ir.VectorType(ir.HalfType(), 8), ir.VectorType(ir.FloatType(), 8)
+        read, taken = (
+            builder.inttoptr(address, kind.as_pointer())
+            for address, kind in zip(cgutils.unpack_tuple(builder, arguments[0]), kinds, strict=True)
+        )
+        halves = builder.load(read)
+        halves.align = 2
+        builder.store(builder.fpext(halves, kinds[1]), taken).align = 4
+        return context.get_dummy_value()
+
+    return types.void(types.UniTuple(types.intp, 2)), write
+
+
+_widen_eight: Any = intrinsic(_typed_widen)
+
+
+def widens_halves() -> bool:
+    """Whether the processor that numba compiles for turns float16 into float32 itself."""
+    features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+    return "+f16c" in features or platform.machine() in ("aarch64", "arm64")
+
+
+def _vector(array: Any, item: int, k: int, scratch: Any, known: bool) -> Any:
+    """A vector of an item in float32; where ``array`` holds bits of float16, in ``scratch``, if not known already."""
+
+
+@overload(_vector)
+def _typed_vector(array: Any, item: int, k: int, scratch: Any, known: bool) -> Any:
+    def single(array: Any, item: int, k: int, scratch: Any, known: bool) -> Any:
+        return array[item, k]
+
+    def half(array: Any, item: int, k: int, scratch: Any, known: bool) -> Any:
+        if not known:
+            bits, last = array[item, k], len(scratch) - 8
+            for start in range(0, last, 8):
+                _widen_eight((bits.ctypes.data + 2 * start, scratch.ctypes.data + 4 * start))
+            _widen_eight((bits.ctypes.data + 2 * last, scratch.ctypes.data + 4 * last))
+        return scratch
+
+    return half if array.dtype == types.uint16 else single
+
+
 @njit(nogil=True, cache=True)
 def similarities(
     rows: Any, positions: Any, queries: Any, gallery: Any, error: float, out: Any, unsure: Any
@@ -30,7 +83,8 @@ def similarities(
     """The largest of the K x L inner products of each pair, rounded to float32 where that is certain.
 
     Args:
-        rows, positions: (n,) int64 places in queries (Q, K, D) and gallery (G, L, D), both float32.
+        rows, positions: (n,) int64 places in queries (Q, K, D) and gallery (G, L, D), float32 or, from
+            8 numbers on, the bits of float16.
         error: how far a sum may be off.
         out: (n,) float32.
         unsure: (n,) int64, takes the places of pairs whose sums within the error round to different numbers.
@@ -39,11 +93,13 @@ def similarities(
         How many are unsure.
     """
     count = 0
+    some, other = np.empty(queries.shape[1:], np.float32), np.empty(queries.shape[2], np.float32)
     for pair in range(len(rows)):
-        best = -np.inf
+        best, known = -np.inf, pair > 0 and rows[pair] == rows[pair - 1]
         for k in range(queries.shape[1]):
+            query = _vector(queries, rows[pair], k, some[k], known)
             for m in range(gallery.shape[1]):
-                best = max(best, _product(queries[rows[pair], k], gallery[positions[pair], m]))
+                best = max(best, _product(query, _vector(gallery, positions[pair], m, other, False)))
         low, high = np.float32(best - error), np.float32(best + error)
         out[pair] = low
         if low != high:
@@ -137,4 +193,31 @@ def reaching(
                         return -1
                     rows[count], columns[count] = row, start + place
                     count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def store(rows: Any, keys: Any, bounds: Any, table: Any, fill: Any, rest: Any) -> int:
+    """Put keys that are not beyond the bounds of their rows on free places.
+
+    Args:
+        rows, keys: (n,) integers and uint64, in any order.
+        bounds, fill: (rows,) the worst keys that are wanted, and how many places are taken, which grows.
+        table: (rows, places) uint64, takes the keys.
+        rest: (n,) int64, takes the numbers of the keys that found no room.
+
+    Returns:
+        How many found none.
+    """
+    count = 0
+    for number in range(len(rows)):
+        row = rows[number]
+        if keys[number] > bounds[row]:
+            continue
+        if fill[row] < table.shape[1]:
+            table[row, fill[row]] = keys[number]
+            fill[row] += 1
+        else:
+            rest[count] = number
+            count += 1
     return count

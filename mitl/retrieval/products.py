@@ -6,7 +6,7 @@ an honest account of what it rounds, and no ranking changes by a bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -41,6 +41,8 @@ class Operand:
     """(n,) what the integer 1 of an item stands for, where it is in integers."""
     places: Any = field(default_factory=lambda: slice(None))
     """Which item of the block each row is; all these arrays are in the order of the rows."""
+    coarse: Operand | None = None
+    """The same items with less precision, of a product that looks at these first."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -147,6 +149,15 @@ class Product:
     def reached(self, tile: Tile, floors: Floors) -> Reached | None:
         """The pairs whose canonical similarity may reach their floor; None where they are more than ``floors.most``."""
         raise NotImplementedError
+
+    def sifted(
+        self, left: Operand, right: Operand, floors: Mapping[Side, Floors], buffers: Buffers
+    ) -> dict[Side, Reached] | None:
+        """What ``reached`` gives for the sides that have floors, of all columns and in any order, without a tile.
+
+        None where this product makes tiles, or where more pairs than ``most`` reach.
+        """
+        return None
 
     def kth(self, tile: Tile, k: int, side: Side, seen: slice) -> Floats | None:
         """For each row (or column) a near similarity that at least k of its cells with the ``seen`` partners reach.

@@ -17,6 +17,7 @@ from mitl.retrieval.vectors import (
     UNIT,
     Floats,
     Vectors,
+    bits_of_halves,
     convert,
     gamma,
     largest_lengths,
@@ -53,9 +54,12 @@ class Rescorer:
         self._query_of: Positions | None = None
         self._pairs = max(1, chunk_bytes // (8 * gallery.width * gallery.per_item))
         sides = queries.array, gallery.array
-        plain = all(side.dtype == np.float32 and side.flags.c_contiguous for side in sides)
-        self._sides = [writeable(side) for side in sides] if plain else []
         loops = compiled_loops()
+        kinds: list[Any] = [np.float32]
+        if loops is not None and gallery.width >= loops.EIGHT and loops.widens_halves():
+            kinds.append(np.float16)
+        plain = all(side.dtype in kinds and side.flags.c_contiguous for side in sides)
+        self._sides = [bits_of_halves(writeable(side)) for side in sides] if plain else []
         self._compiled = loops and loops.similarities
         self._sampled = None if self._compiled else sampled_products(queries, gallery, 2 * chunk_bytes)
         self._scratch = threading.local()

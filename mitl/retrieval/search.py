@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -243,10 +243,21 @@ class Search:
         """Multiply one tile and offer it to the survivors of its rows, its columns or both; how many pairs it has."""
         if not hasattr(self._local, "buffers"):
             self._local.buffers = Buffers()
+        sides, pairs = _asking(row, column), len(row.operand) * len(column.operand)
+        most = max(len(row.operand), len(column.operand), _MOST, pairs // MOST_SHARE)
+        whole = slice(0, len(column.operand))
+        sifted = None
+        if all(asks.block.seen for asks in sides):
+            floors = {asks.side: Floors(asks.survivors.floors(), asks.side, whole, most) for asks in sides}
+            sifted = product.sifted(row.operand, column.operand, floors, self._local.buffers)
+        if sifted is not None:
+            for asks in sides:
+                asks.take(product, [sifted[asks.side]])
+            return pairs
         tile = product.multiply(row.operand, column.operand, self._local.buffers)
-        _offer(product, tile, row, column, "left")
-        _offer(product, tile, row, column, "right")
-        return len(row.operand) * len(column.operand)
+        for asks in sides:
+            asks.take(product, asks.reached(product, tile, most))
+        return pairs
 
     def _crowded(self, rows: list[LoadedBlock], seen: int) -> bool:
         """Whether rescoring costs so much that a more precise product would be cheaper."""
@@ -254,26 +265,44 @@ class Search:
         return 2 * RESCORING * rescored > seen * sum(len(row.operand) for row in rows)
 
 
-def _offer(product: Product, tile: Tile, row: LoadedBlock, column: LoadedBlock, side: Side) -> None:
-    """Give the survivors of one side of a tile whoever may reach their floors."""
-    block, partner = (row, column) if side == "left" else (column, row)
-    survivors = block.survivors
-    if survivors is None:
-        return
-    if not block.seen and (known := product.seeds(tile, survivors.k, side)) is not None:
-        survivors.reach(known)
-    errors = block.operand.by_item(product.errors(block.operand, partner.operand))
-    shape = len(tile.left), len(tile.right)
-    most = max(*shape, _MOST, shape[0] * shape[1] // MOST_SHARE)
-    for reached in reached_by_parts(
-        shape[1], lambda part: product.reached(tile, Floors(survivors.floors(), side, part, most))
-    ):
-        rows, items, highest = reached if side == "left" else _by_columns(reached)
-        survivors.add(rows, items + partner.part.start, highest, errors, product.rounding)
-    block.seen += len(partner.operand)
-    if block.seen >= block.sharpen_at:
-        block.sharpen_at = _SHARPENING * block.seen
-        survivors.sharpen(_SHARP)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asking:
+    """One side of a tile whose items look for their best in it."""
+
+    side: Side
+    block: LoadedBlock
+    partner: LoadedBlock
+    survivors: Survivors
+
+    def reached(self, product: Product, tile: Tile, most: int) -> Iterator[Reached]:
+        """Who of the tile may reach the floors."""
+        if not self.block.seen and (known := product.seeds(tile, self.survivors.k, self.side)) is not None:
+            self.survivors.reach(known)
+        return reached_by_parts(
+            len(tile.right),
+            lambda part: product.reached(tile, Floors(self.survivors.floors(), self.side, part, most)),
+        )
+
+    def take(self, product: Product, found: Iterable[Reached]) -> None:
+        """Give them to the survivors."""
+        block, partner = self.block.operand, self.partner
+        errors = block.by_item(product.errors(block, partner.operand))
+        for rows, columns, highest in found:
+            items, others = (rows, columns) if self.side == "left" else (columns, rows)
+            self.survivors.add(items, others + partner.part.start, highest, errors, product.rounding)
+        self.block.seen += len(partner.operand)
+        if self.block.seen >= self.block.sharpen_at:
+            self.block.sharpen_at = _SHARPENING * self.block.seen
+            self.survivors.sharpen(_SHARP)
+
+
+def _asking(row: LoadedBlock, column: LoadedBlock) -> list[_Asking]:
+    sides: list[tuple[Side, LoadedBlock, LoadedBlock]] = [("left", row, column), ("right", column, row)]
+    return [
+        _Asking(side, block, partner, block.survivors)
+        for side, block, partner in sides
+        if block.survivors is not None
+    ]
 
 
 def reached_by_parts(columns: int, reached: Callable[[slice], Reached | None]) -> Iterator[Reached]:
@@ -290,9 +319,3 @@ def reached_by_parts(columns: int, reached: Callable[[slice], Reached | None]) -
             parts += [slice(middle, part.stop), slice(part.start, middle)]
         else:
             yield pairs
-
-
-def _by_columns(reached: Reached) -> Reached:
-    """The same pairs seen from the columns, in their order."""
-    order = np.argsort(reached.columns.astype(np.uint32), kind="stable")
-    return Reached(reached.columns[order], reached.rows[order], reached.highest[order])

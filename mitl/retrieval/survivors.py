@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.retrieval.processor import compiled_loops
 from mitl.retrieval.vectors import UNIT
 
 Places = NDArray[np.int64]
@@ -122,7 +123,7 @@ class Survivors:
         errors: NDArray[np.float64],
         rounding: float = 0.0,
     ) -> None:
-        """Take in items of rows, given in rising order.
+        """Take in items of rows.
 
         Args:
             highest: the most that their canonical similarities can be; themselves where values are canonical.
@@ -134,8 +135,7 @@ class Survivors:
             np.maximum(self._error, errors, out=self._error)
             self._rounding = max(self._rounding, rounding)
             while True:
-                keep = np.flatnonzero(keys <= self._bound[rows])
-                rows, keys = self._store(rows[keep], keys[keep])
+                rows, keys = self._store(rows, keys)
                 if not len(rows):
                     return
                 self._thin(rows)
@@ -192,15 +192,19 @@ class Survivors:
         self._sort(rows)
 
     def _store(self, rows: Places, keys: Keys) -> tuple[Places, Keys]:
-        """Put keys on the free places of their rows; what found no room comes back."""
+        """Put keys that are not beyond the bounds on the free places of their rows; what found no room comes back."""
+        if (loops := compiled_loops()) is not None:
+            rest = np.empty(len(rows), np.int64)
+            rest = rest[: loops.store(rows, keys, self._bound, self._keys, self._fill, rest)]
+            return rows[rest], keys[rest]
+        keep = np.flatnonzero(keys <= self._bound[rows])
+        if (np.diff(rows[keep]) < 0).any():
+            keep = keep[np.argsort(rows[keep], kind="stable")]
+        rows, keys = rows[keep], keys[keep]
         counts = np.bincount(rows, minlength=len(self._fill))
         starts = np.cumsum(counts) - counts
         places = np.arange(len(rows)) + (self._fill - starts)[rows]
         fits = places < self._places
-        if fits.all():
-            self._keys[rows, places] = keys
-            self._fill += counts
-            return rows[:0], keys[:0]
         self._keys[rows[fits], places[fits]] = keys[fits]
         np.minimum(self._fill + counts, self._places, out=self._fill)
         return rows[~fits], keys[~fits]

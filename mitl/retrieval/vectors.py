@@ -139,15 +139,19 @@ def convert(array: NDArray[Any], out: NDArray[Any]) -> None:
         torch.from_numpy(out).copy_(torch.from_numpy(array))
 
 
-def writeable(array: Floats) -> Floats:
+def writeable(array: NDArray[Any]) -> NDArray[Any]:
     """The same memory as an array that torch does not warn about; nobody writes to it."""
     if array.flags.writeable:
         return array
     if not array.flags.c_contiguous:
         return array.copy()
-    assert array.dtype == np.float32, "the memory is read as float32"
-    memory = (ctypes.c_float * array.size).from_address(array.ctypes.data)
-    return np.ctypeslib.as_array(memory).reshape(array.shape)
+    memory = (ctypes.c_byte * array.nbytes).from_address(array.ctypes.data)
+    return np.ctypeslib.as_array(memory).view(array.dtype).reshape(array.shape)
+
+
+def bits_of_halves(array: NDArray[Any]) -> NDArray[Any]:
+    """The same memory, float16 as uint16: compiled loops know no float16."""
+    return array.view(np.uint16) if array.dtype == np.float16 else array
 
 
 def gamma(width: int, unit: float = UNIT) -> float:

@@ -12,9 +12,15 @@ from typing import Any
 
 import botocore.session
 import httpx
+import numpy as np
+from botocore import hooks
+from numpy.typing import ArrayLike
 from sqlalchemy import Engine
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
+
+from mitl.audits import bounds
+from mitl.audits.finite import Floats, Method, total_upper
 
 _transport = httpx.HTTPTransport.__init__.__globals__
 _make_context = _transport["create_ssl_context"]
@@ -33,11 +39,31 @@ def _context_now(verify: object = True, cert: object = None, trust_env: bool = T
 
 _transport["create_ssl_context"] = _context_now
 
-# The requester API's description.
+# The requester API's description, what its events are called, and that each of a client's handlers takes all of them.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+_names: dict[str, str] = {}
+hooks.EventAliaser._alias_name_cache = property(lambda self: _names, lambda self, own: None)
+_accepts_kwargs = functools.cache(hooks.accepts_kwargs)
+hooks.accepts_kwargs = lambda handler: _accepts_kwargs(getattr(handler, "__func__", handler))
 
 # Statements are compiled once, and not again for each engine: one SQLite is like another.
 _compiled: LRUCache[Any, Any] = LRUCache(2000)
 Engine._compiled_cache = property(lambda self: _compiled, lambda self, own: None)  # type: ignore[assignment]
 SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
 SQLiteDialect_pysqlite.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+
+
+@functools.lru_cache(2000)
+def _bound(risk: float, method: Method, *counts: tuple[tuple[int, ...], bytes]) -> Floats:
+    return total_upper(*(np.frombuffer(data).reshape(shape) for shape, data in counts), risk, method)
+
+
+def _bound_once(
+    size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike, risk: float, method: Method
+) -> Floats:
+    """A release, its check and its report bound the same counts, which takes most of their time on small projects."""
+    counts = (np.asarray(values, np.float64) for values in (size, sampled, marked, expected))
+    return _bound(risk, method, *((values.shape, values.tobytes()) for values in counts)).copy()
+
+
+bounds.total_upper = _bound_once

@@ -109,7 +109,7 @@ def larger_gallery(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["unit", "cone", "zeros", "mixed"])
+@pytest.mark.parametrize("kind", ["unit", "cone", "zeros", "mixed", "same"])
 def test_a_larger_gallery_in_many_tiles_gives_the_same_bytes(backend, kind):
     """Several blocks of queries and spans of the gallery, over which floors rise and are sharpened."""
     left, right, expected, expected_back = larger_gallery(70, 3000, 25, 7, kind)
@@ -130,6 +130,7 @@ def test_read_only_half_precision_maps_rank_like_the_same_numbers_in_float32(
 ):
     """A float16 and a float32 memory map are read where they lie, and nothing is written to them."""
     array = some_vectors(2, (700, 32)).astype(np.float16)
+    array[::3] *= np.float16(2.0**-16)  # numbers that float16 keeps with fewer bits
     np.save(tmp_path / "half.npy", array)
     np.save(tmp_path / "single.npy", array.astype(np.float32))
     maps = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("half", "single")]
@@ -606,6 +607,58 @@ def test_sums_of_16_bit_products_do_not_overflow(width):
     off, allowed = off_by(*loaded("int16", rows, rows))
 
     assert (off <= allowed).all()
+
+
+def extreme_vectors(width: int) -> np.ndarray:
+    """The largest sums in 8 and 16 bits: equal numbers, alternating ones, one alone, one beside small ones, zeros."""
+    rows = np.stack([np.ones(width), (-1.0) ** np.arange(width), np.eye(1, width)[0], np.full(width, 1e-3)])
+    rows[3, 0] = 1
+    rows = np.concatenate([rows, np.random.default_rng(0).standard_normal((9, width)), np.zeros((1, width))])
+    return np.concatenate([rows, -rows, 1e-18 * rows, 1e15 * rows]).astype(np.float32)
+
+
+@pytest.mark.parametrize("by_sieve", [True, False])
+@pytest.mark.parametrize("width", [1, 3, 32, 65, 1100])
+def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, by_sieve, monkeypatch):
+    """Whatever 8 and 16 bits lose: a pair is let through where the floor of its row or column is its similarity."""
+    product, one, other, _, exact = loaded(
+        "int16", extreme_vectors(width), extreme_vectors(width)[::-1].copy()
+    )
+    left_out = ("sift", "sieve")[not by_sieve]
+    monkeypatch.setattr(getattr(product, "_kernels" if by_sieve else "_sieve"), left_out, None)
+    monkeypatch.setattr(product, "_patience", int(by_sieve))
+    whole = slice(0, len(other))
+    for floors in exact.T:
+        asked = {side: Floors(floors, side, whole, 2 * exact.size + 96) for side in ("left", "right")}
+        found = product.sifted(one, other, asked, Buffers())
+
+        for side, pairs in (("left", exact), ("right", exact.T)):
+            rows, columns, highest = found[side]
+            wanted = np.zeros(exact.shape, bool)
+            wanted[rows, columns] = True
+            assert (wanted if side == "left" else wanted.T)[pairs >= floors[:, None]].all()
+            assert (highest >= exact[rows, columns]).all()
+            assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == len(rows)
+
+
+def test_where_too_many_reach_the_sieve_is_left_and_memory_stays_bounded(monkeypatch):
+    """Of equal vectors every pair survives: what is sifted gives up in time, and the ranking is that of a full sort."""
+    rows = np.ones((700, 40), np.float32)
+    product, one, other, _, exact = loaded("int16", rows, rows)
+    buffers = Buffers()
+    for _ in range(40):
+        floors = {"left": Floors(exact[:, 0], "left", slice(0, len(other)), 4096)}
+        assert product.sifted(one, other, floors, buffers) is None
+    assert buffers.get("rows", (2, 4096), np.int32).base.size == 2 * 4096
+    with monkeypatch.context() as patch:
+        patch.setattr(product._sieve, "sieve", None)  # it is no longer asked
+        assert product.sifted(one, other, floors, buffers) is None
+    left, right = encoded(rows), encoded(rows, "caption")
+
+    there, back = ranked_both("int16", left, right, 25, 700, 200_000)
+
+    assert same_bytes(there, full_sort(left, right, 25))
+    assert same_bytes(back, full_sort(right, left, 700))
 
 
 def test_16_bit_integers_say_what_they_need(monkeypatch):
