@@ -86,7 +86,7 @@ def test_the_database_as_columns_says_what_its_records_say(project):
     with open_database(project.db_url, read_only=True) as session:
         every = answer_columns(session, SANDBOX)
         stored = judgement_store.judgements(session, SANDBOX)
-        met = gold_state(session, SANDBOX, project.gold_rule, every)
+        met = gold_state(session, SANDBOX, project.gold_rule)
         found = habits(session, SANDBOX, project.gold_rule)
         counts = open_work.pair_counts(session, SANDBOX, every)
         candidates = set(proposals.candidate_pairs(session, list(Direction)))

@@ -190,6 +190,23 @@ class AnswerSheet(Base):
     content: Mapped[bytes]
 
 
+class ControlSheet(Base):
+    """A worker's answers on controls, judged by one record: a copy that is read fast; see
+    `mitl.db.store.control_sheets`.
+
+    Triggers on ``answer_sheet``, ``assignment`` and ``worker`` drop it (revision p0012); a revision that makes one of
+    these tables again has to make them too.
+    """
+
+    __tablename__ = "control_sheet"
+    worker_id: Mapped[int] = mapped_column(
+        ForeignKey("worker.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    is_bad: Mapped[bool]
+    """The record by which the worker's answers were last marked usable or not."""
+    content: Mapped[bytes]
+
+
 class StandingRow(Base):
     """Where an environment stands, as JSON; see `mitl.db.store.standings`.
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
+from mitl.db.store.answer_sheets import of_workers
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.parses import add_all_findings
 from mitl.records import Decision, Environment, Finding, JudgementSource
@@ -154,14 +155,20 @@ class SubmissionColumns:
 DECISIONS = tuple(Decision)
 
 
-def submission_columns(session: Session, environment: Environment) -> SubmissionColumns:
-    """The submissions as `assignments` has them, without a record for each; hundreds of thousands in half a second."""
+def submission_columns(
+    session: Session, environment: Environment, workers: Sequence[int] | None = None
+) -> SubmissionColumns:
+    """The submissions as `assignments` has them, without a record for each; hundreds of thousands in half a second.
+
+    Args:
+        workers: rows of those whose submissions alone are wanted.
+    """
     cases = " ".join(f"WHEN '{decision.value}' THEN {place}" for place, decision in enumerate(DECISIONS))
     query = f"""
         SELECT coalesce(a.submitted_at, -1), a.id, a.hit_id, a.worker_id,
             CASE WHEN w.excluded_at IS NULL THEN 0 ELSE 1 END, CASE a.decision {cases} END
         FROM assignment a JOIN worker w ON w.id = a.worker_id WHERE w.environment = '{environment.value}'"""
-    at, *columns = number_columns(session, query, 6)
+    at, *columns = number_columns(session, query + of_workers(workers), 6)
     order = np.lexsort((columns[0], at))
     return SubmissionColumns(*(column[order] for column in columns))
 

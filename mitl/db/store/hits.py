@@ -11,10 +11,20 @@ from typing import Any
 from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Batch, Hit, HitItemRow, PairRow, Round
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import BatchKind, Environment, HitItem, HitState, JudgementSource, Page, Pair, PairRole
+from mitl.records import (
+    BatchKind,
+    Decision,
+    Environment,
+    HitItem,
+    HitState,
+    JudgementSource,
+    Page,
+    Pair,
+    PairRole,
+)
 
 UNPOSTED = (HitState.PLANNED, HitState.SENDING)
 LIVE_STATES = (*UNPOSTED, HitState.POSTED)
@@ -296,6 +306,23 @@ def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None
         session.execute(
             update(Hit).where(Hit.id.in_(list(hit_ids[start : start + 1000]))).values(state=state)
         )
+
+
+def decided(session: Session, environment: Environment) -> list[int]:
+    """Posted HITs of which every assignment that was paid for is decided."""
+    query = (
+        select(Hit.id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(Assignment, Assignment.hit_id == Hit.id)
+        .where(
+            Batch.environment == environment,
+            Hit.state == HitState.POSTED,
+            Assignment.decision.not_in([Decision.NONE, Decision.QUEUED]),
+        )
+        .group_by(Hit.id, Hit.assignments)
+        .having(func.count() >= Hit.assignments)
+    )
+    return list(session.scalars(query))
 
 
 def set_posted(session: Session, hit_id: int, mturk_hit_id: str) -> None:
