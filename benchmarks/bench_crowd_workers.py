@@ -88,9 +88,7 @@ def _kill(url: str, options: argparse.Namespace) -> list[str]:
 def _costs(url: str, options: argparse.Namespace) -> list[str]:
     engine = prepare(url)
     links = _fill(engine, options.people)
-    with engine.connect() as connection:
-        backend = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-    steward = int(Path(f"/proc/{backend}/stat").read_text().rpartition(")")[2].split()[1])
+    steward = _steward(engine)
     before = children_cpu_s(steward)
     print(
         f"{'request':8} {'queries':>8} {'transactions':>13} {'CPU ms':>8} {'bytes':>8}   medians of {options.people}"
@@ -107,6 +105,13 @@ def _costs(url: str, options: argparse.Namespace) -> list[str]:
             print(f"{table:14} {rows:7} rows, {size / max(1, rows):8.0f} bytes each with indexes")
     engine.dispose()
     return []
+
+
+def _steward(engine: Engine) -> int:
+    """The process of which PostgreSQL's others are children."""
+    with engine.connect() as connection:
+        backend = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    return int(Path(f"/proc/{backend}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _fill(engine: Engine, people: int) -> list[str]:
@@ -128,6 +133,7 @@ def _compare(url: str, options: argparse.Namespace) -> list[str]:
         project, recorded = Path(folder), Path(folder) / "recorded.json"
         (project / "public").mkdir()
         write(record(engine, links[0]), recorded)
+        steward = _steward(engine)
         engine.dispose()
         for number in range(options.rounds):
             for name in rounds:
@@ -137,7 +143,7 @@ def _compare(url: str, options: argparse.Namespace) -> list[str]:
                         server = start_server(copy, port, project, "--workers", str(options.processes))
                     else:
                         server = start_replay(copy, port, recorded, options.processes)
-                    rounds[name].append(_load(server, port, links[1:], options))
+                    rounds[name].append(_load(server, steward, port, links[1:], options))
                     if name == "mitl":
                         wrong += _check(copy, rounds[name][-1], options)
     print(
@@ -146,7 +152,10 @@ def _compare(url: str, options: argparse.Namespace) -> list[str]:
     for name, of in rounds.items():
         best = min(of, key=lambda one: one["seconds"])
         each = ", ".join(f"{one['seconds']:.1f}" for one in of)
-        print(f"{name}: {best['seconds']:.1f} s ({each}), CPU of its processes {best['cpu_s']:.1f} s")
+        print(
+            f"{name}: {best['seconds']:.1f} s ({each}), CPU of its processes {best['cpu_s']:.1f} s, of PostgreSQL "
+            f"{best['postgres_cpu_s']:.1f} s, of the load {best['load_cpu_s']:.1f} s"
+        )
         for kind in KINDS:
             times = sorted(best["times_ms"][kind])
             low, high = (times[min(len(times) - 1, int(share * len(times)))] for share in (0.5, 0.99))
@@ -162,7 +171,7 @@ def _compare(url: str, options: argparse.Namespace) -> list[str]:
     return wrong
 
 
-def _load(server: Process, port: int, links: list[str], options: argparse.Namespace) -> Round:
+def _load(server: Process, steward: int, port: int, links: list[str], options: argparse.Namespace) -> Round:
     plan = {
         "kind": "workers",
         "base": f"http://127.0.0.1:{port}",
@@ -174,9 +183,13 @@ def _load(server: Process, port: int, links: list[str], options: argparse.Namesp
         "seed": 0,
     }
     try:
-        before = server.cpu_s()
+        before, of_postgres = server.cpu_s(), children_cpu_s(steward)
         found = Generator(plan).finish()
-        return found | {"cpu_s": server.cpu_s() - before}
+        return found | {
+            "cpu_s": server.cpu_s() - before,
+            "postgres_cpu_s": children_cpu_s(steward) - of_postgres,
+            "load_cpu_s": found["cpu_s"],
+        }
     finally:
         server.stop()
 

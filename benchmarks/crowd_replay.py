@@ -35,6 +35,7 @@ from starlette.routing import Route
 
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import serve
+from mitl.crowd_server.store.database import wait_for_disk
 from mitl.crowd_server.supervising import Crew
 
 FIRST_ID = 1_000_000
@@ -245,6 +246,7 @@ class Replay:
         """Ask what was recorded; ``known`` has this worker's value for each recorded one, and gets new ones."""
         page = self._pages[kind]
         connection = self._connection()
+        must_wait = False
         for statement, given, row in page.statements:
             if statement == "BEGIN":
                 connection.isolation_level = (
@@ -252,9 +254,13 @@ class Replay:
                 )
             elif statement == "COMMIT":
                 connection.commit()
+                if must_wait:
+                    wait_for_disk(connection)
+                    must_wait = False
             elif statement == "ROLLBACK":
                 connection.rollback()
             else:
+                must_wait |= "synchronous_commit" in given.values()
                 self._execute(connection, statement, given, row, known)
         token = _pack(known)
         headers = {"location": page.location.replace(self._token, token)} if page.location else None

@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 from mitl.db.models import (
     Assignment,
     Batch,
-    Finding,
+    FindingRow,
     Hit,
-    HitItem,
+    HitItemRow,
     Journal,
-    Judgement,
+    JudgementRow,
     Ledger,
     Round,
     Worker,
@@ -140,7 +140,7 @@ def fill_work(session: Session, n_pairs: int) -> None:
             for i in range(1, hits + 1)
         ),
     )
-    add_tuples(session, HitItem, ("hit_id", "place", "pair_id", "role"), _items(hits, n_pairs))
+    add_tuples(session, HitItemRow, ("hit_id", "place", "pair_id", "role"), _items(hits, n_pairs))
     add_tuples(
         session,
         Assignment,
@@ -186,7 +186,7 @@ def fill_work(session: Session, n_pairs: int) -> None:
     )
     add_tuples(
         session,
-        Judgement,
+        JudgementRow,
         ["assignment_id", "place", "pair_id", "outcome", "label", "active_ms", "usable", "source"],
         answers,
     )
@@ -205,7 +205,7 @@ def fill_work(session: Session, n_pairs: int) -> None:
     )
     add_tuples(
         session,
-        Finding,
+        FindingRow,
         ("assignment_id", "code", "detail"),
         ((i, "gold_failed", "1") for i in range(1, hits + 1, 100)),
     )

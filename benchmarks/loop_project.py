@@ -21,6 +21,7 @@ from mitl.protocol.answer_xml import answers_xml
 from mitl.records import Caption, Environment, HitItem, IdKind, Image, Page, Pair, PairRole, RetrievalSet
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
 from mitl.stages.setup.init import ensure_config, init
+from mitl.stages.setup.loading import Loaded
 
 SANDBOX = Environment.SANDBOX
 CANDIDATES = 18
@@ -34,20 +35,21 @@ def make_project(folder: Path, n_hits: int, *, template: str, url: str) -> Setti
     """A project of 2,000 images whose HITs are planned and not yet posted, for the crowd server at ``url``."""
     ensure_config(folder, "measured", 0, {"dataset": {"kind": "table"}})
     settings = replace(load(folder, environ={}), endpoint=url, endpoint_environment=SANDBOX)
-    init(settings, _data())
+    init(settings, Loaded(_data()))
     with open_database(settings.db_url) as session:
         now = dt.datetime.now(dt.UTC)
         batch = hit_store.add_batch(
             session,
-            round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, now),
-            environment=SANDBOX,
-            direction="both",
-            template=template,
-            reward_cents=170,
-            assignments=1,
-            seed=0,
-            server_id=None,
-            now=now,
+            hit_store.NewBatch(
+                round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, now),
+                environment=SANDBOX,
+                direction="both",
+                template=template,
+                reward_cents=170,
+                assignments=1,
+                seed=0,
+                planned_at=now,
+            ),
         )
         new = [
             hit_store.NewHit(page, 1, None, 1, token(settings.project_id, batch.name, page.number, 1))

@@ -8,7 +8,6 @@ some minutes a network; NAME.safetensors and NAME.log.csv go to ``--out``.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import sys
@@ -29,6 +28,7 @@ from annotators.devices import on_threads
 from annotators.minis.twin import Captions, Twin
 from annotators.minis.twins import RECIPES, TWINS, TwinRecipe
 from annotators.registry import WEIGHTS
+from mitl.core.formats import csv_bytes
 from mitl.datasets.scenes import World, draw, generate
 
 TRAINING, HELD_OUT = "train", "held-out"
@@ -209,10 +209,7 @@ def _pace(progress: float) -> float:
 
 def write_log(path: Path, rows: Sequence[LogRow]) -> None:
     """The log as CSV."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(LogRow.__slots__)
-        writer.writerows(astuple(row) for row in rows)
+    path.write_bytes(csv_bytes([LogRow.__slots__, *(astuple(row) for row in rows)]))
 
 
 def train_into(folder: Path, name: str, world: World, unseen: World, *, seed: int) -> None:

@@ -28,7 +28,7 @@ from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, SettingsError
 from mitl.hits.rendering import question_xml
-from mitl.hits.validation import PageChecker, check_question
+from mitl.hits.validation import PageChecker, check_question, fields_of
 from mitl.progress import Progress
 from mitl.proposals.sampling import shuffled
 from mitl.protocol.media import NOUNS
@@ -342,9 +342,7 @@ class Pages:
             [item.place for item in items],
             [str(escape(text)) for text in texts],
             wording.template.name,
-            kind=self.kind.answer_field,
-            choices=self.kind.choices,
-            questions=wording.template.questions,
+            [(self.kind.answer_field, self.kind.choices), *fields_of(wording.template.questions)],
         )
         xml = question_xml(html)
         check_question(xml, html)

@@ -354,20 +354,22 @@ class _Run:
         session, request, terms = self._session, self._request, job.terms
         batch = hit_store.add_batch(
             session,
-            round_id=hit_store.open_round(
-                session, item_store.dataset(session).id, self._context.environment, now
+            hit_store.NewBatch(
+                round_id=hit_store.open_round(
+                    session, item_store.dataset(session).id, self._context.environment, now
+                ),
+                environment=request.environment,
+                direction=str(request.direction),
+                template=terms.template.name,
+                reward_cents=terms.reward_cents,
+                assignments=terms.assignments,
+                seed=self._settings.seed,
+                server_id=self._endpoint.server_id,
+                planned_at=now,
+                pilot=request.pilot is not None,
+                estimate_s=terms.estimate.seconds if terms.estimate.is_kept else None,
+                kind=self._kind.name,
             ),
-            environment=request.environment,
-            direction=str(request.direction),
-            template=terms.template.name,
-            reward_cents=terms.reward_cents,
-            assignments=terms.assignments,
-            seed=self._settings.seed,
-            server_id=self._endpoint.server_id,
-            now=now,
-            pilot=request.pilot is not None,
-            estimate_s=terms.estimate.seconds if terms.estimate.is_kept else None,
-            kind=self._kind.name,
             after=after,
         )
         self._kind.add_batch(session, batch.id, job.plan)

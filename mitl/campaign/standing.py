@@ -36,7 +36,7 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
     answers = answers_of(session, environment)
     pairs = open_work.pair_counts(session, environment, answers)
     decisions = answer_store.decision_counts(session, environment)
-    golds = gold_state(session, environment, rule, answers)
+    golds = gold_state(session, environment, rule)
     states = hit_store.state_counts(session, environment)
     work = open_work.open_work(session, environment)
     again = {command: len(hits) for command, hits in to_ask_again(session, environment, answers).items()}

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.cli.help import CommandGroup
 from mitl.records import AuditPurpose, Environment
 
-_COMPARE = click.option(
-    "--compare",
-    multiple=True,
-    metavar="MODEL",
-    help="Sample where these models rank differently; give two or more: an annotator's name, or "
-    "NAME=FILE[,FILE] as in `mitl evaluate --model`.",
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+def sample_options(function: F) -> F:
+    """Add what a sample is to prove, and may cost: fields of an `AuditRequest`."""
+    options = (
+        click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9]."),
+        click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound."),
+        click.option(
+            "--max-cost",
+            "max_cost_cents",
+            type=DOLLARS,
+            metavar="DOLLARS",
+            help="Upper limit on the cost of all its answers.",
+        ),
+        click.option(
+            "--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata."
+        ),
+        click.option(
+            "--compare",
+            multiple=True,
+            metavar="MODEL",
+            help="Sample where these models rank differently; give two or more: an annotator's name, or "
+            "NAME=FILE[,FILE] as in `mitl evaluate --model`.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 @click.group("audit", cls=CommandGroup)
@@ -25,23 +51,9 @@ def command() -> None:
 
 @command.command("plan")
 @environment_options
-@click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9].")
-@click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound.")
-@click.option(
-    "--max-cost", type=DOLLARS, metavar="DOLLARS", help="Upper limit on the cost of all its answers."
-)
-@click.option("--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata.")
-@_COMPARE
+@sample_options
 @common
-def plan(
-    app: App,
-    environment: Environment | None,
-    recall: float | None,
-    confidence: float,
-    max_cost: int | None,
-    simple: bool,
-    compare: tuple[str, ...],
-) -> None:
+def plan(app: App, environment: Environment | None, **wanted: Any) -> None:
     """Estimate what a bound on recall costs before spending a cent: strata, answers, HITs, dollars.
 
     Shows a simple random sample for comparison, and says so if no affordable sample reaches the bound. With
@@ -49,10 +61,7 @@ def plan(
     """
     from mitl.stages.auditing.drawing import AuditRequest, plan
 
-    wish = AuditRequest(
-        recall=recall, confidence=confidence, max_cost_cents=max_cost, simple=simple, compare=compare
-    )
-    app.finish(plan(app.settings, wish, environment, app.progress))
+    app.finish(plan(app.settings, AuditRequest(**wanted), environment, app.progress))
 
 
 @command.command("draw")
@@ -68,33 +77,17 @@ def plan(
 @click.option(
     "--size", type=click.IntRange(min=1), help="Number of pairs to draw [default: what --recall needs]."
 )
-@click.option("--recall", type=_SHARE, help="The lower bound you want [default: 0.9].")
-@click.option("--confidence", type=_SHARE, default=0.95, help="One-sided confidence of the bound.")
-@click.option(
-    "--max-cost", type=DOLLARS, metavar="DOLLARS", help="Upper limit on the cost of all its answers."
-)
-@click.option("--simple", is_flag=True, help="Draw one simple random sample of the pool, without strata.")
-@_COMPARE
+@sample_options
 @common
-def draw(
-    app: App,
-    environment: Environment | None,
-    purpose: str,
-    size: int | None,
-    recall: float | None,
-    confidence: float,
-    max_cost: int | None,
-    simple: bool,
-    compare: tuple[str, ...],
-) -> None:
+def draw(app: App, environment: Environment | None, purpose: str, **wanted: Any) -> None:
     """Draw the sample once, before anybody sees answers; `mitl publish` then asks it blind, among other pairs.
 
     The sample is frozen. Once one of its answers is in, another sample of the same pool is refused.
     """
     from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 
-    wish = AuditRequest(AuditPurpose(purpose), size, recall, confidence, max_cost, simple, compare)
-    app.finish(draw_audit(app.settings, wish, environment, app.progress))
+    request = AuditRequest(AuditPurpose(purpose), **wanted)
+    app.finish(draw_audit(app.settings, request, environment, app.progress))
 
 
 @command.command("show")

@@ -128,22 +128,14 @@ def serve(
     """
     from mitl.crowd_server.middleware.exposure import plan
     from mitl.crowd_server.protocol.html_page import allow
-    from mitl.stages.serve import serve
+    from mitl.stages.serve import Serving, serve
 
     exposure = plan(host, **reached)
     sources = allow(allowed_hosts, vendored or app.settings.vendored, configured=app.settings.allowed_hosts)
     if app.json:
         app.tell_how_to_stop()
     with app.until_stopped("mitl serve"):
-        serve(
-            app.settings,
-            exposure=exposure,
-            port=port,
-            public=public,
-            sources=sources,
-            announce=app.finish,
-            workers=workers,
-        )
+        serve(app.settings, Serving(exposure, port, public, sources, workers), app.finish)
 
 
 @click.group("crowd", cls=CommandGroup)

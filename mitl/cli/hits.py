@@ -219,9 +219,13 @@ def harvest(
     if file is not None:
         if reparse:
             raise UsageError("--from brings a file in, and --reparse reads what is stored; give one of them")
-        from mitl.stages.past_work.importing import import_results
+        from mitl.stages.past_work.importing import ImportOptions, import_results
 
-        app.finish(import_results(app.settings, file, environment, **reading, progress=app.progress))
+        app.finish(
+            import_results(
+                app.settings, file, environment, options=ImportOptions(**reading), progress=app.progress
+            )
+        )
         return
     from mitl.stages.harvesting.harvest import harvest
 

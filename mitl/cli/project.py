@@ -165,15 +165,7 @@ def init(
         url = _url_to_keep(app.settings.db_url)
         if url is not None:
             tables["database"] = {"url": url}
-        result = init(
-            app.settings,
-            loaded.data,
-            ratings=loaded.ratings,
-            exclusions=loaded.exclusions,
-            told=loaded.told.lines,
-            checked=checked,
-            annotators=annotators,
-        )
+        result = init(app.settings, loaded, checked=checked, annotators=annotators)
         # Last, so that a failure leaves no settings of a project that does not exist.
         examples = (
             ""

@@ -207,7 +207,7 @@ _ONLY_ESTIMATING = ("estimate_images", "estimate_captions", "hardware", "machine
 
 def _propose(app: App, asked: _Asked) -> None:
     from mitl.stages.proposing.computing import Computing
-    from mitl.stages.proposing.propose import QueryChoice, propose
+    from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 
     settings = app.settings
     asked.refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
@@ -218,11 +218,13 @@ def _propose(app: App, asked: _Asked) -> None:
     image_queries, caption_queries = asked.queries(settings)
     result = propose(
         settings,
-        annotators=asked.annotators or settings.annotators,
-        top_k=settings.top_k if asked.top_k is None else asked.top_k,
-        depth=settings.depth if asked.depth is None else asked.depth,
-        images=QueryChoice(image_queries, asked.image_query_ids),
-        captions=QueryChoice(caption_queries, asked.caption_query_ids),
+        ProposeRequest(
+            annotators=asked.annotators or settings.annotators,
+            top_k=settings.top_k if asked.top_k is None else asked.top_k,
+            depth=settings.depth if asked.depth is None else asked.depth,
+            images=QueryChoice(image_queries, asked.image_query_ids),
+            captions=QueryChoice(caption_queries, asked.caption_query_ids),
+        ),
         computing=Computing(
             engine, asked.ray_address or settings.ray_address, asked.backend or settings.backend
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,6 +12,9 @@ from mitl.cli.app import App, common, environment_options
 from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
+
+if TYPE_CHECKING:
+    from mitl.positives.merging import MergeRules
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,47 +92,51 @@ def privacy_options(function: F) -> F:
 def build_dataset(
     app: App,
     out: Path,
-    recipe: str | None,
-    cxc_threshold: float,
-    aggregator: str,
-    with_originals: bool,
-    strict: bool,
-    official_filters: bool,
-    image_query_ids: Path | None,
-    caption_query_ids: Path | None,
     environment: Environment | None,
-    **told: Any,
+    check_privacy: bool,
+    replace_earlier: bool,
+    **given: Any,
 ) -> None:
     """Merge judgements with CxC's ratings, apply exclusion lists, and write a release folder.
 
     The same inputs give the same bytes; a folder that already holds them is left alone, and one that holds another
     release is overwritten only with --replace.
     """
+    from mitl.stages.proposing.query_lists import QueryLists
+    from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
+
+    options = ReleaseOptions(
+        _merge_rules(given),
+        queries=QueryLists(given["image_query_ids"], given["caption_query_ids"]),
+        with_texts=given["with_texts"],
+        humans_only=given["humans_only"],
+    )
+    told = build_dataset(
+        app.settings,
+        out,
+        environment,
+        options,
+        check_privacy=check_privacy,
+        replace_earlier=replace_earlier,
+    )
+    app.finish(told)
+
+
+def _merge_rules(given: dict[str, Any]) -> MergeRules:
     from mitl.judgements.aggregators import Aggregator
     from mitl.positives.merging import MergeRules
-    from mitl.stages.proposing.query_lists import QueryLists
-    from mitl.stages.releasing.build_dataset import build_dataset
 
+    recipe, with_originals = given["recipe"], given["with_originals"]
     if with_originals and recipe == "paper":
         raise UsageError(
             "--recipe paper leaves originals out and --with-originals keeps them; give one of the two"
         )
-    rules = MergeRules(
-        cxc_threshold=cxc_threshold,
+    return MergeRules(
+        cxc_threshold=given["cxc_threshold"],
         with_originals=True if with_originals else None if recipe is None else recipe == "repair",
-        strict=strict,
-        official=official_filters,
-        aggregator=Aggregator(aggregator),
-    )
-    app.finish(
-        build_dataset(
-            app.settings,
-            out,
-            environment,
-            rules=rules,
-            queries=QueryLists(image_query_ids, caption_query_ids),
-            **told,
-        )
+        strict=given["strict"],
+        official=given["official_filters"],
+        aggregator=Aggregator(given["aggregator"]),
     )
 
 

@@ -255,18 +255,18 @@ def evaluate(app: App, **given: Any) -> None:
 
 def _models(given: dict[str, Any]) -> list[ModelFiles]:
     """The model of the options that name files, and those of ``--model``."""
-    from mitl.stages.evaluating.request import files_of_options, parse_model
+    from mitl.stages.evaluating.request import ModelFiles, files_of_options, parse_model
 
-    single = files_of_options(
-        images=given["image_embeddings"],
-        captions=given["caption_embeddings"],
-        similarities=given["similarities"],
-        rankings=given["rankings"],
-        image_ids=given["image_ids"],
-        caption_ids=given["caption_ids"],
-        name=given["name"],
+    embeddings = given["image_embeddings"], given["caption_embeddings"]
+    single = ModelFiles(
+        given["name"] or "",
+        embeddings if any(embeddings) else None,
+        given["similarities"],
+        tuple(given["rankings"]),
+        given["image_ids"],
+        given["caption_ids"],
     )
-    return [*single, *map(parse_model, given["models"])]
+    return [*files_of_options(single), *map(parse_model, given["models"])]
 
 
 @click.command("analyse", cls=Command)

@@ -167,6 +167,19 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def put_file(path: Path, content: bytes) -> bool:
+    """Put the file in place whole, unless it holds exactly this; returns whether it was another one before.
+
+    Raises:
+        RetrievalError: the place cannot be written.
+    """
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    with one_clear_line(path, "nothing else was to be done"), whole_file(path) as sink:
+        sink.write(content)
+    return True
+
+
 def write_kept(path: Path, content: bytes, *, replace: bool) -> bool:
     """Write the file whole; returns whether it was another one before.
 

@@ -7,25 +7,18 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from mitl.db.store import desk as desk_store
-from mitl.db.store.answer_sheets import answers_of
+from mitl.db.store.control_sheets import control_answers
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.judgements import gold_records
 from mitl.judgements.gold_records import GoldState
 from mitl.records import Environment
-from mitl.records.frames import Columns
 from mitl.records.gold_rule import GoldRule
 
 
-def gold_state(
-    session: Session, environment: Environment, rule: GoldRule, answers: Columns | None = None
-) -> GoldState:
-    """Records and withdrawn controls over all stored answers of an environment.
-
-    Args:
-        answers: those of this environment, where they are at hand.
-    """
+def gold_state(session: Session, environment: Environment, rule: GoldRule) -> GoldState:
+    """Records and withdrawn controls over all stored answers of an environment."""
     return gold_records.gold_state(
-        answers_of(session, environment) if answers is None else answers,
+        control_answers(session, environment),
         rule,
         names=desk_store.worker_names(session, environment),
         pairs_of=partial(pairs_of_rows, session),

@@ -47,15 +47,28 @@ class SimulationResult:
     by_character: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptedWork:
+    """What workers do, and how much of it."""
+
+    truth_of: TruthOf
+    """The truth by place of a HIT, by the id that the crowd server gave it."""
+    seed: int
+    hits_per_worker: int | None = None
+    """Nobody does more than these."""
+    max_hits: int | None = None
+    """All together do no more than these."""
+    key_of: Callable[[str], str] = str
+    """A name of the HIT that stays the same when it is posted again; the answers depend on the seed, the worker's name
+    and this."""
+    joining: Callable[[ScriptedWorker], None] = lambda worker: None
+    """Is told of each worker before they open their link."""
+
+
 def run_workers(
     workers: Sequence[ScriptedWorker],
-    truth_of: TruthOf,
+    work: ScriptedWork,
     *,
-    seed: int,
-    hits_per_worker: int | None = None,
-    max_hits: int | None = None,
-    key_of: Callable[[str], str] | None = None,
-    joining: Callable[[ScriptedWorker], None] = lambda worker: None,
     threads: int = 1,
     expected: int = 0,
     progress: Progress = no_progress,
@@ -63,12 +76,6 @@ def run_workers(
     """Let the workers take HITs in turn, one each, until none is left for any of them.
 
     Args:
-        truth_of: the truth by place of a HIT, by the id that the crowd server gave it.
-        hits_per_worker: nobody does more than these.
-        max_hits: all together do no more than these.
-        key_of: a name of the HIT that stays the same when it is posted again; the answers depend on the seed,
-            the worker's name and this. By default the HIT's id.
-        joining: is told of each worker before they open their link.
         threads: with one, the order of work is the same each time; with more, it is faster against a remote
             server.
         expected: the number of HITs that the progress bar ends at.
@@ -82,7 +89,7 @@ def run_workers(
     if unknown:
         raise CrowdError(f"no worker character called {unknown[0]!r}; known: {', '.join(CHARACTERS)}")
     with progress("simulate", expected) as advance:
-        shift = _Shift(truth_of, seed, hits_per_worker, max_hits, key_of or str, joining, advance)
+        shift = _Shift(work, work.max_hits, advance)
         if threads <= 1:
             shift.work(workers)
         else:
@@ -117,13 +124,9 @@ def give_back(links: Sequence[str]) -> int:
 class _Shift:
     """One run: what is shared between the threads, each of which plays its own workers."""
 
-    truth_of: TruthOf
-    seed: int
-    hits_per_worker: int | None
+    wanted: ScriptedWork
     left: int | None
     """HITs that may still be done; None sets no limit."""
-    key_of: Callable[[str], str]
-    joining: Callable[[ScriptedWorker], None]
     advance: Advance
     done: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
@@ -147,16 +150,17 @@ class _Shift:
         self, worker: ScriptedWorker, sessions: dict[str, WorkerSession], transport: httpx.BaseTransport
     ) -> bool:
         """Let the worker do one HIT; False when there is none left for them."""
-        if self.hits_per_worker is not None and self.done[worker.name] >= self.hits_per_worker:
+        wanted, most = self.wanted, self.wanted.hits_per_worker
+        if most is not None and self.done[worker.name] >= most:
             return False
         if not self._take():
             return False
         session = sessions.get(worker.name)
         if session is None:
-            self.joining(worker)
+            wanted.joining(worker)
             session = sessions[worker.name] = WorkerSession.join(worker.link, transport)
         while (task := session.next_task()) is not None:
-            truths = self.truth_of(task.hit_id)
+            truths = wanted.truth_of(task.hit_id)
             if truths is not None:
                 break
             session.give_back(task)
@@ -169,9 +173,9 @@ class _Shift:
             task,
             CHARACTERS[worker.character],
             truths,
-            seed=self.seed,
+            seed=wanted.seed,
             worker=worker.name,
-            key=self.key_of(task.hit_id),
+            key=wanted.key_of(task.hit_id),
         )
         with self._lock:
             self.done[worker.name] += 1

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from mitl.datasets.assembling import assemble, check_unique
+from mitl.datasets.assembling import array_of_ids, assemble, check_unique
 from mitl.datasets.files import read_json, readable
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
 from mitl.datasets.karpathy import SplitImage, read_split
@@ -77,7 +77,7 @@ def read_caption_ids(path: Path) -> list[str]:
     what = "a list of caption ids"
     values: Iterable[object]
     if path.suffix == ".npy":
-        values = _read_npy(path, what)
+        values = array_of_ids(path, what)
     elif path.suffix == ".json":
         values = read_json(path, what)
     elif path.suffix == ".txt":
@@ -107,17 +107,6 @@ def select(captions: Mapping[str, Caption], ids: Sequence[str], source: str) -> 
         more = f" (nor are {len(missing) - 1:,} others)" if len(missing) > 1 else ""
         raise DatasetError(f"caption id {missing[0]} is not in {source}{more}")
     return [captions[id_] for id_ in ids]
-
-
-def _read_npy(path: Path, what: str) -> list[object]:
-    import numpy as np
-
-    try:
-        with readable(path, what):
-            values: list[object] = np.load(path, allow_pickle=False).ravel().tolist()
-    except (ValueError, EOFError) as error:
-        raise DatasetError(f"{str(path)!r} is not a NumPy array ({error}); it should hold {what}") from error
-    return values
 
 
 def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str, Picture]]:

@@ -17,7 +17,7 @@ from mitl.datasets.cells import caption_text, cell_id, text_of
 from mitl.datasets.files import read_json
 from mitl.datasets.finding import chosen_split
 from mitl.datasets.images import ImageFolder, Picture, locate
-from mitl.datasets.table import Reading, Told
+from mitl.datasets.table import TableReading, Told
 from mitl.errors import DatasetError
 from mitl.records import Caption, RetrievalSet, several
 from mitl.records.forms import COMPOSED
@@ -54,7 +54,7 @@ def composed_set_kind(folder: Path) -> str | None:
 
 
 def read_composed_set(
-    folder: Path, kind: str, reading: Reading, told: Told, images: Path | None = None
+    folder: Path, kind: str, reading: TableReading, told: Told, images: Path | None = None
 ) -> RetrievalSet:
     """The queries of one split with their targets, and the images of its gallery, references among them.
 

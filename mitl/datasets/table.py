@@ -31,7 +31,7 @@ _PROBES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableReading:
     """How a table is to be read, where its columns do not say it."""
 
     columns: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ def read_table(
     images: Path | None = None,
     url_template: str | None = None,
     unpack: Path | None = None,
-    reading: Reading | None = None,
+    reading: TableReading | None = None,
     told: Told | None = None,
 ) -> RetrievalSet:
     """The pairs of whatever `find_source` knows: CSV, JSON, Parquet, Arrow, shards, folders of these.
@@ -88,7 +88,7 @@ def read_table(
             id comes twice, two rows disagree about one image, or a picture inside cannot be read.
         UsageError: ``reading`` names a role or a split that there is not.
     """
-    reading, told = reading or Reading(), told or Told()
+    reading, told = reading or TableReading(), told or Told()
     source, split = find_source(path, reading.split)
     roles = assign(source.columns, parse_columns(reading.columns), source.quoted)
     rows = _of_split(dict(enumerate(source.rows(roles.read), start=1)), roles, split, source)
@@ -224,7 +224,7 @@ def _column(name: str | None) -> str:
 
 
 def _captions(
-    rows: Rows, roles: Roles, named: _Named, reading: Reading, source: RowSource
+    rows: Rows, roles: Roles, named: _Named, reading: TableReading, source: RowSource
 ) -> tuple[list[Caption], int]:
     """(the captions, how many empty ones were left out)."""
     seen: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from mitl.datasets.cells import caption_text, cell_id, document_text, text_of
 from mitl.datasets.files import readable
 from mitl.datasets.finding import chosen_split
 from mitl.datasets.row_sources import json_lines
-from mitl.datasets.table import Reading, Told
+from mitl.datasets.table import TableReading, Told
 from mitl.errors import DatasetError
 from mitl.records import Caption, Image, RetrievalSet, several
 from mitl.records.forms import TEXTS
@@ -64,7 +64,7 @@ class _Judged:
     where: str
 
 
-def read_text_set(folder: Path, kind: str, reading: Reading, told: Told) -> RetrievalSet:
+def read_text_set(folder: Path, kind: str, reading: TableReading, told: Told) -> RetrievalSet:
     """The documents of a folder, the queries of one split that have a positive, and the positives.
 
     A judgement with a score above 0 is an original positive. Queries without a judgement in the split are left out, as
@@ -178,19 +178,19 @@ def _objects(path: Path) -> Iterator[tuple[Mapping[str, object], str]]:
         yield row, where
 
 
-def _beir_documents(path: Path, reading: Reading, told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _beir_documents(path: Path, reading: TableReading, told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
     rows = (
         (row["_id"], {name: row.get(name) for name in ("title", "text")}, at) for row, at in _objects(path)
     )
     return _documents(rows, reading, told)
 
 
-def _marco_documents(path: Path, reading: Reading, told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _marco_documents(path: Path, reading: TableReading, told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
     return _documents(((one, {"text": text}, at) for one, text, at in _marco_rows(path)), reading, told)
 
 
 def _documents(
-    rows: Iterable[tuple[object, Mapping[str, object], str]], reading: Reading, told: Told
+    rows: Iterable[tuple[object, Mapping[str, object], str]], reading: TableReading, told: Told
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Those that have a text, each with its own ones; of a title and a text, one may be empty."""
     left_out = 0

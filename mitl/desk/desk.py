@@ -22,6 +22,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse
 
 from mitl.addresses import names_loopback
+from mitl.core.templates import page_templates
 from mitl.crowd.context import Context, utc_now
 from mitl.db.session import open_database
 from mitl.db.store import desk as desk_store
@@ -193,13 +194,7 @@ class Desk:
 
 
 def _templates() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = page_templates(PAGES)
     for name in (
         "either",
         "reason",

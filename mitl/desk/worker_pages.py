@@ -238,7 +238,6 @@ def _page(
     desk: Desk,
     worker_id: int,
     *,
-    status: int = 200,
     problem: str = "",
     subject: str = "",
     text: str = "",
@@ -255,7 +254,7 @@ def _page(
     return desk.page(
         "worker.html.j2",
         frame,
-        status=status,
+        status=422 if problem else 200,
         one=found,
         people=people,
         work=work,
@@ -285,7 +284,7 @@ def message(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
             token=fields.get("message_token", "")[:32],
         )
     except MitlError as error:
-        return _page(desk, worker_id, status=422, problem=str(error), subject=subject, text=text, back=back)
+        return _page(desk, worker_id, problem=str(error), subject=subject, text=text, back=back)
     return RedirectResponse(f"/workers/{worker_id}{f'?back={back}' if back else ''}#messages", 303)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 from urllib.parse import urlencode
 
-import jinja2
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mitl.addresses import names_loopback
 from mitl.core.packed import Ints
+from mitl.core.templates import page_templates
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
 from mitl.desk.app import HEADERS, has_window
@@ -78,13 +78,7 @@ class ExplorerPages:
     def __init__(self, title: str, of: Explored) -> None:
         self._of = of
         self._finder = Finder(of)
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(PAGES),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        self._templates = page_templates(PAGES)
         self._templates.globals.update(title=title, explored=of)
 
     async def pairs(self, request: Request) -> Response:

@@ -115,9 +115,7 @@ def render_page(
         TemplateError: the template is broken, a place occurs twice or is not 1 to 99, or an image's address
             is not root-relative or https.
     """
-    places = [pair.place for pair in pairs]
-    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
-        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
+    check_places([pair.place for pair in pairs])
     for pair in pairs:
         for source in () if pair.texts else (pair.image_src, *filter(None, (pair.reference_src,))):
             check_image_src(source)
@@ -180,6 +178,12 @@ def check_size(xml: str) -> int:
             "put fewer pairs on a page, or use shorter image addresses or a leaner template"
         )
     return size
+
+
+def check_places(places: Sequence[int]) -> None:
+    """TemplateError unless the places of a page differ and lie in 1 to 99."""
+    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
+        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
 
 
 @lru_cache(maxsize=65_536)  # an image stands on many pages
@@ -292,9 +296,7 @@ def render_rankings(
         TemplateError: the template is broken, a place occurs twice or is not 1 to 99, an image's address cannot be
             shown, or images and captions are searched on one page.
     """
-    places = [one.place for one in comparisons]
-    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
-        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
+    check_places([one.place for one in comparisons])
     sides = {bool(one.query_text) for one in comparisons}
     if len(sides) != 1:
         raise TemplateError("a page of rankings has searches of one direction only, and at least one")

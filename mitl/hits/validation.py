@@ -132,6 +132,15 @@ def _as_read(html: str) -> str:
     return xml_safe(html).replace("\r\n", "\n").replace("\r", "\n")
 
 
+Field = tuple[str, Sequence[str]]
+"""A field of a place's form, and the values that it must offer."""
+
+
+def fields_of(questions: Sequence[Question]) -> list[Field]:
+    """The fields of questions; what is measured has no values."""
+    return [(question.name, () if question.measured else question.values) for question in questions]
+
+
 class PageChecker:
     """Checks pages as a browser would read them; pages that differ in captions and pictures only are read once."""
 
@@ -144,16 +153,12 @@ class PageChecker:
         places: Sequence[int],
         shown: Iterable[str],
         template: str,
-        *,
-        kind: str = "label",
-        choices: Sequence[str] = tuple(Label),
-        questions: Sequence[Question] = (),
+        fields: Sequence[Field] = (("label", tuple(Label)),),
     ) -> None:
         """Compare a page with what a worker and the answers' reader need.
 
         Args:
-            kind, choices: the field that each place must offer, and its values.
-            questions: what else each place must offer.
+            fields: what each place must offer.
             shown: the texts that differ from page to page, as escaped on this one, in the order in which they stand.
 
         Raises:
@@ -165,10 +170,6 @@ class PageChecker:
             return
         check_markup(html, template)
         offered = _check_form(html, template)
-        fields = [
-            (kind, choices),
-            *((question.name, () if question.measured else question.values) for question in questions),
-        ]
         for place in places:
             for field, values in fields:
                 name = f"p{place:02d}_{field}"

@@ -254,20 +254,16 @@ def pseudo_labels(
     labels = np.empty(len(wanted))
     for start in range(0, len(labels), _PAIRS):
         part = slice(start, start + _PAIRS)
-        labels[part] = _pooled(images[part], wanted[part], own, texts[1], captions_of, pooling, itself=itself)
+        pair, other = _comparisons(images[part], wanted[part], own, captions_of, itself=itself)
+        near = _cosines(texts[1][other], texts[1][wanted[part][pair]])
+        labels[part] = _pooled(near, np.bincount(pair), pooling)
     return labels
 
 
-def _pooled(
-    images: Ids,
-    wanted: Ids,
-    own: Ids,
-    embeddings: NDArray[Any],
-    captions_of: Positives,
-    pooling: Pooling,
-    *,
-    itself: bool,
-) -> NDArray[np.float64]:
+def _comparisons(
+    images: Ids, wanted: Ids, own: Ids, captions_of: Positives, *, itself: bool
+) -> tuple[Ids, Ids]:
+    """(C,) each: a pair, ascending, and a caption of its image that its caption is compared with."""
     counts = captions_of.counts[images]
     starts = np.concatenate([[0], np.cumsum(counts)])
     pair = np.repeat(np.arange(len(images)), counts)  # (C,) the pair of each comparison
@@ -278,11 +274,15 @@ def _pooled(
     if not left.all():
         image = captions_of.query_ids[images[left.argmin()]]
         raise MetricError(f"image {image} has no caption to compare with; leave its pairs out")
-    near = _cosines(embeddings[other], embeddings[wanted[pair]])
-    firsts = np.concatenate([[0], np.cumsum(left)[:-1]])
+    return pair, other
+
+
+def _pooled(near: NDArray[np.float64], counts: Ids, pooling: Pooling) -> NDArray[np.float64]:
+    """One number of the ``counts`` (P,) cosines of each pair."""
+    firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     if pooling is Pooling.MAX:
         return np.asarray(np.maximum.reduceat(near, firsts), dtype=np.float64)
-    return np.asarray(np.add.reduceat(near, firsts) / left, dtype=np.float64)
+    return np.asarray(np.add.reduceat(near, firsts) / counts, dtype=np.float64)
 
 
 def _cosines(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:

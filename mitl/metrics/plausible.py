@@ -147,9 +147,8 @@ class PlausibleSearch:
 
     def precisions(
         self,
-        query_ids: Ids,
+        queries: ObjectVectors,
         head: NDArray[Any],
-        vectors: NDArray[np.bool_],
         wanted: Ids,
         zetas: Sequence[int],
         short: Short,
@@ -160,12 +159,14 @@ class PlausibleSearch:
             MetricError: an item is unknown or named twice; a ranking ends too early, unless ``short`` is "zero".
         """
         places = self.places.need(head, "the rankings")
-        self._refuse_repeats(places, head, query_ids)
+        self._refuse_repeats(places, head, queries.ids)
         heard = ~self.silent[places]
         rank = np.cumsum(heard, axis=1, dtype=np.int32)
         if short == "raise":
-            refuse_short(rank[:, -1] if head.shape[1] else np.zeros(len(head)), wanted.max(axis=0), query_ids)
-        distances = self.kinds.distances(vectors.astype(np.float32))  # (B, U)
+            refuse_short(
+                rank[:, -1] if head.shape[1] else np.zeros(len(head)), wanted.max(axis=0), queries.ids
+            )
+        distances = self.kinds.distances(queries.vectors.astype(np.float32))  # (B, U)
         found = np.take_along_axis(distances, self.kinds.of_item[places], axis=1)  # (B, depth)
         found[~heard] = np.inf
         hits = [
@@ -242,7 +243,7 @@ def plausible_r_precision(
         stop = search.reach(int(deepest[part].max()))
         head = rankings.block(rows[part], 0, min(stop, items.shape[1]))
         values[:, part] = search.precisions(
-            ids[part], head, vectors[part], wanted[:, part], zetas, scoring.short
+            ObjectVectors(ids[part], vectors[part]), head, wanted[:, part], zetas, scoring.short
         )
     named = {_name(zeta, cap): of_zeta for zeta, of_zeta in zip(zetas, values, strict=True)}
     if len(zetas) > 1:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from mitl.errors import ReleaseError
 from mitl.positives.croissant import PARQUET, file_object, head, provenance, record_set
-from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, file_entries, put_folder
+from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, put_folder
 from mitl.positives.privacy import refuse_leaks
 from mitl.positives.rating_files import (
     COLUMN_NOTES,
@@ -25,7 +25,7 @@ from mitl.positives.rating_files import (
 from mitl.positives.rating_input import RatingInput, check_split
 from mitl.positives.rating_sheet import rating_sheet
 from mitl.positives.rating_summary import RatingSummary, summarise_ratings
-from mitl.positives.release import versions
+from mitl.positives.release import manifest
 from mitl.positives.tables import json_bytes, parquet_bytes
 from mitl.records import several
 from mitl.records.similarity import TASKS
@@ -103,27 +103,13 @@ def rating_files(data: RatingInput) -> tuple[dict[str, bytes], RatingSummary]:
 
 
 def _manifest(data: RatingInput, summary: RatingSummary, files: Mapping[str, bytes]) -> bytes:
-    try:
-        return json_bytes(
-            {
-                "format": RATINGS_FORMAT,
-                "name": data.name,
-                "dataset": data.dataset,
-                "environment": data.environment.value,
-                "id_kind": data.id_kind.value,
-                "split": data.split,
-                "rules": {"method": data.method.value, "min_ratings": data.min_ratings},
-                "encoders": {method.value: dict(names) for method, names in data.encoders.items()},
-                "card": asdict(data.card),
-                "seeds": dict(data.seeds),
-                "configuration": dict(data.configuration),
-                "counts": dict(summary.counts),
-                "versions": versions(),
-                "files": file_entries(files),
-            }
-        )
-    except (TypeError, ValueError) as error:
-        raise ReleaseError(f"the configuration cannot be written as JSON: {error}") from error
+    own = {
+        "split": data.split,
+        "rules": {"method": data.method.value, "min_ratings": data.min_ratings},
+        "encoders": {method.value: dict(names) for method, names in data.encoders.items()},
+        "counts": dict(summary.counts),
+    }
+    return manifest(data, RATINGS_FORMAT, files, own)
 
 
 def _croissant(

@@ -22,6 +22,7 @@ from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
 from mitl.positives.privacy import refuse_leaks, shown_judgements
+from mitl.positives.rating_input import RatingInput
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.sheet_audit import in_short
 from mitl.positives.summary import Summary, summarise
@@ -131,22 +132,30 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
 def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) -> bytes:
     # Where nobody collected, an upgraded project releases the bytes that it released before there was collecting.
     counts = {name: count for name, count in summary.as_json().items() if name != "collected" or count}
+    own: dict[str, object] = {"rules": asdict(data.rules), "counts": counts}
+    if data.form is not IMAGES:
+        own["sides"] = list(data.sides)
+    return manifest(data, FORMAT, files, own)
+
+
+def manifest(
+    data: ReleaseInput | RatingInput, kind: str, files: Mapping[str, bytes], own: Mapping[str, object]
+) -> bytes:
+    """What a release says of itself, as JSON: what all releases say, and what is this one's own."""
     try:
         return json_bytes(
             {
-                "format": FORMAT,
+                "format": kind,
                 "name": data.name,
                 "dataset": data.dataset,
                 "environment": data.environment.value,
                 "id_kind": data.id_kind.value,
-                **({"sides": list(data.sides)} if data.form is not IMAGES else {}),
-                "rules": asdict(data.rules),
                 "card": asdict(data.card),
                 "seeds": dict(data.seeds),
                 "configuration": dict(data.configuration),
-                "counts": counts,
                 "versions": versions(),
                 "files": file_entries(files),
+                **own,
             }
         )
     except (TypeError, ValueError) as error:

@@ -116,10 +116,8 @@ def gold_positives(
 
 
 def gold_negatives(
-    query_image_ids: Sequence[int],
-    query_caption_ids: Sequence[int],
-    gallery_image_ids: Sequence[int],
-    gallery_caption_ids: Sequence[int],
+    queries: tuple[Sequence[int], Sequence[int]],
+    gallery: tuple[Sequence[int], Sequence[int]],
     *,
     ranked: Ints,
     known_positives: Ints,
@@ -128,9 +126,10 @@ def gold_negatives(
 ) -> list[Pair]:
     """Up to ``n`` distinct random query x gallery pairs that nobody has reason to think a match.
 
-    A pair is an image query with any caption, or any image with a caption query. Left out are the pairs of
-    every ranking there is (``ranked``: all depths, annotators and directions) and of ``known_positives``;
-    both are packed, in any order. Fewer than ``n`` are given only where there are fewer.
+    Queries and gallery are the ids of images and of captions. A pair is an image query with any caption, or any image
+    with a caption query. Left out are the pairs of every ranking there is (``ranked``: all depths, annotators and
+    directions) and of ``known_positives``; both are packed, in any order. Fewer than ``n`` are given only where there
+    are fewer.
 
     Raises:
         ProposalError: no pair is left.
@@ -139,8 +138,8 @@ def gold_negatives(
         return []
     forbidden = distinct(np.concatenate([ranked, known_positives]).astype(np.int64))
     sides = (
-        (sorted(set(query_image_ids)), sorted(set(gallery_caption_ids))),
-        (sorted(set(gallery_image_ids)), sorted(set(query_caption_ids))),
+        (sorted(set(queries[0])), sorted(set(gallery[1]))),
+        (sorted(set(gallery[0])), sorted(set(queries[1]))),
     )
     sizes = [len(images) * len(captions) for images, captions in sides]
     drawn: dict[int, None] = {}

@@ -16,7 +16,7 @@ from mitl.records.results import printed_by
 from mitl.stages.crisscross_demo import LikenessCounts
 from mitl.stages.demo_steps import DemoPaths, Mark, Steps, asked_for, make_world, work
 from mitl.stages.evaluating.evaluate import evaluate
-from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import ReportCounts, report
 from mitl.stages.setup.init import small_sizes
@@ -62,11 +62,13 @@ def demo(
         partial(
             propose,
             settings,
-            annotators=settings.annotators,
-            top_k=sizes.get("top_k", settings.top_k),
-            depth=sizes.get("depth", settings.depth),
-            images=QueryChoice(min(IMAGE_QUERIES, n_images)),
-            captions=QueryChoice(min(CAPTION_QUERIES, CAPTIONS_PER_IMAGE * n_images)),
+            ProposeRequest(
+                annotators=settings.annotators,
+                top_k=sizes.get("top_k", settings.top_k),
+                depth=sizes.get("depth", settings.depth),
+                images=QueryChoice(min(IMAGE_QUERIES, n_images)),
+                captions=QueryChoice(min(CAPTION_QUERIES, CAPTIONS_PER_IMAGE * n_images)),
+            ),
             progress=progress,
         ),
     )

@@ -76,9 +76,7 @@ def make_world(
     # The demo is a world of its own: neither the environment nor another endpoint may lead it elsewhere.
     settings = load_settings(folder, environ={})
     also = "" if kind == "images" else f" --kind {kind}"
-    steps.run(
-        f"init --dataset scenes{also}", partial(init, settings, loaded.data, exclusions=loaded.exclusions)
-    )
+    steps.run(f"init --dataset scenes{also}", partial(init, settings, loaded))
     return settings
 
 

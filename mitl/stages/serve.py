@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
 
@@ -122,21 +123,24 @@ def crowd_database(settings: Settings) -> Iterator[Engine]:
         engine.dispose()
 
 
-def serve(
-    settings: Settings,
-    *,
-    exposure: Exposure,
-    port: int,
-    public: Sequence[Path],
-    sources: AllowedSources,
-    announce: Callable[[StageResult], None],
-    workers: int = 1,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where a server is reached, and what it serves."""
+
+    exposure: Exposure
+    port: int
+    public: Sequence[Path]
+    """Folders of pictures; the project's own where there is none."""
+    sources: AllowedSources
+    """Where requesters' pages may take scripts and styles from."""
+    workers: int = 1
+    """How many processes answer; several need PostgreSQL."""
+
+
+def serve(settings: Settings, serving: Serving, announce: Callable[[StageResult], None]) -> None:
     """Serve until interrupted.
 
     Args:
-        workers: how many processes answer; several need PostgreSQL.
-        sources: where requesters' pages may take scripts and styles from.
         announce: is given the addresses once the server can be reached.
 
     Raises:
@@ -144,12 +148,14 @@ def serve(
         SettingsError: the server is open to a network, but its secrets are not fit for one; the database is not one
             for so many processes.
     """
+    exposure, workers = serving.exposure, serving.workers
     with crowd_database(settings) as engine:
         if workers > 1:
             _check_room(engine, workers)
         if exposure.is_public:
             check_secrets(engine)
-        pages = create_app(engine, public=[*public] or [settings.public], sources=sources, workers=workers)
+        public = [*serving.public] or [settings.public]
+        pages = create_app(engine, public=public, sources=serving.sources, workers=workers)
         app = wrap(pages, exposure.policy)
         server_id, token = admin.server_id(engine), admin.operator_token(engine)
 
@@ -175,7 +181,7 @@ def serve(
 
         engine.dispose()
         crew = Crew(workers, begin, pages.state.meter.leave) if workers > 1 else None
-        run_server(app, exposure.host, port, tls=exposure.tls, ready=ready, crew=crew)
+        run_server(app, exposure.host, serving.port, tls=exposure.tls, ready=ready, crew=crew)
 
 
 def _check_room(engine: Engine, workers: int) -> None:

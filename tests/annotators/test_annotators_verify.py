@@ -15,6 +15,7 @@ from annotators.catalog import KS, NETWORKS, PUBLISHED, default_row
 from mitl.records import Caption, Direction, IdKind, Image, RetrievalSet
 from mitl.settings import load
 from mitl.stages.setup.init import ensure_config, init
+from mitl.stages.setup.loading import Loaded
 
 N_IMAGES, N_CAPTIONS, WIDTH = 5_000, 25_000, 8
 
@@ -49,7 +50,7 @@ def make_project(folder, images, captions, owner=None):
         tuple(Caption(id_, owner[id_], "words") for id_ in sorted(captions, key=int)),
     )
     ensure_config(folder, "coco", 0, {"dataset": {"kind": "coco"}})
-    init(load(folder, environ={}), data)
+    init(load(folder, environ={}), Loaded(data))
 
 
 @pytest.fixture(autouse=True)

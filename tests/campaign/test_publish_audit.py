@@ -31,7 +31,7 @@ from mitl.stages.analysing.analyse import analyse
 from mitl.stages.fusing.gathering import answered
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
-from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import settle
 
@@ -340,8 +340,7 @@ def _chosen(settings: Settings, folder: Path) -> list[object]:
             settings,
             folder / aggregator.value,
             SANDBOX,
-            rules=MergeRules(aggregator=aggregator),
-            name=aggregator.value,
+            options=ReleaseOptions(rules=MergeRules(aggregator=aggregator), name=aggregator.value),
         )
     with open_database(settings.db_url, read_only=True) as session:
         again = [(hit.hit.key, hit.pairs) for hit in open_work.hits_to_replace(session, SANDBOX)]

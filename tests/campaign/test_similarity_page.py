@@ -18,7 +18,7 @@ from mitl.campaign.kinds import wording_of
 from mitl.campaign.kinds.similarity.packing import ShownPair, render_similarity
 from mitl.errors import TemplateError
 from mitl.hits.rendering import check_size, question_xml
-from mitl.hits.validation import PageChecker, check_question
+from mitl.hits.validation import PageChecker, check_question, fields_of
 from mitl.protocol.pages import parse_page
 from mitl.records import Outcome
 
@@ -58,9 +58,7 @@ def test_every_place_can_be_answered_and_no_answer_is_the_default(name):
         range(1, 11),
         [str(escape(text)) for one in page for text in one.shown],
         name,
-        kind="score",
-        choices=(),
-        questions=template(name).questions,
+        [("score", ()), *fields_of(template(name).questions)],
     )
     check_question(question_xml(html), html)
     sent = dict(parse_page(html).forms[0].sent())

@@ -13,7 +13,7 @@ import pytest
 
 from mitl.crowd.answers import parse_answers
 from mitl.crowd.populations import CHARACTERS, PairTruth, answer_hit
-from mitl.crowd.scripted import ScriptedWorker, run_workers
+from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
 from mitl.crowd.worker_session import fill_form
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
@@ -113,7 +113,9 @@ def test_answers_travel_through_form_and_api_unchanged(crowd, template):
         steps.append(total)
         yield steps.append
 
-    result = run_workers(crowd.workers("hasty"), lambda hit: TRUTHS, seed=7, expected=3, progress=progress)
+    result = run_workers(
+        crowd.workers("hasty"), ScriptedWork(lambda hit: TRUTHS, seed=7), expected=3, progress=progress
+    )
 
     assert (result.submitted, result.skipped, result.by_character) == (3, 0, {"hasty": 3})
     assert steps == [3, 1, 1, 1]
@@ -126,7 +128,8 @@ def test_workers_take_turns_up_to_their_limit(crowd):
     hits = crowd.post(8)
 
     result = run_workers(
-        crowd.workers("careful", "random", "careful"), lambda hit: TRUTHS, seed=0, hits_per_worker=2
+        crowd.workers("careful", "random", "careful"),
+        ScriptedWork(lambda hit: TRUTHS, seed=0, hits_per_worker=2),
     )
 
     assert result.by_worker == {"w1": 2, "w2": 2, "w3": 2}
@@ -142,7 +145,7 @@ def test_a_second_run_gives_the_same_answers_under_stable_keys(tmp_path):
         with running(tmp_path / name) as crowd:
             keys = {hit: f"hit-{number}" for number, hit in enumerate(crowd.post(4))}
             workers = crowd.workers("hasty", "random")
-            run_workers(workers, lambda hit: TRUTHS, seed=7, key_of=keys.__getitem__)
+            run_workers(workers, ScriptedWork(lambda hit: TRUTHS, seed=7, key_of=keys.__getitem__))
             rounds.append([crowd.answers(hit) for hit in keys])
 
     assert rounds[0] == rounds[1]
@@ -154,18 +157,18 @@ def test_no_more_hits_than_asked_for(crowd):
     hits = crowd.post(5)
     workers = crowd.workers("careful", "careful")
 
-    first = run_workers(workers, lambda hit: TRUTHS, seed=0, max_hits=3)
-    second = run_workers(crowd.workers("careful"), lambda hit: TRUTHS, seed=0)
+    first = run_workers(workers, ScriptedWork(lambda hit: TRUTHS, seed=0, max_hits=3))
+    second = run_workers(crowd.workers("careful"), ScriptedWork(lambda hit: TRUTHS, seed=0))
 
     assert (first.submitted, second.submitted, len(crowd.answered(hits))) == (3, 2, 5)
-    assert run_workers(crowd.workers("careful"), lambda hit: TRUTHS, seed=0).submitted == 0
+    assert run_workers(crowd.workers("careful"), ScriptedWork(lambda hit: TRUTHS, seed=0)).submitted == 0
 
 
 def test_threads_share_the_work(crowd):
     """Several at once answer everything exactly once, each answer as its worker alone would give it."""
     hits = crowd.post(9)
 
-    result = run_workers(crowd.workers(*["random"] * 3), lambda hit: TRUTHS, seed=7, threads=3)
+    result = run_workers(crowd.workers(*["random"] * 3), ScriptedWork(lambda hit: TRUTHS, seed=7), threads=3)
 
     assert result.submitted == sum(result.by_worker.values()) == 9
     given = Counter(
@@ -181,7 +184,9 @@ def test_hits_of_other_projects_are_given_back(crowd):
     """A HIT that the caller knows nothing about is returned unanswered, and the rest of the work goes on."""
     foreign, own = crowd.post(1, title="Other people's"), crowd.post(2, title="Ours")
 
-    result = run_workers(crowd.workers("careful"), lambda hit: TRUTHS if hit in own else None, seed=0)
+    result = run_workers(
+        crowd.workers("careful"), ScriptedWork(lambda hit: TRUTHS if hit in own else None, seed=0)
+    )
 
     assert (result.submitted, result.skipped) == (2, 1)
     assert crowd.answered(foreign) == []
@@ -193,7 +198,7 @@ def test_an_unknown_invitation_is_one_line(crowd):
     worker = ScriptedWorker(crowd.url + "/w/join/nonsense", "careful", "w1")
 
     with pytest.raises(CrowdError, match="/w/join/nonsense answered 4"):
-        run_workers([worker], lambda hit: TRUTHS, seed=0)
+        run_workers([worker], ScriptedWork(lambda hit: TRUTHS, seed=0))
 
 
 def test_no_server_is_one_line(unused_port):
@@ -201,7 +206,7 @@ def test_no_server_is_one_line(unused_port):
     worker = ScriptedWorker(f"http://127.0.0.1:{unused_port}/w/join/x", "careful", "w1")
 
     with pytest.raises(EndpointError, match=r"got no answer: .*; is the crowd server running"):
-        run_workers([worker], lambda hit: TRUTHS, seed=0)
+        run_workers([worker], ScriptedWork(lambda hit: TRUTHS, seed=0))
 
 
 @pytest.fixture
@@ -217,7 +222,10 @@ def unused_port() -> int:
 def test_an_unknown_character_is_refused_before_anything_is_sent():
     """The known ones are named."""
     with pytest.raises(CrowdError, match="'lazy'; known: careful, hasty, yes-sayer, random"):
-        run_workers([ScriptedWorker("http://127.0.0.1:1/w/join/x", "lazy", "w1")], lambda hit: TRUTHS, seed=0)
+        run_workers(
+            [ScriptedWorker("http://127.0.0.1:1/w/join/x", "lazy", "w1")],
+            ScriptedWork(lambda hit: TRUTHS, seed=0),
+        )
 
 
 def test_a_page_with_other_places_than_known_is_refused(crowd):
@@ -227,7 +235,7 @@ def test_a_page_with_other_places_than_known_is_refused(crowd):
     with pytest.raises(
         CrowdError, match=r"asks for places \[1, 2, 3, 4\], but pairs are at \[1, 2, 3, 4, 5\]"
     ):
-        run_workers(crowd.workers("careful"), lambda hit: TRUTHS, seed=0)
+        run_workers(crowd.workers("careful"), ScriptedWork(lambda hit: TRUTHS, seed=0))
 
 
 def test_a_form_without_a_needed_choice_is_refused():

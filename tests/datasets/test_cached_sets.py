@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.datasets.cached import cached_folder
-from mitl.datasets.table import Reading, read_table
+from mitl.datasets.table import TableReading, read_table
 from mitl.errors import DatasetError, UsageError
 from mitl.stages.setup.loading import kind_or_path
 
@@ -48,7 +48,7 @@ def cache(tmp_path, monkeypatch):
 def read(name, split=None):
     kind, (folder,), called = kind_or_path(name, ())
     assert kind == "table"
-    return called, read_table(folder, reading=Reading(split=split))
+    return called, read_table(folder, reading=TableReading(split=split))
 
 
 @pytest.mark.parametrize("repo", ["someone/PhotoChat", "someone/My_Captions-2", "plain"])

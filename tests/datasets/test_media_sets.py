@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
-from mitl.datasets.table import Reading, Told, read_table
+from mitl.datasets.table import TableReading, Told, read_table
 from mitl.errors import DatasetError, UsageError
 from mitl.records.forms import COMPOSED, IMAGES, SOUNDS, VIDEOS
 
@@ -31,7 +31,7 @@ def read(path, tmp_path, images=None, **how):
     """(the data set, what was told)."""
     told = Told()
     unpack = tmp_path / "project" / "dataset"
-    return read_table(path, images=images, unpack=unpack, reading=Reading(**how), told=told), told.lines
+    return read_table(path, images=images, unpack=unpack, reading=TableReading(**how), told=told), told.lines
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_cirr_is_read_with_its_gallery(shared_data, tmp_path):
     folder = shared_data / "format_samples" / "cirr"
     told = Told()
     assert composed_set_kind(folder) == CIRR
-    data = read_composed_set(folder, CIRR, Reading(split="val"), told)
+    data = read_composed_set(folder, CIRR, TableReading(split="val"), told)
 
     assert data.form is COMPOSED and len(data.images) == 6 and data.positives == ()
     assert [(q.reference, q.image_external_id) for q in data.captions] == [
@@ -239,26 +239,26 @@ def test_cirr_is_read_with_its_gallery(shared_data, tmp_path):
     ]
     assert told.files["dev-9001-0-img0"] == "dev/dev-9001-0-img0.png"
     with pytest.raises(UsageError, match="holds the splits test1, val; name one with --split"):
-        read_composed_set(folder, CIRR, Reading(), told)
+        read_composed_set(folder, CIRR, TableReading(), told)
     with pytest.raises(DatasetError, match="has no target, as in splits whose answers are kept secret"):
-        read_composed_set(folder, CIRR, Reading(split="test1"), told)
+        read_composed_set(folder, CIRR, TableReading(split="test1"), told)
 
 
 def test_circo_has_several_positives_a_query(shared_data, tmp_path):
     """With a folder of images all of them are searched."""
     folder = shared_data / "format_samples" / "circo"
     assert composed_set_kind(folder) == CIRCO
-    data = read_composed_set(folder, CIRCO, Reading(split="val"), Told())
+    data = read_composed_set(folder, CIRCO, TableReading(split="val"), Told())
     assert {("900034", "0"), ("900040", "0")} <= set(data.positives)
     assert data.captions[0].image_external_id == "900021"
 
     for image in [*(image.external_id for image in data.images), "900099"]:
         (tmp_path / f"{image:0>12}.jpg").write_bytes(b"x")
-    placed = read_composed_set(folder, CIRCO, Reading(split="val"), Told(), tmp_path)
+    placed = read_composed_set(folder, CIRCO, TableReading(split="val"), Told(), tmp_path)
     assert len(placed.images) == len(data.images) + 1 and all(image.file for image in placed.images)
     (tmp_path / "000000900034.jpg").unlink()
     with pytest.raises(DatasetError, match=r"query '0' .* names image '900034', which is not among"):
-        read_composed_set(folder, CIRCO, Reading(split="val"), Told(), tmp_path)
+        read_composed_set(folder, CIRCO, TableReading(split="val"), Told(), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -285,4 +285,4 @@ def test_a_composed_query_that_cannot_be_meant_is_one_line(tmp_path, row, named)
         (tmp_path / below).parent.mkdir()
         (tmp_path / below).write_text(json.dumps(value))
     with pytest.raises(DatasetError, match=named):
-        read_composed_set(tmp_path, CIRR, Reading(), Told())
+        read_composed_set(tmp_path, CIRR, TableReading(), Told())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mitl.datasets.table import Reading, Told, read_table
+from mitl.datasets.table import TableReading, Told, read_table
 from mitl.errors import DatasetError, MitlError, UsageError
 
 
@@ -30,7 +30,7 @@ RED, BLUE, GREEN = (jpeg(colour) for colour in ("red", "blue", "green"))
 def read(path, tmp_path, **how):
     """(the data set, each image's bytes by its id, what was told)."""
     told = Told()
-    data = read_table(path, unpack=tmp_path / "project" / "dataset", reading=Reading(**how), told=told)
+    data = read_table(path, unpack=tmp_path / "project" / "dataset", reading=TableReading(**how), told=told)
     files = {image.external_id: image.file for image in data.images}
     contents = {
         id_: (tmp_path / "project" / file).read_bytes() if file else None for id_, file in files.items()

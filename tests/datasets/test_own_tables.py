@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.datasets.table import Reading, Told, read_table
+from mitl.datasets.table import TableReading, Told, read_table
 from mitl.errors import DatasetError, MitlError, UsageError
 
 
@@ -30,7 +30,7 @@ PAIRS = (("a.jpg", "a dog, big"), ("b.jpg", "a cat"))
 def read(path, *columns, **how):
     """(images' ids, captions as (id, image, text), what was told)."""
     told = Told()
-    data = read_table(path, reading=Reading(columns, **how), told=told)
+    data = read_table(path, reading=TableReading(columns, **how), told=told)
     captions = [(c.external_id, c.image_external_id, c.text) for c in data.captions]
     return [image.external_id for image in data.images], captions, told.lines
 

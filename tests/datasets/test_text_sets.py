@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from text_kit import write_beir
 
 from mitl.datasets.assembling import content_hash
-from mitl.datasets.table import Reading, Told
+from mitl.datasets.table import TableReading, Told
 from mitl.datasets.text_sets import read_text_set, text_set_kind
 from mitl.errors import DatasetError, MitlError, UsageError
 from mitl.positives.release import described_of_form, makers_words
@@ -24,7 +24,7 @@ from mitl.records.forms import TEXTS
 def read(folder, **how):
     """(the data set, what was told)."""
     told = Told()
-    return read_text_set(folder, text_set_kind(folder), Reading(**how), told), told.lines
+    return read_text_set(folder, text_set_kind(folder), TableReading(**how), told), told.lines
 
 
 def originals(data):
@@ -239,4 +239,4 @@ def test_texts_that_are_none_are_refused(tmp_path, file, line, told):
     with (tmp_path / "small" / f"{file}.jsonl").open("a") as written:
         written.write(json.dumps(line) + "\n")
     with pytest.raises(DatasetError, match=re.escape(told)):
-        read_text_set(tmp_path / "small", "beir", Reading(), Told())
+        read_text_set(tmp_path / "small", "beir", TableReading(), Told())

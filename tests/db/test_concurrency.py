@@ -202,8 +202,9 @@ def load_world(settings: Settings, world: Path) -> str:
     from mitl.datasets.scenes.files import read_world
     from mitl.settings import WORLD_FOLDER
     from mitl.stages.setup.init import init
+    from mitl.stages.setup.loading import Loaded
 
-    return init(settings, read_world(world / WORLD_FOLDER).retrieval_set).status
+    return init(settings, Loaded(read_world(world / WORLD_FOLDER).retrieval_set)).status
 
 
 def test_two_proposes_at_once_store_the_union_once(project):
@@ -347,15 +348,16 @@ def submit(session: Any, times: list[dt.datetime]) -> None:
     items.add_dataset(session, data, "0")
     batch = hits.add_batch(
         session,
-        round_id=hits.open_round(session, 1, SANDBOX, times[0]),
-        environment=SANDBOX,
-        direction="both",
-        template="pairs-plain",
-        reward_cents=100,
-        assignments=9,
-        seed=0,
-        server_id=None,
-        now=times[0],
+        hits.NewBatch(
+            round_id=hits.open_round(session, 1, SANDBOX, times[0]),
+            environment=SANDBOX,
+            direction="both",
+            template="pairs-plain",
+            reward_cents=100,
+            assignments=9,
+            seed=0,
+            planned_at=times[0],
+        ),
     )
     page = Page(1, (HitItem(1, Pair(1, 1), PairRole.CANDIDATE),))
     hits.add_hits(session, batch.id, [hits.NewHit(page, 1, None, 9, "token")])

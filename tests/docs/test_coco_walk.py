@@ -15,7 +15,7 @@ from mitl.settings import load as load_settings
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
-from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init
@@ -42,7 +42,7 @@ def coco(shared_data, tmp_path_factory):
     tables = {"annotators": {name: {"captions": machine} for name in PIVOTS}}
     ensure_config(folder, "coco", 0, tables)
     settings = replace(load_settings(folder, environ={}), endpoint=None)
-    init(settings, loaded.data, ratings=loaded.ratings, exclusions=loaded.exclusions)
+    init(settings, loaded)
     return settings
 
 
@@ -68,11 +68,13 @@ def test_a_slice_of_the_walk_holds_its_numbers(coco):
 
     proposed = propose(
         coco,
-        annotators=PIVOTS,
-        top_k=5,
-        depth=25,
-        images=QueryChoice(file=chosen[Direction.I2T]),
-        captions=QueryChoice(file=chosen[Direction.T2I]),
+        ProposeRequest(
+            annotators=PIVOTS,
+            top_k=5,
+            depth=25,
+            images=QueryChoice(file=chosen[Direction.I2T]),
+            captions=QueryChoice(file=chosen[Direction.T2I]),
+        ),
     )
     posted = run_publish(coco)
     simulate(coco, SANDBOX, truth="official")

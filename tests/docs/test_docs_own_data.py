@@ -13,7 +13,7 @@ from text_kit import write_beir
 from mitl.datasets.columns import NAMES
 from mitl.datasets.scenes.files import write_world
 from mitl.datasets.scenes.world import generate
-from mitl.datasets.table import Reading, Told, read_table
+from mitl.datasets.table import TableReading, Told, read_table
 from mitl.datasets.text_sets import read_text_set
 from mitl.positives.loading import read_release
 from mitl.records import Direction
@@ -91,10 +91,10 @@ def test_the_walk_of_texts_runs_to_files_that_are_read_again(folder, monkeypatch
     for name in ("README.md", "datasheet.md"):
         prose = re.sub(r"`[^`]*`", "", Path("release", name).read_text())
         assert not re.search(r"\b(images?|captions?|pictures?)\b", prose, re.IGNORECASE), name
-    again = read_text_set(Path("as-beir/q2d"), "beir", Reading(), Told())
+    again = read_text_set(Path("as-beir/q2d"), "beir", TableReading(), Told())
     released = read_release(Path("release")).pairs(Direction.T2I)
     assert {(c.image_external_id, c.external_id) for c in again.captions} | {*again.positives} == released
-    before = read_text_set(folder / "my-texts", "beir", Reading(), Told())
+    before = read_text_set(folder / "my-texts", "beir", TableReading(), Told())
     assert again.images == before.images
     assert sorted(path.name for path in Path("as-trec").iterdir()) == ["d2q.qrels", "q2d.qrels", "runs"]
 

@@ -14,7 +14,7 @@ from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from mitl.core.packed import distinct
 from mitl.crowd.context import open_context
-from mitl.db.models import HitItem
+from mitl.db.models import HitItemRow
 from mitl.db.session import open_database
 from mitl.fusion import fusing, models
 from mitl.records import PairRole
@@ -86,7 +86,9 @@ def test_what_is_answered_on_an_audit_s_place_is_not_read(project):
     with open_context(project, SANDBOX, read_only=True) as context:
         before = answered(context, NOTHING)
     with open_database(project.db_url) as session:
-        session.execute(update(HitItem).where(HitItem.role == PairRole.CANDIDATE).values(role=PairRole.AUDIT))
+        session.execute(
+            update(HitItemRow).where(HitItemRow.role == PairRole.CANDIDATE).values(role=PairRole.AUDIT)
+        )
         session.commit()
     with open_context(project, SANDBOX, read_only=True) as context:
         after = answered(context, NOTHING)

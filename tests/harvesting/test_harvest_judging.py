@@ -63,15 +63,16 @@ def prepare(session: Session) -> None:
     items.add_dataset(session, RetrievalSet("d", "table", IdKind.STRING, images, captions), "0")
     batch = hits.add_batch(
         session,
-        round_id=hits.open_round(session, 1, SANDBOX, START),
-        environment=SANDBOX,
-        direction="both",
-        template="pairs-plain",
-        reward_cents=100,
-        assignments=3,
-        seed=0,
-        server_id=None,
-        now=START,
+        hits.NewBatch(
+            round_id=hits.open_round(session, 1, SANDBOX, START),
+            environment=SANDBOX,
+            direction="both",
+            template="pairs-plain",
+            reward_cents=100,
+            assignments=3,
+            seed=0,
+            planned_at=START,
+        ),
     )
     new = []
     for number, (first, second) in enumerate(PAGES, 1):

@@ -18,12 +18,13 @@ from mitl.db.store import columns, judgements
 from mitl.errors import TemplateError
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import declared_questions, load_template
-from mitl.hits.validation import PageChecker
+from mitl.hits.validation import PageChecker, fields_of
 from mitl.protocol.answer_xml import answers_xml
+from mitl.records import Label
 from mitl.records.questions import CONCEPT, RATIONALE, SHORTCOMING
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
-from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
 from mitl.stages.reporting.report import report
 from mitl.stages.reviewing.show import show
 
@@ -94,7 +95,7 @@ def test_a_new_question_runs_from_its_folder_to_the_report(tmp_path):
     run_publish(settings, template="pairs-readable")
     simulate(settings, SANDBOX, population="careful")
     harvest(settings, SANDBOX)
-    build_dataset(settings, tmp_path / "release", SANDBOX, with_texts=True)
+    build_dataset(settings, tmp_path / "release", SANDBOX, options=ReleaseOptions(with_texts=True))
     table = pq.read_table(tmp_path / "release" / "judgements.parquet")
     names = table.schema.names
     reasons = ["shortcomings", "concepts", "readable"]
@@ -120,11 +121,11 @@ def test_what_a_template_declares_is_on_its_page_and_checked_there(tmp_path):
     assert "<legend>Is the picture readable?</legend>" in html
     assert "<input type=radio name=p01_readable value=barely>Barely" in html
     assert 'data-when="readable barely not_at_all"' in html
-    checked = {"questions": template.questions}
-    PageChecker().check(html, [1], [], "pairs-readable", **checked)
+    fields = [("label", tuple(Label)), *fields_of(template.questions)]
+    PageChecker().check(html, [1], [], "pairs-readable", fields)
     for part, named in ((" value=barely", "p01_readable with barely"), (" name=p01_blur", "p01_blur, so")):
         with pytest.raises(TemplateError, match=named):
-            PageChecker().check(html.replace(part, ""), [1], [], "pairs-readable", **checked)
+            PageChecker().check(html.replace(part, ""), [1], [], "pairs-readable", fields)
 
 
 def test_standard_questions_stay_first_and_keep_their_codes(tmp_path):

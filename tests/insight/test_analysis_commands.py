@@ -540,16 +540,14 @@ def test_a_probabilistic_annotator_tells_its_uncertainty(tmp_path):
     from annotators.dual_encoders import DualEncoder
     from mitl.progress import no_progress
     from mitl.stages.analysing.uncertainty import SigmaReader
-    from mitl.stages.proposing.propose import QueryChoice, propose
+    from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 
     settings = make_world(tmp_path, n_images=12)
     propose(
         settings,
-        annotators=(NEAR, "pcme-mini"),
-        top_k=3,
-        depth=5,
-        images=QueryChoice(12),
-        captions=QueryChoice(20),
+        ProposeRequest(
+            annotators=(NEAR, "pcme-mini"), top_k=3, depth=5, images=QueryChoice(12), captions=QueryChoice(20)
+        ),
         progress=no_progress,
     )
     counts = ok("analyse", "uncertainty", "--project", tmp_path, "--json").json["counts"]
@@ -579,17 +577,13 @@ def test_a_closed_form_annotator_tells_its_spread(tmp_path):
     config = tmp_path / "mitl.toml"
     config.write_text(config.read_text() + '\n[annotators.pcme-mini]\nsimilarity = "closed_form"\n')
     from mitl.progress import no_progress
-    from mitl.stages.proposing.propose import QueryChoice, propose
+    from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 
     settings = load(Path(tmp_path), environ={})
     both = (NEAR, "pcme-mini")
     propose(
         settings,
-        annotators=both,
-        top_k=2,
-        depth=3,
-        images=QueryChoice(6),
-        captions=QueryChoice(6),
+        ProposeRequest(annotators=both, top_k=2, depth=3, images=QueryChoice(6), captions=QueryChoice(6)),
         progress=no_progress,
     )
 

@@ -189,12 +189,14 @@ def test_probabilities_are_held_against_the_truth_of_a_generated_world(data):
 def test_a_fitted_model_is_held_against_controls_too(project, tmp_path, monkeypatch):
     """With an ordinal release, controls that the fit did not know are a second yardstick; of many, one fold."""
     from mitl.positives.merging import MergeRules
-    from mitl.stages.releasing.build_dataset import build_dataset
+    from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
 
     folder = tmp_path / "p"
     shutil.copytree(project, folder)
     settings = project_settings(folder)
-    build_dataset(settings, folder / "ordinal", SANDBOX, rules=MergeRules(aggregator="ordinal"))
+    build_dataset(
+        settings, folder / "ordinal", SANDBOX, options=ReleaseOptions(rules=MergeRules(aggregator="ordinal"))
+    )
 
     found = report_input(collect(settings)).reliability
 

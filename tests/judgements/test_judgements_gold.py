@@ -197,7 +197,7 @@ def usable_share(character, seed, *, pages):
     ids = [int(id_) for id_ in world.captions]
     positives = gold_positives(originals, ratings={}, n=pages, seed=seed)
     negatives = gold_negatives(
-        range(1, 41), [], range(1, 41), ids, ranked=ranked, known_positives=pack_pairs(originals), n=pages,
+        (range(1, 41), []), (range(1, 41), ids), ranked=ranked, known_positives=pack_pairs(originals), n=pages,
         seed=seed,
     )  # fmt: skip
     checks, met = [], []

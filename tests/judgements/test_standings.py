@@ -26,7 +26,7 @@ from mitl.stages.reviewing import decisions, review
 
 pytest_plugins = ("desk_fixtures",)
 
-NOT_COUNTED = {"answer_sheet", "finding", "part", "proposal", "standing"}
+NOT_COUNTED = {"answer_sheet", "control_sheet", "finding", "part", "proposal", "standing"}
 
 
 @pytest.fixture

@@ -230,16 +230,17 @@ def _add_work(session: Session) -> None:
     for source, names in (("crowd", ["A1", "A1", "A2", "A3", "A3"]), ("import", ["A2", "A2"])):
         batch = hits.add_batch(
             session,
-            round_id=round_id,
-            environment=SANDBOX,
-            direction="both",
-            template="pairs-plain",
-            reward_cents=100,
-            assignments=1,
-            seed=0,
-            server_id=None,
-            now=NOW,
-            source=source,
+            hits.NewBatch(
+                round_id=round_id,
+                environment=SANDBOX,
+                direction="both",
+                template="pairs-plain",
+                reward_cents=100,
+                assignments=1,
+                seed=0,
+                planned_at=NOW,
+                source=source,
+            ),
         )
         for name in names:
             number += 1

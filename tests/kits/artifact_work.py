@@ -8,7 +8,7 @@ from mitl.records import StageResult
 from mitl.retrieval import encodings, pair_scores
 from mitl.settings import Settings
 from mitl.stages.proposing import ranking
-from mitl.stages.proposing.propose import QueryChoice
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice
 from mitl.stages.proposing.propose import propose as propose_stage
 
 NAMES = ("hashing", "pairing")
@@ -20,5 +20,6 @@ def propose(settings: Settings) -> StageResult:
     encodings.CHUNK_ITEMS.update(image=5, caption=20)
     pair_scores.FIRST_UNIT = pair_scores._SMALLEST_UNIT = pair_scores._LARGEST_UNIT = 60
     return propose_stage(
-        settings, annotators=NAMES, top_k=3, depth=6, images=QueryChoice(5), captions=QueryChoice(6)
+        settings,
+        ProposeRequest(annotators=NAMES, top_k=3, depth=6, images=QueryChoice(5), captions=QueryChoice(6)),
     )

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import pack_ids
-from mitl.db.models import Assignment, Hit, HitItem, Judgement, Worker
+from mitl.db.models import Assignment, Hit, HitItemRow, JudgementRow, Worker
 from mitl.db.store import audits
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -85,15 +85,16 @@ def add_page(
         or [
             hit_store.add_batch(
                 session,
-                round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, NOW),
-                environment=SANDBOX,
-                direction="both",
-                template="pairs-plain",
-                reward_cents=10,
-                assignments=1,
-                seed=0,
-                server_id=None,
-                now=NOW,
+                hit_store.NewBatch(
+                    round_id=hit_store.open_round(session, item_store.dataset(session).id, SANDBOX, NOW),
+                    environment=SANDBOX,
+                    direction="both",
+                    template="pairs-plain",
+                    reward_cents=10,
+                    assignments=1,
+                    seed=0,
+                    planned_at=NOW,
+                ),
             )
         ]
     )[0]
@@ -112,7 +113,7 @@ def add_page(
     session.flush()
     rows = audits.pair_rows(session, np.array(list(roles), np.int64)).tolist()
     for place, (row, role) in enumerate(zip(rows, roles.values(), strict=True), start=1):
-        session.add(HitItem(hit_id=hit.id, place=place, pair_id=row, role=role))
+        session.add(HitItemRow(hit_id=hit.id, place=place, pair_id=row, role=role))
     session.flush()
     return hit.id
 
@@ -146,10 +147,10 @@ def submit(
     )
     session.add(given)
     session.flush()
-    items = session.scalars(select(HitItem).where(HitItem.hit_id == hit_id).order_by(HitItem.place))
+    items = session.scalars(select(HitItemRow).where(HitItemRow.hit_id == hit_id).order_by(HitItemRow.place))
     for item, label in zip(items, labels, strict=True):
         session.add(
-            Judgement(
+            JudgementRow(
                 assignment_id=given.id,
                 place=item.place,
                 pair_id=item.pair_id,

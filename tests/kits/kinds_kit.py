@@ -16,6 +16,7 @@ from mitl.records import Caption, IdKind, Image, PartKind
 from mitl.records.forms import SET_FORMS, SetForm
 from mitl.settings import load
 from mitl.stages.setup.init import ensure_config, init
+from mitl.stages.setup.loading import Loaded
 
 SUFFIXES = {PartKind.IMAGE: "png", PartKind.AUDIO: "wav", PartKind.VIDEO: "gif"}
 
@@ -52,7 +53,7 @@ def make_project(folder: Path, form: SetForm, kind: IdKind = IdKind.STRING) -> N
     ]
     data = assemble("small", "table", images, captions, source="a test", sides=form.sides)
     ensure_config(folder, "test", 0, {"dataset": {"kind": "table"}})
-    init(load(folder, environ={}), data)
+    init(load(folder, environ={}), Loaded(data))
 
 
 def scored_projects(new_folder: Callable[[str], Path]) -> dict[tuple[str, str], Path]:

@@ -19,8 +19,9 @@ from mitl.records import Caption, IdKind, Image, RetrievalSet
 from mitl.records.forms import COMPOSED, SOUNDS, VIDEOS, SetForm
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
-from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.setup.init import ensure_config, init
+from mitl.stages.setup.loading import Loaded
 
 
 @cache
@@ -97,7 +98,7 @@ def media_project(folder: Path, form: SetForm, n: int = 12) -> Settings:
     tables = {"dataset": {"kind": "table"}, "annotators": {"near": {"embeddings": files}}}
     ensure_config(folder, "media", 0, {**tables, "propose": {"annotators": ["near"]}})
     settings = replace(load_settings(folder, environ={}), endpoint=None)
-    init(settings, data)
+    init(settings, Loaded(data))
     return settings
 
 
@@ -106,6 +107,8 @@ def proposed_media(folder: Path, form: SetForm, n: int = 12) -> Settings:
     settings = media_project(folder, form, n)
     choice = QueryChoice(n)
     propose(
-        settings, annotators=["near"], top_k=3, depth=5, images=choice, captions=choice, progress=no_progress
+        settings,
+        ProposeRequest(annotators=["near"], top_k=3, depth=5, images=choice, captions=choice),
+        progress=no_progress,
     )
     return settings

@@ -15,12 +15,13 @@ import httpx
 import numpy as np
 from botocore import hooks
 from numpy.typing import ArrayLike
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 from mitl.audits import bounds
 from mitl.audits.finite import Floats, Method, total_upper
+from mitl.db import tables
 
 _transport = httpx.HTTPTransport.__init__.__globals__
 _make_context = _transport["create_ssl_context"]
@@ -67,3 +68,20 @@ def _bound_once(
 
 
 bounds.total_upper = _bound_once
+
+
+# SQLite's tables are read from its words for them: half of what a backup of a small database takes.
+_reflected = tables.reflected
+_tables: dict[tuple[str | None, ...], list[Table]] = {}
+
+
+def _reflected_once(connection: Connection) -> list[Table]:
+    if connection.dialect.name != "sqlite":
+        return _reflected(connection)
+    words = tuple(connection.exec_driver_sql("SELECT sql FROM sqlite_master ORDER BY name").scalars())
+    if words not in _tables:
+        _tables[words] = _reflected(connection)
+    return _tables[words]
+
+
+tables.reflected = _reflected_once

@@ -21,11 +21,11 @@ from mitl.settings import WORLD_FOLDER, Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
-from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init
-from mitl.stages.setup.loading import DatasetSources, load
+from mitl.stages.setup.loading import DatasetSources, Loaded, load
 
 ANNOTATORS = ("near", "far")
 SANDBOX = Environment.SANDBOX
@@ -64,7 +64,7 @@ def _made(folder: Path, n_images: int, db_url: str | None = None, crowd_url: str
     ensure_config(folder, "test", 0, tables)
     write_embeddings(folder)
     settings = replace(load_settings(folder, db=db_url, crowd_db=crowd_url, environ={}), endpoint=None)
-    init(settings, loaded.data)
+    init(settings, Loaded(loaded.data))
     return settings
 
 
@@ -110,11 +110,13 @@ def run_propose(settings: Settings, *, image_queries: int = 6, caption_queries: 
     """Propose with both annotators."""
     return propose(
         settings,
-        annotators=ANNOTATORS,
-        top_k=5,
-        depth=10,
-        images=QueryChoice(image_queries),
-        captions=QueryChoice(caption_queries),
+        ProposeRequest(
+            annotators=ANNOTATORS,
+            top_k=5,
+            depth=10,
+            images=QueryChoice(image_queries),
+            captions=QueryChoice(caption_queries),
+        ),
         progress=no_progress,
     )
 

@@ -329,11 +329,14 @@ def test_one_directions_campaign_asks_its_own_pairs_only(tmp_path):
 def test_top_k_above_the_gallery_is_refused(tmp_path):
     """Five of a gallery of four cannot be had; the message names the gallery."""
     settings = make_world(tmp_path / "p", n_images=12)
-    from mitl.stages.proposing.propose import QueryChoice, propose
+    from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 
     with pytest.raises(RetrievalError, match="--top-k is 50, but the gallery of t2i has 12 items"):
         propose(
-            settings, annotators=("near",), top_k=50, depth=50, images=QueryChoice(3), captions=QueryChoice(3)
+            settings,
+            ProposeRequest(
+                annotators=("near",), top_k=50, depth=50, images=QueryChoice(3), captions=QueryChoice(3)
+            ),
         )
 
 
@@ -363,7 +366,7 @@ def test_another_data_set_in_the_same_project_is_refused(tmp_path):
     other = load(DatasetSources("scenes", n_images=13), tmp_path / "other")
 
     with pytest.raises(DatasetError, match="make another project folder"):
-        init(settings, other.data)
+        init(settings, other)
 
 
 def test_sandbox_and_live_answers_never_mix(asked):
@@ -479,15 +482,15 @@ def test_naming_more_at_a_second_init_adds_it(tmp_path):
     """Exclusions and ratings given later are added once; the same again is nothing to do."""
     from mitl.records import Exclusion, ExclusionKind, Rating
     from mitl.stages.setup.init import init
-    from mitl.stages.setup.loading import DatasetSources, load
+    from mitl.stages.setup.loading import DatasetSources, Loaded, load
 
     settings = make_world(tmp_path / "p", n_images=12)
     data = load(DatasetSources("scenes", n_images=12), settings.project).data
     ratings = [Rating("1", "1", 4.9, "c2i_original")]
     exclusions = [Exclusion(ExclusionKind.CAPTION, None, "2", "meaningless", "me")]
 
-    first = init(settings, data, ratings=ratings, exclusions=exclusions)
-    second = init(settings, data, ratings=ratings, exclusions=exclusions)
+    first = init(settings, Loaded(data, ratings, exclusions))
+    second = init(settings, Loaded(data, ratings, exclusions))
 
     assert (first.status, first.counts["ratings"], first.counts["exclusions"]) == ("done", 1, 1)
     assert (second.status, second.counts["ratings"], second.counts["exclusions"]) == ("nothing_to_do", 0, 0)

@@ -30,7 +30,7 @@ from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
-from mitl.stages.past_work.importing import import_results
+from mitl.stages.past_work.importing import ImportOptions, import_results
 from mitl.stages.reporting.status import status
 
 LIVE = Environment.LIVE
@@ -525,6 +525,8 @@ def test_judged_pairs_are_not_asked_again(tmp_path):
         encoding="utf-8",
     )
 
-    import_results(settings, write(tmp_path / "b.csv", [row]), SANDBOX, columns=mapping)
+    import_results(
+        settings, write(tmp_path / "b.csv", [row]), SANDBOX, options=ImportOptions(columns=mapping)
+    )
 
     assert _open_pairs(settings) == before - 1

@@ -87,10 +87,8 @@ def test_gold_negatives_are_outside_every_ranking_and_every_positive(queries, ra
     space = {Pair(i, c) for i, c in product(images, captions) if i in queries[0] or c in queries[1]}
     left = space - ranked - positives
     call = {
-        "query_image_ids": sorted(queries[0]),
-        "query_caption_ids": sorted(queries[1]),
-        "gallery_image_ids": list(images),
-        "gallery_caption_ids": list(captions),
+        "queries": (sorted(queries[0]), sorted(queries[1])),
+        "gallery": (images, captions),
         "ranked": pack_pairs(ranked),
         "known_positives": pack_pairs(positives),
         "n": n,
@@ -111,10 +109,8 @@ def test_gold_negatives_are_outside_every_ranking_and_every_positive(queries, ra
 def test_gold_negatives_are_spread_over_the_whole_space():
     """Both directions are drawn, in the proportion of their pairs, and images evenly."""
     golds = gold_negatives(
-        range(100),
-        range(0, 1000, 5),
-        range(200),
-        range(1000),
+        (range(100), range(0, 1000, 5)),
+        (range(200), range(1000)),
         ranked=NONE,
         known_positives=NONE,
         n=2000,
@@ -130,4 +126,4 @@ def test_gold_negatives_are_spread_over_the_whole_space():
 def test_no_golds_asked_for_are_no_golds():
     """A number of zero is not an error, whatever there is."""
     assert gold_positives([], ratings={}, n=0, seed=0) == []
-    assert gold_negatives([], [], [], [], ranked=NONE, known_positives=NONE, n=0, seed=0) == []
+    assert gold_negatives(([], []), ([], []), ranked=NONE, known_positives=NONE, n=0, seed=0) == []

@@ -26,7 +26,7 @@ from mitl.settings import Settings
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.proposing import ranking
 from mitl.stages.proposing.computing import PairScope, split_scope
-from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.proposing.ranking import AnnotatorRun
 
 POINTS = int(os.environ.get("MITL_KILL_POINTS", "5"))
@@ -66,11 +66,9 @@ def networks(monkeypatch) -> dict[str, Any]:
 def run(settings: Settings, names=("hashing",), *, top_k=3, images=5, captions=6):
     return propose(
         settings,
-        annotators=names,
-        top_k=top_k,
-        depth=6,
-        images=QueryChoice(images),
-        captions=QueryChoice(captions),
+        ProposeRequest(
+            annotators=names, top_k=top_k, depth=6, images=QueryChoice(images), captions=QueryChoice(captions)
+        ),
     )
 
 

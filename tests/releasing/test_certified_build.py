@@ -21,15 +21,17 @@ from mitl.records import AuditPurpose, Label
 from mitl.records.audits import AUDITED, LISTED, AuditDesign, Stratum
 from mitl.records.frames import LABELS, MACHINE_LABELS, frame
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
-from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
 from mitl.stages.releasing.verify import verify
 
 NOW = dt.datetime(2026, 11, 23, 6, tzinfo=dt.UTC)
 
 
-def built(settings, folder, **options):
+def built(settings, folder, *, check_privacy=False, **options):
     """A release of the name `it`, by which workers are called; its files and what the command said."""
-    result = build_dataset(settings, folder, SANDBOX, name="it", **options)
+    result = build_dataset(
+        settings, folder, SANDBOX, ReleaseOptions(name="it", **options), check_privacy=check_privacy
+    )
     return {file.name: file.read_bytes() for file in folder.iterdir()}, result
 
 

@@ -33,7 +33,7 @@ from mitl.records import Direction, Environment, Judgement, Label, Pair, PairRol
 from mitl.records.frames import is_gold
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
-from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
 from mitl.stages.reporting.report import report
 
 ID = "A2SUAM1J3GNN3B"
@@ -51,8 +51,8 @@ def project(tmp_path_factory):
     return folder
 
 
-def sheet_of(settings, name="release", **options):
-    build_dataset(settings, settings.project / name, **options)
+def sheet_of(settings, name="release", environment=None):
+    build_dataset(settings, settings.project / name, environment)
     return (settings.project / name / "datasheet.md").read_text()
 
 
@@ -236,12 +236,16 @@ def test_texts_come_from_the_database_and_pass_the_privacy_check(tmp_path, engin
         ),
     )
 
-    result = build_dataset(settings, tmp_path / "r", with_texts=True, check_privacy=True)
+    result = build_dataset(
+        settings, tmp_path / "r", options=ReleaseOptions(with_texts=True), check_privacy=True
+    )
 
     texts = pq.read_table(tmp_path / "r" / "judgements.parquet")["text"].to_pylist()
     assert sorted(text for text in texts if text) == [f"call {MARK}", f"i am {MARK}", "plain remark"]
     assert result.counts["texts"] == {"texts": 3, "texts_changed": 2, "removed": {"id": 1, "phone": 1}}
-    again = build_dataset(settings, tmp_path / "r", with_texts=True, check_privacy=True)
+    again = build_dataset(
+        settings, tmp_path / "r", options=ReleaseOptions(with_texts=True), check_privacy=True
+    )
     assert again.status == "nothing_to_do"
 
 

@@ -201,18 +201,19 @@ def put_ratings(settings, task, pairs, method, raters=5):
         now = utc_now()
         batch = hit_store.add_batch(
             session,
-            round_id=hit_store.open_round(session, dataset.id, SANDBOX, now),
-            environment=SANDBOX,
-            direction=task.value,
-            template={"sts": "similarity-texts", "sis": "similarity-images"}.get(
-                task.value, "similarity-mixed"
+            hit_store.NewBatch(
+                round_id=hit_store.open_round(session, dataset.id, SANDBOX, now),
+                environment=SANDBOX,
+                direction=task.value,
+                template={"sts": "similarity-texts", "sis": "similarity-images"}.get(
+                    task.value, "similarity-mixed"
+                ),
+                reward_cents=50,
+                assignments=raters,
+                seed=0,
+                planned_at=now,
+                kind="similarity",
             ),
-            reward_cents=50,
-            assignments=raters,
-            seed=0,
-            server_id=None,
-            now=now,
-            kind="similarity",
         )
         hit = Hit(
             batch_id=batch.id, number=1, attempt=1, replaces_id=None, assignments=raters, state=HitState.CLOSED,

@@ -24,7 +24,7 @@ from mitl.judgements.conduct import (
     longest_runs,
     medians_s,
 )
-from mitl.records import Direction, Outcome, Pair, PairRole
+from mitl.records import Direction, Outcome, Pair, PairRole, Proposal
 from mitl.records.frames import LABELS
 from mitl.settings import Settings, load
 from mitl.stages.operating.backup import backup
@@ -86,7 +86,7 @@ def test_the_database_as_columns_says_what_its_records_say(project):
     with open_database(project.db_url, read_only=True) as session:
         every = answer_columns(session, SANDBOX)
         stored = judgement_store.judgements(session, SANDBOX)
-        met = gold_state(session, SANDBOX, project.gold_rule, every)
+        met = gold_state(session, SANDBOX, project.gold_rule)
         found = habits(session, SANDBOX, project.gold_rule)
         counts = open_work.pair_counts(session, SANDBOX, every)
         candidates = set(proposals.candidate_pairs(session, list(Direction)))
@@ -122,7 +122,7 @@ def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(projec
         old = next(iter(sorted(known.keys() - set(proposals.candidate_pairs(session, list(Direction))))))
         before = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))
         name = proposals.annotators(session)[0]
-        one = proposals.ProposalRecord(old, name.name, Direction.I2T, 1, 0.5)
+        one = Proposal(old, name.name, Direction.I2T, 1, 0.5)
         n_new = proposals.add_run(session, "later", "{}", {}, [name], [one])
         session.flush()
         after = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))

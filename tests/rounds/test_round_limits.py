@@ -12,7 +12,7 @@ from world_kit import SANDBOX, make_world, run_propose
 
 from mitl.core.packed import unpack_pairs
 from mitl.db.locks import ROUND, only_one
-from mitl.db.models import Judgement
+from mitl.db.models import JudgementRow
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, rounds
 from mitl.hits.packing import CANDIDATES_PER_HIT
@@ -151,7 +151,7 @@ def test_an_unfinished_training_of_a_round_learns_from_the_answers_that_came_in_
     (settings.project / "trained" / "mine.checkpoint").write_bytes(b"torn")
     assert "is no checkpoint" in fails(1, "train", "clip-mini", "--steps", "4", "--name", "mine")
     with open_database(settings.db_url) as session:
-        session.delete(session.query(Judgement).order_by(Judgement.id.desc()).limit(1).one())
+        session.delete(session.query(JudgementRow).order_by(JudgementRow.id.desc()).limit(1).one())
         session.commit()
 
     counts = ok(*train, "--workers", "careful", "--json").json["counts"]

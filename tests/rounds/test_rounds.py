@@ -13,7 +13,7 @@ from world_kit import make_world, run_propose, work_until_done
 from mitl.campaign.kinds.pairs.controls import all_rankings
 from mitl.core.packed import pack_pairs, unpack_ids
 from mitl.crowd.context import open_context
-from mitl.db.models import Judgement
+from mitl.db.models import JudgementRow
 from mitl.db.session import open_database
 from mitl.db.store import columns, open_work, proposals
 from mitl.db.store import items as item_store
@@ -162,7 +162,7 @@ def test_a_round_that_died_while_training_goes_on_with_what_it_has_trained(tmp_p
     assert mitl(*TRAINED).status == 130
     monkeypatch.setattr(walking, "_ended", real)
     with open_database(settings.db_url) as session:
-        gone = session.query(Judgement).order_by(Judgement.id.desc()).limit(1).one()
+        gone = session.query(JudgementRow).order_by(JudgementRow.id.desc()).limit(1).one()
         session.delete(gone)
         session.commit()
 

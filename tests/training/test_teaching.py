@@ -9,7 +9,7 @@ from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from mitl.core.packed import distinct
 from mitl.crowd.context import open_context
-from mitl.db.models import HitItem
+from mitl.db.models import HitItemRow
 from mitl.db.session import open_database
 from mitl.db.store import columns
 from mitl.records import PairRole
@@ -92,7 +92,9 @@ def test_an_audit_s_answers_teach_nothing(worked):
         assert len(no_lesson(context)) == 0
     before = taught(worked)
     with open_database(worked.db_url) as session:
-        session.execute(update(HitItem).where(HitItem.role == PairRole.CANDIDATE).values(role=PairRole.AUDIT))
+        session.execute(
+            update(HitItemRow).where(HitItemRow.role == PairRole.CANDIDATE).values(role=PairRole.AUDIT)
+        )
         session.commit()
 
     assert (taught(worked)["n"] > 0).sum() < (before["n"] > 0).sum() / 4

@@ -15,6 +15,7 @@ from mitl.analysis.report.inputs import ReportInput, Section
 from mitl.analysis.report.summary import findings
 from mitl.analysis.report.views import picture_uris
 from mitl.core import formats
+from mitl.core.templates import page_templates
 from mitl.records import Direction
 from mitl.records.form_words import of_form
 from mitl.records.forms import IMAGES, SetForm
@@ -70,7 +71,6 @@ def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
 
 @cache
 def _environment(form: SetForm) -> Jinja:
-    import jinja2
     from jinja2.ext import Extension
     from jinja2.lexer import Token, TokenStream
 
@@ -87,14 +87,7 @@ def _environment(form: SetForm) -> Jinja:
                     token = Token(token.lineno, token.type, said)
                 yield token
 
-    environment = jinja2.Environment(
-        extensions=[] if form is IMAGES else [FormWords],
-        loader=jinja2.FileSystemLoader(PAGES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_templates(PAGES, extensions=[] if form is IMAGES else [FormWords])
     for name in ("count", "percent", "points", "money", "duration", "words", "decimals"):
         environment.filters[name] = getattr(formats, name)
     environment.filters["coded"] = _coded

@@ -140,7 +140,7 @@ class Database:
                 with connection.begin():
                     connection.execute(_LOCK, {"of": environment})
                     yield connection
-            _wait_for_disk(connection)
+            wait_for_disk(connection.connection.driver_connection)
 
 
 _LOCK = (
@@ -153,9 +153,8 @@ _MARK = "SELECT pg_logical_emit_message(true, 'mitl', '')"
 """A transaction without an effect, whose commit waits until all commits before it are on the disk."""
 
 
-def _wait_for_disk(connection: Connection) -> None:
-    """Wait until what was committed outlives a power cut; many writers wait for one write to the disk."""
-    driver: Any = connection.connection.driver_connection
+def wait_for_disk(driver: Any) -> None:
+    """Wait until what a connection of psycopg committed outlives a power cut; many wait for one write to the disk."""
     driver.autocommit = True
     driver.execute(_MARK)
     driver.autocommit = False

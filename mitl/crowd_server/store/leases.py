@@ -50,7 +50,7 @@ class OpenGroup:
     requirements: str
     available: int
     sample: str
-    """A HIT of the group, for a preview."""
+    """The first HIT of the group, for a preview."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +109,56 @@ _LEASE: Wide = (
 _ME: BindParameter[Any] = bindparam("me")
 _NOW: BindParameter[Any] = bindparam("now")
 _LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > _NOW)
-_LIVE_LEASE = and_(Assignment.hit_id == Hit.id, _LIVE)
-_FREE = (
+_GIVEN_OUT = (
     HitType.environment == bindparam("environment"),
     HitType.paused_at.is_(None),
     ~exists().where(WorkerBlock.worker_id == _ME),
+)
+_OPEN = (
     # Written out, because SQLite cannot tell from a parameter that the index of open HITs serves.
     Hit.slots_left > literal_column("0"),
     Hit.expires_at > _NOW,
     Hit.deleted_at.is_(None),
-    Hit.slots_left > select(func.count(Assignment.id)).where(_LIVE_LEASE).correlate(Hit).scalar_subquery(),
 )
+_LIVE_LEASES = select(func.count(Assignment.id)).where(Assignment.hit_id == Hit.id, _LIVE).correlate(Hit)
+_FREE = (*_GIVEN_OUT, *_OPEN, Hit.slots_left > _LIVE_LEASES.scalar_subquery())
 _BARRED = or_(
     Assignment.submitted_at.is_not(None),
     and_(Assignment.state == AssignmentState.RETURNED, Assignment.deadline_at > _NOW),
 )
 _MINE = and_(Assignment.hit_id == Hit.id, Assignment.worker_id == _ME)
+# A list looks at every HIT, of which few are at work: leases are counted once for all, and texts read once for a group.
+_AT_WORK = (
+    select(Assignment.hit_id, func.count().label("leases"))
+    .where(Assignment.environment == bindparam("environment"), _LIVE)
+    .group_by(Assignment.hit_id)
+    .subquery()
+)
+_AVAILABLE = (
+    select(Hit.hit_type_id, func.count().label("available"), func.min(Hit.id).label("first_id"))
+    .outerjoin(_AT_WORK, _AT_WORK.c.hit_id == Hit.id)
+    .where(
+        *_OPEN,
+        Hit.environment == bindparam("environment"),
+        Hit.slots_left > func.coalesce(_AT_WORK.c.leases, 0),
+        Hit.id.not_in(select(Assignment.hit_id).where(Assignment.worker_id == _ME, _BARRED)),
+    )
+    .group_by(Hit.hit_type_id)
+    .subquery()
+)
 _GROUPS: Wide = (
     select(
         *columns(
             OpenGroup,
             HitType,
             hit_type_id=HitType.id,
-            available=func.count(Hit.id),
-            sample=func.min(Hit.mturk_id),
+            available=_AVAILABLE.c.available,
+            sample=Hit.mturk_id,
         )
     )
-    .join(Hit, Hit.hit_type_id == HitType.id)
-    .where(*_FREE, ~exists().where(_MINE, _BARRED))
-    .group_by(HitType.id)
+    .join(_AVAILABLE, _AVAILABLE.c.hit_type_id == HitType.id)
+    .join(Hit, Hit.id == _AVAILABLE.c.first_id)
+    .where(*_GIVEN_OUT)
     .order_by(HitType.id)
 )
 _CURRENT = _LEASE.where(Assignment.worker_id == _ME, _LIVE).order_by(Assignment.id).limit(1)

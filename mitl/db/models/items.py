@@ -46,7 +46,7 @@ class Dataset(Base):
     """Over ids and texts: whether files named again hold the same data set."""
 
 
-class Side(Base):
+class SideRow(Base):
     """One of the sides of a data set that search in each other: ``image`` and ``caption`` of one such as COCO."""
 
     __tablename__ = "side"
@@ -69,7 +69,7 @@ class DirectionOfSearch(Base):
     gallery_side_id: Mapped[int] = mapped_column(ForeignKey("side.id"))
 
 
-class Item(Base):
+class ItemRow(Base):
     """One item of a side; its parts say what it is."""
 
     __tablename__ = "item"
@@ -87,7 +87,7 @@ class Item(Base):
     """The item that it was made for: a caption's image, its original positive."""
 
 
-class Part(Base):
+class PartRow(Base):
     """What an item is made of, in order: one text or one picture, or several of any kind."""
 
     __tablename__ = "part"
@@ -106,7 +106,7 @@ class Part(Base):
     sha256: Mapped[str | None]
 
 
-class Rating(Base):
+class RatingRow(Base):
     """A CxC rating of two items, of two sides or of one."""
 
     __tablename__ = "rating"
@@ -125,7 +125,7 @@ class Rating(Base):
     sampling_method: Mapped[str]
 
 
-class Exclusion(Base):
+class ExclusionEntry(Base):
     """One entry of an exclusion list: a pair, or an item alone on its side of pairs, the other being null."""
 
     __tablename__ = "exclusion"
@@ -152,7 +152,7 @@ class OriginalReview(Base):
     at: Mapped[dt.datetime]
 
 
-class Annotator(Base):
+class StoredAnnotator(Base):
     """A machine annotator that has proposed pairs here."""
 
     __tablename__ = "annotator"
@@ -187,7 +187,7 @@ class Query(Base):
     """On the side that asks in this direction."""
 
 
-class Pair(Base):
+class PairRow(Base):
     """Two items that somebody asks about, an image and a caption or any others: a candidate or a gold control."""
 
     __tablename__ = "pair"
@@ -207,7 +207,7 @@ class Pair(Base):
     """Whether any annotator proposed it in any run; to find that out takes a look at every proposal."""
 
 
-class Proposal(Base):
+class ProposalRow(Base):
     """One annotator found the pair in one direction."""
 
     __tablename__ = "proposal"

@@ -90,7 +90,7 @@ class Hit(Base):
     """``UniqueRequestToken``: derived from project, batch, number and attempt."""
 
 
-class HitItem(Base):
+class HitItemRow(Base):
     """Which pair stands at which place of a HIT; the crowd server never learns it."""
 
     __tablename__ = "hit_item"
@@ -158,7 +158,7 @@ class ImportFile(Base):
     imported_at: Mapped[dt.datetime]
 
 
-class Judgement(Base):
+class JudgementRow(Base):
     """One worker's answer on one pair, as given; only ``usable`` is ours to set."""
 
     __tablename__ = "judgement"
@@ -190,7 +190,24 @@ class AnswerSheet(Base):
     content: Mapped[bytes]
 
 
-class Standing(Base):
+class ControlSheet(Base):
+    """A worker's answers on controls, judged by one record: a copy that is read fast; see
+    `mitl.db.store.control_sheets`.
+
+    Triggers on ``answer_sheet``, ``assignment`` and ``worker`` drop it (revision p0012); a revision that makes one of
+    these tables again has to make them too.
+    """
+
+    __tablename__ = "control_sheet"
+    worker_id: Mapped[int] = mapped_column(
+        ForeignKey("worker.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    is_bad: Mapped[bool]
+    """The record by which the worker's answers were last marked usable or not."""
+    content: Mapped[bytes]
+
+
+class StandingRow(Base):
     """Where an environment stands, as JSON; see `mitl.db.store.standings`.
 
     Triggers on nearly every table drop it (revision p0011); a revision that makes a table, or makes one again, has to
@@ -213,7 +230,7 @@ class Rationale(Base):
     value: Mapped[str]
 
 
-class Finding(Base):
+class FindingRow(Base):
     """Something noticed about an assignment."""
 
     __tablename__ = "finding"
@@ -235,7 +252,7 @@ class RankingSystem(Base):
     """Where its rankings come from: ``run <hash>``, or a file's name and hash."""
 
 
-class Comparison(Base):
+class ComparisonRow(Base):
     """Two rankings of one query at one place of a HIT; the crowd server never learns whose they are."""
 
     __tablename__ = "comparison"
@@ -306,7 +323,7 @@ class Ledger(Base):
     cents: Mapped[int]
 
 
-class Release(Base):
+class StoredRelease(Base):
     """A release that was built, with the secret of its pseudonyms."""
 
     __tablename__ = "release"

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import contains
-from mitl.db.models import AnswerSheet, Assignment
+from mitl.db.models import AnswerSheet, Assignment, ControlSheet, Worker
 from mitl.db.store.bulk import add_tuples, chunks, number_columns, plain_rows
 from mitl.records import Environment, PairRole
 from mitl.records.frames import LABELS, NONE, OUTCOMES, ROLES
@@ -32,17 +32,25 @@ has to empty the table."""
 _STORED = np.dtype("<i8")
 _NUMBERS = 2
 """On a sheet, of each answer by place: the pair's row and the word."""
-_SHEETS = "SELECT assignment_id, content FROM answer_sheet ORDER BY assignment_id"
+_SHEETS = "SELECT assignment_id, content FROM answer_sheet"
 _FEW = 5_000
 """Submissions whose rows are found one by one rather than by a look at all rows."""
+_SOME = 10 * _FEW
+"""Submissions whose sheets are found one by one."""
 
 
-def answers_of(session: Session, environment: Environment) -> dict[str, NDArray[Any]]:
+def answers_of(
+    session: Session, environment: Environment, workers: Sequence[int] | None = None
+) -> dict[str, NDArray[Any]]:
     """The columns of all answers of an environment (``ANSWERS``), by submission and place.
 
     HITs' and workers' rows are joined here, which takes a tenth of what it takes the database.
+
+    Args:
+        workers: rows of those whose answers alone are wanted.
     """
-    submissions = number_columns(session, _SUBMISSIONS.format(environment=environment.value), 3)
+    query = _SUBMISSIONS.format(environment=environment.value) + of_workers(workers)
+    submissions = number_columns(session, query, 3)
     submissions = submissions[:, np.argsort(submissions[0], kind="stable")]
     assignment, pair, word = _read(session, submissions[0])
     first = np.flatnonzero(np.diff(assignment, prepend=-1))  # ascending: one look-up for each submission
@@ -60,6 +68,11 @@ def answers_of(session: Session, environment: Environment) -> dict[str, NDArray[
         "active_ms": word >> _bits(ACTIVE_MS),
         "usable": (word & 1).astype(np.bool_),
     }
+
+
+def of_workers(workers: Sequence[int] | None) -> str:
+    """What narrows a query of submissions ``a`` to these workers'; nothing for None."""
+    return "" if workers is None else f" AND a.worker_id IN ({', '.join(map(str, workers)) or 'NULL'})"
 
 
 def _part(word: Ints, begin: int, end: int) -> Ints:
@@ -82,7 +95,7 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
     Args:
         submissions: rows, ascending.
     """
-    found = plain_rows(session, _SHEETS)
+    found = _sheets(session, submissions)
     of_sheet, contents = zip(*found, strict=True) if found else ((), ())
     ids = np.array(of_sheet, np.int64)
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
@@ -101,12 +114,31 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
     return rows[0], rows[1], rows[2]
 
 
+def _sheets(session: Session, submissions: Ints) -> list[tuple[Any, ...]]:
+    """Submission and content of the sheets, by submission; of these submissions, or of all where these are many."""
+    if len(submissions) > _SOME:
+        return plain_rows(session, f"{_SHEETS} ORDER BY assignment_id")
+    return [
+        row
+        for chunk in chunks(submissions.tolist())
+        for row in plain_rows(
+            session,
+            f"{_SHEETS} WHERE assignment_id IN ({', '.join(map(str, chunk))}) ORDER BY assignment_id",
+        )
+    ]
+
+
 def fill(session: Session) -> int:
-    """Write the sheets that are missing; returns how many."""
+    """Write the sheets that are missing; returns how many. Of a worker with a `ControlSheet` none is."""
+    unjudged = (
+        select(Worker.id)
+        .outerjoin(ControlSheet, ControlSheet.worker_id == Worker.id)
+        .where(ControlSheet.worker_id.is_(None))
+    )
     query = (
         select(Assignment.id)
         .outerjoin(AnswerSheet, AnswerSheet.assignment_id == Assignment.id)
-        .where(AnswerSheet.assignment_id.is_(None))
+        .where(AnswerSheet.assignment_id.is_(None), Assignment.worker_id.in_(unjudged))
         .order_by(Assignment.id)
     )
     missing = list(session.scalars(query))

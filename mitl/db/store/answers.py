@@ -14,11 +14,11 @@ from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints
-from mitl.db.models import Assignment, Batch, Finding, Hit, Worker
+from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
+from mitl.db.store.answer_sheets import of_workers
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.parses import add_all_findings
-from mitl.records import Decision, Environment, JudgementSource
-from mitl.records import Finding as FindingRecord
+from mitl.records import Decision, Environment, Finding, JudgementSource
 
 _NO_ROW = 1 << 31
 """Rows are numbered below this; what somebody asks for need not be, and PostgreSQL refuses to compare it."""
@@ -57,7 +57,7 @@ class AssignmentRow:
         return submission_key(self.mturk_assignment_id, self.worker)
 
 
-def add_findings(session: Session, assignment_id: int, findings: Iterable[FindingRecord]) -> None:
+def add_findings(session: Session, assignment_id: int, findings: Iterable[Finding]) -> None:
     """Note something about a submission; the same note is not written twice."""
     add_all_findings(session, {assignment_id: findings})
 
@@ -155,14 +155,20 @@ class SubmissionColumns:
 DECISIONS = tuple(Decision)
 
 
-def submission_columns(session: Session, environment: Environment) -> SubmissionColumns:
-    """The submissions as `assignments` has them, without a record for each; hundreds of thousands in half a second."""
+def submission_columns(
+    session: Session, environment: Environment, workers: Sequence[int] | None = None
+) -> SubmissionColumns:
+    """The submissions as `assignments` has them, without a record for each; hundreds of thousands in half a second.
+
+    Args:
+        workers: rows of those whose submissions alone are wanted.
+    """
     cases = " ".join(f"WHEN '{decision.value}' THEN {place}" for place, decision in enumerate(DECISIONS))
     query = f"""
         SELECT coalesce(a.submitted_at, -1), a.id, a.hit_id, a.worker_id,
             CASE WHEN w.excluded_at IS NULL THEN 0 ELSE 1 END, CASE a.decision {cases} END
         FROM assignment a JOIN worker w ON w.id = a.worker_id WHERE w.environment = '{environment.value}'"""
-    at, *columns = number_columns(session, query, 6)
+    at, *columns = number_columns(session, query + of_workers(workers), 6)
     order = np.lexsort((columns[0], at))
     return SubmissionColumns(*(column[order] for column in columns))
 
@@ -194,12 +200,12 @@ def exclude_worker(session: Session, worker_id: int, note: str, now: dt.datetime
 def finding_counts(session: Session, environment: Environment) -> dict[str, int]:
     """How often each code was noticed, by code."""
     query = (
-        select(Finding.code, func.count())
-        .join(Assignment, Assignment.id == Finding.assignment_id)
+        select(FindingRow.code, func.count())
+        .join(Assignment, Assignment.id == FindingRow.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
         .where(Worker.environment == environment)
-        .group_by(Finding.code)
-        .order_by(Finding.code)
+        .group_by(FindingRow.code)
+        .order_by(FindingRow.code)
     )
     return dict(session.execute(query).all())
 
@@ -221,29 +227,29 @@ def latest_submissions(session: Session, environment: Environment, count: int) -
     return [moment for moment in session.scalars(query) if moment is not None]
 
 
-def findings(session: Session, environment: Environment) -> dict[int, list[FindingRecord]]:
+def findings(session: Session, environment: Environment) -> dict[int, list[Finding]]:
     """What was noticed about each submission."""
     query = (
-        select(Finding.assignment_id, Finding.code, Finding.detail)
-        .join(Assignment, Assignment.id == Finding.assignment_id)
+        select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
+        .join(Assignment, Assignment.id == FindingRow.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(Batch.environment == environment)
-        .order_by(Finding.id)
+        .order_by(FindingRow.id)
     )
-    found: dict[int, list[FindingRecord]] = defaultdict(list)
+    found: dict[int, list[Finding]] = defaultdict(list)
     for assignment_id, code, detail in session.execute(query):
-        found[assignment_id].append(FindingRecord(code, detail))
+        found[assignment_id].append(Finding(code, detail))
     return found
 
 
-def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[FindingRecord]]:
+def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[Finding]]:
     """What was noticed about these submissions, by kind; numbers in it, as those of places, by their size."""
-    query = select(Finding.assignment_id, Finding.code, Finding.detail).order_by(Finding.id)
-    found: dict[int, list[FindingRecord]] = defaultdict(list)
+    query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail).order_by(FindingRow.id)
+    found: dict[int, list[Finding]] = defaultdict(list)
     for chunk in chunks(assignment_ids):
-        for assignment_id, code, detail in session.execute(query.where(Finding.assignment_id.in_(chunk))):
-            found[assignment_id].append(FindingRecord(code, detail))
+        for assignment_id, code, detail in session.execute(query.where(FindingRow.assignment_id.in_(chunk))):
+            found[assignment_id].append(Finding(code, detail))
     for notes in found.values():
         notes.sort(key=lambda note: (note.code, _by_size(note.detail)))
     return found

@@ -21,19 +21,18 @@ from mitl.db.models import (
     AuditPair,
     Batch,
     Hit,
-    HitItem,
-    Judgement,
+    HitItemRow,
+    JudgementRow,
     Labelling,
     MachineLabel,
-    Pair,
+    PairRow,
     Worker,
 )
 from mitl.db.store.bulk import add_tuples, ids_were_given, next_id, number_columns
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import dataset, pair_sides
 from mitl.db.store.proposals import queries
-from mitl.records import AuditPurpose, Decision, Environment, PairRole
-from mitl.records import Pair as PairRecord
+from mitl.records import AuditPurpose, Decision, Environment, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
 
@@ -125,19 +124,19 @@ def add_audit(
 def pair_rows(session: Session, pairs: Ints) -> Ints:
     """The rows of these packed pairs, in their order; made, as not proposed, where they are not there yet."""
     sides = pair_sides(session)
-    known = select(Pair.id, Pair.left_id, Pair.right_id).where(
-        Pair.left_side_id == sides[0], Pair.right_side_id == sides[1]
+    known = select(PairRow.id, PairRow.left_id, PairRow.right_id).where(
+        PairRow.left_side_id == sides[0], PairRow.right_side_id == sides[1]
     )
     row, left, right = number_columns(session, known, 3)
     packed = pack_ids(left, right)
     missing = distinct(pairs[~np.isin(pairs, packed)])
     if len(missing):
-        first = next_id(session, Pair)
+        first = next_id(session, PairRow)
         new = np.arange(first, first + len(missing))
         names = ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed")
         given = zip(new.tolist(), *(ids.tolist() for ids in unpack_ids(missing)), strict=True)
-        add_tuples(session, Pair, names, ((id_, *sides, *ids, False) for id_, *ids in given))
-        ids_were_given(session, Pair)
+        add_tuples(session, PairRow, names, ((id_, *sides, *ids, False) for id_, *ids in given))
+        ids_were_given(session, PairRow)
         row, packed = np.concatenate([row, new]), np.concatenate([packed, missing])
     order = np.argsort(packed)
     return np.asarray(row[order][places(packed[order], pairs)], np.int64)
@@ -182,8 +181,8 @@ def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
 
     columns = AuditPair.place, AuditPair.stratum, AuditPair.inclusion, AuditPair.recheck, AuditPair.known
     query = (
-        select(Pair.left_id, Pair.right_id, *columns)
-        .join(Pair, Pair.id == AuditPair.pair_id)
+        select(PairRow.left_id, PairRow.right_id, *columns)
+        .join(PairRow, PairRow.id == AuditPair.pair_id)
         .where(AuditPair.audit_id == audit_id)
         .order_by(AuditPair.place)
     )
@@ -228,20 +227,20 @@ def _given(audit_id: int) -> Any:
         select(
             AuditPair.place,
             Worker.mturk_worker_id,
-            Judgement.label,
-            HitItem.role,
-            Judgement.usable,
+            JudgementRow.label,
+            HitItemRow.role,
+            JudgementRow.usable,
             is_new,
         )
-        .join(Judgement, Judgement.pair_id == AuditPair.pair_id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(JudgementRow, JudgementRow.pair_id == AuditPair.pair_id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
+        .join(HitItemRow, (HitItemRow.hit_id == Assignment.hit_id) & (HitItemRow.place == JudgementRow.place))
         .join(Audit, (Audit.id == AuditPair.audit_id) & (Audit.environment == Worker.environment))
-        .where(AuditPair.audit_id == audit_id, Judgement.label.is_not(None))
+        .where(AuditPair.audit_id == audit_id, JudgementRow.label.is_not(None))
         # Both engines then have what came without a time first.
         .order_by(
-            Assignment.submitted_at.is_not(None), Assignment.submitted_at, Assignment.id, Judgement.place
+            Assignment.submitted_at.is_not(None), Assignment.submitted_at, Assignment.id, JudgementRow.place
         )
     )
 
@@ -308,7 +307,7 @@ def wanted(session: Session, environment: Environment) -> pd.DataFrame:
     return frame(WANTED, {name: np.asarray(column)[open_] for name, column in columns.items()})
 
 
-def open_questions(session: Session, environment: Environment) -> Counter[PairRecord]:
+def open_questions(session: Session, environment: Environment) -> Counter[Pair]:
     """Pair → answers that the valid audit of recall wants and that no page out there will give; by place of drawing."""
     if current(session, environment, AuditPurpose.RECALL) is None:
         return Counter()
@@ -318,7 +317,7 @@ def open_questions(session: Session, environment: Environment) -> Counter[PairRe
     return Counter({pair: count for pair, count in zip(pairs, free, strict=True) if count})
 
 
-def disputes(session: Session, environment: Environment) -> Counter[PairRecord]:
+def disputes(session: Session, environment: Environment) -> Counter[Pair]:
     """Pair → further answers that the valid sample for machine labels wants and no page out there will give.
 
     A first answer is disputed where it is not what is guessed of its stratum; two further workers decide, or one where
@@ -349,8 +348,8 @@ def _out(session: Session, audit: AuditRow, role: PairRole = PairRole.AUDIT) -> 
     )
     query = (
         select(AuditPair.place, Hit.assignments, func.coalesce(decided.c.n, 0))
-        .join(HitItem, (HitItem.pair_id == AuditPair.pair_id) & (HitItem.role == role))
-        .join(Hit, Hit.id == HitItem.hit_id)
+        .join(HitItemRow, (HitItemRow.pair_id == AuditPair.pair_id) & (HitItemRow.role == role))
+        .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .outerjoin(decided, decided.c.hit_id == Hit.id)
         .where(
@@ -365,7 +364,7 @@ def _out(session: Session, audit: AuditRow, role: PairRole = PairRole.AUDIT) -> 
     return found
 
 
-def drawn_for_labels(session: Session, environment: Environment) -> set[PairRecord]:
+def drawn_for_labels(session: Session, environment: Environment) -> set[Pair]:
     """The candidates that the valid sample for machine labels drew: asked before all others."""
     audit = current(session, environment, AuditPurpose.LABELS)
     return set() if audit is None else set(unpack_pairs(drawn_pairs(session, audit.id)["pair"].to_numpy()))
@@ -446,11 +445,15 @@ def machine_labels(session: Session, environment: Environment) -> pd.DataFrame:
     run = standing(session, environment)
     query = (
         select(
-            Pair.left_id, Pair.right_id, MachineLabel.label, MachineLabel.probability, MachineLabel.stratum
+            PairRow.left_id,
+            PairRow.right_id,
+            MachineLabel.label,
+            MachineLabel.probability,
+            MachineLabel.stratum,
         )
-        .join(Pair, Pair.id == MachineLabel.pair_id)
+        .join(PairRow, PairRow.id == MachineLabel.pair_id)
         .where(MachineLabel.labelling_id == (0 if run is None else run.id))
-        .order_by(Pair.left_id, Pair.right_id)
+        .order_by(PairRow.left_id, PairRow.right_id)
     )
     rows = session.execute(query).all()
     left, right, label, probability, stratum = zip(*rows, strict=True) if rows else ((),) * 5

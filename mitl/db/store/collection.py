@@ -18,7 +18,7 @@ from mitl.db.models import (
     CollectionItem,
     CollectionTerms,
     Hit,
-    Item,
+    ItemRow,
     Ledger,
     Worker,
 )
@@ -248,11 +248,11 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
 
 
 def _own_images(session: Session, caption_side: int, captions: Sequence[int]) -> dict[int, int | None]:
-    query = select(Item.id, Item.group_id).where(Item.side_id == caption_side)
+    query = select(ItemRow.id, ItemRow.group_id).where(ItemRow.side_id == caption_side)
     return {
         id_: image
         for chunk in chunks(sorted(set(captions)))
-        for id_, image in session.execute(query.where(Item.id.in_(chunk)))
+        for id_, image in session.execute(query.where(ItemRow.id.in_(chunk)))
     }
 
 

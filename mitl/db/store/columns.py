@@ -15,16 +15,16 @@ from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints, contains, pack_ids
 from mitl.db.models import (
-    Annotator,
     Assignment,
     Batch,
     Hit,
-    Item,
-    Judgement,
-    Proposal,
-    Rating,
+    ItemRow,
+    JudgementRow,
+    ProposalRow,
+    RatingRow,
     Rationale,
-    Side,
+    SideRow,
+    StoredAnnotator,
     Worker,
 )
 from mitl.db.store.answer_sheets import answers_of
@@ -97,10 +97,17 @@ def proposal_columns(session: Session, *, withdrawn: bool = False) -> pd.DataFra
     Args:
         withdrawn: whether proposals of withdrawn annotators are among them, as for who proposed what was asked.
     """
-    known = sorted(session.execute(select(Annotator.name, Annotator.id)).all())
-    columns = Proposal.pair_id, Proposal.annotator_id, _place(Proposal.direction, Direction), Proposal.rank
+    known = sorted(session.execute(select(StoredAnnotator.name, StoredAnnotator.id)).all())
+    columns = (
+        ProposalRow.pair_id,
+        ProposalRow.annotator_id,
+        _place(ProposalRow.direction, Direction),
+        ProposalRow.rank,
+    )
     # Exact for ids, which are far below 2^53.
-    numbers = number_columns(session, select(*columns, Proposal.run_id, Proposal.similarity), 6, np.float64)
+    numbers = number_columns(
+        session, select(*columns, ProposalRow.run_id, ProposalRow.similarity), 6, np.float64
+    )
     row, annotator, direction, rank, run = (column.astype(np.int64) for column in numbers[:5])
     code_of = np.zeros(max((id_ for _, id_ in known), default=0) + 1, np.int64)
     code_of[[id_ for _, id_ in known]] = np.arange(len(known))
@@ -136,8 +143,8 @@ def _packed_pairs(session: Session) -> Ints:
 def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
     """CxC's ratings: packed pairs and scores."""
     left, right = pair_sides(session)
-    query = select(Rating.left_id, Rating.right_id, Rating.score).where(
-        Rating.left_side_id == left, Rating.right_side_id == right, Rating.sampling_method != QRELS
+    query = select(RatingRow.left_id, RatingRow.right_id, RatingRow.score).where(
+        RatingRow.left_side_id == left, RatingRow.right_side_id == right, RatingRow.sampling_method != QRELS
     )
     image, caption, score = number_columns(session, query, 3, np.float64)
     return pack_ids(image.astype(np.int64), caption.astype(np.int64)), score
@@ -146,11 +153,11 @@ def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
 def original_columns(session: Session, dataset_id: int) -> Ints:
     """Each caption with its own image, and other original positives, packed."""
     own = (
-        select(Item.group_id, Item.id)
-        .join(Side, Side.id == Item.side_id)
-        .where(Side.dataset_id == dataset_id, Side.name.in_(RIGHT))
+        select(ItemRow.group_id, ItemRow.id)
+        .join(SideRow, SideRow.id == ItemRow.side_id)
+        .where(SideRow.dataset_id == dataset_id, SideRow.name.in_(RIGHT))
     )
-    more = select(Rating.left_id, Rating.right_id).where(Rating.sampling_method == QRELS)
+    more = select(RatingRow.left_id, RatingRow.right_id).where(RatingRow.sampling_method == QRELS)
     return np.concatenate([pack_ids(*number_columns(session, query, 2)) for query in (own, more)])
 
 
@@ -173,8 +180,8 @@ def _choices(questions: Sequence[Question]) -> Any:
         for place, value in enumerate(question.values)
     ]
     return (
-        select(Judgement.assignment_id, Judgement.place, case(*numbers, else_=-1))
-        .join(Judgement, Judgement.id == Rationale.judgement_id)
+        select(JudgementRow.assignment_id, JudgementRow.place, case(*numbers, else_=-1))
+        .join(JudgementRow, JudgementRow.id == Rationale.judgement_id)
         .where(Rationale.kind.in_([question.name for question in questions]))
     )
 
@@ -195,9 +202,9 @@ def _at(keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
 def _texts(session: Session, environment: Environment, keys: Ints, question: str) -> pd.Categorical[str]:
     """What was written in answer to a question at these places; several remarks at one are lines of one text."""
     query = (
-        select(Judgement.assignment_id, Judgement.place, Rationale.value)
-        .join(Judgement, Judgement.id == Rationale.judgement_id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        select(JudgementRow.assignment_id, JudgementRow.place, Rationale.value)
+        .join(JudgementRow, JudgementRow.id == Rationale.judgement_id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(Batch.environment == environment, Rationale.kind == question)

@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Comparison, Hit, RankingSystem, Worker
+from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, RankingSystem, Worker
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.hits import hits
 from mitl.db.store.open_work import HitToReplace
 from mitl.records import (
     BatchKind,
+    Comparison,
     ComparisonRole,
     Decision,
     Environment,
     HitState,
     System,
 )
-from mitl.records import Comparison as ComparisonRecord
 
 KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
 
@@ -46,11 +46,11 @@ def systems(session: Session, environment: Environment) -> dict[str, list[System
     return found
 
 
-def add_items(session: Session, items: Mapping[int, Sequence[ComparisonRecord]]) -> None:
+def add_items(session: Session, items: Mapping[int, Sequence[Comparison]]) -> None:
     """Write down what stands on these HITs, by their rows."""
     add_rows(
         session,
-        Comparison,
+        ComparisonRow,
         (
             {
                 "hit_id": hit_id,
@@ -70,12 +70,12 @@ def add_items(session: Session, items: Mapping[int, Sequence[ComparisonRecord]])
     )
 
 
-def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[ComparisonRecord]]:
+def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Comparison]]:
     """What stands on these HITs, by place; nothing on a HIT that asks pairs."""
-    found: dict[int, list[ComparisonRecord]] = {hit_id: [] for hit_id in hit_ids}
-    query = select(Comparison).order_by(Comparison.hit_id, Comparison.place)
+    found: dict[int, list[Comparison]] = {hit_id: [] for hit_id in hit_ids}
+    query = select(ComparisonRow).order_by(ComparisonRow.hit_id, ComparisonRow.place)
     for chunk in chunks(hit_ids):
-        for row in session.scalars(query.where(Comparison.hit_id.in_(chunk))):
+        for row in session.scalars(query.where(ComparisonRow.hit_id.in_(chunk))):
             found[row.hit_id].append(record_of(row))
     return found
 
@@ -116,21 +116,21 @@ def _usable_submissions(session: Session, environment: Environment) -> Mapping[i
     return dict(session.execute(query).all())
 
 
-def asked(session: Session, environment: Environment) -> list[ComparisonRecord]:
+def asked(session: Session, environment: Environment) -> list[Comparison]:
     """Every comparison that is on a HIT of an environment, controls left out; what was asked need not be again."""
     query = (
-        select(Comparison)
-        .join(Hit, Hit.id == Comparison.hit_id)
+        select(ComparisonRow)
+        .join(Hit, Hit.id == ComparisonRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Comparison.role == ComparisonRole.ASKED)
-        .order_by(Comparison.id)
+        .where(Batch.environment == environment, ComparisonRow.role == ComparisonRole.ASKED)
+        .order_by(ComparisonRow.id)
     )
     return [record_of(row) for row in session.scalars(query)]
 
 
-def record_of(row: Comparison) -> ComparisonRecord:
+def record_of(row: ComparisonRow) -> Comparison:
     """A stored comparison as it stands on its page."""
-    return ComparisonRecord(
+    return Comparison(
         place=row.place,
         role=row.role,
         direction=row.direction,

@@ -18,14 +18,14 @@ from mitl.db.models import (
     Assignment,
     Batch,
     Hit,
-    HitItem,
-    Item,
+    HitItemRow,
+    ItemRow,
     Journal,
-    Judgement,
+    JudgementRow,
     Ledger,
-    Pair,
-    Part,
-    Side,
+    PairRow,
+    PartRow,
+    SideRow,
     Worker,
 )
 from mitl.db.models import Rationale as RationaleRow
@@ -39,10 +39,10 @@ from mitl.records import (
     JournalState,
     Label,
     Outcome,
+    Pair,
     PairRole,
     PartKind,
 )
-from mitl.records import Pair as PairRecord
 from mitl.records.questions import PLAYED, Given
 
 _DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
@@ -265,9 +265,9 @@ def image_place(session: Session, image_id: int) -> tuple[str | None, str | None
 def image_addresses(session: Session, image_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
     """Image → file and address; a document has neither."""
     query = (
-        select(Part.item_id, Part.file, Part.url)
-        .join(Side, Side.id == Part.side_id)
-        .where(Side.name.in_(LEFT), Part.item_id.in_(list(image_ids)), Part.place == 1)
+        select(PartRow.item_id, PartRow.file, PartRow.url)
+        .join(SideRow, SideRow.id == PartRow.side_id)
+        .where(SideRow.name.in_(LEFT), PartRow.item_id.in_(list(image_ids)), PartRow.place == 1)
     )
     return {id_: (file, url) for id_, file, url in session.execute(query)}
 
@@ -275,10 +275,10 @@ def image_addresses(session: Session, image_ids: Sequence[int]) -> dict[int, tup
 def document_texts(session: Session, image_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Document → title, if it has one, and text; nothing of images."""
     query = (
-        select(Part.item_id, Part.text)
-        .join(Side, Side.id == Part.side_id)
-        .where(Side.name.in_(LEFT), Part.kind == PartKind.TEXT, Part.item_id.in_(list(image_ids)))
-        .order_by(Part.item_id, Part.place)
+        select(PartRow.item_id, PartRow.text)
+        .join(SideRow, SideRow.id == PartRow.side_id)
+        .where(SideRow.name.in_(LEFT), PartRow.kind == PartKind.TEXT, PartRow.item_id.in_(list(image_ids)))
+        .order_by(PartRow.item_id, PartRow.place)
     )
     found: dict[int, tuple[str, ...]] = {}
     for id_, text in session.execute(query):
@@ -289,10 +289,13 @@ def document_texts(session: Session, image_ids: Sequence[int]) -> dict[int, tupl
 def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tuple[str, int]]:
     """Caption → its text and the image that it was written for."""
     query = (
-        select(Item.id, Part.text, Item.group_id)
-        .join(Side, Side.id == Item.side_id)
-        .join(Part, and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1))
-        .where(Side.name.in_(RIGHT), Item.id.in_(list(caption_ids)))
+        select(ItemRow.id, PartRow.text, ItemRow.group_id)
+        .join(SideRow, SideRow.id == ItemRow.side_id)
+        .join(
+            PartRow,
+            and_(PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id, PartRow.place == 1),
+        )
+        .where(SideRow.name.in_(RIGHT), ItemRow.id.in_(list(caption_ids)))
     )
     return {id_: (text or "", image) for id_, text, image in session.execute(query) if image is not None}
 
@@ -305,12 +308,12 @@ def played(session: Session, environment: Environment) -> dict[str, tuple[int, i
     query = (
         select(
             Worker.mturk_worker_id,
-            func.sum(case((Judgement.id.in_(heard), 1), else_=0)),
+            func.sum(case((JudgementRow.id.in_(heard), 1), else_=0)),
             func.count(),
         )
         .join(Assignment, Assignment.worker_id == Worker.id)
-        .join(Judgement, Judgement.assignment_id == Assignment.id)
-        .where(Worker.environment == environment, Judgement.label.is_not(None))
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .where(Worker.environment == environment, JudgementRow.label.is_not(None))
         .group_by(Worker.mturk_worker_id)
     )
     return {worker: (int(some), total) for worker, some, total in session.execute(query)}
@@ -324,7 +327,7 @@ class AnswerRow:
     worker_id: int
     worker: str
     place: int
-    pair: PairRecord
+    pair: Pair
     role: PairRole
     outcome: Outcome
     label: Label | None
@@ -334,30 +337,30 @@ class AnswerRow:
 def _answers() -> Any:
     return (
         select(
-            Judgement.assignment_id,
+            JudgementRow.assignment_id,
             Worker.id,
             Worker.mturk_worker_id,
-            Judgement.place,
-            Pair.left_id,
-            Pair.right_id,
-            HitItem.role,
-            Judgement.outcome,
-            Judgement.label,
-            Judgement.active_ms,
+            JudgementRow.place,
+            PairRow.left_id,
+            PairRow.right_id,
+            HitItemRow.role,
+            JudgementRow.outcome,
+            JudgementRow.label,
+            JudgementRow.active_ms,
         )
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
-        .join(Pair, Pair.id == Judgement.pair_id)
-        .order_by(Judgement.assignment_id, Judgement.place)
+        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .order_by(JudgementRow.assignment_id, JudgementRow.place)
     )
 
 
 def _rows(session: Session, query: Any) -> list[AnswerRow]:
     return [
-        AnswerRow(assignment, worker_id, worker, place, PairRecord(image, caption), role, outcome, label, ms)
+        AnswerRow(assignment, worker_id, worker, place, Pair(image, caption), role, outcome, label, ms)
         for assignment, worker_id, worker, place, image, caption, role, outcome, label, ms in session.execute(
             query
         )
@@ -366,7 +369,7 @@ def _rows(session: Session, query: Any) -> list[AnswerRow]:
 
 def answers_of(session: Session, assignment_id: int) -> list[AnswerRow]:
     """The answers of one submission by place."""
-    return _rows(session, _answers().where(Judgement.assignment_id == assignment_id))
+    return _rows(session, _answers().where(JudgementRow.assignment_id == assignment_id))
 
 
 def answers_of_worker(session: Session, worker_id: int) -> list[AnswerRow]:
@@ -376,13 +379,13 @@ def answers_of_worker(session: Session, worker_id: int) -> list[AnswerRow]:
 
 def answers_beside(session: Session, environment: Environment, assignment_id: int) -> list[AnswerRow]:
     """What other submissions say about the pairs of this one."""
-    pairs = select(Judgement.pair_id).where(Judgement.assignment_id == assignment_id)
+    pairs = select(JudgementRow.pair_id).where(JudgementRow.assignment_id == assignment_id)
     return _rows(
         session,
         _answers().where(
             Batch.environment == environment,
-            Judgement.pair_id.in_(pairs),
-            Judgement.assignment_id != assignment_id,
+            JudgementRow.pair_id.in_(pairs),
+            JudgementRow.assignment_id != assignment_id,
         ),
     )
 
@@ -391,9 +394,9 @@ def given(session: Session, assignment_id: int) -> dict[int, Given]:
     """Place → the answers of a submission besides the label, in order."""
     answers: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)
     query = (
-        select(Judgement.place, RationaleRow.kind, RationaleRow.value)
-        .join(Judgement, Judgement.id == RationaleRow.judgement_id)
-        .where(Judgement.assignment_id == assignment_id)
+        select(JudgementRow.place, RationaleRow.kind, RationaleRow.value)
+        .join(JudgementRow, JudgementRow.id == RationaleRow.judgement_id)
+        .where(JudgementRow.assignment_id == assignment_id)
         .order_by(RationaleRow.id)
     )
     for place, name, value in session.execute(query):

@@ -5,18 +5,26 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Batch, Hit, HitItem, Pair, Round
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import BatchKind, Environment, HitState, JudgementSource, Page, PairRole
-from mitl.records import HitItem as HitItemRecord
-from mitl.records import Pair as PairRecord
+from mitl.records import (
+    BatchKind,
+    Decision,
+    Environment,
+    HitItem,
+    HitState,
+    JudgementSource,
+    Page,
+    Pair,
+    PairRole,
+)
 
 UNPOSTED = (HitState.PLANNED, HitState.SENDING)
 LIVE_STATES = (*UNPOSTED, HitState.POSTED)
@@ -40,6 +48,25 @@ class BatchRow:
     """``import`` for past work from a file: nothing of it was posted from here."""
     estimate_s: int | None
     """Seconds expected of a HIT when it was priced; None takes the template's."""
+    kind: str = BatchKind.PAIRS
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch to insert."""
+
+    round_id: int
+    environment: Environment
+    direction: str
+    template: str
+    reward_cents: int
+    assignments: int
+    seed: int
+    planned_at: dt.datetime
+    server_id: str | None = None
+    pilot: bool = False
+    estimate_s: int | None = None
+    source: JudgementSource = JudgementSource.CROWD
     kind: str = BatchKind.PAIRS
 
 
@@ -146,41 +173,9 @@ def next_round(session: Session, dataset_id: int) -> int:
     return (session.scalar(select(func.max(Round.number)).where(Round.dataset_id == dataset_id)) or 0) + 1
 
 
-def add_batch(
-    session: Session,
-    *,
-    round_id: int,
-    environment: Environment,
-    direction: str,
-    template: str,
-    reward_cents: int,
-    assignments: int,
-    seed: int,
-    server_id: str | None,
-    now: dt.datetime,
-    pilot: bool = False,
-    estimate_s: int | None = None,
-    source: JudgementSource = JudgementSource.CROWD,
-    kind: str = BatchKind.PAIRS,
-    after: int = 0,
-) -> BatchRow:
+def add_batch(session: Session, new: NewBatch, after: int = 0) -> BatchRow:
     """Insert a batch, named b1, b2, … in order and beyond b``after``, which the server may know from elsewhere."""
-    row = Batch(
-        name=next_batch_name(session, after),
-        round_id=round_id,
-        environment=environment,
-        direction=direction,
-        template=template,
-        reward_cents=reward_cents,
-        assignments=assignments,
-        seed=seed,
-        pilot=pilot,
-        source=source,
-        kind=kind,
-        estimate_s=estimate_s,
-        server_id=server_id,
-        planned_at=now,
-    )
+    row = Batch(name=next_batch_name(session, after), **asdict(new))
     session.add(row)
     session.flush()
     return batch(session, row.id)
@@ -233,12 +228,12 @@ def insert_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> dict[
     return {ids[hit.token]: hit.page.items for hit in new}
 
 
-def add_items(session: Session, items: Mapping[int, Sequence[HitItemRecord]]) -> None:
+def add_items(session: Session, items: Mapping[int, Sequence[HitItem]]) -> None:
     """Write down which pairs stand on these HITs, by their rows."""
     ids = ensure_pairs(session, {item.pair for page in items.values() for item in page})
     add_rows(
         session,
-        HitItem,
+        HitItemRow,
         (
             {"hit_id": hit_id, "place": item.place, "pair_id": ids[item.pair], "role": item.role}
             for hit_id, page in items.items()
@@ -290,18 +285,18 @@ def hits_of(session: Session, hit_ids: Sequence[int]) -> list[HitRow]:
     return sorted(found, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
 
 
-def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitItemRecord]]:
+def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitItem]]:
     """What stands on these HITs, by place."""
-    found: dict[int, list[HitItemRecord]] = {hit_id: [] for hit_id in hit_ids}
+    found: dict[int, list[HitItem]] = {hit_id: [] for hit_id in hit_ids}
     query = (
-        select(HitItem.hit_id, HitItem.place, Pair.left_id, Pair.right_id, HitItem.role)
-        .join(Pair, Pair.id == HitItem.pair_id)
-        .order_by(HitItem.hit_id, HitItem.place)
+        select(HitItemRow.hit_id, HitItemRow.place, PairRow.left_id, PairRow.right_id, HitItemRow.role)
+        .join(PairRow, PairRow.id == HitItemRow.pair_id)
+        .order_by(HitItemRow.hit_id, HitItemRow.place)
     )
     for start in range(0, len(hit_ids), 1000):
         chunk = list(hit_ids[start : start + 1000])
-        for hit_id, place, image, caption, role in session.execute(query.where(HitItem.hit_id.in_(chunk))):
-            found[hit_id].append(HitItemRecord(place, PairRecord(image, caption), role))
+        for hit_id, place, image, caption, role in session.execute(query.where(HitItemRow.hit_id.in_(chunk))):
+            found[hit_id].append(HitItem(place, Pair(image, caption), role))
     return found
 
 
@@ -311,6 +306,23 @@ def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None
         session.execute(
             update(Hit).where(Hit.id.in_(list(hit_ids[start : start + 1000]))).values(state=state)
         )
+
+
+def decided(session: Session, environment: Environment) -> list[int]:
+    """Posted HITs of which every assignment that was paid for is decided."""
+    query = (
+        select(Hit.id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(Assignment, Assignment.hit_id == Hit.id)
+        .where(
+            Batch.environment == environment,
+            Hit.state == HitState.POSTED,
+            Assignment.decision.not_in([Decision.NONE, Decision.QUEUED]),
+        )
+        .group_by(Hit.id, Hit.assignments)
+        .having(func.count() >= Hit.assignments)
+    )
+    return list(session.scalars(query))
 
 
 def set_posted(session: Session, hit_id: int, mturk_hit_id: str) -> None:
@@ -325,22 +337,20 @@ _POSTED = (
 )
 
 
-def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecord, PairRole], int]:
+def gold_use(session: Session, environment: Environment) -> dict[tuple[Pair, PairRole], int]:
     """How many HITs of an environment each gold control stands on."""
     query = (
-        select(Pair.left_id, Pair.right_id, HitItem.role, func.count())
-        .join(HitItem, HitItem.pair_id == Pair.id)
-        .join(Hit, Hit.id == HitItem.hit_id)
+        select(PairRow.left_id, PairRow.right_id, HitItemRow.role, func.count())
+        .join(HitItemRow, HitItemRow.pair_id == PairRow.id)
+        .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(
             Batch.environment == environment,
-            HitItem.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
+            HitItemRow.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
         )
-        .group_by(Pair.left_id, Pair.right_id, HitItem.role)
+        .group_by(PairRow.left_id, PairRow.right_id, HitItemRow.role)
     )
-    return {
-        (PairRecord(image, caption), role): count for image, caption, role, count in session.execute(query)
-    }
+    return {(Pair(image, caption), role): count for image, caption, role, count in session.execute(query)}
 
 
 def state_counts(session: Session, environment: Environment) -> dict[HitState, int]:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, HitItem, ImportFile
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import Environment, HitState, JudgementSource, PairRole
-from mitl.records import Pair as PairRecord
+from mitl.records import Environment, HitState, JudgementSource, Pair, PairRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +127,14 @@ def add_past_hits(session: Session, batch_id: int, hits: Sequence[PastHit]) -> d
     return past_hits(session, [hit.token for hit in hits])
 
 
-def set_items(session: Session, items: Mapping[int, Sequence[tuple[PairRecord, PairRole]]]) -> None:
+def set_items(session: Session, items: Mapping[int, Sequence[tuple[Pair, PairRole]]]) -> None:
     """Write what stands on these HITs, places from 1, instead of what an earlier reading put there."""
     for chunk in chunks(list(items)):
-        session.execute(delete(HitItem).where(HitItem.hit_id.in_(chunk)))
+        session.execute(delete(HitItemRow).where(HitItemRow.hit_id.in_(chunk)))
     ids = ensure_pairs(session, {pair for placed in items.values() for pair, _ in placed})
     add_rows(
         session,
-        HitItem,
+        HitItemRow,
         (
             {"hit_id": hit_id, "place": place, "pair_id": ids[pair], "role": role}
             for hit_id, placed in items.items()

@@ -12,7 +12,7 @@ from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl import records
-from mitl.db.models import Dataset, DirectionOfSearch, Exclusion, Item, Part, Rating, Side
+from mitl.db.models import Dataset, DirectionOfSearch, ExclusionEntry, ItemRow, PartRow, RatingRow, SideRow
 from mitl.db.store.bulk import add_rows
 from mitl.errors import DatasetError, StoreError
 from mitl.records import (
@@ -29,8 +29,8 @@ from mitl.records import (
 )
 from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 
-_PART = (Part.kind, Part.text, Part.file, Part.url, Part.width, Part.height, Part.sha256)
-_FIRST = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1)
+_PART = (PartRow.kind, PartRow.text, PartRow.file, PartRow.url, PartRow.width, PartRow.height, PartRow.sha256)
+_FIRST = and_(PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id, PartRow.place == 1)
 """Images have one part each; a caption's text comes first, then the reference of a composed query."""
 _REFERENCE = 2
 """The place of a composed query's reference, whose text is the external id of that image."""
@@ -107,7 +107,7 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
         group_side = None if side.made_for is None else sides[side.made_for]
         add_rows(
             session,
-            Item,
+            ItemRow,
             (
                 {
                     "side_id": sides[side.name],
@@ -121,7 +121,7 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
         )
         add_rows(
             session,
-            Part,
+            PartRow,
             (
                 {"side_id": sides[side.name], "item_id": number, "place": place, **asdict(part)}
                 for number, item in enumerate(side.items, first)
@@ -145,7 +145,7 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
         left, right = (data.sides[place].name for place in (0, 1))
         add_rows(
             session,
-            Rating,
+            RatingRow,
             (
                 {
                     "left_side_id": sides[left],
@@ -162,7 +162,7 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
 
 
 def _add_side(session: Session, dataset_id: int, name: str) -> int:
-    side = Side(dataset_id=dataset_id, name=name)
+    side = SideRow(dataset_id=dataset_id, name=name)
     session.add(side)
     session.flush()
     return side.id
@@ -170,7 +170,9 @@ def _add_side(session: Session, dataset_id: int, name: str) -> int:
 
 def _last_number(session: Session, side: str) -> int:
     """The highest number on a side of that name, of any data set."""
-    query = select(func.max(Item.id)).join(Side, Side.id == Item.side_id).where(Side.name == side)
+    query = (
+        select(func.max(ItemRow.id)).join(SideRow, SideRow.id == ItemRow.side_id).where(SideRow.name == side)
+    )
     return session.scalar(query) or 0
 
 
@@ -180,13 +182,17 @@ def find_dataset(session: Session) -> DatasetRow | None:
     if row is None:
         return None
     sides = dict(
-        session.execute(select(Side.name, Side.id).where(Side.dataset_id == row.id).order_by(Side.id)).all()
+        session.execute(
+            select(SideRow.name, SideRow.id).where(SideRow.dataset_id == row.id).order_by(SideRow.id)
+        ).all()
     )
     names = {id_: name for name, id_ in sides.items()}
     left, right = _pair_sides(sides)
     counts = dict(
         session.execute(
-            select(Item.side_id, func.count()).where(Item.side_id.in_(list(names))).group_by(Item.side_id)
+            select(ItemRow.side_id, func.count())
+            .where(ItemRow.side_id.in_(list(names)))
+            .group_by(ItemRow.side_id)
         ).all()
     )
     ways = select(
@@ -216,10 +222,10 @@ def dataset(session: Session) -> DatasetRow:
 def items(session: Session, side_id: int) -> list[StoredItem]:
     """All items of a side in tie order, with their parts; paths as they were given."""
     query = (
-        select(Item.id, Item.external_id, Item.group_id, *_PART)
-        .join(Part, and_(Part.side_id == Item.side_id, Part.item_id == Item.id))
-        .where(Item.side_id == side_id)
-        .order_by(Item.id, Part.place)
+        select(ItemRow.id, ItemRow.external_id, ItemRow.group_id, *_PART)
+        .join(PartRow, and_(PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id))
+        .where(ItemRow.side_id == side_id)
+        .order_by(ItemRow.id, PartRow.place)
     )
     rows: list[Any] = list(session.execute(query))
     return [
@@ -233,9 +239,9 @@ def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
 
     Of a set of texts, the documents with their texts.
     """
-    query = select(Item.id, Item.external_id, Part.file, Part.url, Part.kind, Part.text)
-    query = query.join(Part, and_(Part.side_id == Item.side_id, Part.item_id == Item.id))
-    rows = session.execute(_of_side(query, LEFT, dataset_id).order_by(Part.place))
+    query = select(ItemRow.id, ItemRow.external_id, PartRow.file, PartRow.url, PartRow.kind, PartRow.text)
+    query = query.join(PartRow, and_(PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id))
+    rows = session.execute(_of_side(query, LEFT, dataset_id).order_by(PartRow.place))
     found: list[ImageItem] = []
     for (id_, external), parts in groupby(rows, key=lambda row: (row[0], row[1])):
         ((_, _, file, url, kind, _), *_) = of_item = list(parts)
@@ -246,7 +252,7 @@ def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
 
 def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
     """All captions in tie order; composed queries with their references."""
-    query = select(Item.id, Item.external_id, Item.group_id, Part.text).join(Part, _FIRST)
+    query = select(ItemRow.id, ItemRow.external_id, ItemRow.group_id, PartRow.text).join(PartRow, _FIRST)
     rows = session.execute(_of_side(query, RIGHT, dataset_id)).all()
     changed = references(session, dataset_id)
     return [CaptionItem(id_, external, image, text, changed.get(id_)) for id_, external, image, text in rows]
@@ -254,8 +260,12 @@ def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
 
 def references(session: Session, dataset_id: int) -> dict[int, int]:
     """Composed query → the image that its text changes."""
-    second = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == _REFERENCE)
-    rows = session.execute(_of_side(select(Item.id, Part.text).join(Part, second), RIGHT, dataset_id)).all()
+    second = and_(
+        PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id, PartRow.place == _REFERENCE
+    )
+    rows = session.execute(
+        _of_side(select(ItemRow.id, PartRow.text).join(PartRow, second), RIGHT, dataset_id)
+    ).all()
     if not rows:
         return {}
     image_ids, _ = id_maps(session, dataset_id)
@@ -264,16 +274,16 @@ def references(session: Session, dataset_id: int) -> dict[int, int]:
 
 def originals(session: Session, dataset_id: int) -> list[Pair]:
     """Each caption with its own image, in tie order of captions; then what else is an original positive."""
-    query = select(Item.group_id, Item.id)
+    query = select(ItemRow.group_id, ItemRow.id)
     own = [Pair(*row) for row in session.execute(_of_side(query, RIGHT, dataset_id))]
-    more = select(Rating.left_id, Rating.right_id).where(Rating.sampling_method == QRELS)
-    return [*own, *(Pair(*row) for row in session.execute(more.order_by(Rating.id)))]
+    more = select(RatingRow.left_id, RatingRow.right_id).where(RatingRow.sampling_method == QRELS)
+    return [*own, *(Pair(*row) for row in session.execute(more.order_by(RatingRow.id)))]
 
 
 def _of_side(query: Any, names: Sequence[str], dataset_id: int) -> Any:
     """The items of a query that are on a data set's side of such a name, in tie order."""
-    of_side = query.join(Side, Side.id == Item.side_id)
-    return of_side.where(Side.name.in_(names), Side.dataset_id == dataset_id).order_by(Item.id)
+    of_side = query.join(SideRow, SideRow.id == ItemRow.side_id)
+    return of_side.where(SideRow.name.in_(names), SideRow.dataset_id == dataset_id).order_by(ItemRow.id)
 
 
 def pair_sides(session: Session) -> tuple[int, int]:
@@ -281,8 +291,8 @@ def pair_sides(session: Session) -> tuple[int, int]:
 
     0 where one is missing.
     """
-    query = select(Side.name, Side.id).where(
-        Side.dataset_id == select(func.min(Dataset.id)).scalar_subquery()
+    query = select(SideRow.name, SideRow.id).where(
+        SideRow.dataset_id == select(func.min(Dataset.id)).scalar_subquery()
     )
     sides = dict(session.execute(query).all())
     left, right = _pair_sides(sides)
@@ -296,18 +306,24 @@ def _pair_sides(names: Collection[str]) -> tuple[str, str]:
 
 def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
     """Write down files and addresses that were named again; returns how many images changed."""
-    query = select(Item.external_id, Part.side_id, Item.id, Part.file, Part.url).join(Part, _FIRST)
+    query = select(ItemRow.external_id, PartRow.side_id, ItemRow.id, PartRow.file, PartRow.url).join(
+        PartRow, _FIRST
+    )
     known = {row[0]: row[1:] for row in session.execute(_of_side(query, LEFT, dataset_id))}
-    referring = select(Side.id).where(Side.name.in_(RIGHT), Side.dataset_id == dataset_id)
+    referring = select(SideRow.id).where(SideRow.name.in_(RIGHT), SideRow.dataset_id == dataset_id)
     changed = 0
     for image in data.images:
         side, id_, file, url = known[image.external_id]
         new = (image.file or file, image.url or url)
         if new != (file, url):
-            own = (Part.side_id == side, Part.item_id == id_, Part.place == 1)
-            session.execute(update(Part).where(*own).values(file=new[0], url=new[1]))
-            shown = (Part.side_id.in_(referring), Part.place == _REFERENCE, Part.text == image.external_id)
-            session.execute(update(Part).where(*shown).values(file=new[0], url=new[1]))
+            own = (PartRow.side_id == side, PartRow.item_id == id_, PartRow.place == 1)
+            session.execute(update(PartRow).where(*own).values(file=new[0], url=new[1]))
+            shown = (
+                PartRow.side_id.in_(referring),
+                PartRow.place == _REFERENCE,
+                PartRow.text == image.external_id,
+            )
+            session.execute(update(PartRow).where(*shown).values(file=new[0], url=new[1]))
             changed += 1
     return changed
 
@@ -330,15 +346,15 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
                 "score": rating.score,
                 "sampling_method": rating.sampling_method,
             }
-    add_rows(session, Rating, (rows[key] for key in sorted(rows)))
+    add_rows(session, RatingRow, (rows[key] for key in sorted(rows)))
     return len(rows)
 
 
 def ratings(session: Session) -> dict[Pair, float]:
     """CxC's score of each rated pair, 0 to 5."""
     left, right = pair_sides(session)
-    query = select(Rating.left_id, Rating.right_id, Rating.score).where(
-        Rating.left_side_id == left, Rating.right_side_id == right, Rating.sampling_method != QRELS
+    query = select(RatingRow.left_id, RatingRow.right_id, RatingRow.score).where(
+        RatingRow.left_side_id == left, RatingRow.right_side_id == right, RatingRow.sampling_method != QRELS
     )
     return {Pair(image, caption): score for image, caption, score in session.execute(query)}
 
@@ -372,21 +388,25 @@ def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Ex
                 "reason": entry.reason,
                 "source": entry.source,
             }
-    add_rows(session, Exclusion, rows.values())
+    add_rows(session, ExclusionEntry, rows.values())
     return len(rows)
 
 
 def exclusions(session: Session) -> list[ExclusionRow]:
     """All exclusion lists' entries."""
     query = select(
-        Exclusion.kind, Exclusion.left_id, Exclusion.right_id, Exclusion.reason, Exclusion.source
-    ).order_by(Exclusion.id)
+        ExclusionEntry.kind,
+        ExclusionEntry.left_id,
+        ExclusionEntry.right_id,
+        ExclusionEntry.reason,
+        ExclusionEntry.source,
+    ).order_by(ExclusionEntry.id)
     return [ExclusionRow(*row) for row in session.execute(query)]
 
 
 def id_maps(session: Session, dataset_id: int) -> tuple[dict[str, int], dict[str, int]]:
     """External id → surrogate, of the images and of the captions."""
-    query = select(Item.external_id, Item.id)
+    query = select(ItemRow.external_id, ItemRow.id)
     image_ids, caption_ids = (
         dict(session.execute(_of_side(query, names, dataset_id)).all()) for names in (LEFT, RIGHT)
     )

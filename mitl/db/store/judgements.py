@@ -10,11 +10,9 @@ from typing import Any
 from sqlalchemy import and_, false, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Rationale, Worker
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow, Rationale, Worker
 from mitl.db.store.bulk import chunks
-from mitl.records import Environment, Outcome, PairRole
-from mitl.records import Judgement as JudgementRecord
-from mitl.records import Pair as PairRecord
+from mitl.records import Environment, Judgement, Outcome, Pair, PairRole
 from mitl.records.questions import TEXT, Given
 
 _GOLD_ROLES = [role for role in PairRole if role.is_gold]
@@ -29,12 +27,12 @@ class StoredJudgement:
     hit_id: int
     worker_id: int
     place: int
-    record: JudgementRecord
+    record: Judgement
 
 
 def judgements(session: Session, environment: Environment) -> list[StoredJudgement]:
     """Every judgement of an environment, by submission and place, with its role and rationale."""
-    query = _judgements(environment).order_by(Judgement.assignment_id, Judgement.place)
+    query = _judgements(environment).order_by(JudgementRow.assignment_id, JudgementRow.place)
     return _stored(session.execute(query), _rationale(session, environment))
 
 
@@ -48,62 +46,62 @@ def gold_judgements(
     """
     query = (
         select(
-            Judgement.id,
-            Judgement.assignment_id,
+            JudgementRow.id,
+            JudgementRow.assignment_id,
             Assignment.hit_id,
             Worker.id,
-            Judgement.place,
-            Pair.left_id,
-            Pair.right_id,
+            JudgementRow.place,
+            PairRow.left_id,
+            PairRow.right_id,
             Worker.mturk_worker_id,
-            Judgement.label,
-            HitItem.role,
+            JudgementRow.label,
+            HitItemRow.role,
         )
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
-        .join(Pair, Pair.id == Judgement.pair_id)
-        .where(Worker.environment == environment, HitItem.role.in_(_GOLD_ROLES))
-        .order_by(Judgement.assignment_id, Judgement.place)
+        .join(HitItemRow, (HitItemRow.hit_id == Assignment.hit_id) & (HitItemRow.place == JudgementRow.place))
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .where(Worker.environment == environment, HitItemRow.role.in_(_GOLD_ROLES))
+        .order_by(JudgementRow.assignment_id, JudgementRow.place)
     )
     parts = [query]
     if submissions is not None:
         parts = [query.where(Assignment.id.in_(chunk)) for chunk in chunks(sorted(submissions))]
     return [
-        StoredJudgement(*row[:5], JudgementRecord(PairRecord(*row[5:7]), row[7], row[8], role=row[9]))
+        StoredJudgement(*row[:5], Judgement(Pair(*row[5:7]), row[7], row[8], role=row[9]))
         for part in parts
         for row in session.execute(part)
     ]
 
 
-_IS_ANSWERED = and_(Judgement.outcome == Outcome.ANSWERED, Judgement.label.is_not(None))
+_IS_ANSWERED = and_(JudgementRow.outcome == Outcome.ANSWERED, JudgementRow.label.is_not(None))
 
 
 def _judgements(environment: Environment) -> Any:
     return (
         select(
-            Judgement.id,
-            Judgement.assignment_id,
+            JudgementRow.id,
+            JudgementRow.assignment_id,
             Hit.id,
             Worker.id,
-            Judgement.place,
-            Pair.left_id,
-            Pair.right_id,
+            JudgementRow.place,
+            PairRow.left_id,
+            PairRow.right_id,
             Worker.mturk_worker_id,
-            Judgement.label,
-            Judgement.outcome,
-            HitItem.role,
-            Judgement.usable,
-            Judgement.active_ms,
-            Judgement.source,
+            JudgementRow.label,
+            JudgementRow.outcome,
+            HitItemRow.role,
+            JudgementRow.usable,
+            JudgementRow.active_ms,
+            JudgementRow.source,
             Assignment.submitted_at,
         )
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
-        .join(Pair, Pair.id == Judgement.pair_id)
+        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
         .where(Batch.environment == environment)
     )
 
@@ -118,8 +116,8 @@ def _stored(results: Iterable[Any], rationale: Mapping[int, Given]) -> list[Stor
                 hit_id=row[2],
                 worker_id=row[3],
                 place=row[4],
-                record=JudgementRecord(
-                    pair=PairRecord(row[5], row[6]),
+                record=Judgement(
+                    pair=Pair(row[5], row[6]),
                     worker=row[7],
                     label=row[8],
                     outcome=row[9],
@@ -138,8 +136,8 @@ def _stored(results: Iterable[Any], rationale: Mapping[int, Given]) -> list[Stor
 def _rationale(session: Session, environment: Environment) -> Mapping[int, Given]:
     query = (
         select(Rationale.judgement_id, Rationale.kind, Rationale.value)
-        .join(Judgement, Judgement.id == Rationale.judgement_id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(JudgementRow, JudgementRow.id == Rationale.judgement_id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(Batch.environment == environment, Rationale.kind != TEXT.name)
@@ -156,10 +154,12 @@ def use_answered(session: Session, assignment_ids: Sequence[int], usable: bool) 
     """Whether aggregation may read what was answered on these pages; what was not answered is never read."""
     counts = _IS_ANSWERED if usable else false()
     for chunk in chunks(assignment_ids):
-        session.execute(update(Judgement).where(Judgement.assignment_id.in_(chunk)).values(usable=counts))
+        session.execute(
+            update(JudgementRow).where(JudgementRow.assignment_id.in_(chunk)).values(usable=counts)
+        )
 
 
 def set_usable(session: Session, assignment_id: int, places: Sequence[int], usable: bool) -> None:
     """Whether aggregation may read the judgements at these places of a submission."""
-    of_page = (Judgement.assignment_id == assignment_id) & Judgement.place.in_(places)
-    session.execute(update(Judgement).where(of_page).values(usable=usable))
+    of_page = (JudgementRow.assignment_id == assignment_id) & JudgementRow.place.in_(places)
+    session.execute(update(JudgementRow).where(of_page).values(usable=usable))

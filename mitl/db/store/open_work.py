@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from mitl.core.packed import contains
-from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.bulk import chunks, number_columns
@@ -21,8 +21,7 @@ from mitl.db.store.commitments import SUBMITTED
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
-from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
-from mitl.records import Pair as PairRecord
+from mitl.records import Decision, Environment, HitState, JudgementSource, Pair, PairRole
 from mitl.records.frames import Columns, is_asked, is_role
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
@@ -35,9 +34,9 @@ class HitToReplace:
     hit: HitRow
     missing: int
     """Workers whose usable answers are still wanted."""
-    pairs: tuple[PairRecord, ...] = ()
+    pairs: tuple[Pair, ...] = ()
     """What is to be asked, where that is less than the whole page."""
-    audits: tuple[PairRecord, ...] = ()
+    audits: tuple[Pair, ...] = ()
     """Questions of an audit that are to be asked beside these, as audit questions again."""
 
 
@@ -72,16 +71,16 @@ def pair_counts(session: Session, environment: Environment, answers: Columns) ->
         answers: those of this environment.
     """
     live = (
-        select(HitItem.pair_id)
-        .join(Hit, Hit.id == HitItem.hit_id)
+        select(HitItemRow.pair_id)
+        .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(
             Batch.environment == environment,
             Hit.state.in_(list(LIVE_STATES)),
-            HitItem.role == PairRole.CANDIDATE,
+            HitItemRow.role == PairRole.CANDIDATE,
         )
     )
-    n_pairs = session.scalar(select(func.count()).select_from(Pair)) or 0
+    n_pairs = session.scalar(select(func.count()).select_from(PairRow)) or 0
     unproposed = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
     out = np.fromiter(session.scalars(live), np.int64)
     judged = np.asarray(answers["pair"])[np.asarray(answers["usable"]) & is_asked(answers)]
@@ -99,20 +98,20 @@ def pair_counts(session: Session, environment: Environment, answers: Columns) ->
 
 def live_pairs(
     session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
-) -> set[PairRecord]:
+) -> set[Pair]:
     """The candidates on HITs that are planned, on their way or out; of all pairs, or of those asked on some HITs."""
     query = (
-        select(Pair.left_id, Pair.right_id)
-        .join(HitItem, HitItem.pair_id == Pair.id)
-        .join(Hit, Hit.id == HitItem.hit_id)
+        select(PairRow.left_id, PairRow.right_id)
+        .join(HitItemRow, HitItemRow.pair_id == PairRow.id)
+        .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(
             Batch.environment == environment,
             Hit.state.in_(list(LIVE_STATES)),
-            HitItem.role == PairRole.CANDIDATE,
+            HitItemRow.role == PairRole.CANDIDATE,
         )
     )
-    return {PairRecord(*row) for part in _narrowed(query, of_hits) for row in session.execute(part)}
+    return {Pair(*row) for part in _narrowed(query, of_hits) for row in session.execute(part)}
 
 
 def _narrowed(
@@ -123,34 +122,34 @@ def _narrowed(
         yield query
         return
     for chunk in chunks(of_hits):
-        stands = aliased(HitItem)
+        stands = aliased(HitItemRow)
         asked = stands.role.in_([PairRole.CANDIDATE, PairRole.OVERLAP])  # controls stand on many others too
-        yield query.where(Pair.id.in_(select(stands.pair_id).where(stands.hit_id.in_(chunk), asked)))
+        yield query.where(PairRow.id.in_(select(stands.pair_id).where(stands.hit_id.in_(chunk), asked)))
 
 
 def usable_workers(
     session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
-) -> dict[PairRecord, int]:
+) -> dict[Pair, int]:
     """How many different workers have judged each pair usably, of all pairs or of those asked on some HITs.
 
     Answers on controls do not count.
     """
     query = (
-        select(Pair.left_id, Pair.right_id, func.count(Assignment.worker_id.distinct()))
-        .join(Judgement, Judgement.pair_id == Pair.id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        select(PairRow.left_id, PairRow.right_id, func.count(Assignment.worker_id.distinct()))
+        .join(JudgementRow, JudgementRow.pair_id == PairRow.id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
+        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
         .where(
             Batch.environment == environment,
-            Judgement.usable.is_(True),
-            HitItem.role.in_(_ASKED),
+            JudgementRow.usable.is_(True),
+            HitItemRow.role.in_(_ASKED),
         )
-        .group_by(Pair.left_id, Pair.right_id)
+        .group_by(PairRow.left_id, PairRow.right_id)
     )
     return {
-        PairRecord(image, caption): count
+        Pair(image, caption): count
         for part in _narrowed(query, of_hits)
         for image, caption, count in session.execute(part)
     }
@@ -159,8 +158,8 @@ def usable_workers(
 def lost_share(session: Session, environment: Environment) -> float:
     """The share of the settled submissions about pairs of which no answer can be used; 0 before there is one."""
     usable = (
-        select(func.max(case((Judgement.usable, 1), else_=0)).label("is_usable"))
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        select(func.max(case((JudgementRow.usable, 1), else_=0)).label("is_usable"))
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(
@@ -168,20 +167,20 @@ def lost_share(session: Session, environment: Environment) -> float:
             Batch.source == JudgementSource.CROWD,
             Assignment.status != SUBMITTED,
         )
-        .group_by(Judgement.assignment_id)
+        .group_by(JudgementRow.assignment_id)
         .subquery()
     )
     share = session.scalar(select(1 - func.avg(usable.c.is_usable)))
     return float(share or 0)
 
 
-def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
+def asked_pairs(session: Session, environment: Environment) -> set[Pair]:
     """The pairs that need not be asked: on a HIT that is not closed, judged usably, or labelled by machine."""
     labelled = _labelled(session, environment)
     return {*live_pairs(session, environment), *usable_workers(session, environment), *labelled}
 
 
-def _labelled(session: Session, environment: Environment) -> set[PairRecord]:
+def _labelled(session: Session, environment: Environment) -> set[Pair]:
     """The pairs that have a machine label."""
     return set(pairs_of_rows(session, audit_store.labelled_rows(session, environment)))
 
@@ -273,24 +272,28 @@ def _usable_submissions(session: Session, answers: Columns) -> NDArray[np.int64]
     return np.bincount(hits, minlength=newest + 1)
 
 
-def _second_opinions(session: Session, environment: Environment) -> set[PairRecord]:
+def _second_opinions(session: Session, environment: Environment) -> set[Pair]:
     """Pairs that a second worker has judged usably on a HIT of overlaps."""
     query = (
-        select(Pair.left_id, Pair.right_id)
-        .join(Judgement, Judgement.pair_id == Pair.id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        select(PairRow.left_id, PairRow.right_id)
+        .join(JudgementRow, JudgementRow.pair_id == PairRow.id)
+        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
-        .where(Batch.environment == environment, Judgement.usable.is_(True), HitItem.role == PairRole.OVERLAP)
+        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
+        .where(
+            Batch.environment == environment,
+            JudgementRow.usable.is_(True),
+            HitItemRow.role == PairRole.OVERLAP,
+        )
     )
-    return {PairRecord(*row) for row in session.execute(query)}
+    return {Pair(*row) for row in session.execute(query)}
 
 
 def _overlap_hits(session: Session, environment: Environment) -> set[int]:
     query = (
-        select(HitItem.hit_id)
-        .join(Hit, Hit.id == HitItem.hit_id)
+        select(HitItemRow.hit_id)
+        .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(Batch.environment == environment, text("hit_item.role = 'overlap'"))  # as its index has it
         .distinct()

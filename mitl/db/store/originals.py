@@ -8,7 +8,7 @@ from collections.abc import Collection
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Exclusion, Item, OriginalReview, Side
+from mitl.db.models import ExclusionEntry, ItemRow, OriginalReview, SideRow
 from mitl.db.store.items import RIGHT, pair_sides
 from mitl.records import ExclusionKind, OriginalVerdict, Pair
 
@@ -39,16 +39,16 @@ def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.
     else:
         session.execute(update(OriginalReview).where(*own).values(verdict=verdict, at=now))
         session.execute(
-            delete(Exclusion).where(
-                Exclusion.right_side_id == right,
-                Exclusion.right_id == pair.caption_id,
-                Exclusion.source == SOURCE,
+            delete(ExclusionEntry).where(
+                ExclusionEntry.right_side_id == right,
+                ExclusionEntry.right_id == pair.caption_id,
+                ExclusionEntry.source == SOURCE,
             )
         )
     if verdict is not OriginalVerdict.KEEP:
         meaningless = verdict is OriginalVerdict.MEANINGLESS
         session.add(
-            Exclusion(
+            ExclusionEntry(
                 kind=ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
                 left_side_id=None if meaningless else left,
                 left_id=None if meaningless else pair.image_id,
@@ -65,10 +65,12 @@ def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.
 def exclude_images(session: Session, image_ids: Collection[int], reason: str, source: str) -> int:
     """Take these images out of the positives, each once; returns how many were not excluded before."""
     left, _ = pair_sides(session)
-    query = select(Exclusion.left_id).where(Exclusion.kind == ExclusionKind.IMAGE)
+    query = select(ExclusionEntry.left_id).where(ExclusionEntry.kind == ExclusionKind.IMAGE)
     new = sorted(set(image_ids) - set(session.scalars(query)))
     session.add_all(
-        Exclusion(kind=ExclusionKind.IMAGE, left_side_id=left, left_id=image, reason=reason, source=source)
+        ExclusionEntry(
+            kind=ExclusionKind.IMAGE, left_side_id=left, left_id=image, reason=reason, source=source
+        )
         for image in new
     )
     session.flush()
@@ -78,9 +80,9 @@ def exclude_images(session: Session, image_ids: Collection[int], reason: str, so
 def captions_by_external_id(session: Session, external_ids: Collection[str]) -> dict[str, Pair]:
     """The original pair of each caption that is known by these ids."""
     query = (
-        select(Item.external_id, Item.group_id, Item.id)
-        .join(Side, Side.id == Item.side_id)
-        .where(Side.name.in_(RIGHT))
+        select(ItemRow.external_id, ItemRow.group_id, ItemRow.id)
+        .join(SideRow, SideRow.id == ItemRow.side_id)
+        .where(SideRow.name.in_(RIGHT))
     )
     wanted = set(external_ids)
     return {

@@ -19,19 +19,18 @@ from mitl.db.models import (
     Batch,
     CollectionAnswer,
     CollectionItem,
-    Comparison,
-    Finding,
+    ComparisonRow,
+    FindingRow,
     Hit,
-    HitItem,
-    Judgement,
+    HitItemRow,
+    JudgementRow,
     PreferenceAnswer,
     Rationale,
     SimilarityAnswer,
     SimilarityItem,
 )
 from mitl.db.store.bulk import add_rows, chunks
-from mitl.records import BatchKind, Environment, JudgementSource, Parsed, PlaceAnswer
-from mitl.records import Finding as FindingRecord
+from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed, PlaceAnswer
 
 UNREADABLE = "unreadable"
 MISSING_ANSWER = "missing_answer"
@@ -39,8 +38,8 @@ _MARKS_OF_A_PARSE = (UNREADABLE, MISSING_ANSWER)
 """A parse without an answer has one of these findings."""
 
 
-ItemTable = type[HitItem] | type[Comparison] | type[SimilarityItem] | type[CollectionItem]
-AnswerTable = type[Judgement] | type[PreferenceAnswer] | type[SimilarityAnswer] | type[CollectionAnswer]
+ItemTable = type[HitItemRow] | type[ComparisonRow] | type[SimilarityItem] | type[CollectionItem]
+AnswerTable = type[JudgementRow] | type[PreferenceAnswer] | type[SimilarityAnswer] | type[CollectionAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,8 @@ class Submissions:
                 Batch.source == JudgementSource.CROWD,
                 Batch.kind == self.kind,
                 ~select(answers.id).where(answers.assignment_id == Assignment.id).exists(),
-                ~select(Finding.id)
-                .where(Finding.assignment_id == Assignment.id, Finding.code.in_(_MARKS_OF_A_PARSE))
+                ~select(FindingRow.id)
+                .where(FindingRow.assignment_id == Assignment.id, FindingRow.code.in_(_MARKS_OF_A_PARSE))
                 .exists(),
             )
             .order_by(Assignment.id)
@@ -147,7 +146,7 @@ class Submissions:
         add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
 
 
-PAIRS = Submissions(BatchKind.PAIRS, HitItem, Judgement)
+PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow)
 
 
 def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:
@@ -171,7 +170,7 @@ def set_parses(
     pairs = _pairs(session, list(parses))
     add_rows(
         session,
-        Judgement,
+        JudgementRow,
         (
             {
                 "assignment_id": id_,
@@ -193,15 +192,15 @@ def set_parses(
 
 def _forget_parses(session: Session, ids: Sequence[int]) -> None:
     for chunk in chunks(ids):
-        own = select(Judgement.id).where(Judgement.assignment_id.in_(chunk))
+        own = select(JudgementRow.id).where(JudgementRow.assignment_id.in_(chunk))
         session.execute(delete(Rationale).where(Rationale.judgement_id.in_(own)))
-        session.execute(delete(Judgement).where(Judgement.assignment_id.in_(chunk)))
+        session.execute(delete(JudgementRow).where(JudgementRow.assignment_id.in_(chunk)))
 
 
 def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:
     """(Submission, place) → row of the pair that stands there."""
-    query = select(Assignment.id, HitItem.place, HitItem.pair_id).join(
-        HitItem, HitItem.hit_id == Assignment.hit_id
+    query = select(Assignment.id, HitItemRow.place, HitItemRow.pair_id).join(
+        HitItemRow, HitItemRow.hit_id == Assignment.hit_id
     )
     return {
         (id_, place): pair
@@ -219,27 +218,27 @@ def _add_rationale(session: Session, parses: Mapping[int, Parsed[PlaceAnswer]]) 
         for answer in parsed.answers
         if answer.given
     }
-    query = select(Judgement.assignment_id, Judgement.place, Judgement.id)
+    query = select(JudgementRow.assignment_id, JudgementRow.place, JudgementRow.id)
     rows: list[dict[str, Any]] = []
     for chunk in chunks(sorted({id_ for id_, _ in given})):
-        found = session.execute(query.where(Judgement.assignment_id.in_(chunk)).order_by(Judgement.id))
+        found = session.execute(query.where(JudgementRow.assignment_id.in_(chunk)).order_by(JudgementRow.id))
         for id_, place, judgement in found:
             rows += [{"judgement_id": judgement, **reason} for reason in given.get((id_, place), ())]
     add_rows(session, Rationale, rows)
 
 
-def add_all_findings(session: Session, given: Mapping[int, Iterable[FindingRecord]]) -> None:
+def add_all_findings(session: Session, given: Mapping[int, Iterable[Finding]]) -> None:
     """Note something about submissions, by id; the same note is not written twice."""
     wanted = {id_: {(one.code, one.detail) for one in found} for id_, found in given.items()}
     wanted = {id_: notes for id_, notes in wanted.items() if notes}
     known: dict[int, set[tuple[str, str]]] = defaultdict(set)
-    query = select(Finding.assignment_id, Finding.code, Finding.detail)
+    query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
     for chunk in chunks(list(wanted)):
-        for id_, code, detail in session.execute(query.where(Finding.assignment_id.in_(chunk))):
+        for id_, code, detail in session.execute(query.where(FindingRow.assignment_id.in_(chunk))):
             known[id_].add((code, detail))
     add_rows(
         session,
-        Finding,
+        FindingRow,
         (
             {"assignment_id": id_, "code": code, "detail": detail}
             for id_, notes in wanted.items()

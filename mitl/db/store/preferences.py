@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Comparison, Hit, PreferenceAnswer, Worker
+from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, Worker
 from mitl.db.store.bulk import chunks
 from mitl.db.store.comparisons import KEPT, record_of
 from mitl.db.store.parses import Submissions
@@ -22,7 +22,7 @@ from mitl.records import (
     Vote,
 )
 
-STORED = Submissions(BatchKind.RANKINGS, Comparison, PreferenceAnswer)
+STORED = Submissions(BatchKind.RANKINGS, ComparisonRow, PreferenceAnswer)
 
 
 def set_parses(session: Session, given: Mapping[int, Parsed[ComparisonAnswer]]) -> None:
@@ -46,14 +46,15 @@ def controls(
 ) -> dict[int, list[tuple[int, Preference, Preference | None]]]:
     """Submission → place, right answer and given answer of each control on its page; None where none was given."""
     query = (
-        select(Assignment.id, Comparison.place, Comparison.expected, PreferenceAnswer.answer)
-        .join(Comparison, Comparison.hit_id == Assignment.hit_id)
+        select(Assignment.id, ComparisonRow.place, ComparisonRow.expected, PreferenceAnswer.answer)
+        .join(ComparisonRow, ComparisonRow.hit_id == Assignment.hit_id)
         .outerjoin(
             PreferenceAnswer,
-            (PreferenceAnswer.assignment_id == Assignment.id) & (PreferenceAnswer.place == Comparison.place),
+            (PreferenceAnswer.assignment_id == Assignment.id)
+            & (PreferenceAnswer.place == ComparisonRow.place),
         )
-        .where(Comparison.role == ComparisonRole.CONTROL)
-        .order_by(Assignment.id, Comparison.place)
+        .where(ComparisonRow.role == ComparisonRole.CONTROL)
+        .order_by(Assignment.id, ComparisonRow.place)
     )
     found: dict[int, list[tuple[int, Preference, Preference | None]]] = defaultdict(list)
     for chunk in chunks(assignment_ids):
@@ -68,20 +69,22 @@ def votes(session: Session, environment: Environment, batch: str | None = None) 
     Answers on controls do not count.
     """
     query = (
-        select(Worker.mturk_worker_id, PreferenceAnswer.answer, Comparison)
+        select(Worker.mturk_worker_id, PreferenceAnswer.answer, ComparisonRow)
         .join(Assignment, Assignment.id == PreferenceAnswer.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .join(Comparison, (Comparison.hit_id == Hit.id) & (Comparison.place == PreferenceAnswer.place))
+        .join(
+            ComparisonRow, (ComparisonRow.hit_id == Hit.id) & (ComparisonRow.place == PreferenceAnswer.place)
+        )
         .where(
             Batch.environment == environment,
             Assignment.decision.in_(KEPT),
             Worker.excluded_at.is_(None),
-            Comparison.role == ComparisonRole.ASKED,
+            ComparisonRow.role == ComparisonRole.ASKED,
             PreferenceAnswer.answer.is_not(None),
         )
-        .order_by(Assignment.submitted_at, Assignment.id, Comparison.place)
+        .order_by(Assignment.submitted_at, Assignment.id, ComparisonRow.place)
     )
     if batch is not None:
         query = query.where(Batch.name == batch)

@@ -9,13 +9,11 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints
-from mitl.db.models import Annotator, Pair, Proposal, Query, Run, TrainedAnnotator
+from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
 from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id
 from mitl.db.store.items import pair_sides
 from mitl.errors import StoreError
-from mitl.records import AnnotatorKind, Direction
-from mitl.records import Pair as PairRecord
-from mitl.records import Proposal as ProposalRecord
+from mitl.records import AnnotatorKind, Direction, Pair, Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def add_run(
     config: str,
     queries: Mapping[Direction, Sequence[int]],
     annotators: Sequence[AnnotatorRow],
-    proposals: Iterable[ProposalRecord],
+    proposals: Iterable[Proposal],
 ) -> int:
     """Insert a run with its queries, annotators, new pairs and proposals; returns the number of new pairs."""
     run = Run(hash=run_hash, config=config)
@@ -84,7 +82,7 @@ def add_run(
     _mark_proposed(session, {ids[row.pair] for row in rows})
     add_tuples(
         session,
-        Proposal,
+        ProposalRow,
         ("run_id", "pair_id", "annotator_id", "direction", "rank", "similarity"),
         (
             (
@@ -101,53 +99,53 @@ def add_run(
     return n_new
 
 
-def pair_ids(session: Session, sides: tuple[int, int] | None = None) -> dict[PairRecord, int]:
+def pair_ids(session: Session, sides: tuple[int, int] | None = None) -> dict[Pair, int]:
     """The row of every known pair of these sides, left and right; of images and captions where none are named."""
     left, right = sides or pair_sides(session)
-    query = select(Pair.left_id, Pair.right_id, Pair.id).where(
-        Pair.left_side_id == left, Pair.right_side_id == right
+    query = select(PairRow.left_id, PairRow.right_id, PairRow.id).where(
+        PairRow.left_side_id == left, PairRow.right_side_id == right
     )
-    return {PairRecord(*row[:2]): row[2] for row in session.execute(query)}
+    return {Pair(*row[:2]): row[2] for row in session.execute(query)}
 
 
-def pairs_of_rows(session: Session, rows: Ints) -> list[PairRecord]:
+def pairs_of_rows(session: Session, rows: Ints) -> list[Pair]:
     """The pairs in these rows, in their order."""
-    query = select(Pair.id, Pair.left_id, Pair.right_id)
+    query = select(PairRow.id, PairRow.left_id, PairRow.right_id)
     known = {
-        row: PairRecord(image, caption)
+        row: Pair(image, caption)
         for chunk in chunks(rows.tolist())
-        for row, image, caption in session.execute(query.where(Pair.id.in_(chunk)))
+        for row, image, caption in session.execute(query.where(PairRow.id.in_(chunk)))
     }
     return [known[row] for row in rows.tolist()]
 
 
 def ensure_pairs(
-    session: Session, pairs: Iterable[PairRecord], sides: tuple[int, int] | None = None
-) -> dict[PairRecord, int]:
+    session: Session, pairs: Iterable[Pair], sides: tuple[int, int] | None = None
+) -> dict[Pair, int]:
     """Insert the pairs that are not there yet, in canonical order; returns the row of every known pair of the sides."""
     return _ensure_pairs(session, set(pairs), sides or pair_sides(session), proposed=False)[0]
 
 
 def _mark_proposed(session: Session, ids: set[int]) -> None:
     """Pairs that were there as controls or past work before anything proposed them."""
-    before = session.scalars(select(Pair.id).where(Pair.proposed.is_(False))).all()
+    before = session.scalars(select(PairRow.id).where(PairRow.proposed.is_(False))).all()
     for chunk in chunks([id_ for id_ in before if id_ in ids]):
-        session.execute(update(Pair).where(Pair.id.in_(chunk)).values(proposed=True))
+        session.execute(update(PairRow).where(PairRow.id.in_(chunk)).values(proposed=True))
 
 
 def _ensure_pairs(
-    session: Session, pairs: set[PairRecord], sides: tuple[int, int], *, proposed: bool
-) -> tuple[dict[PairRecord, int], int]:
+    session: Session, pairs: set[Pair], sides: tuple[int, int], *, proposed: bool
+) -> tuple[dict[Pair, int], int]:
     """The same, and how many were new; only new ones are marked as proposed."""
     known = pair_ids(session, sides)
     keys = sorted((pair.image_id, pair.caption_id) for pair in pairs - known.keys())
-    first = next_id(session, Pair)
+    first = next_id(session, PairRow)
     rows = [(first + n, *sides, left, right, proposed) for n, (left, right) in enumerate(keys)]
     if rows:
         names = ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed")
-        add_tuples(session, Pair, names, rows)
-        ids_were_given(session, Pair)
-    known |= {PairRecord(left, right): id_ for id_, _, _, left, right, _ in rows}
+        add_tuples(session, PairRow, names, rows)
+        ids_were_given(session, PairRow)
+    known |= {Pair(left, right): id_ for id_, _, _, left, right, _ in rows}
     return known, len(rows)
 
 
@@ -164,29 +162,33 @@ def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Dire
 
 def annotators(session: Session) -> list[AnnotatorRow]:
     """All annotators in the order in which they first proposed."""
-    query = select(Annotator.name, Annotator.kind, Annotator.config, Annotator.fingerprint)
-    return [AnnotatorRow(*row) for row in session.execute(query.order_by(Annotator.id))]
+    query = select(
+        StoredAnnotator.name, StoredAnnotator.kind, StoredAnnotator.config, StoredAnnotator.fingerprint
+    )
+    return [AnnotatorRow(*row) for row in session.execute(query.order_by(StoredAnnotator.id))]
 
 
-def proposals(session: Session, run_id: int | None = None) -> list[ProposalRecord]:
+def proposals(session: Session, run_id: int | None = None) -> list[Proposal]:
     """Who proposed what, in canonical order (pair, annotator, direction); of one run or of all."""
     query = (
         select(
-            Pair.left_id,
-            Pair.right_id,
-            Annotator.name,
-            Proposal.direction,
-            Proposal.rank,
-            Proposal.similarity,
+            PairRow.left_id,
+            PairRow.right_id,
+            StoredAnnotator.name,
+            ProposalRow.direction,
+            ProposalRow.rank,
+            ProposalRow.similarity,
         )
-        .join(Pair, Pair.id == Proposal.pair_id)
-        .join(Annotator, Annotator.id == Proposal.annotator_id)
-        .order_by(Pair.left_id, Pair.right_id, Annotator.id, Proposal.direction, Proposal.run_id)
+        .join(PairRow, PairRow.id == ProposalRow.pair_id)
+        .join(StoredAnnotator, StoredAnnotator.id == ProposalRow.annotator_id)
+        .order_by(
+            PairRow.left_id, PairRow.right_id, StoredAnnotator.id, ProposalRow.direction, ProposalRow.run_id
+        )
     )
     if run_id is not None:
-        query = query.where(Proposal.run_id == run_id)
+        query = query.where(ProposalRow.run_id == run_id)
     return [
-        ProposalRecord(PairRecord(image, caption), name, direction, rank, similarity)
+        Proposal(Pair(image, caption), name, direction, rank, similarity)
         for image, caption, name, direction, rank, similarity in session.execute(query)
     ]
 
@@ -202,36 +204,42 @@ def _withdrawn() -> Select[str]:
 
 def unmark_withdrawn(session: Session) -> None:
     """Mark the pairs that withdrawn annotators alone proposed as not proposed; who proposed them stays written."""
-    is_theirs = Annotator.name.in_(_withdrawn())
+    is_theirs = StoredAnnotator.name.in_(_withdrawn())
     theirs, others = (
-        select(Proposal.pair_id).join(Annotator, Annotator.id == Proposal.annotator_id).where(side)
+        select(ProposalRow.pair_id)
+        .join(StoredAnnotator, StoredAnnotator.id == ProposalRow.annotator_id)
+        .where(side)
         for side in (is_theirs, ~is_theirs)
     )
     session.execute(
-        update(Pair).where(Pair.id.in_(theirs), Pair.id.not_in(others)).values(proposed=False),
+        update(PairRow).where(PairRow.id.in_(theirs), PairRow.id.not_in(others)).values(proposed=False),
         execution_options={"synchronize_session": False},
     )
 
 
-def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[PairRecord]:
+def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[Pair]:
     """The distinct pairs that stand as proposed in any of these directions, in canonical order."""
     query = (
-        select(Pair.left_id, Pair.right_id)
-        .join(Proposal, Proposal.pair_id == Pair.id)
-        .join(Annotator, Annotator.id == Proposal.annotator_id)
-        .where(Proposal.direction.in_(list(directions)), Annotator.name.not_in(_withdrawn()))
+        select(PairRow.left_id, PairRow.right_id)
+        .join(ProposalRow, ProposalRow.pair_id == PairRow.id)
+        .join(StoredAnnotator, StoredAnnotator.id == ProposalRow.annotator_id)
+        .where(ProposalRow.direction.in_(list(directions)), StoredAnnotator.name.not_in(_withdrawn()))
         .distinct()
-        .order_by(Pair.left_id, Pair.right_id)
+        .order_by(PairRow.left_id, PairRow.right_id)
     )
-    return [PairRecord(*row) for row in session.execute(query)]
+    return [Pair(*row) for row in session.execute(query)]
 
 
 def _annotator_ids(session: Session, wanted: Sequence[AnnotatorRow]) -> dict[str, int]:
     ids = {}
     for row in wanted:
-        found = session.execute(select(Annotator).where(Annotator.name == row.name)).scalar_one_or_none()
+        found = session.execute(
+            select(StoredAnnotator).where(StoredAnnotator.name == row.name)
+        ).scalar_one_or_none()
         if found is None:
-            found = Annotator(name=row.name, kind=row.kind, config=row.config, fingerprint=row.fingerprint)
+            found = StoredAnnotator(
+                name=row.name, kind=row.kind, config=row.config, fingerprint=row.fingerprint
+            )
             session.add(found)
         else:
             found.kind, found.config, found.fingerprint = row.kind, row.config, row.fingerprint

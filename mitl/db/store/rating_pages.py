@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, Pair, SimilarityAnswer, SimilarityItem, Worker
+from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.hits import LIVE_STATES, HitRow, hits
 from mitl.db.store.parses import Submissions
@@ -78,11 +78,11 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Simila
             SimilarityItem.place,
             SimilarityItem.task,
             SimilarityItem.role,
-            Pair.left_id,
-            Pair.right_id,
+            PairRow.left_id,
+            PairRow.right_id,
             SimilarityItem.swapped,
         )
-        .join(Pair, Pair.id == SimilarityItem.pair_id)
+        .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .order_by(SimilarityItem.hit_id, SimilarityItem.place)
     )
     for chunk in chunks(hit_ids):
@@ -105,8 +105,8 @@ def _pairs_on_pages(
     session: Session, environment: Environment, task: Likeness, roles: Sequence[SimilarityRole]
 ) -> set[TwoItems]:
     query = (
-        select(Pair.left_id, Pair.right_id)
-        .join(SimilarityItem, SimilarityItem.pair_id == Pair.id)
+        select(PairRow.left_id, PairRow.right_id)
+        .join(SimilarityItem, SimilarityItem.pair_id == PairRow.id)
         .join(Hit, Hit.id == SimilarityItem.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(
@@ -138,8 +138,13 @@ def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[G
 def usable_raters(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
     """How many different workers have rated each pair usably; ratings of controls do not count."""
     query = (
-        select(SimilarityItem.task, Pair.left_id, Pair.right_id, func.count(Assignment.worker_id.distinct()))
-        .join(Pair, Pair.id == SimilarityItem.pair_id)
+        select(
+            SimilarityItem.task,
+            PairRow.left_id,
+            PairRow.right_id,
+            func.count(Assignment.worker_id.distinct()),
+        )
+        .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .join(Assignment, Assignment.hit_id == SimilarityItem.hit_id)
         .join(Worker, Worker.id == Assignment.worker_id)
         .join(
@@ -154,7 +159,7 @@ def usable_raters(session: Session, environment: Environment) -> dict[tuple[Like
             SimilarityItem.role == SimilarityRole.ASKED,
             SimilarityAnswer.score.is_not(None),
         )
-        .group_by(SimilarityItem.task, Pair.left_id, Pair.right_id)
+        .group_by(SimilarityItem.task, PairRow.left_id, PairRow.right_id)
     )
     return {(task, (left, right)): count for task, left, right, count in session.execute(query)}
 

@@ -19,9 +19,9 @@ from mitl.db.models import (
     Batch,
     ChosenPair,
     Hit,
-    HitItem,
+    HitItemRow,
     Ledger,
-    Pair,
+    PairRow,
     Round,
     StepOfRound,
     TrainedAnnotator,
@@ -31,8 +31,7 @@ from mitl.db.store.commitments import paid_by
 from mitl.db.store.hits import next_round
 from mitl.db.store.proposals import ensure_pairs, unmark_withdrawn
 from mitl.errors import RoundError
-from mitl.records import Environment, HitState, PairRole
-from mitl.records import Pair as PairRecord
+from mitl.records import Environment, HitState, Pair, PairRole
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN, TEACHING, RoundStep
 
@@ -212,8 +211,8 @@ def choose_pairs(session: Session, round_id: int, chosen: pd.DataFrame) -> None:
 def chosen_pairs(session: Session, round_id: int) -> pd.DataFrame:
     """What a round asks (``CHOSEN``), in order."""
     query = (
-        select(Pair.left_id, Pair.right_id, ChosenPair.place, ChosenPair.score, ChosenPair.strategy)
-        .join(Pair, Pair.id == ChosenPair.pair_id)
+        select(PairRow.left_id, PairRow.right_id, ChosenPair.place, ChosenPair.score, ChosenPair.strategy)
+        .join(PairRow, PairRow.id == ChosenPair.pair_id)
         .where(ChosenPair.round_id == round_id)
         .order_by(ChosenPair.place)
     )
@@ -245,9 +244,9 @@ def posted_hits(session: Session, environment: Environment, round_id: int) -> in
 def hits_out(session: Session, round_id: int) -> int:
     """How many HITs of a round's batches, or of earlier ones that ask its choices again, still wait for workers."""
     choices = (
-        select(HitItem.hit_id)
-        .join(ChosenPair, ChosenPair.pair_id == HitItem.pair_id)
-        .where(ChosenPair.round_id == round_id, HitItem.role.in_([r for r in PairRole if r.is_asked]))
+        select(HitItemRow.hit_id)
+        .join(ChosenPair, ChosenPair.pair_id == HitItemRow.pair_id)
+        .where(ChosenPair.round_id == round_id, HitItemRow.role.in_([r for r in PairRole if r.is_asked]))
     )
     query = (
         select(func.count(Hit.id))
@@ -258,24 +257,24 @@ def hits_out(session: Session, round_id: int) -> int:
     return session.scalar(query.where(or_(Batch.round_id == round_id, Hit.id.in_(choices)))) or 0
 
 
-def drop_unasked(session: Session, round_id: int, asked: Set[PairRecord]) -> int:
+def drop_unasked(session: Session, round_id: int, asked: Set[Pair]) -> int:
     """Take out the choices of a round that stand on none of its HITs; returns how many.
 
     Args:
         asked: what stays all the same, for a HIT of another round asks it or it is answered.
     """
     own = (
-        select(HitItem.pair_id)
-        .join(Hit, Hit.id == HitItem.hit_id)
+        select(HitItemRow.pair_id)
+        .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(Batch.round_id == round_id)
     )
     query = (
-        select(ChosenPair.id, Pair.left_id, Pair.right_id)
-        .join(Pair, Pair.id == ChosenPair.pair_id)
+        select(ChosenPair.id, PairRow.left_id, PairRow.right_id)
+        .join(PairRow, PairRow.id == ChosenPair.pair_id)
         .where(ChosenPair.round_id == round_id, ChosenPair.pair_id.not_in(own))
     )
-    gone = [row for row, *pair in session.execute(query) if PairRecord(*pair) not in asked]
+    gone = [row for row, *pair in session.execute(query) if Pair(*pair) not in asked]
     for chunk in chunks(gone):
         session.execute(delete(ChosenPair).where(ChosenPair.id.in_(chunk)))
     return len(gone)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import (
     Assignment,
     Hit,
-    Pair,
+    PairRow,
     SimilarityAnswer,
     SimilarityItem,
     SimilaritySample,
@@ -22,8 +22,7 @@ from mitl.db.models import (
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.items import pair_sides
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import Decision, Environment, Outcome
-from mitl.records import Pair as PairRecord
+from mitl.records import Decision, Environment, Outcome, Pair
 from mitl.records.frames import frame
 from mitl.records.similarity import (
     METHODS,
@@ -62,7 +61,7 @@ def ensure_similarity_pairs(
     """
     swapped = first > second if task.sides[0] == task.sides[1] else np.zeros(len(first), np.bool_)
     left, right = np.where(swapped, second, first).tolist(), np.where(swapped, first, second).tolist()
-    pairs = [PairRecord(*pair) for pair in zip(left, right, strict=True)]
+    pairs = [Pair(*pair) for pair in zip(left, right, strict=True)]
     rows = ensure_pairs(session, pairs, sides_of(session, task))
     return np.array([rows[pair] for pair in pairs], np.int64), swapped
 
@@ -115,10 +114,10 @@ def samples(session: Session) -> pd.DataFrame:
             SimilaritySample.encoder,
             SimilaritySample.rank,
             SimilaritySample.similarity,
-            Pair.left_id,
-            Pair.right_id,
+            PairRow.left_id,
+            PairRow.right_id,
         )
-        .join(Pair, Pair.id == SimilaritySample.pair_id)
+        .join(PairRow, PairRow.id == SimilaritySample.pair_id)
         .order_by(SimilaritySample.id)
     )
     found = _table(session, query)

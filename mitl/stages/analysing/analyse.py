@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from mitl.core.whole_files import whole_file
+from mitl.core.formats import csv_bytes
+from mitl.core.whole_files import put_file
 from mitl.errors import MitlError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, StageResult, Table
+from mitl.records import Environment, StageResult
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.answers import ANSWERS, RATIONALE, WORKERS
@@ -133,21 +132,26 @@ def _result(
     lines = [f"{name}: {line}" if len(made) > 1 else line for name, one in made.items() for line in one.lines]
     lines += [f"left out: {name}: {error}" for name, error in left_out.items()]
     paths: AnalysePaths = {}
-    tables: dict[Path, str] = {}
-    plots: dict[Path, str] = {}
+    tables: dict[Path, bytes] = {}
+    plots: dict[Path, bytes] = {}
     if asked.csv is not None:
         paths["csv"] = str(asked.csv)
         for one in made.values():
-            tables |= {asked.csv / f"{name}.csv": _as_csv(table) for name, table in one.rows.items()}
+            tables |= {
+                asked.csv / f"{name}.csv": csv_bytes([table.columns, *table.rows])
+                for name, table in one.rows.items()
+            }
     if asked.plots is not None:
         paths["plots"] = str(asked.plots)
         for one in made.values():
             drawn = {name: svg for name, draw in one.drawings.items() if (svg := draw())}
             plots |= {
-                asked.plots / f"{name}.svg": f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n'
+                asked.plots / f"{name}.svg": f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n'.encode()
                 for name, svg in drawn.items()
             }
-    tables_written, drawings_written = _write(tables), _write(plots)
+    tables_written, drawings_written = (
+        sum(put_file(path, content) for path, content in files.items()) for files in (tables, plots)
+    )
     lines += [f"{tables_written} of {len(tables)} tables written to {asked.csv}"] if asked.csv else []
     lines += [f"{drawings_written} of {len(plots)} drawings written to {asked.plots}"] if asked.plots else []
     kept = bool(tables or plots) and not (tables_written or drawings_written)
@@ -166,24 +170,3 @@ def _result(
         tables=tuple(table for one in made.values() for table in one.tables),
         lines=tuple(lines),
     )
-
-
-def _as_csv(table: Table) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
-    return text.getvalue()
-
-
-def _write(files: Mapping[Path, str]) -> int:
-    """Write the files that are not there exactly so already; returns how many those were."""
-    written = 0
-    for path, text in files.items():
-        content = text.encode()
-        if path.is_file() and path.read_bytes() == content:
-            continue
-        with whole_file(path) as sink:
-            sink.write(content)
-        written += 1
-    return written

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 import numpy as np
@@ -15,7 +15,6 @@ from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.core.packed import Ints
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
-from mitl.db.store import hits as hit_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.audits import AuditRow
 from mitl.errors import AuditError, UsageError
@@ -23,10 +22,8 @@ from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.progress import Progress, no_progress
 from mitl.records import (
     AuditPurpose,
-    BatchKind,
     Direction,
     Environment,
-    JudgementSource,
     StageResult,
     Table,
     several,
@@ -35,7 +32,7 @@ from mitl.records.audits import AuditDesign, Stratum
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.auditing.comparing import BANDS, METRIC, Compared, compared_models, shares
-from mitl.stages.auditing.hit_price import price_of_hit
+from mitl.stages.auditing.hit_price import latest_wording, price_of
 from mitl.stages.auditing.pools import (
     UNANSWERED,
     Strata,
@@ -381,16 +378,8 @@ def _planned(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> 
 
 def answer_price(context: Context) -> Price:
     """What a HIT costs in the wording of the latest batch, as publishing would price it."""
-    session, settings = context.session, context.settings
-    templates = [
-        batch.template
-        for batch in hit_store.batches(session, context.environment)
-        if batch.kind == BatchKind.PAIRS and batch.source is JudgementSource.CROWD
-    ]
-    request = Campaign(context.environment)
-    request = replace(request, template=templates[-1]) if templates else request
-    one = price_of_hit(session, settings, request, charges_fee=settings.endpoint is not None)
-    return Price(one.total_cents, CANDIDATES_PER_HIT)
+    request = Campaign(context.environment, template=latest_wording(context))
+    return Price(price_of(context, request).bill(1).total_cents, CANDIDATES_PER_HIT)
 
 
 def _figures(strata: Sequence[Stratum]) -> list[StratumFigures]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from mitl.core.whole_files import whole_file
+from mitl.core.whole_files import put_file
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
@@ -265,19 +265,10 @@ def _write(request: EvaluationRequest, made: _Evaluation) -> list[bool]:
     changed = []
     if request.csv is not None:
         rows = [*made.figures, *made.agreement, *made.rsums]
-        changed.append(_write_text(request.csv, to_csv(rows, made.tests)))
+        changed.append(put_file(request.csv, to_csv(rows, made.tests)))
     if request.latex is not None:
-        changed.append(_write_text(request.latex, to_latex([*made.figures, *made.agreement])))
+        changed.append(put_file(request.latex, to_latex([*made.figures, *made.agreement]).encode()))
     return changed
-
-
-def _write_text(path: Path, text: str) -> bool:
-    content = text.encode("utf-8")
-    if path.is_file() and path.read_bytes() == content:
-        return False
-    with whole_file(path) as sink:
-        sink.write(content)
-    return True
 
 
 def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *, idle: bool) -> StageResult:

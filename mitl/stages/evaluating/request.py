@@ -108,38 +108,30 @@ def parse_metrics(texts: Sequence[str], short: Short) -> Wanted:
         raise UsageError(str(error)) from error
 
 
-def files_of_options(
-    *,
-    images: Path | None,
-    captions: Path | None,
-    similarities: Path | None,
-    rankings: Sequence[Path],
-    image_ids: Path | None,
-    caption_ids: Path | None,
-    name: str | None,
-) -> list[ModelFiles]:
+def files_of_options(given: ModelFiles) -> list[ModelFiles]:
     """The model that single options name, or none.
 
     Raises:
         UsageError: files of two kinds, or ids or a name without such files.
     """
-    found = []
-    if images is not None or captions is not None:
-        found.append(ModelFiles(name or "embeddings", (images, captions)))
-    if similarities is not None:
-        found.append(ModelFiles(name or "similarities", similarities=similarities))
-    if rankings:
-        found.append(ModelFiles(name or "rankings", rankings=tuple(rankings)))
-    if len(found) > 1:
+    kinds = {
+        "embeddings": given.embeddings is not None,
+        "similarities": given.similarities is not None,
+        "rankings": bool(given.rankings),
+    }
+    named = [kind for kind, is_named in kinds.items() if is_named]
+    if len(named) > 1:
         raise UsageError("files of one kind make a model; name several models by --model NAME=FILE[,FILE]")
-    if (image_ids or caption_ids) and not (found and not rankings):
-        raise UsageError("--image-ids and --caption-ids belong to embeddings or similarities in a .npy")
-    for side, ids, embeddings in (("image", image_ids, images), ("caption", caption_ids, captions)):
-        if ids and similarities is None and embeddings is None:
+    files = given.embeddings or (None, None)
+    sides = zip(("image", "caption"), (given.image_ids, given.caption_ids), files, strict=True)
+    for side, ids, embeddings in sides:
+        if ids and named not in (["embeddings"], ["similarities"]):
+            raise UsageError("--image-ids and --caption-ids belong to embeddings or similarities in a .npy")
+        if ids and named == ["embeddings"] and embeddings is None:
             raise UsageError(f"--{side}-ids are given, but no --{side}-embeddings; give both, or neither")
-    if name and not found:
+    if given.name and not named:
         raise UsageError("--name belongs to embeddings, similarities or rankings; --model names its own")
-    return [replace(one, image_ids=image_ids, caption_ids=caption_ids) for one in found]
+    return [replace(given, name=given.name or kind) for kind in named]
 
 
 def parse_model(text: str) -> ModelFiles:

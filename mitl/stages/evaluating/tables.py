@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mitl.core.formats import csv_bytes
 from mitl.core.latex import escape_tex
 from mitl.metrics.table import metric_named
 from mitl.records import Table
@@ -127,32 +126,18 @@ def _difference(one: ModelDifference) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def to_csv(figures: Sequence[Figure], comparisons: Sequence[ModelDifference]) -> str:
-    """One row a figure, in the metric's own unit (shares from 0 to 1), with the paired test where there is one."""
+def to_csv(figures: Sequence[Figure], comparisons: Sequence[ModelDifference]) -> bytes:
+    """CSV: one row a figure, in the metric's own unit (shares from 0 to 1), with the paired test where there is one."""
     tests = {(one.positives, one.model, one.direction, one.metric): one for one in comparisons}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[object]] = [COLUMNS]
     for one in figures:
         test = tests.get((one.positives, one.model, one.direction, one.metric))
         compared = (
             ("",) * 5 if test is None else (test.against, test.difference, test.low, test.high, test.p_value)
         )
-        ends = ("" if end is None else end for end in (one.low, one.high))
-        writer.writerow(
-            (
-                one.positives,
-                one.model,
-                one.direction,
-                one.metric,
-                one.value,
-                *ends,
-                one.queries,
-                one.left_out,
-                *compared,
-            )
-        )
-    return text.getvalue()
+        about = one.positives, one.model, one.direction, one.metric
+        rows.append((*about, one.value, one.low, one.high, one.queries, one.left_out, *compared))
+    return csv_bytes(rows)
 
 
 def _rows(figures: Sequence[Figure]) -> tuple[list[_Row], list[str]]:

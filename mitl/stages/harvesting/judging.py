@@ -14,10 +14,10 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
-from mitl.core.packed import Ints, coded, contains, distinct
+from mitl.core.packed import Ints, coded, distinct
 from mitl.crowd.golds import gold_state
 from mitl.crowd.paying import SUBMITTED
-from mitl.db.store import answer_sheets
+from mitl.db.store import answer_sheets, control_sheets
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
@@ -25,7 +25,7 @@ from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.answers import DECISIONS, AssignmentRow, SubmissionColumns
-from mitl.judgements.gold_records import BAD_RECORD, GoldState, GoldVerdict, is_usable
+from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import Columns, Flags, is_asked, is_labelled
 from mitl.records.gold_rule import GoldRule
@@ -56,7 +56,6 @@ SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"
 
 _UNDECIDED = (Decision.NONE, Decision.QUEUED)
-_IS_UNDECIDED = np.array([decision in _UNDECIDED for decision in DECISIONS])
 _ANSWERED = Judgement(Pair(0, 0), "", Label.YES)
 """Stands for any answered judgement of a page."""
 
@@ -65,25 +64,27 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     """Decide about new submissions, forgive what a withdrawn control caused, mark what may be used, close HITs.
 
     Safe to repeat: the outcome depends on the stored answers and people's decisions alone. A submission that was
-    stored and not parsed yet is left for whoever parses it.
+    stored and not parsed yet is left for whoever parses it. What may be used of a worker's answers follows from these
+    answers, what was decided about them and the worker's record, so it is looked at where one of these changed.
     """
-    answers = answers_of(session, environment)
-    work = answer_store.submission_columns(session, environment)
-    state = gold_state(session, environment, rule, answers)
-    changed = _decide(session, environment, state, rule)
-    decision = work.decision.copy()
-    for to, ids in changed.items():
-        decision[contains(np.sort(ids), work.id)] = DECISIONS.index(to)
-    _mark_usable(session, answers, _weigh(session, environment, work, decision, state))
-    _close(session, environment, work.hit[~_IS_UNDECIDED[decision]])
-    answer_sheets.fill(session)
+    state = gold_state(session, environment, rule)
+    _decide(session, environment, state, rule)
+    names = desk_store.worker_names(session, environment)
+    records = {worker: state.record(name) for worker, name in names.items()}
+    is_bad = {worker: record.is_bad for worker, record in records.items()}
+    workers = control_sheets.to_judge(session, environment, is_bad)
+    if workers:
+        answers = answers_of(session, environment, workers)
+        work = answer_store.submission_columns(session, environment, workers)
+        _mark_usable(session, answers, _weigh(work, records))
+        answer_sheets.fill(session)
+        control_sheets.keep(session, answers, {worker: is_bad[worker] for worker in workers})
+    hit_store.set_state(session, hit_store.decided(session, environment), HitState.CLOSED)
     return state
 
 
-def _decide(
-    session: Session, environment: Environment, state: GoldState, rule: GoldRule
-) -> dict[Decision, list[int]]:
-    """Write what follows from the controls; returns the submissions whose decision changed."""
+def _decide(session: Session, environment: Environment, state: GoldState, rule: GoldRule) -> None:
+    """Write what follows from the controls."""
     asked = hit_store.other_kinds(session, environment)
     undecided = answer_store.assignments(session, environment, _UNDECIDED)
     verdicts: dict[int, GoldVerdict] = {}
@@ -99,7 +100,6 @@ def _decide(
     parse_store.add_all_findings(session, {id_: verdict.findings for id_, verdict in verdicts.items()})
     for decision, ids in changed.items():
         answer_store.set_decision(session, ids, decision)
-    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +114,13 @@ class _Weights:
     """In the order of the work."""
 
 
-def _weigh(
-    session: Session,
-    environment: Environment,
-    work: SubmissionColumns,
-    decision: Ints,
-    state: GoldState,
-) -> _Weights:
+def _weigh(work: SubmissionColumns, records: Mapping[int, GoldRecord]) -> _Weights:
     """Look at each worker's submissions of one decision together: there are few such groups among millions."""
-    names = desk_store.worker_names(session, environment)
-    groups, group = coded((work.worker * len(DECISIONS) + decision) * 2 + work.excluded)
+    groups, group = coded((work.worker * len(DECISIONS) + work.decision) * 2 + work.excluded)
     counts, is_late = [], []
     for code in groups.tolist():
         worker, place = divmod(code // 2, len(DECISIONS))
-        record = state.record(names[worker])
+        record = records[worker]
         counts.append(is_usable(_ANSWERED, DECISIONS[place], record, excluded=bool(code % 2)))
         is_late.append(DECISIONS[place] is Decision.PASS and record.is_bad)
     rows = int(work.id.max(initial=0)) + 1
@@ -194,15 +187,3 @@ def _note(session: Session, repeated: Mapping[int, Sequence[int]], late: Sequenc
     for id_ in late:
         findings[id_].append(Finding(LATE_BAD_RECORD, BAD_RECORD))
     parse_store.add_all_findings(session, findings)
-
-
-def _close(session: Session, environment: Environment, decided: Ints) -> None:
-    """A HIT is finished when all the assignments that were paid for are decided.
-
-    Args:
-        decided: the HIT of each submission that is.
-    """
-    out = hit_store.hits(session, environment, (HitState.POSTED,))
-    of_hit = np.bincount(decided, minlength=max((hit.id for hit in out), default=0) + 1)
-    finished = [hit.id for hit in out if of_hit[hit.id] >= hit.assignments]
-    hit_store.set_state(session, finished, HitState.CLOSED)

@@ -17,7 +17,7 @@ from mitl.crowd.context import choose_environment
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.populations import ListTruth, parse_population
 from mitl.crowd.raters import LikenessTruth
-from mitl.crowd.scripted import ScriptedWorker, SimulationResult, give_back, run_workers
+from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, SimulationResult, give_back, run_workers
 from mitl.crowd.truth import (
     GradedTruthOf,
     TextsOf,
@@ -117,12 +117,14 @@ def simulate(
         workers = [ScriptedWorker(*who) for who in zip(links, played, names, strict=True)]
         done = run_workers(
             workers,
-            lambda hit_id: work.truths(hit_id, known),
-            seed=settings.seed,
-            hits_per_worker=hits_per_worker,
-            max_hits=max_hits,
-            key_of=lambda hit_id: work.hits[hit_id].key,
-            joining=joining,
+            ScriptedWork(
+                lambda hit_id: work.truths(hit_id, known),
+                seed=settings.seed,
+                hits_per_worker=hits_per_worker,
+                max_hits=max_hits,
+                key_of=lambda hit_id: work.hits[hit_id].key,
+                joining=joining,
+            ),
             expected=min(work.missing, max_hits or work.missing),
             progress=progress,
         )

@@ -49,22 +49,27 @@ from mitl.stages.past_work.past import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How a file is brought in."""
+
+    columns: Path | None = None
+    """The mapping that a foreign batch needs. Given again for a file that is there, its rows are read again."""
+    skip_unknown: bool = False
+    """Leave out what is about images or captions that the project lacks."""
+    count_again: bool = False
+    """Bring in answers that are here already, answer for answer; they count twice."""
+
+
 def import_results(
     settings: Settings,
     path: Path,
     environment: Environment | None = None,
     *,
-    columns: Path | None = None,
-    skip_unknown: bool = False,
-    count_again: bool = False,
+    options: ImportOptions = ImportOptions(),
     progress: Progress = no_progress,
 ) -> StageResult:
     """Bring the results in a file into the database; a file that is there already changes nothing.
-
-    Args:
-        columns: the mapping that a foreign batch needs. Given again for a file that is there, its rows are read again.
-        skip_unknown: leave out what is about images or captions that the project lacks.
-        count_again: bring in answers that are here already, answer for answer; they count twice.
 
     Raises:
         DatasetError: the file is no such file, holds answers that are here already, or has something that cannot
@@ -72,7 +77,7 @@ def import_results(
         SettingsError: the mapping cannot be meant.
     """
     file = read_result_file(path)
-    mapping = None if columns is None else read_column_map(columns)
+    mapping = None if options.columns is None else read_column_map(options.columns)
     with open_context(settings, environment, unposted=Environment.LIVE, progress=progress) as context:
         session = context.session
         before = import_store.imports(session).get(file.sha256)
@@ -82,7 +87,7 @@ def import_results(
             return _already_here(file, before, context.environment)
         with progress("import", len(file.rows)) as advance:
             bring = _bring_official if is_official(file.columns) else _bring_submissions
-            brought = bring(context, _Given(file, mapping, skip_unknown, count_again))
+            brought = bring(context, _Given(file, mapping, options))
             advance(len(file.rows))
         if before is not None:
             # What the new mapping leaves out was read by the old one.
@@ -98,12 +103,11 @@ class _Given:
 
     file: ResultFile
     mapping: ColumnMap | None
-    skip_unknown: bool
-    count_again: bool
+    options: ImportOptions
 
     def known_only(self, past: Sequence[PastSubmission]) -> list[PastSubmission]:
         """Those that say something of the project's pairs."""
-        return known_only(past, self.file.name, skip_unknown=self.skip_unknown)
+        return known_only(past, self.file.name, skip_unknown=self.options.skip_unknown)
 
 
 def _bring_official(context: Context, given: _Given) -> Brought:
@@ -113,7 +117,7 @@ def _bring_official(context: Context, given: _Given) -> Brought:
     past = given.known_only(all_past)
     if not past:
         raise DatasetError(f"{file.name!r} holds no row, so there is nothing to bring in")
-    if not given.count_again:
+    if not given.options.count_again:
         refuse_doubles(context, past, file.name)
     judged = _judged_before(context, past)
     return Brought(

@@ -164,16 +164,17 @@ def _batch(context: Context, about: PastBatch, new_hits: Sequence[PastHit], know
     now = context.now()
     return hit_store.add_batch(
         session,
-        round_id=hit_store.open_round(session, item_store.dataset(session).id, context.environment, now),
-        environment=context.environment,
-        direction="both",
-        template=about.template,
-        reward_cents=about.reward_cents,
-        assignments=max(hit.assignments for hit in new_hits),
-        seed=context.settings.seed,
-        server_id=None,
-        now=now,
-        source=JudgementSource.IMPORT,
+        hit_store.NewBatch(
+            round_id=hit_store.open_round(session, item_store.dataset(session).id, context.environment, now),
+            environment=context.environment,
+            direction="both",
+            template=about.template,
+            reward_cents=about.reward_cents,
+            assignments=max(hit.assignments for hit in new_hits),
+            seed=context.settings.seed,
+            planned_at=now,
+            source=JudgementSource.IMPORT,
+        ),
     ).id
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, TypedDict
 
 from mitl.core.formats import csv_text
 from mitl.core.pricing import amount, format_dollars
-from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.core.whole_files import put_file
 from mitl.crowd.context import open_context
 from mitl.crowd.paying import APPROVED, claims_line, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.store import ledger, open_work
@@ -268,8 +268,7 @@ def write_csv(
         seconds = f"{sum(ms or 0 for ms in known) / 1000:.3f}"
         counted = environment.value, *group, sums.submitted, sums.approved, *map(amount, sums.money)
         rows.append((*counted, seconds, sum(ms is None for ms in known)))
-    with one_clear_line(path, "nothing else was to be done"), whole_file(path) as sink:
-        sink.write(csv_text(rows).encode())
+    put_file(path, csv_text(rows).encode())
 
 
 def _grouped(

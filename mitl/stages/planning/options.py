@@ -10,88 +10,14 @@ import numpy as np
 from mitl.analysis.report.frontier_plot import Curve
 from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, ResampledEstimate, estimate
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
-from mitl.campaign.bill import PostingTerms, terms_of
-from mitl.campaign.kinds import fitting, wording_of
-from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
-from mitl.campaign.pilots import estimate_of, find_pilots
-from mitl.core.pricing import Bill, bill, format_dollars
+from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.crowd.context import Context
-from mitl.db.store import hits as hit_store
-from mitl.db.store import items as item_store
 from mitl.errors import UsageError
-from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
-from mitl.records import BatchKind, Environment, JudgementSource
+from mitl.records import Environment
 from mitl.stages.analysing.snapshot import ProjectSnapshot
+from mitl.stages.auditing.hit_price import HitPrice, latest_wording, price_of
 from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.planning.candidates import Candidates, Sampled, sample
-
-
-@dataclass(frozen=True, slots=True)
-class HitPrice:
-    """What pages of pairs are posted under."""
-
-    terms: PostingTerms
-    charges_fee: bool
-
-    def cents(self, answers: float) -> int:
-        """Of so many pairs asked once of each worker wanted, controls included."""
-        return self._bill(hits_needed(round(answers))).total_cents
-
-    def answers_for(self, cents: int) -> int:
-        """The most pairs that can be asked for so many cents."""
-        each = self._bill(1).total_cents
-        return CANDIDATES_PER_HIT * (cents // each) if each else 0
-
-    def _bill(self, hits: int) -> Bill:
-        return bill(
-            hits,
-            assignments=self.terms.assignments,
-            reward_cents=self.terms.reward_cents,
-            estimate_s=self.terms.estimate.seconds,
-            charges_fee=self.charges_fee,
-        )
-
-    @property
-    def words(self) -> str:
-        """In one line."""
-        workers = f" × {self.terms.assignments} workers" if self.terms.assignments > 1 else ""
-        return (
-            f"priced as `mitl publish` does: {format_dollars(self.terms.reward_cents)} a HIT of {CANDIDATES_PER_HIT} "
-            f"pairs{workers}, {self.terms.estimate.seconds:,} s ({self.terms.estimate.note})"
-            + ("; with MTurk's fee" if self.charges_fee else "")
-        )
-
-
-def price_of(
-    context: Context, *, template: str | None, reward_cents: int | None, assignments: int
-) -> HitPrice:
-    """The price of one page more.
-
-    Args:
-        template: the wording; None takes that of the latest batch of pairs, else the plain one.
-
-    Raises:
-        TemplateError: there is no such wording.
-        UsageError: the wording cannot show the items of the data set.
-    """
-    session, settings = context.session, context.settings
-    if template is None:
-        posted = [
-            batch.template
-            for batch in hit_store.batches(session, context.environment)
-            if batch.kind == BatchKind.PAIRS and batch.source is JudgementSource.CROWD
-        ]
-        template = posted[-1] if posted else Campaign(context.environment).template
-    request = fitting(
-        Campaign(context.environment, template=template, reward_cents=reward_cents, assignments=assignments),
-        item_store.find_dataset(session),
-        settings.wordings,
-    )
-    wording = wording_of(request.kind, request.template, settings.wordings)
-    pilots = find_pilots(session, context.environment, request.template, PAIRS_PER_HIT)
-    terms = terms_of(settings, request, wording, estimate_of(pilots, wording, PAIRS_PER_HIT))
-    return HitPrice(terms, charges_fee=settings.endpoint is not None)
-
 
 SAMPLE_SIZES = (60, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400)
 RISK = 0.05
@@ -176,9 +102,13 @@ def make_plan(context: Context, project: ProjectSnapshot, found: Candidates, wis
     seed = context.settings.seed
     sampled = sample(project, found, fused_scores(context), seed)
     frontier = estimate(sampled.pilot, seed=seed)
-    price = price_of(
-        context, template=wish.template, reward_cents=wish.reward_cents, assignments=wish.assignments
+    campaign = Campaign(
+        context.environment,
+        template=latest_wording(context) if wish.template is None else wish.template,
+        reward_cents=wish.reward_cents,
+        assignments=wish.assignments,
     )
+    price = price_of(context, campaign)
     return PlannedWays(
         environment=context.environment,
         found=found,

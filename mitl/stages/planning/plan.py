@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 
 from mitl.analysis.report.inputs import AnalysisSection, Section
 from mitl.audits.planning import AuditPlan, plan_audit
-from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
@@ -80,9 +80,7 @@ def plan(
     paths: PlanPaths = {}
     if plot is not None:
         content = f'<?xml version="1.0" encoding="UTF-8"?>\n{draw(planned)}\n'.encode()
-        if not (plot.is_file() and plot.read_bytes() == content):
-            with one_clear_line(plot, "nothing else was to be done"), whole_file(plot) as sink:
-                sink.write(content)
+        put_file(plot, content)
         paths["plot"] = str(plot)
     return StageResult(
         counts=counts(planned, audit),

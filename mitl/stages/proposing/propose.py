@@ -110,14 +110,23 @@ class QueryChoice:
     file: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProposeRequest:
+    """Who proposes how many pairs for which queries."""
+
+    annotators: Sequence[str]
+    top_k: int
+    """Ranks that become candidates."""
+    depth: int
+    """Ranks that are kept in files."""
+    images: QueryChoice
+    captions: QueryChoice
+
+
 def propose(
     settings: Settings,
+    request: ProposeRequest,
     *,
-    annotators: Sequence[str],
-    top_k: int,
-    depth: int,
-    images: QueryChoice,
-    captions: QueryChoice,
     computing: Computing | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
@@ -130,10 +139,10 @@ def propose(
         RetrievalError: ``top_k`` exceeds a gallery.
         DatasetError: an id list names an item that is not in the data set.
     """
-    settings = with_trained(settings, annotators)
+    settings = with_trained(settings, request.annotators)
     with open_database(settings.db_url, read_only=True) as session:
         dataset, items = read_items(session, settings)
-    choices = {Direction.I2T: images, Direction.T2I: captions}
+    choices = {Direction.I2T: request.images, Direction.T2I: request.captions}
     queries = {
         direction: _queries(items, direction, choice, settings.seed) for direction, choice in choices.items()
     }
@@ -141,21 +150,21 @@ def propose(
         raise UsageError(
             f"no {items.sides[0]} and no {items.sides[1]} is left to search with; ask for one query at least"
         )
-    depths = _depths(items, queries, top_k, depth)
+    depths = _depths(items, queries, request.top_k, request.depth)
     compute = ComputeContext.of(settings, progress=progress)
-    runs = annotator_runs(build_annotators(settings, annotators), items, compute)
-    config = _configuration(runs, queries, dataset=dataset.name, top_k=top_k, depth=depth)
+    runs = annotator_runs(build_annotators(settings, request.annotators), items, compute)
+    config = _configuration(runs, queries, dataset=dataset.name, top_k=request.top_k, depth=request.depth)
     run = _Run(settings, hashlib.sha256(config.encode()).hexdigest()[:16], config, queries, runs)
     with open_database(settings.db_url, read_only=True) as session:
         is_stored = store.find_run(session, run.name) is not None
     if is_stored and run.is_ranked():
         return _nothing_to_do(run)
-    with open_engine(settings, computing or Computing.of(settings), annotators) as compute.engine:
+    with open_engine(settings, computing or Computing.of(settings), request.annotators) as compute.engine:
         rankings, computed = rank_with(RankingFolder(run.folder, queries, depths), runs)
-    proposals = take_top(rankings, top_k)
+    proposals = take_top(rankings, request.top_k)
     new_pairs = 0 if is_stored else run.store(proposals)
     counts: ProposeCounts = {"new_pairs": new_pairs, "rankings_computed": computed}
-    return _result(run, proposals, compute, counts, top_k)
+    return _result(run, proposals, compute, counts, request.top_k)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -48,32 +48,40 @@ from mitl.stages.releasing.learning import learning
 from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseOptions:
+    """What a release holds."""
+
+    rules: MergeRules = field(default_factory=MergeRules)
+    name: str | None = None
+    """That of its folder where it has no other."""
+    queries: QueryLists = field(default_factory=QueryLists)
+    """Whose positives are listed by query; the queries that were proposed for where it says nothing."""
+    with_texts: bool = False
+    """Release what workers wrote in their own words too, without addresses, long numbers and ids."""
+    humans_only: bool = False
+    """Leave out what a machine labelled, as if it had labelled nothing."""
+
+
 def release_input(
     context: Context,
     known: ReleaseFacts,
-    rules: MergeRules,
     name: str,
-    *,
-    with_texts: bool = False,
-    humans_only: bool = False,
+    options: ReleaseOptions,
 ) -> ReleaseInput:
     """What a release is made of, but for its salt: judgements, proposals, ratings and originals as frames, merged.
-
-    Args:
-        with_texts: what workers wrote in their own words too, scrubbed.
-        humans_only: leave machine labels out, as if none had been given.
 
     Raises:
         ReleaseError: nobody judged, rated or wrote anything.
     """
-    session, settings = context.session, context.settings
+    session, settings, rules = context.session, context.settings, options.rules
     crowd = (batch.template for batch in known.batches if batch.source is JudgementSource.CROWD)
     questions = declared_questions(crowd, settings.wordings)
     judgements = columns.judgement_columns(
-        session, known.environment, questions=questions, with_texts=with_texts
+        session, known.environment, questions=questions, with_texts=options.with_texts
     )
     rated, scores = columns.rating_columns(session)
-    machine = None if humans_only else audit_store.machine_labels(session, known.environment)
+    machine = None if options.humans_only else audit_store.machine_labels(session, known.environment)
     texts = accepted_texts(context)
     if not len(judgements) and not len(rated) and not texts:
         raise ReleaseError(
@@ -203,43 +211,33 @@ def build_dataset(
     settings: Settings,
     out: Path,
     environment: Environment | None = None,
+    options: ReleaseOptions = ReleaseOptions(),
     *,
-    rules: MergeRules | None = None,
-    name: str | None = None,
-    queries: QueryLists | None = None,
     check_privacy: bool = False,
     replace_earlier: bool = False,
-    with_texts: bool = False,
-    humans_only: bool = False,
 ) -> StageResult:
     """Write a release of one environment's judgements merged with the other sources.
 
     Args:
-        queries: whose positives are listed by query; the queries that were proposed for where it says nothing.
         check_privacy: prove before writing that no file holds the raw id of a worker, an assignment or a HIT, or a
             plain hash of one.
         replace_earlier: write over another release that the folder holds.
-        with_texts: release what workers wrote in their own words too, without addresses, long numbers and ids.
-        humans_only: leave out what a machine labelled.
 
     Raises:
         ReleaseError: there is nothing to release, the folder holds something else, or a file would give an id away.
         DatasetError: a list of queries cannot be read, or names what the data set lacks.
     """
-    rules = rules or MergeRules()
-    release_name = name or out.absolute().name
+    release_name = options.name or out.absolute().name
     with open_context(settings, environment, unposted=Environment.LIVE) as context:
         session = context.session
         with reading(session):
-            known = _with_queries(release_facts(context), queries or QueryLists())
-            data = release_input(
-                context, known, rules, release_name, with_texts=with_texts, humans_only=humans_only
-            )
+            known = _with_queries(release_facts(context), options.queries)
+            data = release_input(context, known, release_name, options)
             data, uncertified = with_certificate(context, data, known.exclusions)
             undecided, ids = known.undecided, known.private_ids if check_privacy else {}
             del known  # a record for each submission, which the files no longer need
         # What the lists are called; their folders are nobody's business.
-        names = {direction.value: file.name for direction, file in queries.given.items()} if queries else {}
+        names = {direction.value: file.name for direction, file in options.queries.given.items()}
         data = replace(
             data,
             salt=releases.salt(session, release_name),
@@ -247,7 +245,7 @@ def build_dataset(
         )
         session.commit()
         written = write_release(out, data, private_ids=ids, replace=replace_earlier)
-        rules_json = json.dumps(asdict(rules), sort_keys=True)
+        rules_json = json.dumps(asdict(options.rules), sort_keys=True)
         releases.set_built(session, release_name, written.manifest_sha256, rules_json)
         session.commit()
     result = _result(data, written, undecided, ids)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
@@ -11,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import write_kept
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
@@ -93,7 +92,7 @@ def compare(
     overlaps = {one.name: _overlaps(one, last, queries) for one in sets[:-1]}
     paths: ComparePaths = {}
     if differences is not None:
-        write_kept(differences, _differences(sets[0], last, queries).encode(), replace=replace)
+        write_kept(differences, _differences(sets[0], last, queries), replace=replace)
         paths["differences"] = str(differences)
     counts: CompareCounts = {
         "queries": {d.value: len(queries[d]) for d in Direction},
@@ -213,19 +212,17 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f}"
 
 
-def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> str:
+def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> bytes:
     """CSV of the pairs that one of the two holds alone, in tie order, with the evidence of releases."""
     evidence = [_evidence(one) for one in (first, last)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    rows: list[Sequence[object]] = [_COLUMNS]
     for direction in Direction:
         pairs = [_within(one, queries[direction], direction) for one in (first, last)]
         for image, caption in sorted(pairs[0] ^ pairs[1], key=_tie_order):
             holder = 0 if (image, caption) in pairs[0] else 1
             name = (first, last)[holder].name
-            writer.writerow((direction.value, image, caption, name, *_spoken(evidence, (image, caption))))
-    return text.getvalue()
+            rows.append((direction.value, image, caption, name, *_spoken(evidence, (image, caption))))
+    return csv_bytes(rows)
 
 
 def _tie_order(pair: tuple[str, str]) -> tuple[tuple[int, int, str], ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
-import io
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
 from mitl.datasets.duplicates import (
@@ -187,14 +186,12 @@ def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResu
         images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
         captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
         rows = item_store.exclusions(session)
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines: list[Sequence[object]] = [COLUMNS]
     for row in rows:
-        image = "" if row.image_id is None else images[row.image_id]
-        caption = "" if row.caption_id is None else captions[row.caption_id]
-        writer.writerow((row.kind.value, image, caption, row.reason, row.source))
-    changed = write_kept(out, text.getvalue().encode(), replace=replace)
+        image = None if row.image_id is None else images[row.image_id]
+        caption = None if row.caption_id is None else captions[row.caption_id]
+        lines.append((row.kind.value, image, caption, row.reason, row.source))
+    changed = write_kept(out, csv_bytes(lines), replace=replace)
     counts: OriginalsExportCounts = {"exclusions": len(rows)}
     paths: OriginalsExportPaths = {"exclusions": str(out)}
     return StageResult(

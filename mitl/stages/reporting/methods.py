@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import hits as hit_store
@@ -21,7 +21,7 @@ from mitl.positives.methods_text import as_latex, as_markdown, bibliography
 from mitl.positives.summary import summarise
 from mitl.records import BatchKind, Environment, JudgementSource, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.releasing.build_dataset import release_input
+from mitl.stages.releasing.build_dataset import ReleaseOptions, release_input
 from mitl.stages.releasing.certifying import with_certificate
 from mitl.stages.releasing.origins import release_facts
 from mitl.stages.reporting.provenance import versions
@@ -57,7 +57,7 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
         lines = (text.rstrip("\n"), "", "```bibtex", entries.rstrip("\n"), "```")
         return StageResult(counts=counts, warnings=warnings, lines=tuple("\n".join(lines).split("\n")))
     beside = out.with_suffix(".bib")
-    changed = [_write(file, content) for file, content in ((out, text), (beside, entries))]
+    changed = [put_file(file, content.encode()) for file, content in ((out, text), (beside, entries))]
     paths: MethodsPaths = {"methods": str(out), "bibliography": str(beside)}
     return StageResult(
         status="done" if any(changed) else "nothing_to_do",
@@ -72,15 +72,6 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
     )
 
 
-def _write(file: Path, text: str) -> bool:
-    content = text.encode("utf-8")
-    if file.exists() and file.read_bytes() == content:
-        return False
-    with one_clear_line(file, "nothing else was to be done"), whole_file(file) as sink:
-        sink.write(content)
-    return True
-
-
 def facts(context: Context) -> tuple[Facts, str]:
     """What happened, by the rules of the latest release; and in one line why an audit certifies nothing."""
     session, settings = context.session, context.settings
@@ -89,7 +80,7 @@ def facts(context: Context) -> tuple[Facts, str]:
     known = release_facts(context)
     name = built[-1].name if built else known.dataset.name
     data, uncertified = with_certificate(
-        context, release_input(context, known, rules, name), known.exclusions
+        context, release_input(context, known, name, ReleaseOptions(rules)), known.exclusions
     )
     return (
         Facts(

@@ -16,7 +16,7 @@ from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report.inputs import AnalysisSection, EvaluationScore, FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.core.packed import unpack_pairs
-from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context
 from mitl.db.engine import can_write
 from mitl.db.session import open_database, reading
@@ -163,7 +163,7 @@ def report(
         data = report_input(source, AnalysisOptions(ratings=ratings))
     file = out or source.file
     content = render_report(data).encode("utf-8")
-    changed = _write(file, content)
+    changed = put_file(file, content)
     counts: _Written = {
         "environment": data.environment.value,
         "bytes": len(content),
@@ -193,15 +193,6 @@ def _no_sweeps() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _write(file: Path, content: bytes) -> bool:
-    """Put the file in place whole; returns whether it was another one before."""
-    if file.exists() and file.read_bytes() == content:
-        return False
-    with one_clear_line(file, "nothing else was to be done"), whole_file(file) as sink:
-        sink.write(content)
-    return True
 
 
 def collect(settings: Settings, environment: Environment | None = None) -> ReportSource:

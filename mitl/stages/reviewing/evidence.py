@@ -84,7 +84,7 @@ class Habits:
 def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits:
     """Everyone's answers, looked at together."""
     every = answers_of(session, environment)
-    golds = gold_state(session, environment, rule, every)
+    golds = gold_state(session, environment, rule)
     by_worker = _all_habits(every, desk_store.worker_names(session, environment), golds)
     if item_store.dataset(session).form.left_part in (PartKind.AUDIO, PartKind.VIDEO):
         by_worker |= {

@@ -9,7 +9,7 @@ from typing import Annotated, NotRequired, TypedDict
 from mitl.analysis.answer_tables import Workload, WorkloadBin, by_workload, together
 from mitl.core.formats import csv_text, rounded
 from mitl.core.pricing import format_dollars
-from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.core.whole_files import put_file
 from mitl.crowd.context import open_context
 from mitl.crowd.paying import paid_work
 from mitl.db.session import open_database
@@ -223,8 +223,7 @@ def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> Worker
     if csv is None or not rows:
         return {}
     text = csv_text([tuple(rows[0]), *(tuple(row.values()) for row in rows)])
-    with one_clear_line(csv, "nothing else was to be done"), whole_file(csv) as sink:
-        sink.write(text.encode("utf-8"))
+    put_file(csv, text.encode("utf-8"))
     return {"csv": str(csv)}
 
 

@@ -32,7 +32,7 @@ from mitl.stages.fusing.fuse import fuse
 from mitl.stages.fusing.gathering import annotator_names
 from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.labelling.label import label
-from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.rounds.asking import harvest_chosen, publish_chosen
 from mitl.stages.rounds.wish import Done, RoundRequest, Turn, Waits
 from mitl.stages.training.train import TrainRequest, train
@@ -96,11 +96,9 @@ def _propose(turn: Turn) -> Done:
     images, captions = (queries.get(way) or QueryChoice(counts[way]) for way in Direction)
     made = propose(
         settings,
-        annotators=fresh,
-        top_k=settings.top_k,
-        depth=settings.depth,
-        images=images,
-        captions=captions,
+        ProposeRequest(
+            annotators=fresh, top_k=settings.top_k, depth=settings.depth, images=images, captions=captions
+        ),
         progress=turn.talk.progress,
     )
     return Done(made.lines[-1], {"annotators": names, "run": made.counts["run"]})

@@ -75,7 +75,7 @@ def next_round(settings: Settings, environment: Environment, wish: RoundRequest,
             else "mitl simulate, or mitl serve for people"
         )
         following = f"{told}; then mitl round run --{environment.value}, which ends the round"
-        return _result(settings, environment, row, None, closed, following=following, did=True)
+        return _result(settings, environment, row, None, closed, following)
 
 
 def dry_run(settings: Settings, environment: Environment, wish: RoundRequest) -> StageResult:
@@ -136,7 +136,7 @@ def run_rounds(
             closed.append(row.number)
             if wish is None or of.turn >= wish.turns:
                 following = "mitl build-dataset --out DIR, or mitl round next"
-                return _result(settings, environment, row, None, closed, following=following, did=True)
+                return _result(settings, environment, row, None, closed, following)
             turn, row = of.turn + 1, None
 
 
@@ -161,15 +161,7 @@ def close(settings: Settings, environment: Environment | None, talk: Talk) -> St
             )
         _ended(turn, RoundStep.HARVEST, {"unanswered": missing})
         _walk(turn)
-        return _result(
-            settings,
-            chosen,
-            row,
-            None,
-            [row.number],
-            following="mitl round next, or mitl build-dataset",
-            did=True,
-        )
+        return _result(settings, chosen, row, None, [row.number], "mitl round next, or mitl build-dataset")
 
 
 def rollback(settings: Settings, environment: Environment | None, number: int | None = None) -> StageResult:
@@ -331,10 +323,9 @@ def _result(
     row: RoundRow,
     waits: Waits | None,
     closed: list[int],
-    *,
     following: str = "",
-    did: bool = False,
 ) -> StageResult:
+    """What was done; ``following`` comes next unless a step waits."""
     with open_context(settings, environment, read_only=True) as context:
         rows = {one.number: one for one in round_store.rounds(context.session, environment)}
         steps = round_store.steps(context.session, row.id)
@@ -347,7 +338,7 @@ def _result(
         "closed": closed,
         "figures": found[-1],
     }
-    did = did or bool(closed) or (waits is not None and waits.did)
+    did = bool(following or closed) or (waits is not None and waits.did)
     return StageResult(
         status="done" if did else "nothing_to_do",
         counts=counts,

@@ -16,7 +16,7 @@ from mitl.errors import RoundError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment
 from mitl.settings import Settings
-from mitl.stages.auditing.hit_price import price_of_hit
+from mitl.stages.auditing.hit_price import price_of
 
 if TYPE_CHECKING:
     from annotators.training.recipe import Recipe
@@ -106,9 +106,7 @@ class RoundRequest:
 
     def hit(self, context: Context) -> Bill:
         """What one HIT costs."""
-        settings = context.settings
-        campaign = self.campaign(context.environment)
-        return price_of_hit(context.session, settings, campaign, charges_fee=settings.endpoint is not None)
+        return price_of(context, self.campaign(context.environment)).bill(1)
 
     def hits(self, context: Context) -> int:
         """How many HITs the budget buys.

@@ -24,6 +24,7 @@ from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import CONFIG_FILE, DEPTH, TOP_K, WORLD_FOLDER, Settings, write_config
+from mitl.stages.setup.loading import Loaded
 from mitl.stages.setup.overview import overview
 
 
@@ -83,26 +84,21 @@ def whole_project(settings: Settings) -> Iterator[None]:
 
 def init(
     settings: Settings,
-    data: RetrievalSet,
+    loaded: Loaded,
     *,
-    ratings: Sequence[Rating] = (),
-    exclusions: Sequence[Exclusion] = (),
     annotators: Sequence[str] = (),
-    told: Sequence[str] = (),
     checked: Checked | None = None,
-    now: dt.datetime | None = None,
 ) -> StageResult:
     """Load a data set into the project's database, once.
 
     Args:
         annotators: those that propose unless others are asked for; they decide what is said to come next.
-        told: lines on how the files were read.
         checked: what looking at every picture found.
 
     Raises:
         StoreError: another data set is loaded here already.
     """
-    moment = now or dt.datetime.now(dt.UTC)
+    data, ratings, exclusions = loaded.data, loaded.ratings, loaded.exclusions
     warnings = (*_left_out(data, ratings), *(checked.lines if checked else ()))
     with open_database(settings.db_url, create=True) as session:
         found = items.find_dataset(session)
@@ -114,7 +110,7 @@ def init(
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
-        hits.open_round(session, dataset_id, None, moment)
+        hits.open_round(session, dataset_id, None, dt.datetime.now(dt.UTC))
         session.commit()
     with_file = sum(image.file is not None or bool(image.texts) for image in data.images)
     counts: InitCounts = {
@@ -131,7 +127,7 @@ def init(
         warnings=(*warnings, *(() if checked else _unplaced(data))),
         tables=overview(data, checked),
         lines=(
-            *told,
+            *loaded.told.lines,
             f"data set {data.name}: "
             + (
                 counted(data.sides, len(data.images), len(data.captions))

@@ -11,7 +11,7 @@ from mitl.datasets.assembling import require_same
 from mitl.datasets.cached import cached_folder
 from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
-from mitl.datasets.table import Reading, Told, read_table
+from mitl.datasets.table import TableReading, Told, read_table
 from mitl.datasets.text_sets import BEIR, MSMARCO, read_text_set, text_set_kind
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
@@ -57,8 +57,8 @@ class Loaded:
     """A data set with what is known about it."""
 
     data: RetrievalSet
-    ratings: tuple[Rating, ...]
-    exclusions: tuple[Exclusion, ...]
+    ratings: tuple[Rating, ...] = ()
+    exclusions: tuple[Exclusion, ...] = ()
     told: Told = field(default_factory=Told)
 
 
@@ -156,15 +156,15 @@ def _read(
             images=sources.images,
             url_template=sources.image_url,
             unpack=project / WORLD_FOLDER,
-            reading=Reading(sources.columns, sources.split, sources.skip_empty),
+            reading=TableReading(sources.columns, sources.split, sources.skip_empty),
             told=told,
         )
     if sources.kind in (BEIR, MSMARCO):
         (folder,) = sources.captions
-        return read_text_set(folder, sources.kind, Reading((), sources.split, sources.skip_empty), told)
+        return read_text_set(folder, sources.kind, TableReading((), sources.split, sources.skip_empty), told)
     if sources.kind in (CIRR, CIRCO):
         (folder,) = sources.captions
-        reading = Reading((), sources.split, sources.skip_empty)
+        reading = TableReading((), sources.split, sources.skip_empty)
         return read_composed_set(folder, sources.kind, reading, told, sources.images)
     raise UsageError(f"no data set kind called {sources.kind!r}; known: {', '.join(KINDS)}")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -17,6 +15,7 @@ from annotators import registry
 from annotators.base import file_sha256
 from annotators.catalog import BEGINNERS
 from annotators.training.recipe import LabelKind, Recipe
+from mitl.core.formats import csv_bytes
 from mitl.core.packed import contains, unpack_ids
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import Context, open_context
@@ -235,12 +234,8 @@ class _Work:
         )
 
         def told(rows: Sequence[Any]) -> None:
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows(astuple(row) for row in rows)
             with whole_file(path.with_suffix(".csv")) as sink:
-                sink.write(text.getvalue().encode())
+                sink.write(csv_bytes([COLUMNS, *(astuple(row) for row in rows)]))
 
         with (
             one_clear_line(path, "the checkpoint of the last look is kept"),

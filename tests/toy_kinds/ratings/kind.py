@@ -8,7 +8,7 @@ from typing import ClassVar
 import sqlalchemy as sa
 
 from mitl.campaign.kinds.protocol import Plan, Replacement, Request, WorkingTime, columns, leftover, plans_out
-from mitl.db.models import Assignment, Batch, Finding, Hit
+from mitl.db.models import Assignment, Batch, FindingRow, Hit
 from mitl.db.store import items as item_store
 from mitl.db.store.hits import hits
 from mitl.db.store.open_work import HitToReplace
@@ -16,8 +16,7 @@ from mitl.db.store.parses import UNREADABLE, RawSubmission, add_all_findings
 from mitl.hits.rendering import render
 from mitl.judgements.gold_records import GoldVerdict
 from mitl.protocol.answer_xml import answer_fields
-from mitl.records import Decision, HitState, Table
-from mitl.records import Finding as FindingRecord
+from mitl.records import Decision, Finding, HitState, Table
 
 PER_PAGE = 3
 TABLES = sa.MetaData()
@@ -65,7 +64,7 @@ class Stars:
     """A parse: place → stars."""
 
     answers: tuple[tuple[int, str], ...]
-    findings: tuple[FindingRecord, ...]
+    findings: tuple[Finding, ...]
 
 
 class Ratings:
@@ -175,7 +174,7 @@ class Ratings:
 
     def unparsed(self, session, environment, ids=None):
         read = sa.select(ANSWERS.c.assignment_id).union(
-            sa.select(Finding.assignment_id).where(Finding.code == UNREADABLE)
+            sa.select(FindingRow.assignment_id).where(FindingRow.code == UNREADABLE)
         )
         query = (
             sa.select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
@@ -206,7 +205,7 @@ class Ratings:
         missing = [place for place, stars in answers.items() if stars not in self.choices]
         return Stars(
             tuple((place, stars) for place, stars in answers.items() if stars in self.choices),
-            tuple(FindingRecord("missing_answer", f"place {place}") for place in missing),
+            tuple(Finding("missing_answer", f"place {place}") for place in missing),
         )
 
     def set_parses(self, session, parses):
@@ -225,7 +224,7 @@ class Ratings:
         for row in rows:
             given = self._given(session, row.id)
             failed = [
-                FindingRecord("star_control_failed", f"place {item.place}")
+                Finding("star_control_failed", f"place {item.place}")
                 for item in self.items(session, [row.hit_id])[row.hit_id]
                 if item.expected not in (None, given.get(item.place))
             ]

@@ -64,10 +64,8 @@ def draw_controls(
 
     def negatives(without: set[Pair]) -> list[Pair]:
         return gold_negatives(
-            queries[Direction.I2T],
-            queries[Direction.T2I],
-            image_ids,
-            [caption.id for caption in captions],
+            (queries[Direction.I2T], queries[Direction.T2I]),
+            (image_ids, [caption.id for caption in captions]),
             ranked=ranked,
             known_positives=pack_pairs([*known, *withdrawn, *without]),
             n=wanted,

@@ -24,6 +24,8 @@ from mitl.analysis.bradley_terry import (
     single_ballots,
     strengths,
 )
+from mitl.core.formats import csv_bytes
+from mitl.core.whole_files import put_file
 from mitl.crowd.context import open_context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
@@ -321,11 +323,8 @@ def _row(name: str, figures: dict[str, float], digits: int) -> tuple[object, ...
 
 
 def _write(path: Path, systems: dict[str, dict[str, float]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(("system", "score", "low", "high", "wins", "ties", "losses"))
-        rows.writerows(_row(name, figures, 4) for name, figures in systems.items())
+    rows = (_row(name, figures, 4) for name, figures in systems.items())
+    put_file(path, csv_bytes([("system", "score", "low", "high", "wins", "ties", "losses"), *rows]))
 
 
 def read_counts(path: Path) -> tuple[list[str], Floats]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mitl.errors import PackingError, TemplateError
-from mitl.hits.rendering import check_image_src, render
+from mitl.hits.rendering import check_image_src, check_places, render
 from mitl.hits.templates import HitTemplate
 from mitl.proposals.sampling import draw_below, shuffled
 from mitl.records import Page
@@ -55,9 +55,7 @@ def render_similarity(
         TemplateError: the template is broken, a place occurs twice or is not 1 to 99, a side shows nothing or both a
             text and an image, the items are not all of one task, or an image's address cannot be shown.
     """
-    places = [item.place for item in items]
-    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
-        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
+    check_places([item.place for item in items])
     for item in items:
         for text, image in ((item.first_text, item.first_image), (item.second_text, item.second_image)):
             if bool(text) == bool(image):

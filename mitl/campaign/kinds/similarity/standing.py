@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from mitl.core.formats import csv_bytes
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
@@ -73,13 +72,11 @@ def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> TaskSt
 
 def scores_csv(known: TaskStanding, tasks: Sequence[Likeness]) -> bytes:
     """The sampled orders of these tasks with their scores (``COLUMNS``), unrounded but for the fourth decimal."""
-    sink = io.StringIO(newline="")
-    rows = csv.writer(sink, lineterminator="\n")
-    rows.writerow(COLUMNS)
+    rows: list[Sequence[object]] = [COLUMNS]
     for task in tasks:
         orders = known.of(task)[1]
         values = (orders[name].tolist() for name in ("method", "score", "sd", "n_ratings"))
         for names, method, score, sd, count in zip(known.named(task, orders), *values, strict=True):
             numbers = ("" if np.isnan(value) else f"{value:.4f}" for value in (score, sd))
-            rows.writerow((task.value, *names, METHODS[method].value, *numbers, count))
-    return sink.getvalue().encode()
+            rows.append((task.value, *names, METHODS[method].value, *numbers, count))
+    return csv_bytes(rows)
