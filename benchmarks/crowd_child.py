@@ -14,7 +14,7 @@ from typing import Any
 from mitl.crowd_server.middleware.exposure import plan
 from mitl.crowd_server.protocol.html_page import allow
 from mitl.settings import load
-from mitl.stages.serve import serve
+from mitl.stages.serve import Serving, serve
 
 START_WITHIN_S = 60
 
@@ -77,12 +77,4 @@ def run(url: str, port: int, project: Path, processes: int, ready: Connection) -
         ready.close()
 
     settings = load(project, crowd_db=url, environ={})
-    serve(
-        settings,
-        exposure=plan("127.0.0.1"),
-        port=port,
-        public=(),
-        sources=allow((), None),
-        announce=announce,
-        workers=processes,
-    )
+    serve(settings, Serving(plan("127.0.0.1"), port, (), allow((), None), workers=processes), announce)
