@@ -34,7 +34,7 @@ def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
     points = kill_points(stand, bases, scenario)
 
     known: dict[str, str] | None = None if EVERYTHING else {}
-    # After its last commit, but that of counting, a round is closed or taken back, and the command says so when run again.
+    # After the last commit but that of counting a round is closed or taken back, and a second run says so.
     mended = points if EVERYTHING or scenario in OF_RATINGS else _before_the_end(points)
     trials = [kill_at(stand, bases, scenario, point, known=known) for point in points_to_kill(mended)]
 
