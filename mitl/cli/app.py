@@ -240,7 +240,8 @@ def _count_for_status(settings: Settings) -> None:
 
     try:
         keep_standings(settings)
-    except Exception:  # the command is done all the same, and `mitl status` counts for itself
+    except (Exception, KeyboardInterrupt):
+        # The command is done all the same, and `mitl status` counts for itself.
         logger.debug("where the project stands could not be counted", exc_info=True)
 
 

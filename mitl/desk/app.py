@@ -17,7 +17,9 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mitl.campaign.standing import keep_standings
 from mitl.crowd.context import choose_environment
+from mitl.crowd.paying import CarriedOut
 from mitl.crowd_server.serving import serve as run_server
 from mitl.db.session import open_database
 from mitl.desk import overview_page, queue_pages, worker_pages
@@ -191,8 +193,13 @@ def make_desk(settings: Settings, environment: Environment | None, *, port: int)
     """
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
-    sender = DecisionSender(partial(carry_out_kept, settings, chosen))
-    return Desk(settings, chosen, Access(str(port) if port else secrets.token_hex(4)), sender)
+
+    def send() -> CarriedOut:
+        done = carry_out_kept(settings, chosen)
+        keep_standings(settings)  # a desk is open for days, and counts as a command does at its end
+        return done
+
+    return Desk(settings, chosen, Access(str(port) if port else secrets.token_hex(4)), DecisionSender(send))
 
 
 @printed_by("desk")

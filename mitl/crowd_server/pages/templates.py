@@ -7,6 +7,8 @@ from pathlib import Path
 
 import jinja2
 
+from mitl.core.templates import page_templates
+
 PAGES = Path(__file__).parent
 
 
@@ -32,12 +34,6 @@ def _when(time: dt.datetime) -> str:
 
 def template_environment() -> jinja2.Environment:
     """The server's templates, escaping whatever is put into them."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        auto_reload=False,
-    )
+    environment = page_templates(PAGES, auto_reload=False)
     environment.filters |= {"money": money, "span": _span, "when": _when}
     return environment

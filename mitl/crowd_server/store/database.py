@@ -140,7 +140,11 @@ class Database:
                 with connection.begin():
                     connection.execute(_LOCK, {"of": environment})
                     yield connection
-            wait_for_disk(connection.connection.driver_connection)
+            try:
+                wait_for_disk(connection.connection.driver_connection)
+            except BaseException:
+                connection.invalidate()  # or the pool would hand out one that commits each statement by itself
+                raise
 
 
 _LOCK = (

@@ -10,7 +10,6 @@ from typing import Annotated, TypedDict
 
 from mitl.campaign.kinds import kinds_asked, to_ask_again
 from mitl.campaign.posting import gone_warning, reconcile
-from mitl.campaign.standing import keep_standing
 from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.paying import carry_out, has_open_calls
@@ -134,7 +133,6 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     if done.excluded or done.too_late:  # which takes answers out of what counts
         judge(session, environment, settings.gold_rule)
         session.commit()
-    keep_standing(session, environment, settings.gold_rule)
     with reading(session):
         counts = HarvestCounts(
             environment=environment.value,
@@ -207,7 +205,6 @@ def _nothing_to_do(context: Context) -> Harvested:
     session, environment = context.session, context.environment
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
     is_proposed = bool(proposal_store.runs(session))
-    keep_standing(session, environment, context.settings.gold_rule)
     counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
     result = StageResult(
         status="nothing_to_do",

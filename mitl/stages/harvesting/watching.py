@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from mitl.campaign.standing import keep_standings
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import open_work
@@ -69,6 +70,7 @@ def watch(
     while True:
         try:
             seen = harvest_once(settings, environment)
+            keep_standings(settings)  # for whoever looks at `mitl status` meanwhile
         except FundsError:
             raise
         except CrowdError as error:

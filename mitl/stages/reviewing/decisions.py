@@ -10,7 +10,6 @@ from typing import Annotated, TypedDict
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.standing import keep_standing
 from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd.paying import (
@@ -89,7 +88,6 @@ def carry_out_kept(
         done = tell_server(context) if owed else CarriedOut(0, 0, 0)
         judge(session, context.environment, settings.gold_rule)
         session.commit()
-        keep_standing(session, context.environment, settings.gold_rule)
     return done
 
 
