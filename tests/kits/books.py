@@ -22,7 +22,6 @@ from mitl.db.store import (
     journal,
     judgements,
     open_work,
-    preferences,
     proposals,
     rating_pages,
 )
@@ -147,7 +146,7 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
         places = Counter(row.assignment_id for row in judgements.judgements(session, SANDBOX))
         # Of campaigns other than of pairs: what stands on their HITs, and what was answered.
         others = (
-            (comparisons.comparisons, preferences.answers),
+            (comparisons.comparisons, comparisons.answers),
             (rating_pages.questions, rating_pages.answers),
             (collection.questions, collection.STORED.rows),
         )

@@ -11,8 +11,9 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists,
 
 from mitl.crowd_server.protocol.ids import entity_id
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, columns, first
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, first
 from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
+from mitl.db.base import columns
 
 
 @dataclass(frozen=True, slots=True)

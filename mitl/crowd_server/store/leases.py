@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import Books, Wide, add_row, columns, every, first
+from mitl.crowd_server.store.database import Books, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     WORK,
     Assignment,
@@ -33,6 +33,7 @@ from mitl.crowd_server.store.models import (
     WorkerBlock,
 )
 from mitl.crowd_server.store.workers import WorkerRow
+from mitl.db.base import columns
 from mitl.records import Environment
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import token_hash, worker_id
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, columns, every, first
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     WORK,
     Assignment,
@@ -36,6 +36,7 @@ from mitl.crowd_server.store.models import (
     Worker,
     WorkerBlock,
 )
+from mitl.db.base import columns
 from mitl.records import Environment
 
 

@@ -8,9 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from mitl.db.base import int_pk
 from mitl.db.models.items import Base
 from mitl.records import (
-    ComparisonRole,
     Decision,
-    Direction,
     Environment,
     HitState,
     JournalState,
@@ -18,7 +16,6 @@ from mitl.records import (
     Label,
     Outcome,
     PairRole,
-    Preference,
 )
 
 _IS_OVERLAP = text("role = 'overlap'")
@@ -238,56 +235,6 @@ class FindingRow(Base):
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"), index=True)
     code: Mapped[str]
     detail: Mapped[str]
-
-
-class RankingSystem(Base):
-    """One of the ranking systems that a batch compares."""
-
-    __tablename__ = "ranking_system"
-    __table_args__ = (UniqueConstraint("batch_id", "name"),)
-    id: Mapped[int_pk]
-    batch_id: Mapped[int] = mapped_column(ForeignKey("batch.id"))
-    name: Mapped[str]
-    origin: Mapped[str]
-    """Where its rankings come from: ``run <hash>``, or a file's name and hash."""
-
-
-class ComparisonRow(Base):
-    """Two rankings of one query at one place of a HIT; the crowd server never learns whose they are."""
-
-    __tablename__ = "comparison"
-    __table_args__ = (UniqueConstraint("hit_id", "place"),)
-    id: Mapped[int_pk]
-    hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
-    place: Mapped[int]
-    role: Mapped[ComparisonRole]
-    direction: Mapped[Direction]
-    query_id: Mapped[int]
-    """On the side that asks in this direction."""
-    left_system: Mapped[str]
-    """Its name."""
-    right_system: Mapped[str]
-    left_items: Mapped[str]
-    """JSON: items of the side that is searched, best first."""
-    right_items: Mapped[str]
-    expected: Mapped[Preference | None]
-    """The right answer of a control."""
-
-
-class PreferenceAnswer(Base):
-    """One worker's answer on one comparison, as given."""
-
-    __tablename__ = "preference"
-    __table_args__ = (UniqueConstraint("assignment_id", "place"),)
-    id: Mapped[int_pk]
-    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
-    place: Mapped[int]
-    outcome: Mapped[Outcome]
-    answer: Mapped[Preference | None]
-    """None unless answered."""
-    text: Mapped[str | None]
-    """The worker's own words."""
-    active_ms: Mapped[int | None]
 
 
 class Journal(Base):

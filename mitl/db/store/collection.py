@@ -25,6 +25,7 @@ from mitl.db.models import (
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import pair_sides
+from mitl.db.store.joins import query_hits, query_submissions
 from mitl.db.store.parses import Submissions, add_all_findings
 from mitl.records import CollectionRole, Environment, Label, Outcome, Parsed
 from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
@@ -130,11 +131,9 @@ def choices(session: Session, environment: Environment) -> list[ChosenItem]:
 def paid_cents(session: Session, environment: Environment) -> int:
     """Cents paid so far for all pages that collect, reviews included: rewards, fees and bonuses."""
     query = (
-        select(func.coalesce(func.sum(Ledger.cents), 0))
-        .join(Assignment, Assignment.id == Ledger.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.kind == TEXTS)
+        query_submissions(environment, func.coalesce(func.sum(Ledger.cents), 0))
+        .join(Ledger, Ledger.assignment_id == Assignment.id)
+        .where(Batch.kind == TEXTS)
     )
     return int(session.scalar(query) or 0)
 
@@ -318,7 +317,8 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
     """Every place of every HIT that collects, with each answer there, in the order in which answers came."""
     left, _ = pair_sides(session)
     query = (
-        select(
+        query_hits(
+            environment,
             CollectionItem,
             Hit.state,
             Hit.batch_id,
@@ -328,8 +328,7 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
             Worker.mturk_worker_id,
             Worker.excluded_at,
         )
-        .join(Hit, Hit.id == CollectionItem.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        .join(CollectionItem, CollectionItem.hit_id == Hit.id)
         .join(Assignment, Assignment.hit_id == Hit.id, isouter=True)
         .join(Worker, Worker.id == Assignment.worker_id, isouter=True)
         .join(
@@ -338,7 +337,6 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
             & (CollectionAnswer.place == CollectionItem.place),
             isouter=True,
         )
-        .where(Batch.environment == environment)
         .order_by(Assignment.submitted_at, Assignment.id, CollectionItem.hit_id, CollectionItem.place)
     )
     found = []

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.proposals import ensure_pairs
@@ -51,15 +52,9 @@ class StoredDocument:
 
 def imports(session: Session) -> dict[str, ImportRow]:
     """The files that were brought in, by the hash of their bytes."""
-    query = select(
-        ImportFile.sha256,
-        ImportFile.name,
-        ImportFile.kind,
-        ImportFile.columns,
-        Batch.name,
-        ImportFile.rows,
-        ImportFile.imported_at,
-    ).join(Batch, Batch.id == ImportFile.batch_id)
+    query = select(*columns(ImportRow, ImportFile, batch=Batch.name)).join(
+        Batch, Batch.id == ImportFile.batch_id
+    )
     return {row[0]: ImportRow(*row) for row in session.execute(query.order_by(ImportFile.id))}
 
 

@@ -30,6 +30,7 @@ from mitl.db.models import (
     SimilarityItem,
 )
 from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.joins import query_submissions
 from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed, PlaceAnswer
 
 UNREADABLE = "unreadable"
@@ -77,10 +78,8 @@ class Submissions:
     ) -> list[int]:
         """The submissions that came that way to an environment, in order of their rows."""
         query = (
-            select(Assignment.id)
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(Batch, Batch.id == Hit.batch_id)
-            .where(Batch.environment == environment, Batch.source == source, Batch.kind == self.kind)
+            query_submissions(environment, Assignment.id)
+            .where(Batch.source == source, Batch.kind == self.kind)
             .order_by(Assignment.id)
         )
         return list(session.scalars(query))
@@ -91,11 +90,8 @@ class Submissions:
         """Submissions to HITs posted from here that have no parse, by id; all of them, or those among ``ids``."""
         answers = self.answers
         query = (
-            select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(Batch, Batch.id == Hit.batch_id)
+            query_submissions(environment, Assignment.id, Assignment.hit_id, Assignment.raw_xml)
             .where(
-                Batch.environment == environment,
                 Batch.source == JudgementSource.CROWD,
                 Batch.kind == self.kind,
                 ~select(answers.id).where(answers.assignment_id == Assignment.id).exists(),

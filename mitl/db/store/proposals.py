@@ -9,6 +9,7 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints
+from mitl.db.base import columns
 from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
 from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id
 from mitl.db.store.items import pair_sides
@@ -162,9 +163,7 @@ def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Dire
 
 def annotators(session: Session) -> list[AnnotatorRow]:
     """All annotators in the order in which they first proposed."""
-    query = select(
-        StoredAnnotator.name, StoredAnnotator.kind, StoredAnnotator.config, StoredAnnotator.fingerprint
-    )
+    query = select(*columns(AnnotatorRow, StoredAnnotator))
     return [AnnotatorRow(*row) for row in session.execute(query.order_by(StoredAnnotator.id))]
 
 

@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.hits import LIVE_STATES, HitRow, hits
+from mitl.db.store.joins import KEPT, query_by_worker, query_hits
 from mitl.db.store.parses import Submissions
-from mitl.db.store.similarity import KEPT, ensure_similarity_pairs
+from mitl.db.store.similarity import ensure_similarity_pairs
 from mitl.records import Environment, HitState, Parsed
 from mitl.records.similarity import (
     SIMILARITY,
@@ -105,12 +106,10 @@ def _pairs_on_pages(
     session: Session, environment: Environment, task: Likeness, roles: Sequence[SimilarityRole]
 ) -> set[TwoItems]:
     query = (
-        select(PairRow.left_id, PairRow.right_id)
-        .join(SimilarityItem, SimilarityItem.pair_id == PairRow.id)
-        .join(Hit, Hit.id == SimilarityItem.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_hits(environment, PairRow.left_id, PairRow.right_id)
+        .join(SimilarityItem, SimilarityItem.hit_id == Hit.id)
+        .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .where(
-            Batch.environment == environment,
             SimilarityItem.role.in_(roles),
             SimilarityItem.task == task,
         )
@@ -138,22 +137,21 @@ def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[G
 def usable_raters(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
     """How many different workers have rated each pair usably; ratings of controls do not count."""
     query = (
-        select(
+        query_by_worker(
+            environment,
             SimilarityItem.task,
             PairRow.left_id,
             PairRow.right_id,
             func.count(Assignment.worker_id.distinct()),
         )
+        .join(SimilarityItem, SimilarityItem.hit_id == Assignment.hit_id)
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
-        .join(Assignment, Assignment.hit_id == SimilarityItem.hit_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
         .join(
             SimilarityAnswer,
             (SimilarityAnswer.assignment_id == Assignment.id)
             & (SimilarityAnswer.place == SimilarityItem.place),
         )
         .where(
-            Worker.environment == environment,
             Worker.excluded_at.is_(None),
             Assignment.decision.in_(KEPT),
             SimilarityItem.role == SimilarityRole.ASKED,

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Worker
 from mitl.db.store.answers import submission_key
 from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.joins import query_by_worker
 from mitl.records import Decision, Environment
 
 
@@ -128,10 +129,5 @@ def stored_submissions(session: Session, hit_ids: Sequence[int]) -> dict[str, St
 def stored_counts(session: Session, environment: Environment) -> dict[int, tuple[int, int]]:
     """HIT → how many of its submissions are stored, and how many of those the server has settled."""
     settled = func.sum(case((Assignment.status == "Submitted", 0), else_=1))
-    query = (
-        select(Assignment.hit_id, func.count(), settled)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-        .group_by(Assignment.hit_id)
-    )
+    query = query_by_worker(environment, Assignment.hit_id, func.count(), settled).group_by(Assignment.hit_id)
     return {hit_id: (stored, int(done)) for hit_id, stored, done in session.execute(query)}
