@@ -25,7 +25,7 @@ from mitl.campaign.kinds.protocol import (
     spread,
 )
 from mitl.campaign.kinds.rankings.systems import Contest, PreferenceStudy, contest
-from mitl.crowd.comparison_answers import parse_comparisons
+from mitl.crowd.answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import items as item_store
 from mitl.db.store.answers import AssignmentRow
