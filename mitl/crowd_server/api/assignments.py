@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from mitl.core.pricing import amount
 from mitl.crowd_server.api import notifications, shapes
 from mitl.crowd_server.api.hits import fresh_token, key
 from mitl.crowd_server.api.registry import ApiCall, Reply, operation
@@ -92,14 +93,14 @@ def send_bonus(call: ApiCall) -> None:
     if worker != own.worker:
         raise invalid("WorkerId", f"assignment {own.mturk_id} was not submitted by {worker}")
     if cents < 1:
-        raise out_of_range("BonusAmount", shapes.dollars(cents), "at least 0.01")
+        raise out_of_range("BonusAmount", amount(cents), "at least 0.01")
     assignments.add_bonus(call, own, cents=cents, reason=reason)
     if token:
         accounts.remember(call, "bonus", token, call.request_id)
     workers.tell_worker(
         call,
         own.worker,
-        *notifications.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason),
+        *notifications.bonus(f"${amount(cents)}", _hit(call, own).type.values.title, reason),
     )
 
 
@@ -121,10 +122,10 @@ def get_account_balance(call: ApiCall) -> Reply:
     """Return the available balance; in the sandbox it is always 10,000.00."""
     balance = accounts.balance(call.connection, call.environment)
     if call.environment is Environment.SANDBOX:
-        return {"AvailableBalance": shapes.dollars(accounts.SANDBOX_CENTS)}
-    reply = {"AvailableBalance": shapes.dollars(max(0, balance.available))}
+        return {"AvailableBalance": amount(accounts.SANDBOX_CENTS)}
+    reply = {"AvailableBalance": amount(max(0, balance.available))}
     if balance.held:
-        reply["OnHoldBalance"] = shapes.dollars(balance.held)
+        reply["OnHoldBalance"] = amount(balance.held)
     return reply
 
 

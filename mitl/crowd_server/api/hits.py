@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from mitl.core.pricing import amount
 from mitl.crowd_server.api import qualification_types, shapes
 from mitl.crowd_server.api.registry import ApiCall, Reply, operation, refuse_parameters
 from mitl.crowd_server.pages import questions
@@ -105,8 +106,8 @@ def update_hit_type(call: ApiCall) -> None:
         raise turk(
             "InvalidHITState",
             "Workers accepted or submitted this HIT at its present reward, so it cannot be moved to a HIT type "
-            f"that pays less ({shapes.dollars(wanted.values.reward_cents)} instead of "
-            f"{shapes.dollars(hit.type.values.reward_cents)}).",
+            f"that pays less ({amount(wanted.values.reward_cents)} instead of "
+            f"{amount(hit.type.values.reward_cents)}).",
         )
     accounts.change_type(call, hit.id, wanted.id, wanted.values.reward_cents)
 

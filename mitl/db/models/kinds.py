@@ -9,30 +9,27 @@ import datetime as dt
 from sqlalchemy import ForeignKey, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from mitl.db.base import int_pk
-from mitl.db.models.items import Base, points_to_item
-from mitl.records import CollectionRole, ComparisonRole, Direction, Environment, Label, Outcome, Preference
+from mitl.db.models.items import AnsweredPlace, Base, Numbered, points_to_item
+from mitl.records import CollectionRole, ComparisonRole, Direction, Environment, Label, Preference
 from mitl.records.similarity import Likeness, SamplingMethod, SimilarityRole
 
 
-class RankingSystem(Base):
+class RankingSystem(Numbered):
     """One of the ranking systems that a batch compares."""
 
     __tablename__ = "ranking_system"
     __table_args__ = (UniqueConstraint("batch_id", "name"),)
-    id: Mapped[int_pk]
     batch_id: Mapped[int] = mapped_column(ForeignKey("batch.id"))
     name: Mapped[str]
     origin: Mapped[str]
     """Where its rankings come from: ``run <hash>``, or a file's name and hash."""
 
 
-class ComparisonRow(Base):
+class ComparisonRow(Numbered):
     """Two rankings of one query at one place of a HIT; the crowd server never learns whose they are."""
 
     __tablename__ = "comparison"
     __table_args__ = (UniqueConstraint("hit_id", "place"),)
-    id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
     place: Mapped[int]
     role: Mapped[ComparisonRole]
@@ -49,28 +46,21 @@ class ComparisonRow(Base):
     """The right answer of a control."""
 
 
-class PreferenceAnswer(Base):
+class PreferenceAnswer(AnsweredPlace):
     """One worker's answer on one comparison, as given."""
 
     __tablename__ = "preference"
-    __table_args__ = (UniqueConstraint("assignment_id", "place"),)
-    id: Mapped[int_pk]
-    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
-    place: Mapped[int]
-    outcome: Mapped[Outcome]
     answer: Mapped[Preference | None]
     """None unless answered."""
     text: Mapped[str | None]
     """The worker's own words."""
-    active_ms: Mapped[int | None]
 
 
-class SimilaritySample(Base):
+class SimilaritySample(Numbered):
     """A pair that was sampled to be rated, once for each order, method and encoder that chose it."""
 
     __tablename__ = "similarity_sample"
     __table_args__ = (UniqueConstraint("pair_id", "swapped", "method", "encoder"),)
-    id: Mapped[int_pk]
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"))
     swapped: Mapped[bool]
     """Whether the right item chose the left one; two items of one side are one pair, the smaller number left."""
@@ -81,12 +71,11 @@ class SimilaritySample(Base):
     similarity: Mapped[float | None]
 
 
-class SimilarityItem(Base):
+class SimilarityItem(Numbered):
     """Which pair stands at which place of a HIT; the crowd server never learns it."""
 
     __tablename__ = "similarity_item"
     __table_args__ = (UniqueConstraint("hit_id", "place"),)
-    id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
     place: Mapped[int]
     task: Mapped[Likeness]
@@ -96,23 +85,17 @@ class SimilarityItem(Base):
     """Whether its right item is shown first."""
 
 
-class SimilarityAnswer(Base):
+class SimilarityAnswer(AnsweredPlace):
     """One worker's rating at one place, as given."""
 
     __tablename__ = "similarity_answer"
-    __table_args__ = (UniqueConstraint("assignment_id", "place"),)
-    id: Mapped[int_pk]
-    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
-    place: Mapped[int]
-    outcome: Mapped[Outcome]
     score: Mapped[float | None]
     """0 to 5; None unless answered."""
     text: Mapped[str | None]
     """The worker's own words."""
-    active_ms: Mapped[int | None]
 
 
-class CollectionChoice(Base):
+class CollectionChoice(Numbered):
     """An item without partner for which people are asked to write or to pick one."""
 
     __tablename__ = "collection_choice"
@@ -120,7 +103,6 @@ class CollectionChoice(Base):
         UniqueConstraint("environment", "side_id", "item_id"),
         points_to_item("side_id", "item_id"),
     )
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     side_id: Mapped[int]
     item_id: Mapped[int]
@@ -139,12 +121,11 @@ class CollectionTerms(Base):
     """JSON: what texts must keep to, and which answers of a review accept one."""
 
 
-class CollectionItem(Base):
+class CollectionItem(Numbered):
     """What stands at a place of a HIT that collects: an item to describe, or a description to review."""
 
     __tablename__ = "collection_item"
     __table_args__ = (UniqueConstraint("hit_id", "place"), points_to_item("side_id", "item_id"))
-    id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
     place: Mapped[int]
     role: Mapped[CollectionRole]
@@ -156,19 +137,13 @@ class CollectionItem(Base):
     """The answer that is under review; None where one is collected."""
 
 
-class CollectionAnswer(Base):
+class CollectionAnswer(AnsweredPlace):
     """What one worker wrote, picked or said of another's text at one place, as given."""
 
     __tablename__ = "collection_answer"
-    __table_args__ = (UniqueConstraint("assignment_id", "place"),)
-    id: Mapped[int_pk]
-    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
-    place: Mapped[int]
-    outcome: Mapped[Outcome]
     text: Mapped[str | None]
     """What was written."""
     picked_id: Mapped[int | None]
     """The item that was picked, on the side that was offered."""
     label: Mapped[Label | None]
     """A review's answer."""
-    active_ms: Mapped[int | None]

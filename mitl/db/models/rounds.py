@@ -5,18 +5,16 @@ import datetime as dt
 from sqlalchemy import ForeignKey, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from mitl.db.base import int_pk
-from mitl.db.models.items import Base
+from mitl.db.models.items import Numbered
 from mitl.records import AuditPurpose, Environment, Label
 from mitl.records.rounds import RoundStep
 
 
-class StepOfRound(Base):
+class StepOfRound(Numbered):
     """One step of a round, from its first try on."""
 
     __tablename__ = "round_step"
     __table_args__ = (UniqueConstraint("round_id", "step"),)
-    id: Mapped[int_pk]
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     step: Mapped[RoundStep]
     result: Mapped[str]
@@ -25,12 +23,11 @@ class StepOfRound(Base):
     ended_at: Mapped[dt.datetime | None]
 
 
-class ChosenPair(Base):
+class ChosenPair(Numbered):
     """A pair that a round asks, whoever ranked it."""
 
     __tablename__ = "chosen_pair"
     __table_args__ = (UniqueConstraint("round_id", "pair_id"), UniqueConstraint("round_id", "place"))
-    id: Mapped[int_pk]
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
     place: Mapped[int]
@@ -39,11 +36,10 @@ class ChosenPair(Base):
     strategy: Mapped[str] = mapped_column(String(64))
 
 
-class TrainedAnnotator(Base):
+class TrainedAnnotator(Numbered):
     """An annotator that learnt from answers here; its weights lie in a file of the project."""
 
     __tablename__ = "trained_annotator"
-    id: Mapped[int_pk]
     name: Mapped[str] = mapped_column(unique=True)
     """As runs and ``mitl annotators`` have it."""
     round_id: Mapped[int | None] = mapped_column(ForeignKey("round.id"))
@@ -63,12 +59,11 @@ class TrainedAnnotator(Base):
     """When its round was rolled back; it proposes no more."""
 
 
-class Audit(Base):
+class Audit(Numbered):
     """One random sample of a pool of pairs; nothing of it is changed after it was drawn."""
 
     __tablename__ = "audit"
     __table_args__ = (UniqueConstraint("environment", "number"),)
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     number: Mapped[int]
     """Within its environment, from 1."""
@@ -82,12 +77,11 @@ class Audit(Base):
     drawn_at: Mapped[dt.datetime]
 
 
-class AuditPair(Base):
+class AuditPair(Numbered):
     """A pair that was drawn."""
 
     __tablename__ = "audit_pair"
     __table_args__ = (UniqueConstraint("audit_id", "pair_id"), UniqueConstraint("audit_id", "place"))
-    id: Mapped[int_pk]
     audit_id: Mapped[int] = mapped_column(ForeignKey("audit.id"))
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
     place: Mapped[int]
@@ -102,11 +96,10 @@ class AuditPair(Base):
     """Whether it was among the positives when the sample was drawn."""
 
 
-class Labelling(Base):
+class Labelling(Numbered):
     """One run that gave machine labels, with the bound under which it did."""
 
     __tablename__ = "labelling"
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     audit_id: Mapped[int] = mapped_column(ForeignKey("audit.id"))
     """The sample that bounds its error."""
@@ -117,12 +110,11 @@ class Labelling(Base):
     """When a later run, or a person, took its labels back; they are kept and not read."""
 
 
-class MachineLabel(Base):
+class MachineLabel(Numbered):
     """A label that a machine gave to a pair that nobody was asked about."""
 
     __tablename__ = "machine_label"
     __table_args__ = (UniqueConstraint("labelling_id", "pair_id"),)
-    id: Mapped[int_pk]
     labelling_id: Mapped[int] = mapped_column(ForeignKey("labelling.id"))
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
     label: Mapped[Label]

@@ -178,11 +178,6 @@ def posted_batches(session: Session) -> list[BatchRow]:
     return [batch for batch in batches(session) if batch.source is JudgementSource.CROWD]
 
 
-def add_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> None:
-    """Insert planned HITs with the pairs that stand on them."""
-    add_items(session, insert_hits(session, batch_id, new))
-
-
 def insert_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> dict[int, Sequence[Any]]:
     """Insert planned HITs without what stands on them; returns that, by their rows."""
     add_rows(
