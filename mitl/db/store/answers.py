@@ -16,7 +16,7 @@ from mitl.core.packed import Ints
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
-from mitl.db.store.bulk import chunks, number_columns
+from mitl.db.store.bulk import chunks, number_columns, rows_among
 from mitl.db.store.joins import query_by_worker, query_submissions
 from mitl.db.store.parses import add_all_findings
 from mitl.records import Decision, Environment, Finding, JudgementSource
@@ -226,9 +226,8 @@ def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, li
     """What was noticed about these submissions, by kind; numbers in it, as those of places, by their size."""
     query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail).order_by(FindingRow.id)
     found: dict[int, list[Finding]] = defaultdict(list)
-    for chunk in chunks(assignment_ids):
-        for assignment_id, code, detail in session.execute(query.where(FindingRow.assignment_id.in_(chunk))):
-            found[assignment_id].append(Finding(code, detail))
+    for assignment_id, code, detail in rows_among(session, query, FindingRow.assignment_id, assignment_ids):
+        found[assignment_id].append(Finding(code, detail))
     for notes in found.values():
         notes.sort(key=lambda note: (note.code, _by_size(note.detail)))
     return found

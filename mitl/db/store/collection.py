@@ -22,7 +22,7 @@ from mitl.db.models import (
     Ledger,
     Worker,
 )
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import pair_sides
 from mitl.db.store.joins import query_hits, query_submissions
@@ -217,11 +217,7 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
         .join(CollectionAnswer, CollectionAnswer.id == CollectionItem.reviewed_id, isouter=True)
         .order_by(CollectionItem.hit_id, CollectionItem.place)
     )
-    rows = [
-        row
-        for chunk in chunks(hit_ids)
-        for row in session.execute(query.where(CollectionItem.hit_id.in_(chunk)))
-    ]
+    rows = list(rows_among(session, query, CollectionItem.hit_id, hit_ids))
     controls = [
         json.loads(row[1].offered or "[0]")[0] for row in rows if row[1].role is CollectionRole.CONTROL
     ]
@@ -248,11 +244,7 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
 
 def _own_images(session: Session, caption_side: int, captions: Sequence[int]) -> dict[int, int | None]:
     query = select(ItemRow.id, ItemRow.group_id).where(ItemRow.side_id == caption_side)
-    return {
-        id_: image
-        for chunk in chunks(sorted(set(captions)))
-        for id_, image in session.execute(query.where(ItemRow.id.in_(chunk)))
-    }
+    return dict(rows_among(session, query, ItemRow.id, sorted(set(captions))))
 
 
 STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer)
@@ -304,8 +296,7 @@ def _offered(session: Session, assignments: Sequence[int]) -> dict[tuple[int, in
     )
     return {
         (assignment, place): json.loads(offered or "[]")
-        for chunk in chunks(assignments)
-        for assignment, place, offered in session.execute(query.where(Assignment.id.in_(chunk)))
+        for assignment, place, offered in rows_among(session, query, Assignment.id, assignments)
     }
 
 

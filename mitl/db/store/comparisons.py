@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, RankingSystem, Worker
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.hits import hits
 from mitl.db.store.joins import KEPT, query_by_worker, query_hits, query_submissions
 from mitl.db.store.open_work import HitToReplace
@@ -175,9 +175,8 @@ def controls(
         .order_by(Assignment.id, ComparisonRow.place)
     )
     found: dict[int, list[tuple[int, Preference, Preference | None]]] = defaultdict(list)
-    for chunk in chunks(assignment_ids):
-        for id_, place, expected, given in session.execute(query.where(Assignment.id.in_(chunk))):
-            found[id_].append((place, Preference(str(expected)), given))
+    for id_, place, expected, given in rows_among(session, query, Assignment.id, assignment_ids):
+        found[id_].append((place, Preference(str(expected)), given))
     return found
 
 

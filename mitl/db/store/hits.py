@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.joins import query_hits
 from mitl.db.store.proposals import ensure_pairs
 from mitl.records import (
@@ -265,9 +265,8 @@ def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitIte
         .join(PairRow, PairRow.id == HitItemRow.pair_id)
         .order_by(HitItemRow.hit_id, HitItemRow.place)
     )
-    for chunk in chunks(hit_ids):
-        for hit_id, place, image, caption, role in session.execute(query.where(HitItemRow.hit_id.in_(chunk))):
-            found[hit_id].append(HitItem(place, Pair(image, caption), role))
+    for hit_id, place, image, caption, role in rows_among(session, query, HitItemRow.hit_id, hit_ids):
+        found[hit_id].append(HitItem(place, Pair(image, caption), role))
     return found
 
 

@@ -29,7 +29,7 @@ from mitl.db.models import (
     SimilarityAnswer,
     SimilarityItem,
 )
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.joins import query_submissions
 from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed, PlaceAnswer
 
@@ -66,11 +66,8 @@ class Submissions:
         items = self.items
         query = select(Hit.batch_id, items.hit_id, items.place).join(Hit, Hit.id == items.hit_id)
         found: dict[int, tuple[int, list[int]]] = {}
-        for chunk in chunks(hit_ids):
-            for batch, hit, place in session.execute(
-                query.where(items.hit_id.in_(chunk)).order_by(items.place)
-            ):
-                found.setdefault(hit, (batch, []))[1].append(place)
+        for batch, hit, place in rows_among(session, query.order_by(items.place), items.hit_id, hit_ids):
+            found.setdefault(hit, (batch, []))[1].append(place)
         return found
 
     def ids(
@@ -148,11 +145,7 @@ PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow)
 def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:
     """These submissions with their documents as received, parsed or not, in order of their rows."""
     query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml).order_by(Assignment.id)
-    return [
-        RawSubmission(*row)
-        for chunk in chunks(assignment_ids)
-        for row in session.execute(query.where(Assignment.id.in_(chunk)))
-    ]
+    return [RawSubmission(*row) for row in rows_among(session, query, Assignment.id, assignment_ids)]
 
 
 def set_parses(
@@ -198,11 +191,7 @@ def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:
     query = select(Assignment.id, HitItemRow.place, HitItemRow.pair_id).join(
         HitItemRow, HitItemRow.hit_id == Assignment.hit_id
     )
-    return {
-        (id_, place): pair
-        for chunk in chunks(ids)
-        for id_, place, pair in session.execute(query.where(Assignment.id.in_(chunk)))
-    }
+    return {(id_, place): pair for id_, place, pair in rows_among(session, query, Assignment.id, ids)}
 
 
 def _add_rationale(session: Session, parses: Mapping[int, Parsed[PlaceAnswer]]) -> None:
@@ -229,9 +218,8 @@ def add_all_findings(session: Session, given: Mapping[int, Iterable[Finding]]) -
     wanted = {id_: notes for id_, notes in wanted.items() if notes}
     known: dict[int, set[tuple[str, str]]] = defaultdict(set)
     query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
-    for chunk in chunks(list(wanted)):
-        for id_, code, detail in session.execute(query.where(FindingRow.assignment_id.in_(chunk))):
-            known[id_].add((code, detail))
+    for id_, code, detail in rows_among(session, query, FindingRow.assignment_id, wanted):
+        known[id_].add((code, detail))
     add_rows(
         session,
         FindingRow,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from mitl.core.packed import Ints
 from mitl.db.base import columns
 from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
-from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id
+from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id, rows_among
 from mitl.db.store.items import pair_sides
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction, Pair, Proposal
@@ -114,8 +114,7 @@ def pairs_of_rows(session: Session, rows: Ints) -> list[Pair]:
     query = select(PairRow.id, PairRow.left_id, PairRow.right_id)
     known = {
         row: Pair(image, caption)
-        for chunk in chunks(rows.tolist())
-        for row, image, caption in session.execute(query.where(PairRow.id.in_(chunk)))
+        for row, image, caption in rows_among(session, query, PairRow.id, rows.tolist())
     }
     return [known[row] for row in rows.tolist()]
 

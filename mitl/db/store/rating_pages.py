@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, rows_among
 from mitl.db.store.hits import LIVE_STATES, HitRow, hits
 from mitl.db.store.joins import KEPT, query_by_worker, query_hits
 from mitl.db.store.parses import Submissions
@@ -86,9 +86,8 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Simila
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .order_by(SimilarityItem.hit_id, SimilarityItem.place)
     )
-    for chunk in chunks(hit_ids):
-        for row in session.execute(query.where(SimilarityItem.hit_id.in_(chunk))):
-            found[row[0]].append(SimilarityQuestion(*row[1:]))
+    for row in rows_among(session, query, SimilarityItem.hit_id, hit_ids):
+        found[row[0]].append(SimilarityQuestion(*row[1:]))
     return found
 
 

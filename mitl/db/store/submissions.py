@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Worker
 from mitl.db.store.answers import submission_key
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.joins import query_by_worker
 from mitl.records import Decision, Environment
 
@@ -103,10 +103,11 @@ def _ids(session: Session, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, i
     wanted = set(keys)
     query = select(Assignment.mturk_assignment_id, Assignment.worker_id, Assignment.id)
     found = {}
-    for chunk in chunks(sorted({name for name, _ in wanted})):
-        for name, worker, id_ in session.execute(query.where(Assignment.mturk_assignment_id.in_(chunk))):
-            if (name, worker) in wanted:
-                found[name, worker] = id_
+    for name, worker, id_ in rows_among(
+        session, query, Assignment.mturk_assignment_id, sorted({name for name, _ in wanted})
+    ):
+        if (name, worker) in wanted:
+            found[name, worker] = id_
     return found
 
 
@@ -121,8 +122,7 @@ def stored_submissions(session: Session, hit_ids: Sequence[int]) -> dict[str, St
     ).join(Worker, Worker.id == Assignment.worker_id)
     return {
         submission_key(name, worker): StoredSubmission(id_, status, decision)
-        for chunk in chunks(hit_ids)
-        for name, worker, id_, status, decision in session.execute(query.where(Assignment.hit_id.in_(chunk)))
+        for name, worker, id_, status, decision in rows_among(session, query, Assignment.hit_id, hit_ids)
     }
 
 
