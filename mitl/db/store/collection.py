@@ -247,7 +247,7 @@ def _own_images(session: Session, caption_side: int, captions: Sequence[int]) ->
     return dict(rows_among(session, query, ItemRow.id, sorted(set(captions))))
 
 
-STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer)
+STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer, "text")
 
 
 def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None:

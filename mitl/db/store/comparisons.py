@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, RankingSystem, Worker
 from mitl.db.store.bulk import add_rows, chunks, rows_among
-from mitl.db.store.hits import hits
+from mitl.db.store.hits import latest_hits
 from mitl.db.store.joins import KEPT, query_by_worker, query_hits, query_submissions
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import Submissions
@@ -22,7 +22,6 @@ from mitl.records import (
     ComparisonRole,
     Environment,
     HitState,
-    Parsed,
     Preference,
     System,
     Vote,
@@ -92,13 +91,11 @@ def hit_ids(session: Session, environment: Environment) -> set[int]:
 
 def hits_to_replace(session: Session, environment: Environment) -> list[HitToReplace]:
     """What is to be asked again: closed HITs whose submissions were not all kept, by batch and number."""
-    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
     usable = _usable_submissions(session, environment)
-    closed = hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS)
     return [
         HitToReplace(hit, hit.assignments - usable.get(hit.id, 0))
-        for hit in closed
-        if hit.id not in replaced and usable.get(hit.id, 0) < hit.assignments
+        for hit in latest_hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS)
+        if usable.get(hit.id, 0) < hit.assignments
     ]
 
 
@@ -140,12 +137,7 @@ def record_of(row: ComparisonRow) -> Comparison:
     )
 
 
-STORED = Submissions(BatchKind.RANKINGS, ComparisonRow, PreferenceAnswer)
-
-
-def set_parses(session: Session, given: Mapping[int, Parsed[ComparisonAnswer]]) -> None:
-    """Write what was parsed from these submissions, in place of an earlier parse."""
-    STORED.set_parses(session, given, "answer")
+STORED = Submissions(BatchKind.RANKINGS, ComparisonRow, PreferenceAnswer, "answer")
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[ComparisonAnswer]]:

@@ -236,10 +236,15 @@ def hits(
     return [HitRow(*row) for row in session.execute(query)]
 
 
-def latest_hits(session: Session, environment: Environment) -> list[HitRow]:
-    """The HITs that no other has replaced."""
+def latest_hits(
+    session: Session,
+    environment: Environment,
+    states: Sequence[HitState] = tuple(HitState),
+    kind: str | None = None,
+) -> list[HitRow]:
+    """Those of `hits` that no other has replaced."""
     replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
-    return [hit for hit in hits(session, environment) if hit.id not in replaced]
+    return [hit for hit in hits(session, environment, states, kind) if hit.id not in replaced]
 
 
 def other_kinds(session: Session, environment: Environment) -> dict[int, str]:

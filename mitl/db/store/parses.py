@@ -60,6 +60,8 @@ class Submissions:
     kind: str
     items: ItemTable
     answers: AnswerTable
+    answer: str
+    """The column, and the field of a parsed answer, that holds what the page asks."""
 
     def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
         """HIT → its batch and the places that its page has; nothing for a HIT that asks something else."""
@@ -112,12 +114,8 @@ class Submissions:
                 found[row.assignment_id].append(row)
         return found
 
-    def set_parses(self, session: Session, given: Mapping[int, Parsed[Any]], answer: str) -> None:
-        """Write what was parsed from these submissions, in place of an earlier parse.
-
-        Args:
-            answer: the column, and the field of a parsed answer, that holds what the page asks.
-        """
+    def set_parses(self, session: Session, given: Mapping[int, Parsed[Any]]) -> None:
+        """Write what was parsed from these submissions, in place of an earlier parse."""
         for chunk in chunks(list(given)):
             session.execute(delete(self.answers).where(self.answers.assignment_id.in_(chunk)))
         add_rows(
@@ -128,7 +126,7 @@ class Submissions:
                     "assignment_id": id_,
                     "place": at.place,
                     "outcome": at.outcome,
-                    answer: getattr(at, answer),
+                    self.answer: getattr(at, self.answer),
                     "text": at.text or None,
                     "active_ms": at.active_ms,
                 }
@@ -139,7 +137,7 @@ class Submissions:
         add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
 
 
-PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow)
+PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow, "label")
 
 
 def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:

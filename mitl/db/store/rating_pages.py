@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
 from mitl.db.store.bulk import add_rows, rows_among
-from mitl.db.store.hits import LIVE_STATES, HitRow, hits
+from mitl.db.store.hits import LIVE_STATES, HitRow, hits, latest_hits
 from mitl.db.store.joins import KEPT, query_by_worker, query_hits
 from mitl.db.store.parses import Submissions
 from mitl.db.store.similarity import ensure_similarity_pairs
-from mitl.records import Environment, HitState, Parsed
+from mitl.records import Environment, HitState
 from mitl.records.similarity import (
     SIMILARITY,
     GivenRating,
@@ -117,12 +117,7 @@ def _pairs_on_pages(
     return {(left, right) for left, right in session.execute(query)}
 
 
-STORED = Submissions(SIMILARITY, SimilarityItem, SimilarityAnswer)
-
-
-def set_parses(session: Session, given: Mapping[int, Parsed[GivenRating]]) -> None:
-    """Write what was parsed from these submissions, in place of an earlier parse."""
-    STORED.set_parses(session, given, "score")
+STORED = Submissions(SIMILARITY, SimilarityItem, SimilarityAnswer, "score")
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[GivenRating]]:
@@ -167,10 +162,7 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
     As many different workers are wanted for a pair as its batch was posted for. They are listed by batch and number,
     and a pair is named once.
     """
-    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
-    closed = [
-        hit for hit in hits(session, environment, (HitState.CLOSED,), SIMILARITY) if hit.id not in replaced
-    ]
+    closed = latest_hits(session, environment, (HitState.CLOSED,), SIMILARITY)
     if not closed:
         return []
     wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())

@@ -232,7 +232,7 @@ class RankingsKind:
     submissions = comparison_store.STORED.ids
     places = comparison_store.STORED.places
     parse = staticmethod(parse_comparisons)
-    set_parses = staticmethod(comparison_store.set_parses)
+    set_parses = comparison_store.STORED.set_parses
 
     def estimate(self, template: HitTemplate, plan: StudyPlan) -> WorkingTime:
         """By the wording's seconds for each comparison of the fullest page; the batch keeps it."""

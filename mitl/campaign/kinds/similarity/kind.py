@@ -71,7 +71,7 @@ class SimilarityKind:
     submissions = rating_pages.STORED.ids
     places = rating_pages.STORED.places
     parse = staticmethod(parse_ratings)
-    set_parses = staticmethod(rating_pages.set_parses)
+    set_parses = rating_pages.STORED.set_parses
 
     def estimate(self, template: HitTemplate, plan: RatingPlan) -> WorkingTime:
         """By the times of the task's latest pilot, else by the wording's seconds; the batch keeps it."""
