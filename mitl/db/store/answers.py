@@ -69,11 +69,6 @@ def workers_wanted(session: Session, assignment_id: int) -> int:
     return session.execute(query.where(Assignment.id == assignment_id)).scalar_one()
 
 
-def raw_xml(session: Session, assignment_id: int) -> str:
-    """The answer document of a submission, as received."""
-    return session.execute(select(Assignment.raw_xml).where(Assignment.id == assignment_id)).scalar_one()
-
-
 def stored_counts(session: Session, environment: Environment) -> dict[int, int]:
     """How many submissions of each HIT are stored."""
     query = query_submissions(environment, Assignment.hit_id, func.count()).group_by(Assignment.hit_id)
