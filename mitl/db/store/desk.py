@@ -116,12 +116,12 @@ def submission_groups(session: Session, environment: Environment) -> list[Submis
     )
     known = {row: (name, excluded is not None) for row, name, excluded in session.execute(people)}
     by = (Assignment.worker_id, Assignment.decision, Assignment.status)
-    first, last = func.min(Assignment.submitted_at), func.max(Assignment.submitted_at)
-    query = select(*by, func.count(), first, last).group_by(*by).order_by(*by)
+    came = func.min(Assignment.submitted_at), func.max(Assignment.submitted_at)
+    query = select(*by, func.count(), *came).group_by(*by).order_by(*by)
     return [
-        SubmissionGroup(row[0], *known[row[0]], *row[1:])
-        for row in session.execute(query)
-        if row[0] in known
+        SubmissionGroup(worker, *known[worker], decision, status, count, first, last)
+        for worker, decision, status, count, first, last in session.execute(query)
+        if worker in known
     ]
 
 
