@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -29,7 +28,6 @@ from mitl.records import Decision, PairRole, several
 from mitl.stages.reviewing.evidence import standing
 
 HOUR = dt.timedelta(hours=1)
-_US = dt.timedelta(microseconds=1)
 HOURS = 24
 """Shown one by one."""
 
@@ -143,13 +141,8 @@ def _recent(context: Context) -> tuple[tuple[Hour, ...], int]:
     """The last hours with their answers, oldest first, and how many came within the hour before now."""
     now = context.now()
     begins = now.replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * HOUR
-    answers, at = desk_store.arrived_since(context.session, context.environment, begins)
-    until = (now - begins) // _US
-    in_time = at <= until
-    counts = np.bincount(at[in_time] // (HOUR // _US), answers[in_time], HOURS).astype(int).tolist()
-    within = in_time & (at > until - HOUR // _US)
-    hours = tuple(Hour(begins + place * HOUR, count) for place, count in enumerate(counts))
-    return hours, int(answers[within].sum())
+    answers, recent = desk_store.hourly_answers(context.session, context.environment, begins, now)
+    return tuple(Hour(begins + place * HOUR, answers[place]) for place in range(HOURS)), recent
 
 
 def _money(context: Context, groups: Sequence[SubmissionGroup], *, held_cents: int) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
@@ -209,19 +207,30 @@ def queued_cents(session: Session, environment: Environment) -> int:
     return int(cents or 0)
 
 
-def arrived_since(
-    session: Session, environment: Environment, since: dt.datetime
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Answers of each submission from this time on, and microseconds since then; each (submissions,)."""
-    first = microseconds(since)
+_HOUR_US = 3_600_000_000
+
+
+def hourly_answers(
+    session: Session, environment: Environment, since: dt.datetime, now: dt.datetime
+) -> tuple[Counter[int], int]:
+    """Hours since a time → answers that came in this hour, until now; and those within the hour before now."""
+    first, last = microseconds(since), microseconds(now)
     # A cross join keeps SQLite from looking through all submissions, worker by worker.
     query = f"""
-        SELECT a.submitted_at - {first}, coalesce(length(s.content) / {ANSWER_BYTES},
-            (SELECT count(*) FROM judgement j WHERE j.assignment_id = a.id))
+        SELECT (a.submitted_at - {first}) / {_HOUR_US},
+            CASE WHEN a.submitted_at > {last - _HOUR_US} THEN 1 ELSE 0 END,
+            sum(coalesce(length(s.content) / {ANSWER_BYTES},
+                (SELECT count(*) FROM judgement j WHERE j.assignment_id = a.id)))
         FROM assignment a CROSS JOIN worker w LEFT JOIN answer_sheet s ON s.assignment_id = a.id
-        WHERE a.submitted_at >= {first} AND w.id = a.worker_id AND w.environment = '{environment.value}'"""
-    at, answers = number_columns(session, query, 2)
-    return answers, at
+        WHERE a.submitted_at BETWEEN {first} AND {last} AND w.id = a.worker_id
+            AND w.environment = '{environment.value}'
+        GROUP BY 1, 2"""
+    by_hour: Counter[int] = Counter()
+    recent = 0
+    for hour, is_recent, answers in number_columns(session, query, 3).T.tolist():
+        by_hour[hour] += answers
+        recent += is_recent * answers
+    return by_hour, recent
 
 
 def calls(session: Session, kind: str, prefix: str) -> list[JournalEntry]:

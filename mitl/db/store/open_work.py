@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.packed import contains
+from mitl.core.packed import contains, distinct
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
 from mitl.db.store.bulk import chunks, number_columns
@@ -246,16 +246,27 @@ def _lacking(
     usable: NDArray[np.int64],
 ) -> list[int]:
     """The closed HITs of these batches that none replaces, and whose submissions are not all usable."""
-    hit, batch, wanted = number_columns(session, _CLOSED.format(environment=environment.value), 3)
     ours, overlapping = (np.array(sorted(rows), np.int64) for rows in (batches, overlaps))
+    replaced = number_columns(session, "SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL", 1)[0]
+    most = session.scalar(select(func.max(Hit.assignments))) or 0
+    doubtful = distinct(np.concatenate([np.flatnonzero(usable < most), overlapping])).tolist()
+    closed = _CLOSED.format(environment=environment.value)
+    parts = [np.empty((3, 0), np.int64)]
+    if len(doubtful) > _MANY:
+        parts.append(number_columns(session, closed, 3))
+    else:
+        for chunk in chunks(doubtful):
+            parts.append(number_columns(session, f"{closed} AND h.id IN ({', '.join(map(str, chunk))})", 3))
+    hit, batch, wanted = np.concatenate(parts, axis=1)
     lacks = contains(ours, batch) & ((usable[hit] < wanted) | contains(overlapping, hit))
-    return sorted(hit[lacks].tolist())
+    return sorted(hit[lacks & ~contains(np.sort(replaced), hit)].tolist())
 
 
+_MANY = 50_000
+"""HITs beyond which to read all takes no longer than to look for each."""
 _CLOSED = """
     SELECT h.id, h.batch_id, h.assignments FROM hit h JOIN batch b ON b.id = h.batch_id
-    WHERE b.environment = '{environment}' AND h.state = 'closed'
-        AND h.id NOT IN (SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL)"""
+    WHERE b.environment = '{environment}' AND h.state = 'closed'"""
 
 
 def _second_opinions(session: Session, environment: Environment) -> set[Pair]:
