@@ -58,6 +58,7 @@ from mitl.db.models.work import (
     StandingRow,
     StoredRelease,
     Worker,
+    WorkerTally,
 )
 
 __all__ = [
@@ -108,4 +109,5 @@ __all__ = [
     "StoredRelease",
     "TrainedAnnotator",
     "Worker",
+    "WorkerTally",
 ]

@@ -6,11 +6,11 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, bindparam, func, literal, select, text, update
+from sqlalchemy import ColumnElement, bindparam, exists, func, literal, select, text, update
 from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
-from mitl.db.models import Assignment, Journal, Ledger
+from mitl.db.models import Assignment, Batch, Journal, Ledger
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.joins import query_submissions
 from mitl.records import Environment, JournalState
@@ -169,9 +169,9 @@ _BOOK = text(
 
 def spent(session: Session, environment: Environment) -> dict[str, int]:
     """Cents paid so far by kind (reward, fee, bonus)."""
-    query = (
-        query_submissions(environment, Ledger.kind, func.sum(Ledger.cents))
-        .join(Ledger, Ledger.assignment_id == Assignment.id)
-        .group_by(Ledger.kind)
-    )
+    sums = (Ledger.kind, func.sum(Ledger.cents))
+    query = select(*sums)
+    if session.scalar(select(exists().where(Batch.environment != environment))):  # else all is of this one
+        query = query_submissions(environment, *sums).join(Ledger, Ledger.assignment_id == Assignment.id)
+    query = query.group_by(Ledger.kind)
     return {kind: int(cents) for kind, cents in session.execute(query)}
