@@ -314,7 +314,7 @@ def test_pairs_and_preferences_are_harvested_together_and_do_not_mix(settings):
     harvested = harvest(settings, SANDBOX)
 
     with open_database(settings.db_url, read_only=True) as session:
-        of_rankings = hits.other_kinds(session, SANDBOX)
+        of_rankings = comparisons.hit_ids(session, SANDBOX)
         rows = answers.assignments(session, SANDBOX)
         judged = set(
             session.scalars(text("SELECT DISTINCT assignment_id FROM judgement"))  # type: ignore[call-overload]
