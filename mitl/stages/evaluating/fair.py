@@ -22,14 +22,12 @@ from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
 from mitl.stages.evaluating.audited_release import AuditedRelease, Pairs, read_audited_release
-from mitl.stages.evaluating.gathering import Gathered
+from mitl.stages.evaluating.gathering import RELEASE, Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
 from mitl.stages.evaluating.positive_sets import release_by_query
 from mitl.stages.evaluating.project import RankingNeed, ranked_models
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named
-
-RELEASE = "release"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings, refuse_unusable
 from mitl.errors import MetricError, MitlError, ReleaseError, UsageError
 from mitl.metrics.positives import Positives
 from mitl.positives.exports.content import judged_pairs
@@ -67,8 +68,6 @@ def model_of(
         return _of_similarities(similarities, similarity)
     if images is None or captions is None:
         raise UsageError(_WANTED)
-    from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings, refuse_unusable
-
     tables = []
     for what, given in (("image", images), ("caption", captions)):
         if isinstance(given, (str, Path)):
