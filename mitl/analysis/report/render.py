@@ -108,8 +108,9 @@ def _people(data: ReportInput) -> Iterator[Highlight]:
         return
     text = f"Workers answered {percent(right / seen)} of {count(seen)} hidden controls as expected"
     shared = crowd.agreement
-    if shared is not None and shared.alpha is not None:
-        text += f"; on the {count(shared.pairs)} pairs that several answered, their agreement is α = {shared.alpha:.2f}"
+    if shared is not None and shared.alpha.alpha is not None:
+        alpha = f"α = {shared.alpha.alpha:.2f}"
+        text += f"; on the {count(shared.pairs)} pairs that several answered, their agreement is {alpha}"
     elif shared is not None and not shared.pairs:
         text += "; no pair was asked of two people, so their agreement is not known"
     yield Highlight(text + ".", "workers")

@@ -363,7 +363,8 @@ def headline(data: ReportInput) -> Headline:
     }
     shared = None if data.crowd is None else data.crowd.agreement
     if shared is not None:
-        numbers |= {"alpha": shared.alpha, "alpha_low": shared.low, "alpha_high": shared.high}
+        alpha = shared.alpha
+        numbers |= {"alpha": alpha.alpha, "alpha_low": alpha.low, "alpha_high": alpha.high}
     if data.truth is not None:
         numbers["recall_before"] = data.truth.original.together.recall
         numbers["precision_before"] = data.truth.original.together.precision
