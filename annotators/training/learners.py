@@ -19,10 +19,10 @@ from annotators.inputs.pixels import vilt_pixels
 from annotators.options import Options
 from annotators.pcme import MatchProbability, Pcme, PcmeAnnotator
 from annotators.pvse import Pvse
+from annotators.training.continuous import graded_contrast, soft_grades
 from annotators.training.dual import TowersLearner
 from annotators.training.learner import LARGEST_SCALE, TEMPERATURE, Learner, Side
 from annotators.training.losses import Labels
-from annotators.training.probabilistic import graded_contrast, soft_grades
 from annotators.vilt import Vilt, ViltAnnotator, open_weights, wordpieces_of
 from annotators.vilt_core import ViltCore
 from annotators.vsrn import VsrnAnnotator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mitl.core.latex import escape_tex
+from mitl.core.formats import escape_tex
 from mitl.positives.markdown import plain, table
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Sentence

@@ -17,8 +17,7 @@ from mitl.analysis.report.views import picture_uris
 from mitl.core import formats
 from mitl.core.templates import page_templates
 from mitl.records import Direction
-from mitl.records.form_words import of_form
-from mitl.records.forms import IMAGES, SetForm
+from mitl.records.forms import IMAGES, SetForm, of_form
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Jinja

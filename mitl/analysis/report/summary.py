@@ -9,7 +9,7 @@ from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInpu
 from mitl.analysis.report.views import multiplicity_rows
 from mitl.core.formats import count, money, percent
 from mitl.records import Direction
-from mitl.records.form_words import of_form
+from mitl.records.forms import of_form
 
 _QUERIES = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 _MATCHES = {Direction.I2T: ("An image query", "captions"), Direction.T2I: ("A caption query", "images")}

@@ -18,7 +18,7 @@ from mitl.stages.evaluating.models import BOTH, Modality
 from mitl.stages.evaluating.project import Project
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.wanted_tasks import EVERY_TASK, NamedTask, alone, doable, refuse_undoable
-from mitl.stages.proposing.trained import with_trained
+from mitl.stages.proposing.computing import with_trained
 
 _PAIRS = frozenset[tuple[str, str]]
 

@@ -13,9 +13,8 @@ from annotators.item_encoders import KNOWN, OneSided, build_encoder, default_enc
 from mitl.errors import AnnotatorError, ProposalError
 from mitl.proposals.crisscross import CaptionGroups, group_means, nearest
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import ComputeContext, split_scope
+from mitl.stages.proposing.computing import ComputeContext, split_scope, with_trained
 from mitl.stages.proposing.ranking import AnnotatorRun, SearchedItems, require_pictures
-from mitl.stages.proposing.trained import with_trained
 
 NO_ENCODER = "none"
 """Named as an encoder: leave these pairs out."""

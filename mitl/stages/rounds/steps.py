@@ -27,7 +27,7 @@ from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import RoundStep
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.showing import audit_state
-from mitl.stages.choosing.choose import ChoiceOptions, choose
+from mitl.stages.choosing import ChoiceOptions, choose
 from mitl.stages.fusing.fuse import fuse
 from mitl.stages.fusing.gathering import annotator_names
 from mitl.stages.fusing.scores import fused_scores

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from mitl.datasets.assembling import require_same
-from mitl.datasets.cached import cached_folder
 from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
+from mitl.datasets.finding import cached_folder
 from mitl.datasets.table import TableReading, Told, read_table
 from mitl.datasets.text_sets import BEIR, MSMARCO, read_text_set, text_set_kind
 from mitl.errors import UsageError
@@ -171,7 +171,7 @@ def _read(
 
 def _coco(sources: DatasetSources) -> RetrievalSet:
     if any(path.suffix in (".parquet", ".csv") for path in sources.captions):
-        from mitl.datasets.compact import read_compact
+        from mitl.datasets.coco import read_compact
 
         return read_compact(
             _one(sources.captions, "a compact captions file", "--captions captions.parquet"),

@@ -11,9 +11,8 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import Leftover, Plan, Request, leftover, plans_out
 from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
-from mitl.campaign.kinds.texts.checking import ANY, USUAL_WORDS
+from mitl.campaign.kinds.texts.answers import ANY, MOST_OFFERED, USUAL_WORDS
 from mitl.campaign.kinds.texts.packing import MAX_PER_HIT, N_CONTROLS, pack_texts
-from mitl.campaign.kinds.texts.parsing import MOST_OFFERED
 from mitl.campaign.kinds.texts.standing import ItemStanding, ItemState, standing
 from mitl.core.packed import unpack_ids
 from mitl.crowd.context import open_context
