@@ -1,10 +1,10 @@
 """What a path holds: one table, shards, or a folder in one of the layouts that data sets are handed round in.
 
-Data sets that Hugging Face's ``datasets`` library has prepared on this machine are found by the name on the hub. Shards
-are in WebDataset's layout: tar files in which the files of a sample share a key and lie next to each other. The key is
-the path up to the base name's first dot; what follows, in lower case, names the field (its README,
-github.com/webdataset/webdataset). ``jpg`` and its likes are the picture, ``wav`` the sound, ``mp4`` the video, ``txt`` the caption; the fields of
-``json`` are columns, used where there is no ``txt``.
+Data sets that Hugging Face's ``datasets`` library has prepared on this machine are found by the name on the hub.
+Shards are in WebDataset's layout: tar files in which the files of a sample share a key and lie next to each other.
+The key is the path up to the base name's first dot; what follows, in lower case, names the field (its README,
+github.com/webdataset/webdataset). ``jpg`` and its likes are the picture, ``wav`` the sound, ``mp4`` the video,
+``txt`` the caption; the fields of ``json`` are columns, used where there is no ``txt``.
 """
 
 from __future__ import annotations

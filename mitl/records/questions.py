@@ -1,7 +1,7 @@
 """The questions that a page asks of each pair besides how well it matches, and which answers pass a gold control.
 
-A template declares the questions, see `mitl.hits.templates`; parsing, storage, frames, releases, the desk and the report
-iterate over what is declared.
+A template declares the questions, see `mitl.hits.templates`; parsing, storage, frames, releases, the desk and the
+report iterate over what is declared.
 """
 
 from __future__ import annotations
