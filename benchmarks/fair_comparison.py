@@ -33,10 +33,10 @@ from scipy.stats import kendalltau
 
 from mitl.metrics.answer_rates import CorrectedLabels, Rates
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair
-from mitl.metrics.influence import bands, influence
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
 from mitl.metrics.rank_chances import with_rank_chances
+from mitl.metrics.rank_groups import bands, influence
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics

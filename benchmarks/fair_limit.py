@@ -19,7 +19,7 @@ from fair_comparison import METRICS, TWINS, Floats, judged_pool, ranked, true_sc
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from mitl.metrics.influence import influence
+from mitl.metrics.rank_groups import influence
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.table import asked_metrics
 from mitl.stages.auditing.comparing import METRIC

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -322,32 +321,6 @@ def look(
     recall, precision, worst_recall, worst_precision = (float(value) for value in found)
     place = int(sample.place[first - 1]) if first else 0
     return Look(place, recall, precision, worst_recall, worst_precision)
-
-
-def check_pool(drawn_from: str, now: str) -> None:
-    """Refuse an audit of another pool; both are SHA-256 over the data set and the queries asked.
-
-    Raises:
-        AuditError: they differ.
-    """
-    if drawn_from != now:
-        raise AuditError(
-            f"the audit was drawn from the pool {drawn_from[:12]}, and now it is {now[:12]}: the data set or the asked "
-            "queries changed, which voids it; draw a new one"
-        )
-
-
-def check_drawn_before(drawn_at: dt.datetime, answered_at: dt.datetime | None) -> None:
-    """Refuse a sample that was drawn after its first answer; ``answered_at`` is None where there is none.
-
-    Raises:
-        AuditError: it was.
-    """
-    if answered_at is not None and answered_at < drawn_at:
-        raise AuditError(
-            f"the audit was drawn at {drawn_at:%Y-%m-%d %H:%M:%S}, after its first answer at "
-            f"{answered_at:%Y-%m-%d %H:%M:%S}: a sample chosen after looking proves nothing; draw a new one"
-        )
 
 
 def _strata(design: AuditDesign, sizes: Ints, sample: Sample) -> tuple[StratumCount, ...]:

@@ -220,8 +220,13 @@ def evaluate(app: App, **given: Any) -> None:
     """
     from mitl.stages.evaluating.evaluate import evaluate_models
     from mitl.stages.evaluating.figures import Sampling
-    from mitl.stages.evaluating.request import Against, EvaluationRequest, parse_metrics
-    from mitl.stages.evaluating.wanted_tasks import NamedTask, directions_of
+    from mitl.stages.evaluating.request import (
+        Against,
+        EvaluationRequest,
+        NamedTask,
+        directions_of,
+        parse_metrics,
+    )
 
     tasks = tuple(map(NamedTask, given["tasks"]))
     against = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,6 @@ from mitl.metrics.table import usual_metrics
 from mitl.records.similarity import Likeness
 
 Floats = NDArray[np.float64]
-QuerySide = Literal["first", "either"]
-"""Whose queries the sampled correlations draw: the first items of the pairs, or both, each pair then counting twice."""
 _CELLS = 1 << 22
 """Similarities held at once: some 50 MB."""
 
@@ -95,42 +93,13 @@ def image_positives(sis: RatedPairs, *, threshold: float | None = None) -> Posit
     return _both_ways(*sis.pairs(threshold))
 
 
-def without_self(query_ids: NDArray[Any], items: NDArray[Any]) -> NDArray[Any]:
-    """Rankings within one modality, (N, depth), without the query itself: (N, depth - 1).
-
-    A ranking that does not name its query loses its last place.
-
-    Raises:
-        MetricError: the shapes do not fit, or a ranking names its query twice.
-    """
-    if items.ndim != 2 or len(items) != len(query_ids) or not items.shape[1]:
-        raise MetricError(f"rankings are {items.shape}, but {len(query_ids)} query ids were given")
-    own = items == np.asarray(query_ids)[:, None]  # (N, depth)
-    times = own.sum(axis=1)
-    if (times > 1).any():
-        query = np.asarray(query_ids)[times.argmax()]
-        raise MetricError(f"the ranking of query {query} names item {query} twice")
-    own[times == 0, -1] = True
-    return np.asarray(items[~own].reshape(len(items), items.shape[1] - 1))
-
-
-def scored_pairs(
-    rated: RatedPairs, similarities: NDArray[Any], *, queries: QuerySide = "first"
-) -> ScoredPairs:
+def scored_pairs(rated: RatedPairs, similarities: NDArray[Any]) -> ScoredPairs:
     """The pairs as the sampled correlations take them; ``similarities`` (P,) are a model's, beside the scores.
 
     Raises:
         MetricError: see ``mitl.metrics.correlation.ScoredPairs``.
     """
-    similarities = np.asarray(similarities, dtype=np.float64)
-    if queries == "first":
-        return ScoredPairs(rated.first, similarities, rated.scores)
-    if rated.kind is Likeness.SITS:
-        raise MetricError(
-            "an image and a caption are no queries of one kind; take the first items, the images"
-        )
-    ids = np.concatenate([rated.first, rated.second])
-    return ScoredPairs(ids, np.tile(similarities, 2), np.tile(rated.scores, 2))
+    return ScoredPairs(rated.first, np.asarray(similarities, dtype=np.float64), rated.scores)
 
 
 def pair_similarities(

@@ -24,8 +24,6 @@ Ungraded = Literal["zero", "leave_out"]
 
 FOUR_GRADES: Mapping[str, float] = {Label.YES: 3.0, Label.WEAK_YES: 2.0, Label.WEAK_NO: 1.0, Label.NO: 0.0}
 """The four answers as evenly spaced grades."""
-BIAS_GRADES: Mapping[str, float] = {Label.YES: 1.0, Label.WEAK_YES: 0.5, Label.WEAK_NO: 0.0, Label.NO: 0.0}
-"""The four answers as ECCV Caption's graded matching weighs them (appendix E)."""
 CXC_RANGE = (0.0, 5.0)
 """CxC's scores of similarity lie here; they serve as grades as they are."""
 _CELLS = 1 << 22

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mitl.audits.certificate import certify, check_drawn_before, check_pool, look
+from mitl.audits.certificate import certify, look
 from mitl.audits.sampling import draw
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, Label
@@ -261,19 +260,6 @@ def test_what_cannot_be_certified_is_one_line(design, table, holds, message):
         certify(table, design, holds, SAID)
 
     assert "\n" not in str(error.value)
-
-
-def test_another_pool_voids_an_audit():
-    """So does a sample that was drawn after its first answer."""
-    now = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC)
-    check_pool("a" * 64, "a" * 64)
-    check_drawn_before(now, None)
-    check_drawn_before(now, now + dt.timedelta(minutes=1))
-
-    with pytest.raises(AuditError, match="drawn from the pool aaaaaaaaaaaa, and now it is bbbbbbbbbbbb"):
-        check_pool("a" * 64, "b" * 64)
-    with pytest.raises(AuditError, match="a sample chosen after looking proves nothing"):
-        check_drawn_before(now, now - dt.timedelta(minutes=1))
 
 
 def test_the_labels_are_in_the_order_of_the_scale():

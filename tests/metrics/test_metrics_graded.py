@@ -11,7 +11,6 @@ from scipy import stats
 from mitl.errors import MetricError
 from mitl.metrics import graded
 from mitl.metrics.graded import (
-    BIAS_GRADES,
     CXC_RANGE,
     FOUR_GRADES,
     GradedLabels,
@@ -266,7 +265,6 @@ def test_the_four_answers_have_grades():
     answers = [Label.YES, "weak_yes", Label.WEAK_NO, "no"]
 
     assert grades_of(answers).tolist() == [3, 2, 1, 0]
-    assert grades_of(answers, BIAS_GRADES).tolist() == [1, 0.5, 0, 0]
     assert exponential(grades_of(answers)).tolist() == [7, 3, 1, 0]
     assert set(FOUR_GRADES) == set(Label)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mitl.metrics.expected import Cases, Worlds, expected_values
-from mitl.metrics.influence import bands, influence
 from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.rank_groups import bands, influence
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.table import asked_metrics
 

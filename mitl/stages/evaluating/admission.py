@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mitl.errors import UsageError
@@ -16,8 +16,7 @@ from mitl.stages.evaluating.baselines import BASELINES
 from mitl.stages.evaluating.model_files import RawModel
 from mitl.stages.evaluating.models import BOTH, Modality
 from mitl.stages.evaluating.project import Project
-from mitl.stages.evaluating.request import EvaluationRequest
-from mitl.stages.evaluating.wanted_tasks import EVERY_TASK, NamedTask, alone, doable, refuse_undoable
+from mitl.stages.evaluating.request import EVERY_TASK, EvaluationRequest, NamedTask
 from mitl.stages.proposing.computing import with_trained
 
 _PAIRS = frozenset[tuple[str, str]]
@@ -152,7 +151,7 @@ def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
     named = list(request.tasks)
     if not named and len(request.directions) == 1:
         named = [NamedTask(request.directions[0].value)]
-    refuse_undoable(comers, named)
+    _refuse_undoable(comers, named)
     if not comers or any(sides == BOTH for _, sides in comers):
         return
     against = request.against
@@ -167,13 +166,35 @@ def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
     option = next((option for option, given in options.items() if given), None)
     if option is not None:
         raise UsageError(
-            f"{option} compares images with captions, but {name} holds {alone(sides)}; give embeddings of both sides, "
-            f"or --cxc FOLDER for {', '.join(doable(sides))}"
+            f"{option} compares images with captions, but {name} holds {_alone(sides)}; give embeddings of both sides, "
+            f"or --cxc FOLDER for {', '.join(_doable(sides))}"
         )
     if against.cxc is None:
         raise UsageError(
-            f"{name} holds {alone(sides)}, which can be scored on {', '.join(doable(sides))}; give --cxc FOLDER"
+            f"{name} holds {_alone(sides)}, which can be scored on {', '.join(_doable(sides))}; give --cxc FOLDER"
         )
+
+
+def _refuse_undoable(models: Comers, tasks: Iterable[NamedTask]) -> None:
+    """UsageError where no model knows the sides that a task named needs."""
+    for task in tasks:
+        if not any(task.sides <= sides for _, sides in models):
+            name, sides = models[0]
+            needed = "images and captions" if task.sides == BOTH else f"{next(iter(task.sides))}s"
+            raise UsageError(
+                f"the task {task.value} compares {needed}, but {name} holds {_alone(sides)}; give embeddings of "
+                f"{'both sides' if task.sides == BOTH else needed}, or ask for {', '.join(_doable(sides))}"
+            )
+
+
+def _alone(sides: frozenset[Modality]) -> str:
+    """How a message calls what a model of one modality holds."""
+    return f"{next(iter(sides))}s alone"
+
+
+def _doable(sides: frozenset[Modality]) -> tuple[str, ...]:
+    """The tasks that a model of these sides can do."""
+    return tuple(task.value for task in NamedTask if task.sides <= sides)
 
 
 def asked_tasks(request: EvaluationRequest) -> frozenset[NamedTask]:
@@ -196,4 +217,4 @@ def left_out(request: EvaluationRequest, comers: Comers) -> Iterator[str]:
     for name, sides in comers:
         missing = [task.value for task in NamedTask if task in tasks and not task.sides <= sides]
         if missing:
-            yield f"{name} holds {alone(sides)}, so {', '.join(missing)} are left out"
+            yield f"{name} holds {_alone(sides)}, so {', '.join(missing)} are left out"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +22,8 @@ from mitl.records import Direction
 from mitl.records.similarity import Likeness, SamplingMethod
 from mitl.stages.evaluating.figures import CONFIDENCE, Figure, ModelDifference, Sampling, Scored
 from mitl.stages.evaluating.models import Block, Model, ModelSide, Sides, joined, strange_ids_hint
-from mitl.stages.evaluating.request import Wanted
+from mitl.stages.evaluating.request import EVERY_TASK, NamedTask, Wanted
 from mitl.stages.evaluating.tasks import PositivesTask, block_values
-from mitl.stages.evaluating.wanted_tasks import EVERY_TASK, NamedTask
 
 NAME = "cxc"
 _CELLS = 1 << 24
@@ -190,18 +189,7 @@ def _comparison(
     model: str, against: str, kind: Likeness, pairs: tuple[ScoredPairs, ScoredPairs], sampling: Sampling
 ) -> ModelDifference:
     test = paired_spearman(*pairs, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
-    return ModelDifference(
-        NAME,
-        model,
-        against,
-        kind.value,
-        "Spearman",
-        test.difference,
-        test.low,
-        test.high,
-        test.p_value,
-        test.n_queries,
-    )
+    return ModelDifference(NAME, model, against, kind.value, "Spearman", *astuple(test))
 
 
 def _pair_similarities(model: Model, rated: RatedPairs, sides: Sides) -> NDArray[np.float64] | None:

@@ -23,7 +23,6 @@ from mitl.stages.evaluating.crisscrossed import (
     score_within_sides,
 )
 from mitl.stages.evaluating.fair import FairComparison, compare_fairly
-from mitl.stages.evaluating.fair_tables import fair_lines, fair_tables
 from mitl.stages.evaluating.figures import (
     SCORES_FILE,
     ByMetric,
@@ -41,18 +40,19 @@ from mitl.stages.evaluating.figures import (
 )
 from mitl.stages.evaluating.gathering import RELEASE, Gathered, gather
 from mitl.stages.evaluating.pseudo_task import LabelledRatings, on_ratings
-from mitl.stages.evaluating.request import Against, EvaluationRequest
+from mitl.stages.evaluating.request import Against, EvaluationRequest, NamedTask
 from mitl.stages.evaluating.scoring import score_model
 from mitl.stages.evaluating.tables import (
     comparison_table,
     correlation_table,
+    fair_lines,
+    fair_tables,
     labelled_table,
     rsum_table,
     score_tables,
     to_csv,
     to_latex,
 )
-from mitl.stages.evaluating.wanted_tasks import NamedTask
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]
 

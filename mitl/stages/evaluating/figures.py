@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from mitl.core.whole_files import put_file
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Ids, QueryValues
 
@@ -185,18 +186,8 @@ def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[Mod
             test = paired(*both, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
         except MetricError as error:
             raise MetricError(f"{row.model} and {other.model} on {row.positives}: {error}") from error
-        yield ModelDifference(
-            row.positives,
-            row.model,
-            other.model,
-            row.direction,
-            values.metric,
-            test.difference,
-            test.low,
-            test.high,
-            test.p_value,
-            test.n_queries,
-        )
+        about = row.positives, row.model, other.model, row.direction, values.metric
+        yield ModelDifference(*about, *astuple(test))
 
 
 def _shared(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues] | None:
@@ -265,8 +256,7 @@ def keep_scores(
     """
     known, taught = environments or {}, taught or {}
     path = runs / SCORES_FILE
-    before = path.read_text(encoding="utf-8") if path.exists() else "{}"
-    kept: dict[str, dict[str, Any]] = json.loads(before)
+    kept: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
     for positives, by_model in scores.items():
         new = {
             model: {
@@ -278,14 +268,7 @@ def keep_scores(
             for model, by_direction in by_model.items()
         }
         kept[positives] = new if of_all else {**kept.get(positives, {}), **new}
-    text = json.dumps(kept, indent=1, sort_keys=True) + "\n"
-    if before == text:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
-    return True
+    return put_file(path, (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode())
 
 
 def _with_ends(values: Mapping[str, Any], ends: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,10 +44,12 @@ from mitl.stages.evaluating.positive_sets import (
     ByQuery,
     coco_folds,
     environment_of,
+    is_official_split,
     located,
     official_by_query,
     official_names,
     release_by_query,
+    searched,
 )
 from mitl.stages.evaluating.project import (
     AnnotatorSimilarities,
@@ -58,9 +60,8 @@ from mitl.stages.evaluating.project import (
     similarities_of,
 )
 from mitl.stages.evaluating.pseudo_task import PseudoLabelsTask, pseudo_task
-from mitl.stages.evaluating.request import EvaluationRequest, Wanted
+from mitl.stages.evaluating.request import EvaluationRequest, NamedTask, Wanted
 from mitl.stages.evaluating.scoring import ScoredTask
-from mitl.stages.evaluating.searching import is_official_split, searched
 from mitl.stages.evaluating.tasks import (
     GRADED_RELEASE,
     FoldsTask,
@@ -70,7 +71,6 @@ from mitl.stages.evaluating.tasks import (
     release_grades,
 )
 from mitl.stages.evaluating.texts import CaptionTexts, read_texts
-from mitl.stages.evaluating.wanted_tasks import NamedTask
 
 PROJECT_ORIGINALS = "original"
 RELEASE = "release"

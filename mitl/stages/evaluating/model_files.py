@@ -28,7 +28,7 @@ from mitl.stages.evaluating.models import (
     strange_ids_hint,
 )
 from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, id_texts, read_rankings
-from mitl.stages.evaluating.request import ModelFiles, Similarity
+from mitl.stages.evaluating.request import ModelFiles, Similarity, ids_beside
 
 if TYPE_CHECKING:
     from annotators.inputs.embedding_files import EmbeddingTable
@@ -260,8 +260,8 @@ def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
     """
     if path.suffix == ".npy":
         values = _load(path, mmap=True)
-        images = listed_ids(files.image_ids or ids_beside(path, "image_ids"))
-        captions = listed_ids(files.caption_ids or ids_beside(path, "caption_ids"))
+        images = listed_ids(files.image_ids or _needed_ids(path, "image_ids"))
+        captions = listed_ids(files.caption_ids or _needed_ids(path, "caption_ids"))
     elif path.suffix == ".npz":
         if files.image_ids or files.caption_ids:
             raise MetricError(f"{str(path)!r} has ids of its own; leave --image-ids and --caption-ids out")
@@ -347,14 +347,13 @@ def listed_ids(path: Path) -> list[str]:
         raise MetricError(f"{str(path)!r} is not readable as a list of ids: {error}") from error
 
 
-def ids_beside(path: Path, what: str) -> Path:
-    """The file of ids that lies beside ``path``; MetricError where there is none."""
-    arrays, lines = path.with_suffix(f".{what}.npy"), path.with_suffix(f".{what}.txt")
-    found = next((one for one in (arrays, lines) if one.is_file()), None)
+def _needed_ids(path: Path, what: str) -> Path:
+    """The file of ids beside ``path``; MetricError where there is none."""
+    found = ids_beside(path, what)
     if found is None:
-        option = f"--{what.replace('_', '-')}"
         raise MetricError(
-            f"{str(path)!r} has no ids beside it; write them to {lines.name!r}, one a line, or give {option} FILE"
+            f"{str(path)!r} has no ids beside it; write them to {path.with_suffix(f'.{what}.txt').name!r}, "
+            f"one a line, or give --{what.replace('_', '-')} FILE"
         )
     return found
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs, pearson, pseudo_labels
-from mitl.metrics.positives import Ids, Positives, QueryValues, Short
+from mitl.metrics.positives import Ids, Positives, QueryValues
 from mitl.metrics.pseudo import CaptionLabels, dense_values
 from mitl.metrics.retrieval import Values
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
 from mitl.stages.evaluating.crisscrossed import Crisscrossed
-from mitl.stages.evaluating.models import Block, Ranked, Sides, joined
+from mitl.stages.evaluating.models import Block, Sides, joined
+from mitl.stages.evaluating.scoring import ScoredTask
 
 PSEUDO_LABELS = "pseudo-labels"
 
@@ -39,27 +40,21 @@ class LabelledRatings(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PseudoLabelsTask:
-    """Kendall's tau-b and Pearson of every query over the whole gallery; rankings have neither."""
+class PseudoLabelsTask(ScoredTask):
+    """Kendall's tau-b and Pearson of every query over the whole gallery.
+
+    Rankings have neither: they do not say how much more like one item is than another.
+    """
 
     labels: CaptionLabels
     image_of: Ids
     """(C,) the number of each caption's image."""
     sides: Sides
     name: str = PSEUDO_LABELS
-    deep: bool = True
 
     def queries(self, direction: Direction) -> Ids:
         """All items that search."""
         return self.sides.queries(direction).numbers
-
-    def depth(self, direction: Direction) -> int:
-        """None: rankings do not do."""
-        return 0
-
-    def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
-        """Nothing: a ranking does not say how much more like one item is than another."""
-        return ()
 
     def score(self, direction: Direction, block: Block) -> tuple[QueryValues, ...]:
         """The values of a block; none where nothing in it can be told apart."""

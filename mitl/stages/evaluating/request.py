@@ -1,10 +1,11 @@
-"""What ``mitl evaluate`` was asked: which models, in which files, against what, under which metrics, and how."""
+"""What ``mitl evaluate`` was asked: which models, in which files, on which tasks, against what, and how."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +13,61 @@ from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Short
 from mitl.metrics.table import USUAL, Asked, asked_metrics
 from mitl.records import Direction
+from mitl.records.similarity import Likeness
 from mitl.stages.evaluating.figures import Sampling
-from mitl.stages.evaluating.wanted_tasks import NamedTask
+from mitl.stages.evaluating.models import BOTH, Modality
+
+
+class NamedTask(StrEnum):
+    """What a model can be scored on: retrieval between two sides and within one, and correlation with ratings."""
+
+    I2T = "i2t"
+    T2I = "t2i"
+    T2T = "t2t"
+    I2I = "i2i"
+    STS = "sts"
+    SIS = "sis"
+    SITS = "sits"
+
+    @property
+    def sides(self) -> frozenset[Modality]:
+        """The sides whose items are compared."""
+        return _SIDES.get(self, BOTH)
+
+    @property
+    def likeness(self) -> Likeness:
+        """The ratings that it is made from."""
+        return _LIKENESS.get(self, Likeness.SITS)
+
+    @property
+    def needs_ratings(self) -> bool:
+        """Whether nothing but ratings will do; any set of positives has images and captions that match."""
+        return self not in (NamedTask.I2T, NamedTask.T2I)
+
+
+_CAPTIONS, _IMAGES = frozenset({"caption"}), frozenset({"image"})
+_SIDES = {NamedTask.T2T: _CAPTIONS, NamedTask.STS: _CAPTIONS, NamedTask.I2I: _IMAGES, NamedTask.SIS: _IMAGES}
+_LIKENESS = {
+    NamedTask.T2T: Likeness.STS,
+    NamedTask.STS: Likeness.STS,
+    NamedTask.I2I: Likeness.SIS,
+    NamedTask.SIS: Likeness.SIS,
+}
+EVERY_TASK = frozenset(NamedTask)
+
+
+def directions_of(tasks: Sequence[NamedTask], direction: str) -> tuple[Direction, ...]:
+    """The directions between two sides: those of the tasks named, else what ``--direction`` says.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if tasks and direction != "both":
+        raise UsageError("--task names the directions too; leave --direction out")
+    if tasks:
+        return tuple(way for way in Direction if way.value in {task.value for task in tasks})
+    return tuple(Direction) if direction == "both" else (Direction(direction),)
+
 
 Similarity = Literal["dot", "cosine"]
 
@@ -192,11 +246,13 @@ def _kind(path: Path) -> str:
             return "similarities"
         return "rankings" if any(name.endswith("item_ids") for name in names) else "embeddings"
     if path.suffix == ".npy":
-        return "similarities" if _ids_beside(path, "image_ids") else "embeddings"
+        return "similarities" if ids_beside(path, "image_ids") else "embeddings"
     raise MetricError(
         f"{str(path)!r} is not a file of a model; it should end in .npy, .npz, .parquet or .json"
     )
 
 
-def _ids_beside(path: Path, what: str) -> bool:
-    return any(path.with_suffix(f".{what}.{end}").is_file() for end in ("npy", "txt"))
+def ids_beside(path: Path, what: str) -> Path | None:
+    """The file of ids that lies beside ``path``: arrays, else a text with one a line; None where there is none."""
+    files = (path.with_suffix(f".{what}.{end}") for end in ("npy", "txt"))
+    return next((file for file in files if file.is_file()), None)

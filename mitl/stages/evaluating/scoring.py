@@ -6,9 +6,10 @@ A task is what models are compared with: it scores rankings, or similarities tha
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,45 +20,43 @@ from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.stages.evaluating.figures import Scored
-from mitl.stages.evaluating.models import Block, Model, Ranked, Sides, blocks
+from mitl.stages.evaluating.models import Block, Model, Ranked, Sides, blocks, joined
 
 IN_PYTHON = " (short='zero')"
 """How messages of mitl.metrics name the rule that --short names here."""
 _QUERY = re.compile(r"\b(query|item) (-?[0-9]+)\b")
 
 
-class ScoredTask(Protocol):
+class ScoredTask(ABC):
     """One thing that models are scored on, in one direction at a time."""
 
-    @property
-    def name(self) -> str:
-        """What its figures are listed under."""
-        ...
+    name: str
+    """What its figures are listed under."""
 
     @property
     def deep(self) -> bool:
         """Whether it may need rankings of the whole gallery."""
-        ...
+        return True
 
+    @abstractmethod
     def queries(self, direction: Direction) -> Ids:
         """The queries it scores, rising; none where it has nothing in this direction."""
-        ...
 
     def depth(self, direction: Direction) -> int:
         """How deep rankings must be, where it is not ``deep``."""
-        ...
+        return 0
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
-        """The values of rankings; MetricError where they are undefined."""
-        ...
+        """The values of rankings, nothing where these do not do; MetricError where they are undefined."""
+        return ()
 
+    @abstractmethod
     def score(self, direction: Direction, block: Block) -> Any:
         """What is kept of the similarities of some of its queries."""
-        ...
 
     def values(self, direction: Direction, parts: Sequence[Any]) -> Values:
-        """The values of all queries, from what was kept of each block."""
-        ...
+        """The values of all queries, from what was kept of each block: their own values unless told otherwise."""
+        return joined(parts)
 
 
 def score_model(

@@ -24,14 +24,15 @@ from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, MetricRequest, aske
 from mitl.positives.folders import MANIFEST
 from mitl.positives.sources import read_table
 from mitl.records import Direction
-from mitl.stages.evaluating.models import Block, Ranked, Sides, joined, strange_ids_hint
+from mitl.stages.evaluating.models import Block, Ranked, Sides, strange_ids_hint
 from mitl.stages.evaluating.request import Wanted
+from mitl.stages.evaluating.scoring import ScoredTask
 
 PLAUSIBLE = "plausible"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PositivesTask:
+class PositivesTask(ScoredTask):
     """A set of positives under the metrics of the table."""
 
     name: str
@@ -62,27 +63,18 @@ class PositivesTask:
         positives = self.positives[direction].of_queries(block.query_ids)
         return block_values(block, positives, self.wanted.metrics)
 
-    def values(self, direction: Direction, parts: Sequence[Values]) -> Values:
-        """See `joined`."""
-        return joined(parts)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldsTask:
+class FoldsTask(ScoredTask):
     """COCO 1K: Recall@K, and other metrics of first positives, within each fifth of the test split."""
 
     name: str
     folds: Mapping[Direction, tuple[Fold, ...]]
     wanted: Wanted
-    deep: bool = True
 
     def queries(self, direction: Direction) -> Ids:
         """All of the folds'."""
         return np.unique(np.concatenate([fold.positives.query_ids for fold in self.folds[direction]]))
-
-    def depth(self, direction: Direction) -> int:
-        """Anywhere: a fold's first item may stand after all others."""
-        return 0
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``score_folds_ranked``."""
@@ -129,7 +121,7 @@ def first_ranks_within(block: Block, fold: Fold) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlausibleTask:
+class PlausibleTask(ScoredTask):
     """PMRP over all matches at each ζ and their mean, and ECCV Caption's with ζ = 0 and at most 50 matches.
 
     Rankings that do not hold the whole gallery get ECCV Caption's alone.
@@ -138,15 +130,10 @@ class PlausibleTask:
     objects: Mapping[str, ObjectVectors]
     """Of the images and the captions, by modality; their numbers are the sides'."""
     name: str = PLAUSIBLE
-    deep: bool = True
 
     def queries(self, direction: Direction) -> Ids:
         """Those with an object."""
         return self._vectors(direction)[0].with_objects().ids
-
-    def depth(self, direction: Direction) -> int:
-        """Anywhere: a query can have as many matches as the gallery has items."""
-        return 0
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """Of rankings cut to the shortest one, since items beyond an end have no objects."""
@@ -169,10 +156,6 @@ class PlausibleTask:
     def score(self, direction: Direction, block: Block) -> Values:
         """Each block is ranked and scored by itself."""
         return self._whole(direction, block.query_ids, block.rankings, self._some(direction, block.query_ids))
-
-    def values(self, direction: Direction, parts: Sequence[Values]) -> Values:
-        """See `joined`."""
-        return joined(parts)
 
     def _whole(self, direction: Direction, query_ids: Ids, items: Ids, queries: ObjectVectors) -> Values:
         """Of rankings of the whole gallery."""
@@ -239,20 +222,15 @@ GRADED_RELEASE = "graded-release"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GradedTask:
+class GradedTask(ScoredTask):
     """The graded pairs of one source, in both directions. Rankings have nDCG alone."""
 
     name: str
     labels: Mapping[Direction, GradedLabels]
-    deep: bool = True
 
     def queries(self, direction: Direction) -> Ids:
         """Those with a graded item."""
         return self.labels[direction].query_ids
-
-    def depth(self, direction: Direction) -> int:
-        """K of nDCG@K."""
-        return NDCG_K
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """nDCG@10."""
