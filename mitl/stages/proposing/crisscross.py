@@ -52,7 +52,7 @@ from mitl.stages.proposing.crisscross_counts import (
     method_counts,
     methods_table,
 )
-from mitl.stages.proposing.crisscross_encoders import (
+from mitl.stages.proposing.crisscross_samples import (
     SideEncoders,
     images_by_captions,
     images_by_pictures,
