@@ -53,12 +53,14 @@ from mitl.stages.proposing.crisscross_counts import (
     methods_table,
 )
 from mitl.stages.proposing.crisscross_samples import (
+    KeptSamples,
+    Ratings,
     SideEncoders,
     images_by_captions,
     images_by_pictures,
+    new_rows,
     side_encoders,
 )
-from mitl.stages.proposing.crisscross_samples import KeptSamples, Ratings, new_rows
 from mitl.stages.proposing.ranking import SearchedItems, read_items
 
 VERSION = 1
