@@ -201,11 +201,9 @@ class WordPivot:
         return exact.astype(np.float32)
 
     def _encoded(self, modality: Any, items: Sequence[Any], texts: Sequence[str | None]) -> Encoded:
-        places = np.array([-1 if text is None else self._place(text) for text in texts], dtype=np.int64)
-        return Encoded(modality, ids_of(items), {"place": places})
-
-    def _place(self, text: str) -> int:
-        return self._place_of.setdefault(text, len(self._place_of))
+        known = self._place_of
+        places = [-1 if text is None else known.setdefault(text, len(known)) for text in texts]
+        return Encoded(modality, ids_of(items), {"place": np.array(places, dtype=np.int64)})
 
     def _up_to_date(self) -> Any:
         texts = list(self._place_of)
