@@ -34,8 +34,6 @@ TEMPERATURE = 0.08
 """Cosines are divided by it where a softmax is taken of them; CLIP has learnt its own."""
 SOFTMAXES = ("softmax", "softmax-own-outside")
 """Losses that read logits."""
-LARGEST_SCALE = 4.6052
-"""log(100), the bound of CLIP's learnt temperature (Radford et al. 2021, section 2.5)."""
 
 
 class Learner(ABC):

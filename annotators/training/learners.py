@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from annotators import registry
 from annotators.catalog import BEGINNERS, MINIS, NETWORKS
-from annotators.clip import Clip, ClipAnnotator
+from annotators.clip import LARGEST_SCALE, Clip, ClipAnnotator
 from annotators.dual_encoders import DualEncoder, TwoEncoders
 from annotators.encoding import Inputs
 from annotators.options import Options
@@ -19,7 +19,7 @@ from annotators.pcme import MatchProbability, Pcme, PcmeAnnotator
 from annotators.pvse import Pvse
 from annotators.training.continuous import graded_contrast, soft_grades
 from annotators.training.dual import TowersLearner
-from annotators.training.learner import LARGEST_SCALE, TEMPERATURE, Learner, Side
+from annotators.training.learner import TEMPERATURE, Learner, Side
 from annotators.training.losses import Labels
 from annotators.vilt import Vilt, ViltAnnotator, open_weights, wordpieces_of
 from annotators.vilt_core import ViltCore
