@@ -130,8 +130,9 @@ def _values(scores: GradedScores, metric: str) -> NDArray[np.float64]:
 
 def _deeper(of: AnalysisInput, direction: Direction, lists: Lists, depth: int) -> Lists:
     """The same queries ranked to this depth, by the annotators as they are set up now."""
-    from mitl.stages.proposing.computing import ComputeContext, with_trained
+    from mitl.stages.proposing.computing import ComputeContext
     from mitl.stages.proposing.ranking import build_annotators, rank_all
+    from mitl.stages.proposing.trained import with_trained
 
     settings = with_trained(of.settings, lists.annotators)
     depth = min(depth, len(of.project.gallery(direction)))

@@ -28,7 +28,8 @@ from mitl.stages.analysing.table import (
     for_people,
     number,
 )
-from mitl.stages.proposing.computing import ComputeContext, with_trained
+from mitl.stages.proposing.computing import ComputeContext
+from mitl.stages.proposing.trained import with_trained
 
 Values = NDArray[np.float64]
 

@@ -26,9 +26,10 @@ from mitl.records.results import printed_by
 from mitl.selection.coreset import core_set
 from mitl.selection.hard_negatives import HardNegatives, Unpaired, hardest, of_vectors, unpaired_scores
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import ComputeContext, with_trained
+from mitl.stages.proposing.computing import ComputeContext
 from mitl.stages.proposing.query_lists import query_ids
 from mitl.stages.proposing.ranking import SearchedItems, read_items
+from mitl.stages.proposing.trained import with_trained
 
 STRATEGIES = ("hard-negatives", "core-set", "random")
 

@@ -17,7 +17,7 @@ from mitl.stages.evaluating.model_files import RawModel
 from mitl.stages.evaluating.models import BOTH, Modality
 from mitl.stages.evaluating.project import Project
 from mitl.stages.evaluating.request import EVERY_TASK, EvaluationRequest, NamedTask
-from mitl.stages.proposing.computing import with_trained
+from mitl.stages.proposing.trained import with_trained
 
 _PAIRS = frozenset[tuple[str, str]]
 

@@ -21,8 +21,9 @@ from mitl.records import Direction, Pair
 from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.evaluating.models import EVERY, Model, ModelSide, Ranked, Sides
-from mitl.stages.proposing.computing import ComputeContext, with_trained
+from mitl.stages.proposing.computing import ComputeContext
 from mitl.stages.proposing.ranking import SearchedItems, build_annotators, rank_all, read_items
+from mitl.stages.proposing.trained import with_trained
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,8 +23,9 @@ from mitl.records import Direction
 from mitl.records.frames import LABELS, PROPOSALS, counts, frame
 from mitl.retrieval.encodings import Chunk
 from mitl.retrieval.rankings import read_ranking
-from mitl.stages.proposing.computing import ComputeContext, with_trained
+from mitl.stages.proposing.computing import ComputeContext
 from mitl.stages.proposing.ranking import SearchedItems, read_items
+from mitl.stages.proposing.trained import with_trained
 
 _WORD = re.compile(r"\w+")
 _POSITIVE = np.array([label.is_positive for label in LABELS])

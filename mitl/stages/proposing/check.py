@@ -14,7 +14,7 @@ from mitl.errors import AnnotatorError
 from mitl.records import StageResult, Table, Verdict
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import trained_rows, with_trained
+from mitl.stages.proposing.trained import trained_rows, with_trained
 
 if TYPE_CHECKING:
     from annotators.checkpoints.checkpoint import Checkpoint, Examination

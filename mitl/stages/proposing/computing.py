@@ -1,21 +1,19 @@
 """How and where rankings are computed, where what they need is kept, and which pairs are scored.
 
-An annotator that needs a forward pass for each pair scores all of them, or a shortlist. Annotators that learnt in a
-project are settings too: whoever ranks finds them without an entry in mitl.toml.
+An annotator that needs a forward pass for each pair scores all of them, or a shortlist.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from annotators import registry
 from annotators.base import Annotator, Encoded, Modality, RankingSource, is_reusable
-from annotators.catalog import BEGINNERS
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction
@@ -24,10 +22,6 @@ from mitl.retrieval.engines import AnnotatorRecipe, LocalEngine
 from mitl.retrieval.products import Backend
 from mitl.retrieval.shortlisted import ShortlistRecall
 from mitl.settings import Settings
-
-if TYPE_CHECKING:
-    from mitl.db.store.rounds import TrainedRow
-
 
 KEYS = ("scope", "shortlist", "shortlist_from", "shortlist_recall", "audit_queries", "audit_items")
 """Settings of an annotator's table that are for whoever ranks, not for its network."""
@@ -135,7 +129,7 @@ class ComputeContext:
     ) -> ComputeContext:
         """A project's folders, and this process unless another engine is given."""
         return cls(
-            engine or LocalEngine(cast("Backend", settings.backend)),
+            engine or LocalEngine(cast(Backend, settings.backend)),
             EncodingStore(settings.runs / "encodings"),
             settings.runs / "scores",
             settings.annotator_config,
@@ -182,7 +176,7 @@ class ComputeContext:
 
 def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) -> LocalEngine:
     """The engine that was asked for, to be entered; what it needs is imported only here."""
-    backend = cast("Backend", computing.backend)
+    backend = cast(Backend, computing.backend)
     if computing.engine == "local":
         return LocalEngine(backend)
     from mitl.retrieval.ray_engine import RayEngine
@@ -193,51 +187,3 @@ def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) 
             config, _ = split_scope(one, settings.annotator_config.get(one, {}))
             recipes[one] = AnnotatorRecipe(one, config, settings.project)
     return RayEngine(recipes, address=computing.ray_address, backend=backend)
-
-
-FOLDER = "trained"
-"""Of the project: weights and curves of what learnt here, and checkpoints of what is not finished."""
-
-_OF_OTHER_WEIGHTS = ("weights", "vocabulary", "wordpieces", "bpe", "activation", "pooling")
-"""Settings of a base that its trained weights bring themselves."""
-
-
-def trained_rows(settings: Settings) -> list[TrainedRow]:
-    """All that learnt here, withdrawn ones among them, oldest first; where nothing did, no database is opened."""
-    if not (settings.project / FOLDER).is_dir():
-        return []
-    # Late, so that the list of annotators needs no SQLAlchemy outside a project.
-    from mitl.db.session import open_database
-    from mitl.db.store import rounds
-
-    with open_database(settings.db_url, read_only=True) as session:
-        return rounds.trained(session, withdrawn=True)
-
-
-def with_trained(settings: Settings, names: Sequence[str] = ()) -> Settings:
-    """The settings with a table for each annotator that learnt here; what mitl.toml says of one goes before.
-
-    Raises:
-        AnnotatorError: one of ``names`` was withdrawn.
-    """
-    config = dict(settings.annotator_config)
-    for row in trained_rows(settings):
-        if row.withdrawn_at is None:
-            own = settings.annotator_config.get(row.name, {})
-            config[row.name] = {**_table(row, config, settings.project), **own}
-        elif row.name in names:
-            raise AnnotatorError(
-                f"annotator {row.name!r} was withdrawn when its round was rolled back; name another, such as "
-                f"{row.base!r}, from which it learnt"
-            )
-    return replace(settings, annotator_config=config)
-
-
-def _table(row: TrainedRow, config: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, Any]:
-    base = config.get(row.base, {})
-    kept = {key: value for key, value in base.items() if key not in _OF_OTHER_WEIGHTS}
-    if "towers" in base or row.base in BEGINNERS:
-        return {**kept, "towers": str(folder / row.file)}
-    network = base.get("network") or registry.NETWORK_OF_MINI.get(row.base, row.base)
-    threads = {"threads": 1} if row.base in registry.NETWORK_OF_MINI else {}
-    return {**threads, **kept, "network": network, "weights": str(folder / row.file)}

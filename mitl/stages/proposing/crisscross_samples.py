@@ -21,9 +21,10 @@ from mitl.records import Table
 from mitl.records.frames import frame
 from mitl.records.similarity import METHODS, SAMPLES, Likeness, SamplingMethod
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import ComputeContext, split_scope, with_trained
+from mitl.stages.proposing.computing import ComputeContext, split_scope
 from mitl.stages.proposing.crisscross_counts import RatingCounts
 from mitl.stages.proposing.ranking import AnnotatorRun, SearchedItems, require_pictures
+from mitl.stages.proposing.trained import with_trained
 
 NO_ENCODER = "none"
 """Named as an encoder: leave these pairs out."""

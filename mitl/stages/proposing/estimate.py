@@ -30,8 +30,9 @@ from mitl.retrieval.estimates import (
     total,
 )
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import SHORTLIST, split_scope, with_trained
+from mitl.stages.proposing.computing import SHORTLIST, split_scope
 from mitl.stages.proposing.propose import ProposeCounts
+from mitl.stages.proposing.trained import with_trained
 
 HERE = "here"
 HARDWARE = (HERE, *NAMED)

@@ -26,7 +26,7 @@ from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine, with_trained
+from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
 from mitl.stages.proposing.crisscross_counts import CrisscrossCounts
 from mitl.stages.proposing.query_lists import query_ids
 from mitl.stages.proposing.ranking import (
@@ -38,6 +38,7 @@ from mitl.stages.proposing.ranking import (
     rank_with,
     read_items,
 )
+from mitl.stages.proposing.trained import with_trained
 
 
 class ShareCounts(TypedDict):

@@ -26,7 +26,7 @@ from mitl.records import AnnotatorKind, Direction, StageResult, Table, Verdict
 from mitl.records.results import printed_by
 from mitl.retrieval.estimates import Hardware, SearchWorkload, estimate, here
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine, with_trained
+from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
 from mitl.stages.proposing.estimate import duration, plan_of, weights_files
 from mitl.stages.proposing.ranking import (
     AnnotatorRun,
@@ -39,6 +39,7 @@ from mitl.stages.proposing.ranking import (
     read_items,
     require_pictures,
 )
+from mitl.stages.proposing.trained import with_trained
 
 COCO = "coco"
 RecallByProtocol = Mapping[str, Mapping[str, Mapping[str, float | None]]]

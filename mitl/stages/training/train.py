@@ -27,8 +27,9 @@ from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.collecting.collected import collected
-from mitl.stages.proposing.computing import FOLDER, split_scope, with_trained
+from mitl.stages.proposing.computing import split_scope
 from mitl.stages.proposing.ranking import SearchedItems, read_items
+from mitl.stages.proposing.trained import FOLDER, with_trained
 from mitl.stages.training.gathering import no_lesson, teaching, written
 
 

@@ -1,0 +1,63 @@
+"""The annotators that learnt in a project, as settings: whoever ranks finds them without an entry in mitl.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from annotators import registry
+from annotators.catalog import BEGINNERS
+from mitl.errors import AnnotatorError
+from mitl.settings import Settings
+
+if TYPE_CHECKING:
+    from mitl.db.store.rounds import TrainedRow
+
+FOLDER = "trained"
+"""Of the project: weights and curves of what learnt here, and checkpoints of what is not finished."""
+
+_OF_OTHER_WEIGHTS = ("weights", "vocabulary", "wordpieces", "bpe", "activation", "pooling")
+"""Settings of a base that its trained weights bring themselves."""
+
+
+def trained_rows(settings: Settings) -> list[TrainedRow]:
+    """All that learnt here, withdrawn ones among them, oldest first; where nothing did, no database is opened."""
+    if not (settings.project / FOLDER).is_dir():
+        return []
+    # Late, so that the list of annotators needs no SQLAlchemy outside a project.
+    from mitl.db.session import open_database
+    from mitl.db.store import rounds
+
+    with open_database(settings.db_url, read_only=True) as session:
+        return rounds.trained(session, withdrawn=True)
+
+
+def with_trained(settings: Settings, names: Sequence[str] = ()) -> Settings:
+    """The settings with a table for each annotator that learnt here; what mitl.toml says of one goes before.
+
+    Raises:
+        AnnotatorError: one of ``names`` was withdrawn.
+    """
+    config = dict(settings.annotator_config)
+    for row in trained_rows(settings):
+        if row.withdrawn_at is None:
+            own = settings.annotator_config.get(row.name, {})
+            config[row.name] = {**_table(row, config, settings.project), **own}
+        elif row.name in names:
+            raise AnnotatorError(
+                f"annotator {row.name!r} was withdrawn when its round was rolled back; name another, such as "
+                f"{row.base!r}, from which it learnt"
+            )
+    return replace(settings, annotator_config=config)
+
+
+def _table(row: TrainedRow, config: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, Any]:
+    base = config.get(row.base, {})
+    kept = {key: value for key, value in base.items() if key not in _OF_OTHER_WEIGHTS}
+    if "towers" in base or row.base in BEGINNERS:
+        return {**kept, "towers": str(folder / row.file)}
+    network = base.get("network") or registry.NETWORK_OF_MINI.get(row.base, row.base)
+    threads = {"threads": 1} if row.base in registry.NETWORK_OF_MINI else {}
+    return {**threads, **kept, "network": network, "weights": str(folder / row.file)}
