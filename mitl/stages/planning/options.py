@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.analysis.report.frontier_plot import Curve
+from mitl.analysis.report.loop_plots import Curve
 from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, Pilot, ResampledEstimate, estimate
 from mitl.audits.pilot_scores import pilot_scores, rank_features
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
