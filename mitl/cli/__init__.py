@@ -28,7 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
         "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
         "review": ("review:review", "Decide about work whose gold controls failed."),
-        "status": ("project:status", "Show pairs, HITs, answers and money on one screen."),
+        "status": ("status:status", "Show pairs, HITs, answers and money on one screen."),
         "demo": ("project:demo", "Run the whole loop on a generated data set with known truth."),
     },
     "Other questions for people": {

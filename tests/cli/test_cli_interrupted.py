@@ -256,7 +256,7 @@ def pressed(module: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["click", "mitl.cli.app", "mitl.settings", "mitl.cli.project", "sqlalchemy"]
+    "module", ["click", "mitl.cli.app", "mitl.settings", "mitl.cli.status", "sqlalchemy"]
 )
 def test_a_signal_while_the_program_is_loaded_is_no_traceback(module):
     """From its first import to those of the stage, and with --json there is an object."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mitl.datasets.assembling import require_same
-from mitl.datasets.checking import Checked
 from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.datasets.finding import cached_folder
@@ -20,6 +20,9 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Exclusion, Rating, RetrievalSet, Table
 from mitl.records.enums import PartKind
 from mitl.settings import SEED, WORLD_FOLDER
+
+if TYPE_CHECKING:
+    from mitl.datasets.checking import Checked
 
 TEST = "test"
 KINDS = ("scenes", "coco", "flickr30k", "table")
