@@ -98,7 +98,7 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
     left = leftover(session, request.environment, TEXTS, collection_store.questions)
     if left:
         fullest = max((len(page) for page in left.pages.values()), default=request.per_hit)
-    return TextPlan(left=left, per_hit=fullest)
+        return TextPlan(left=left, per_hit=fullest)
     known = standing(session, request.environment)
     if not known:
         raise RoundError(
