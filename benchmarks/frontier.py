@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from coco_walk import CAPTIONERS, _add_annotators, _find
 
-from mitl.analysis.report.frontier_plot import Curve, frontier_svg
+from mitl.analysis.report.loop_plots import Curve, frontier_svg
 from mitl.audits.frontier import Frontier
 from mitl.crowd.context import open_context
 from mitl.db.session import reading

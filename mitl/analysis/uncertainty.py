@@ -96,9 +96,7 @@ class CountSpread:
 
 def spread(counts: Sequence[int]) -> CountSpread:
     """The numbers of one histogram; ``counts`` holds each query's positives, of one query at least."""
-    bins = [0] * (max(counts) + 1)
-    for count in counts:
-        bins[count] += 1
+    bins = np.bincount(counts).tolist()
     return CountSpread(
         len(counts), sum(counts), mean(counts), median(counts), max(counts), bins[0], tuple(bins)
     )

@@ -10,7 +10,6 @@ from mitl.campaign.kinds import kind_of, other_kinds_asked, to_ask_again
 from mitl.crowd.context import choose_environment
 from mitl.crowd.golds import gold_state
 from mitl.db.session import open_database
-from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import collection as collection_store
 from mitl.db.store import desk as desk_store
@@ -18,8 +17,8 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work, standings
 from mitl.db.store import rounds as round_store
-from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.standings import Standing
+from mitl.db.store.worker_tallies import tallies_of
 from mitl.records import AuditPurpose, Decision, Environment, HitState, Label
 from mitl.records.collection import TEXTS
 from mitl.records.gold_rule import GoldRule
@@ -33,13 +32,13 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
         StoreError: no data set is loaded.
     """
     dataset = item_store.dataset(session)
-    answers = answers_of(session, environment)
-    pairs = open_work.pair_counts(session, environment, answers)
-    decisions = answer_store.decision_counts(session, environment)
+    tallies = tallies_of(session, environment)
+    pairs = open_work.pair_counts(session, environment, tallies)
+    groups = desk_store.submission_groups(session, environment)
     golds = gold_state(session, environment, rule)
     states = hit_store.state_counts(session, environment)
     work = open_work.open_work(session, environment)
-    again = {command: len(hits) for command, hits in to_ask_again(session, environment, answers).items()}
+    again = {command: len(hits) for command, hits in to_ask_again(session, environment, tallies).items()}
     under_way = round_store.open_round(session, environment)
     return {
         "rule": standings.rule_of(rule),
@@ -58,9 +57,9 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
             "pairs_open": pairs.open,
             "pairs_judged": pairs.judged,
             "hits": {state.value: states[state] for state in HitState},
-            "submissions": sum(decisions.values()),
-            "queued": decisions.get(Decision.QUEUED, 0),
-            "calls_open": desk_store.unsent(session, environment),
+            "submissions": sum(one.submissions for one in groups),
+            "queued": sum(one.submissions for one in groups if one.decision is Decision.QUEUED),
+            "calls_open": desk_store.unsent(session, environment, groups),
             "hits_to_ask_again": sum(again.values()),
             "golds_answered": sum(record.golds for record in golds.records.values()),
             "golds_passed": sum(record.passes for record in golds.records.values()),

@@ -247,6 +247,7 @@ class _Announcing(uvicorn.Server):
 def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
     options: dict[str, Any] = {
         "http": PatientProtocol,
+        "loop": "asyncio",  # uvicorn would take uvloop if it is installed, which sets the queue to `backlog`
         "ws": "none",
         "log_config": None,  # what it has to say goes where mitl logs, in the same form
         "log_level": "warning",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-LEFT_OUT = ("answer_sheet", "control_sheet", "standing", "allowance")
+LEFT_OUT = ("answer_sheet", "control_sheet", "worker_tally", "standing", "allowance")
 """Tables that say only what others say and are written again from them, or what holds for a minute."""
 
 

@@ -11,7 +11,7 @@ import hmac
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from mitl.core.templates import page_templates
 from mitl.crowd.context import Context, utc_now
 from mitl.db.session import open_database
 from mitl.db.store import desk as desk_store
+from mitl.db.store.desk import SubmissionGroup
 from mitl.desk import words
 from mitl.desk.decision_sender import DecisionSender
 from mitl.errors import UsageError
@@ -111,6 +112,7 @@ class PageFrame:
     problem: str
     """Why the last try to tell the server failed."""
     news: str
+    groups: Sequence[SubmissionGroup] = field(repr=False)
 
     @property
     def mark(self) -> str:
@@ -149,8 +151,9 @@ class Desk:
 
     def frame(self, context: Context) -> PageFrame:
         """What stands around the page now."""
-        pulse = desk_store.pulse(context.session, self.environment)
-        unsent = desk_store.unsent(context.session, self.environment)
+        groups = desk_store.submission_groups(context.session, self.environment)
+        pulse = desk_store.pulse(context.session, self.environment, groups)
+        unsent = desk_store.unsent(context.session, self.environment, groups)
         standing = self.sender.standing
         return PageFrame(
             version=hashlib.sha256(repr(pulse).encode()).hexdigest()[:16],
@@ -160,6 +163,7 @@ class Desk:
             working=standing.working,
             problem=standing.problem,
             news=standing.news,
+            groups=groups,
         )
 
     def crowd(self, context: Context, frame: PageFrame) -> CrowdConduct:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from mitl.campaign.kinds import to_ask_again
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context
+from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal, open_work
-from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.desk import Arrivals
+from mitl.db.store.desk import SubmissionGroup
+from mitl.db.store.worker_tallies import tallies_of
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.judgements.conduct import gold_interval
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Decision, PairRole, several
-from mitl.records.frames import Columns
-from mitl.stages.reviewing.evidence import Habits
+from mitl.stages.reviewing.evidence import standing
 
 HOUR = dt.timedelta(hours=1)
-_US = dt.timedelta(microseconds=1)
 HOURS = 24
 """Shown one by one."""
 
@@ -68,8 +68,12 @@ class Overview:
     latest: dt.datetime | None
     hours: tuple[Hour, ...]
     """The last day, oldest first; the last one is the hour that runs."""
-    workers: int
-    excluded: int
+    median_s: float | None
+    """Median of the workers' median active seconds on one pair."""
+    hasty: int
+    """Workers for whom half of the pairs took less than the floor."""
+    standings: Mapping[str, int]
+    """Good, poor, unproven or excluded → workers with a submission."""
     decisions: Mapping[Decision, int]
     hits_out: int
     to_come: int
@@ -80,32 +84,42 @@ class Overview:
     """In words."""
 
 
-def overview(context: Context, known: Habits) -> Overview:
-    """The state of the environment now."""
+def overview(context: Context, groups: Sequence[SubmissionGroup]) -> Overview:
+    """The state of the environment now; answers are read of those workers alone of whom something changed.
+
+    Args:
+        groups: all submissions of the environment.
+    """
     session, environment = context.session, context.environment
-    people = desk_store.worker_submissions(session, environment)
-    arrived = desk_store.arrivals(session, environment)
+    tallies = tallies_of(session, environment)
+    golds = gold_state(session, environment, context.settings.gold_rule)
+    excluded = {one.worker: one.excluded for one in groups}
+    standings = Counter(standing(golds.record(name), excluded=out) for name, out in excluded.items())
+    decisions: Counter[Decision] = Counter()
+    for one in groups:
+        decisions[one.decision] += one.submissions
     work = open_work.open_work(session, environment)
-    counts = answer_store.decision_counts(session, environment)
-    answers = answers_of(session, environment)
-    by_hour, last_hour = _recent(context, answers)
+    by_hour, last_hour = _recent(context)
+    medians, floor_s = tallies.median_s.values(), context.settings.min_seconds_a_pair
+    waiting = [one.first for one in groups if one.decision is Decision.QUEUED and one.first is not None]
     return Overview(
-        golds=_rates(known.golds.by_role),
-        withdrawn=len(known.golds.withdrawn),
-        queued=counts.get(Decision.QUEUED, 0),
-        oldest=arrived.oldest_queued,
-        submissions=arrived.submissions,
-        answers=known.answers,
+        golds=_rates(golds.by_role),
+        withdrawn=len(golds.withdrawn),
+        queued=decisions[Decision.QUEUED],
+        oldest=min(waiting, default=None),
+        submissions=decisions.total(),
+        answers=tallies.answers,
         last_hour=last_hour,
-        latest=arrived.latest,
+        latest=max((one.last for one in groups if one.last is not None), default=None),
         hours=by_hour,
-        workers=len(people),
-        excluded=sum(one.excluded for one in people),
-        decisions={decision: counts[decision] for decision in Decision if counts.get(decision)},
+        median_s=statistics.median(medians) if medians else None,
+        hasty=sum(median < floor_s for median in medians),
+        standings={name: standings[name] for name in words.STANDINGS},
+        decisions={decision: decisions[decision] for decision in Decision if decisions[decision]},
         hits_out=work.hits,
         to_come=work.assignments,
-        again={command: len(hits) for command, hits in to_ask_again(session, environment, answers).items()},
-        money=_money(context, arrived, held_cents=work.held_cents),
+        again={command: len(hits) for command, hits in to_ask_again(session, environment, tallies).items()},
+        money=_money(context, groups, held_cents=work.held_cents),
     )
 
 
@@ -123,33 +137,28 @@ def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[PassRate, ...]:
     return tuple(found)
 
 
-def _recent(context: Context, every: Columns) -> tuple[tuple[Hour, ...], int]:
+def _recent(context: Context) -> tuple[tuple[Hour, ...], int]:
     """The last hours with their answers, oldest first, and how many came within the hour before now."""
     now = context.now()
     begins = now.replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * HOUR
-    rows, at = desk_store.submitted_since(context.session, context.environment, begins)
-    of = np.asarray(every["assignment"])
-    answers = np.searchsorted(of, rows, "right") - np.searchsorted(of, rows)
-    until = (now - begins) // _US
-    in_time = at <= until
-    counts = np.bincount(at[in_time] // (HOUR // _US), answers[in_time], HOURS).astype(int).tolist()
-    within = in_time & (at > until - HOUR // _US)
-    hours = tuple(Hour(begins + place * HOUR, count) for place, count in enumerate(counts))
-    return hours, int(answers[within].sum())
+    answers, recent = desk_store.hourly_answers(context.session, context.environment, begins, now)
+    return tuple(Hour(begins + place * HOUR, answers[place]) for place in range(HOURS)), recent
 
 
-def _money(context: Context, arrived: Arrivals, *, held_cents: int) -> str:
+def _money(context: Context, groups: Sequence[SubmissionGroup], *, held_cents: int) -> str:
     """What was paid, what is promised, and what of it the queue decides."""
     spent = journal.spent(context.session, context.environment)
     fees = spent.get("fee", 0)
     paid = sum(spent.values()) - fees
-    parts = [f"{format_dollars(paid)} is paid for {several(arrived.approved, 'submission')}"]
+    approved = sum(one.submissions for one in groups if one.status == "Approved")
+    parts = [f"{format_dollars(paid)} is paid for {several(approved, 'submission')}"]
     if fees:
         parts[0] += f", and {format_dollars(fees)} in fees"
     if held_cents:
         parts.append(f"{format_dollars(held_cents)} is promised for work that is out or not decided")
-    if arrived.oldest_queued is not None or arrived.queued_cents:
-        parts.append(f"the queue decides about {format_dollars(arrived.queued_cents)}")
+    if any(one.decision is Decision.QUEUED for one in groups):
+        queued_cents = desk_store.queued_cents(context.session, context.environment)
+        parts.append(f"the queue decides about {format_dollars(queued_cents)}")
     return "; ".join(parts) + "."
 
 
@@ -161,17 +170,12 @@ def first(desk: Desk, request: Request) -> Response:
     """``/``: gold pass rate, queue, answers an hour, money."""
     with desk.reading() as context:
         frame = desk.frame(context)
-        people = desk.crowd(context, frame)
-        view = overview(context, people.habits)
-    standings = [one.standing for one in people.workers]
+        view = overview(context, frame.groups)
     return desk.page(
         "overview.html.j2",
         frame,
         view=view,
         most=max((hour.answers for hour in view.hours), default=0),
-        standings={name: standings.count(name) for name in words.STANDINGS},
-        median_s=people.habits.median_s,
-        hasty=sum(one.is_under(desk.settings.min_seconds_a_pair) for one in people.workers),
     )
 
 

@@ -14,9 +14,8 @@ from mitl.positives.datasheet import KINDS, together
 from mitl.positives.folders import REFERENCES
 from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
-from mitl.positives.sheet_audit import limits, machine_counts, machine_told
+from mitl.positives.sheet_audit import learnt, limits, machine_counts, machine_told, rounds_told, unproposed
 from mitl.positives.sheet_people import agreement
-from mitl.positives.sheet_rounds import learnt, rounds_told, unproposed
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
 from mitl.records.forms import IMAGES

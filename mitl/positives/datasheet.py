@@ -16,9 +16,8 @@ from mitl.positives.release_input import (
     ReleaseCard,
     ReleaseInput,
 )
-from mitl.positives.sheet_audit import audit_told, machine_told
+from mitl.positives.sheet_audit import audit_told, machine_told, rounds_told, training_told, unproposed
 from mitl.positives.sheet_people import NOT_STATED, judging
-from mitl.positives.sheet_rounds import rounds_told, training_told, unproposed
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, PositiveSource, several
 

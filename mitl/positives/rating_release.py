@@ -22,9 +22,8 @@ from mitl.positives.rating_files import (
     scores_csv,
     task_file,
 )
-from mitl.positives.rating_input import RatingInput, check_split
+from mitl.positives.rating_input import RatingInput, RatingSummary, check_split, summarise_ratings
 from mitl.positives.rating_sheet import rating_sheet
-from mitl.positives.rating_summary import RatingSummary, summarise_ratings
 from mitl.positives.release import manifest
 from mitl.positives.tables import json_bytes, parquet_bytes
 from mitl.records import several

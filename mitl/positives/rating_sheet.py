@@ -9,8 +9,7 @@ from mitl.judgements.similarity import Aggregation
 from mitl.positives.datasheet import rights
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.rating_files import RATINGS, task_file
-from mitl.positives.rating_input import AskedWording, ControlRecord, RatingInput
-from mitl.positives.rating_summary import RatingSummary
+from mitl.positives.rating_input import AskedWording, ControlRecord, RatingInput, RatingSummary
 from mitl.positives.sheet_people import texts_told, time_and_pay, workers
 from mitl.records import Environment, several
 from mitl.records.similarity import METHODS, Likeness, SamplingMethod, SimilarityRole

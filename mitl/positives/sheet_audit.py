@@ -1,4 +1,4 @@
-"""The datasheet's account of an audit, and of the labels that a machine gave."""
+"""The datasheet's account of machines and audits: rounds, annotators that learnt, machine labels, the certificate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,39 @@ import pandas as pd
 
 from mitl.positives.markdown import percent, plain, table
 from mitl.positives.merging import MATCHES, REFUSES
-from mitl.positives.release_input import ReleaseInput
+from mitl.positives.release_input import Origins, ReleaseInput, TrainedMachine
 from mitl.records import several
 from mitl.records.audits import AuditDesign
+
+
+def unproposed(origins: Origins) -> str:
+    """Whom nobody was asked about, but for samples: how a sentence on it begins."""
+    chosen = " and no round chose" if origins.rounds else ""
+    return f"Pairs that no machine annotator proposed{chosen}"
+
+
+def rounds_told(origins: Origins) -> list[str]:
+    """A sentence for each round; none without rounds."""
+    return [
+        f"Round {one.number} chose {several(one.pairs, 'pair')} to ask, by the strategy {one.strategy}"
+        f"{', and was taken back later; its answers count' if one.rolled_back else ''}."
+        for one in origins.rounds
+    ]
+
+
+def learnt(machine: TrainedMachine) -> str:
+    """How an annotator came to its weights, without a full stop."""
+    when = "" if machine.round is None else f" in round {machine.round}"
+    collected = f" ({machine.collected:,} of them collected here)" if machine.collected else ""
+    return (
+        f"trained{when} from {machine.base} on {several(machine.answers, 'answer')} on "
+        f"{several(machine.pairs, 'pair')} and on originals{collected}, weights SHA-256 {machine.weights_sha256}"
+    )
+
+
+def training_told(origins: Origins) -> list[str]:
+    """A sentence for each annotator that learnt here and proposed; none without them."""
+    return [f"{plain(one.name)}: {plain(learnt(one))}." for one in origins.trained]
 
 
 def certified_told(

@@ -18,7 +18,6 @@ from mitl.core.formats import csv_bytes
 from mitl.core.packed import spans, unpack_ids
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.judgements.aggregators import Posterior
-from mitl.positives.chosen import chosen_columns
 from mitl.positives.ids import ReleaseIds, by_place
 from mitl.positives.merging import SOURCES
 from mitl.positives.privacy import pseudonym
@@ -62,6 +61,19 @@ def negatives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds
         who = pa.array([[source.value] for source in said], _TEXTS)
         machine["sources"] = who.take(pa.array((negative["label"] == NONE).to_numpy(np.int64)))
     return pa.table({**columns, **machine, **chosen_columns(data.chosen, negative["pair"].to_numpy())})
+
+
+def chosen_columns(chosen: pd.DataFrame, pairs: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """``round`` and ``strategy`` of each packed pair (n,), null where no round chose it; nothing without rounds."""
+    if not len(chosen):
+        return {}
+    packed = chosen["pair"].to_numpy()
+    place = np.minimum(np.searchsorted(packed, pairs), len(packed) - 1)
+    rows = pa.array(place, mask=packed[place] != pairs)
+    return {
+        "round": pa.array(chosen["round"].to_numpy()).take(rows),
+        "strategy": pa.array(chosen["strategy"].tolist(), pa.string()).take(rows),
+    }
 
 
 def posteriors_table(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -65,3 +67,15 @@ def test_the_end_may_be_told_again():
     with server:
         pass
     server.__exit__(None, None, None)
+
+
+def test_another_event_loop_that_happens_to_be_installed_is_not_taken(monkeypatch):
+    """uvloop would set the listening queue to one connection for each process, and turn a crowd away."""
+    loops = types.ModuleType("uvloop")
+    loops.new_event_loop = lambda: pytest.fail("uvloop was asked for a loop")
+    monkeypatch.setitem(sys.modules, "uvloop", loops)
+    app = Slow()
+    app.may_answer.set()
+
+    with RunningServer(app) as server:
+        assert httpx.get(server.url, trust_env=False).status_code == 200

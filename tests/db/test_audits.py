@@ -13,7 +13,7 @@ from world_kit import make_world
 from mitl.core.packed import unpack_pairs
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work
-from mitl.db.store.columns import answer_columns, judgement_columns
+from mitl.db.store.columns import judgement_columns
 from mitl.records import AuditPurpose, Decision, HitState, Label, PairRole
 from mitl.records.frames import LABELS, NONE, frame
 
@@ -278,7 +278,7 @@ def test_machine_labels_and_audits_leave_the_counts_of_pairs_as_they_are(session
     given = {"pair": pairs[2:], "label": [YES], "probability": [0.9], "stratum": ["a"]}
     audits.add_labelling(session, SANDBOX, audit.id, "{}", frame(audits.MACHINE_LABELS, given), NOW)
 
-    counts = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))
+    counts = open_work.pair_counts(session, SANDBOX)
 
     assert (counts.candidates, counts.open, counts.judged) == (3, 2, 0)
     assert open_work.asked_pairs(session, SANDBOX) == set(unpack_pairs(pairs[2:]))

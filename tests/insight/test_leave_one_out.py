@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mitl.analysis.leave_one_out import favour, shifts
 from mitl.errors import MetricError
+from mitl.stages.analysing.favour import favour, shifts
 
 NAMES = ("own", "other", "third")
 

@@ -19,8 +19,7 @@ from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Facts, UsedMachine
-from mitl.positives.methods_figures import figures, rows
-from mitl.positives.methods_text import as_latex, as_markdown, bibliography
+from mitl.positives.methods_text import as_latex, as_markdown, bibliography, figures, rows
 from mitl.positives.references import REFERENCES
 from mitl.records import AnnotatorKind, Direction
 from mitl.stages.evaluating.figures import keep_scores

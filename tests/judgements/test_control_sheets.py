@@ -1,7 +1,9 @@
-"""Judging looks only at workers of whom something changed, and comes to what looking at all would, on both engines."""
+"""Judging, counting and the desk's overview look only at workers of whom something changed, and come to what looking at
+all would, on both engines."""
 
 from __future__ import annotations
 
+import datetime as dt
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +12,16 @@ import pytest
 from sqlalchemy import text
 from world_kit import SANDBOX
 
+from mitl.campaign.standing import standing
+from mitl.crowd.context import Context
 from mitl.crowd.golds import gold_state
 from mitl.db.models import Base
 from mitl.db.session import open_database
-from mitl.db.store import control_sheets
+from mitl.db.store import control_sheets, worker_tallies
 from mitl.db.store import desk as desk_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.proposals import pairs_of_rows
+from mitl.desk.overview_page import overview
 from mitl.judgements import gold_records
 from mitl.settings import Settings, load
 from mitl.stages.harvesting import judging
@@ -26,6 +31,7 @@ from mitl.stages.operating.verify import verify
 
 pytest_plugins = ("desk_fixtures",)
 
+NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 OF_ONE = "(SELECT hit_id FROM assignment WHERE id = {one})"
 CHANGES = (
     "UPDATE judgement SET label = 'no' WHERE assignment_id = {one} AND label IN ('yes', 'weak_yes')",
@@ -96,8 +102,17 @@ def records_are_those_of_all_answers(settings: Settings) -> bool:
     )
 
 
+def counted(settings: Settings) -> tuple[object, object]:
+    """What `mitl status` and the desk's overview say."""
+    with open_database(settings.db_url, read_only=True) as session:
+        groups = desk_store.submission_groups(session, SANDBOX)
+        said = overview(Context(session, settings, SANDBOX, now=lambda: NOON), groups)
+        return standing(session, SANDBOX, settings.gold_rule), said
+
+
 def test_whatever_changes_is_judged_as_if_all_were(project):
-    """One change after the other, by whoever makes it; each drops the worker's sheet, and the next judging heals it."""
+    """One change after the other, by whoever makes it; each drops the worker's sheet, and the next judging heals it.
+    What is counted from the sheets is what is counted without any."""
     with open_database(project.db_url, read_only=True) as session:
         of = dict(session.execute(text("SELECT id, worker_id FROM assignment ORDER BY id")).all())
     one = min(of)
@@ -112,8 +127,10 @@ def test_whatever_changes_is_judged_as_if_all_were(project):
 
         assert sheets(project) == everybody
         with open_database(project.db_url, read_only=True) as session:
-            assert control_sheets.stale(session) == 0
+            assert (control_sheets.stale(session), worker_tallies.stale(session)) == (0, 0)
+        whole = counted(project)
         write(project, "DELETE FROM control_sheet")
+        assert counted(project) == whole, change
         assert judge(project) == little, change
 
 
@@ -157,27 +174,37 @@ def test_nothing_is_read_of_workers_who_did_nothing(project, monkeypatch):
 
     monkeypatch.setattr(judging, "answers_of", watched)
     monkeypatch.setattr(control_sheets, "answers_of", watched)
+    monkeypatch.setattr(worker_tallies, "answers_of", watched)
     judge(project)
+    counted(project)
     assert asked == []
     with open_database(project.db_url, read_only=True) as session:
         id_, worker = session.execute(text("SELECT id, worker_id FROM assignment ORDER BY id")).first()
     write(project, f"UPDATE assignment SET decision = 'drop' WHERE id = {id_}")
 
+    counted(project)
+    assert asked == [[worker]] * 4  # controls and all of it, twice
     judge(project)
 
-    assert asked == [[worker], [worker]]  # its controls, then all of it
+    assert asked == [[worker]] * 6
 
 
-def test_verify_finds_a_sheet_that_the_rows_do_not_give(project):
+@pytest.mark.parametrize(
+    ("table", "values", "said"),
+    [
+        ("control_sheet", {"content": np.array([1 << 8], "<i8").tobytes()}, "sheets of controls"),
+        ("worker_tally", {"judged": np.array([1], "<i4").tobytes()}, "tallies of workers"),
+        ("worker_tally", {"median_s": 0.5}, "tallies of workers"),
+    ],
+)
+def test_verify_finds_a_sheet_that_the_rows_do_not_give(project, table, values, said):
     """Which only somebody who writes into the table itself can make."""
     assert verify(project).refusal is None
-    content = np.array([1 << 8], "<i8").tobytes()
     with open_database(project.db_url) as session:
-        table = Base.metadata.tables["control_sheet"]
-        session.execute(table.update().values(content=content))
+        session.execute(Base.metadata.tables[table].update().values(**values))
         session.commit()
 
-    assert "sheets of controls" in str(verify(project).refusal)
+    assert said in str(verify(project).refusal)
 
 
 @pytest.mark.postgres

@@ -28,7 +28,7 @@ from mitl.stages.reviewing import decisions, review
 
 pytest_plugins = ("desk_fixtures",)
 
-NOT_COUNTED = {"answer_sheet", "control_sheet", "finding", "part", "proposal", "standing"}
+NOT_COUNTED = {"answer_sheet", "control_sheet", "finding", "part", "proposal", "standing", "worker_tally"}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
+from mitl.analysis.answer_tables import AnswerCount, RationaleCount
 from mitl.analysis.known_truth import DirectionScores, Score
 from mitl.analysis.records import (
     Bias,
@@ -23,7 +24,6 @@ from mitl.analysis.report.inputs import (
     AgreementStats,
     AnalysisSection,
     AnnotatorProposals,
-    AnswerCount,
     BatchSummary,
     CrowdStats,
     Dispute,
@@ -41,7 +41,6 @@ from mitl.analysis.report.inputs import (
     Multiplicity,
     ProposalPlaces,
     Provenance,
-    RationaleCount,
     RebuildStep,
     Reliability,
     ReliabilityBin,

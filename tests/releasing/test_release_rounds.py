@@ -17,13 +17,14 @@ from publish_kit import proposed
 from release_kit import audited_world, world
 
 from mitl.core.packed import pack_pairs
-from mitl.positives.chosen import chosen_columns, first_choices
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ChosenRound, Origins, TrainedMachine
+from mitl.positives.tables import chosen_columns
 from mitl.positives.verifying import verify_release
 from mitl.records import Pair
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN
+from mitl.stages.releasing.additions import first_choices
 
 ROUNDS = (ChosenRound(1, "exhaustive", 2, rolled_back=False), ChosenRound(2, "bandit", 1, rolled_back=True))
 TRAINED = (TrainedMachine("vsrn", "vsrn-mini", 2, "ab" * 32, 40, 31),)

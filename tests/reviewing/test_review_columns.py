@@ -88,7 +88,7 @@ def test_the_database_as_columns_says_what_its_records_say(project):
         stored = judgement_store.judgements(session, SANDBOX)
         met = gold_state(session, SANDBOX, project.gold_rule)
         found = habits(session, SANDBOX, project.gold_rule)
-        counts = open_work.pair_counts(session, SANDBOX, every)
+        counts = open_work.pair_counts(session, SANDBOX)
         candidates = set(proposals.candidate_pairs(session, list(Direction)))
         asked = open_work.asked_pairs(session, SANDBOX)
         judged = open_work.usable_workers(session, SANDBOX)
@@ -120,12 +120,12 @@ def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(projec
     with open_database(project.db_url) as session:
         known = proposals.pair_ids(session)
         old = next(iter(sorted(known.keys() - set(proposals.candidate_pairs(session, list(Direction))))))
-        before = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))
+        before = open_work.pair_counts(session, SANDBOX)
         name = proposals.annotators(session)[0]
         one = Proposal(old, name.name, Direction.I2T, 1, 0.5)
         n_new = proposals.add_run(session, "later", "{}", {}, [name], [one])
         session.flush()
-        after = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))
+        after = open_work.pair_counts(session, SANDBOX)
 
         assert n_new == 0
         assert after.candidates == before.candidates + 1

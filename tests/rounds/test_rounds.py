@@ -128,9 +128,7 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
             _, items = read_items(session, context.settings)
             rows = ranked(context, items, proposals.runs(session))
             pairs = len(proposals.candidate_pairs(session, list(Direction)))
-            candidates = open_work.pair_counts(
-                session, SANDBOX, columns.answer_columns(session, SANDBOX)
-            ).candidates
+            candidates = open_work.pair_counts(session, SANDBOX).candidates
             lists = all_rankings(session, context.settings, item_store.dataset(session).id)
             assert {one.annotator for one in lists} == set(rows["annotator"])
             return set(rows["annotator"]), fused_scores(context), pairs, candidates

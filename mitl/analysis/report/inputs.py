@@ -447,39 +447,6 @@ class Provenance:
     hashes: tuple[tuple[str, str], ...] = ()
 
 
-__all__ = [
-    "AgreementStats",
-    "AnnotatorProposals",
-    "AnswerCount",
-    "BatchSummary",
-    "CrowdStats",
-    "Dispute",
-    "DisputeKind",
-    "DisputedPair",
-    "EvaluationScore",
-    "ExampleItem",
-    "ExampleQuery",
-    "Found",
-    "FoundPair",
-    "Frame",
-    "FunnelCounts",
-    "GoldStats",
-    "MoneyStats",
-    "Multiplicity",
-    "PreferenceTable",
-    "ProposalPlaces",
-    "Provenance",
-    "RationaleCount",
-    "RebuildStep",
-    "Reliability",
-    "ReliabilityBin",
-    "ReportInput",
-    "TruthStats",
-    "WorkerStanding",
-    "WorkerSummary",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Section:
     """One section of the page."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, median
 
+import numpy as np
+
 from mitl.analysis.known_truth import DirectionScores
 from mitl.analysis.records import Matrix
 from mitl.analysis.report.inputs import (
@@ -91,12 +93,9 @@ class FunnelStep:
     of_first: float | None
 
 
-def histogram(values: Iterable[int], *, tail: int) -> tuple[int, ...]:
+def histogram(values: Sequence[int], *, tail: int) -> tuple[int, ...]:
     """How many values are 0, 1, … ``tail - 1``, and at the end how many are ``tail`` or more."""
-    bins = [0] * (tail + 1)
-    for value in values:
-        bins[min(value, tail)] += 1
-    return tuple(bins)
+    return tuple(np.bincount(np.minimum(values, tail), minlength=tail + 1).tolist())
 
 
 def funnel_steps(funnel: FunnelCounts) -> tuple[FunnelStep, ...]:

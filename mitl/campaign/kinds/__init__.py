@@ -16,10 +16,10 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
+from mitl.db.store.worker_tallies import Tallies
 from mitl.errors import FormError
 from mitl.records import PAIRS_COMMAND, BatchKind, Environment
 from mitl.records.forms import IMAGES, SET_FORMS
-from mitl.records.frames import Columns
 
 if TYPE_CHECKING:
     from mitl.hits.templates import HitTemplate
@@ -91,15 +91,15 @@ def other_kinds_asked(session: Session, environment: Environment) -> list[Campai
 
 
 def to_ask_again(
-    session: Session, environment: Environment, answers: Columns | None = None
+    session: Session, environment: Environment, tallies: Tallies | None = None
 ) -> dict[str, Sequence[HitToReplace]]:
     """Command that asks again → the closed HITs that leave something to it, pairs first; nothing where none does.
 
     Args:
-        answers: those of this environment on pairs, where they are at hand.
+        tallies: those of this environment, where they are at hand.
     """
     found: dict[str, Sequence[HitToReplace]] = {
-        PAIRS_COMMAND: open_work.hits_to_replace(session, environment, answers)
+        PAIRS_COMMAND: open_work.hits_to_replace(session, environment, tallies)
     }
     for kind in other_kinds_asked(session, environment):
         found[kind.command] = kind.to_replace(session, environment)

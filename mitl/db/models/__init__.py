@@ -51,6 +51,7 @@ from mitl.db.models.work import (
     StandingRow,
     StoredRelease,
     Worker,
+    WorkerTally,
 )
 
 __all__ = [
@@ -101,4 +102,5 @@ __all__ = [
     "StoredRelease",
     "TrainedAnnotator",
     "Worker",
+    "WorkerTally",
 ]

@@ -133,7 +133,7 @@ class Assignment(Base):
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
     mturk_assignment_id: Mapped[str]
     accepted_at: Mapped[dt.datetime | None]
-    submitted_at: Mapped[dt.datetime | None]
+    submitted_at: Mapped[dt.datetime | None] = mapped_column(index=True)
     status: Mapped[str]
     """As the API says: Submitted, Approved, Rejected."""
     decision: Mapped[Decision] = mapped_column(index=True)
@@ -205,6 +205,24 @@ class ControlSheet(Base):
     is_bad: Mapped[bool]
     """The record by which the worker's answers were last marked usable or not."""
     content: Mapped[bytes]
+
+
+class WorkerTally(Base):
+    """What a worker's answers come to: a copy that is read fast; see `mitl.db.store.worker_tallies`.
+
+    It goes with the `ControlSheet`, by its foreign key. A version that counts otherwise has to empty that table in a
+    revision.
+    """
+
+    __tablename__ = "worker_tally"
+    worker_id: Mapped[int] = mapped_column(
+        ForeignKey("control_sheet.worker_id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    answers: Mapped[int]
+    """Places of pages that were read, answered or not."""
+    median_s: Mapped[float | None]
+    judged: Mapped[bytes]
+    hits: Mapped[bytes]
 
 
 class StandingRow(Base):

@@ -60,8 +60,18 @@ def _contents(answers: Columns, workers: Iterable[int]) -> dict[int, bytes]:
         np.asarray(answers[name])[met].astype(np.int64) for name in ("worker", "pair", "role", "label")
     )
     numbers = (pair << _PAIR) + (role << _ROLE) + (label - NONE << _LABEL)
+    return by_worker(worker, numbers.astype(_STORED), workers)
+
+
+def by_worker(worker: Ints, numbers: NDArray[np.integer], workers: Iterable[int]) -> dict[int, bytes]:
+    """Worker → the bytes of their numbers, ascending; of these workers, nothing left out.
+
+    Args:
+        worker: (n,), rows.
+        numbers: (n,), as they are stored.
+    """
     order = np.lexsort((numbers, worker))
-    worker, numbers = worker[order], numbers[order].astype(_STORED)
+    worker, numbers = worker[order], numbers[order]
     wanted = np.array(sorted(workers), np.int64)
     begins, ends = (np.searchsorted(worker, wanted, side).tolist() for side in ("left", "right"))
     return {

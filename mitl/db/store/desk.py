@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.base import microseconds
@@ -29,6 +27,7 @@ from mitl.db.models import (
     Worker,
 )
 from mitl.db.models import Rationale as RationaleRow
+from mitl.db.store.answer_sheets import ANSWER_BYTES
 from mitl.db.store.answers import submission_key
 from mitl.db.store.bulk import number_columns
 from mitl.db.store.items import LEFT, RIGHT
@@ -88,40 +87,55 @@ class WorkerSubmissions:
     worker: str
     """The worker's id on the requester API."""
     excluded: bool
-    decisions: Mapping[Decision, int]
+    decisions: Counter[Decision]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
-    """Submissions of an environment and when they came."""
+class SubmissionGroup:
+    """One worker's submissions of one decision and one status."""
 
+    worker_id: int
+    worker: str
+    """The worker's id on the requester API."""
+    excluded: bool
+    decision: Decision
+    status: str
+    """On the server."""
     submissions: int
-    approved: int
-    """Submissions that the server has paid."""
-    oldest_queued: dt.datetime | None
-    """When the submission that waits longest came."""
-    latest: dt.datetime | None
-    queued_cents: int
-    """Rewards that the queue decides about."""
+    first: dt.datetime | None
+    """When the earliest of them came."""
+    last: dt.datetime | None
 
 
-def pulse(session: Session, environment: Environment) -> Pulse:
+def submission_groups(session: Session, environment: Environment) -> list[SubmissionGroup]:
+    """All submissions, each worker's of one decision and status together; one look at an index, no document is read."""
+    people = select(Worker.id, Worker.mturk_worker_id, Worker.excluded_at).where(
+        Worker.environment == environment
+    )
+    known = {row: (name, excluded is not None) for row, name, excluded in session.execute(people)}
+    by = (Assignment.worker_id, Assignment.decision, Assignment.status)
+    came = func.min(Assignment.submitted_at), func.max(Assignment.submitted_at)
+    query = select(*by, func.count(), *came).group_by(*by).order_by(*by)
+    return [
+        SubmissionGroup(worker, *known[worker], decision, status, count, first, last)
+        for worker, decision, status, count, first, last in session.execute(query)
+        if worker in known
+    ]
+
+
+def pulse(session: Session, environment: Environment, groups: Sequence[SubmissionGroup]) -> Pulse:
     """The counts now."""
-    decisions = session.execute(
-        select(Assignment.decision, Assignment.status, func.count(), func.max(Assignment.id))
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-        .group_by(Assignment.decision, Assignment.status)
-        .order_by(Assignment.decision, Assignment.status)
-    ).all()
+    decisions: Counter[tuple[Decision, str]] = Counter()
+    for one in groups:
+        decisions[one.decision, one.status] += one.submissions
     excluded = session.scalar(
         select(func.count())
         .select_from(Worker)
         .where(Worker.environment == environment, Worker.excluded_at.is_not(None))
     )
     return Pulse(
-        decisions=tuple((decision, status, count) for decision, status, count, _ in decisions),
-        newest=max((newest for *_, newest in decisions), default=0),
+        decisions=tuple((*which, count) for which, count in sorted(decisions.items())),
+        newest=session.scalar(select(func.max(Assignment.id))) or 0,
         excluded=excluded or 0,
         booked_cents=int(session.scalar(select(func.sum(Ledger.cents))) or 0),
         messages=session.scalar(select(func.count()).where(Journal.kind == "message")) or 0,
@@ -129,18 +143,22 @@ def pulse(session: Session, environment: Environment) -> Pulse:
     )
 
 
-def unsent(session: Session, environment: Environment) -> int:
-    """Submissions about which something was decided that the server has not heard of."""
-    waiting = and_(Assignment.status == "Submitted", Assignment.decision.in_(_DECIDED))
-    leaving = and_(Assignment.decision == Decision.APPROVE_EXCLUDE, Worker.excluded_at.is_(None))
-    # Counted within a sum, and not looked for: so it is read from an index that spares the documents.
-    found = session.scalar(
-        select(func.count(case((or_(waiting, leaving), 1))))
-        .select_from(Assignment)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
+def unsent(
+    session: Session, environment: Environment, groups: Sequence[SubmissionGroup] | None = None
+) -> int:
+    """Submissions about which something was decided that the server has not heard of.
+
+    Args:
+        groups: those of this environment, where they are at hand.
+    """
+    groups = submission_groups(session, environment) if groups is None else groups
+    waiting = sum(
+        one.submissions
+        for one in groups
+        if (one.status == "Submitted" and one.decision in _DECIDED)
+        or (one.decision is Decision.APPROVE_EXCLUDE and not one.excluded)
     )
-    return (found or 0) + _unsent_reversals(session, environment)
+    return waiting + _unsent_reversals(session, environment)
 
 
 def _unsent_reversals(session: Session, environment: Environment) -> int:
@@ -167,65 +185,52 @@ def worker_names(session: Session, environment: Environment) -> dict[int, str]:
     return dict(session.execute(query).all())
 
 
-def worker_submissions(session: Session, environment: Environment) -> list[WorkerSubmissions]:
+def worker_submissions(groups: Iterable[SubmissionGroup]) -> list[WorkerSubmissions]:
     """Everyone with a submission, by id on the requester API."""
-    counts: dict[int, dict[Decision, int]] = defaultdict(dict)
-    query = (
-        select(Assignment.worker_id, Assignment.decision, func.count())
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-        .group_by(Assignment.worker_id, Assignment.decision)
-    )
-    for worker, decision, count in session.execute(query):
-        counts[worker][decision] = count
-    people = (
-        select(Worker.id, Worker.mturk_worker_id, Worker.excluded_at)
-        .where(Worker.environment == environment)
-        .order_by(Worker.id)
-    )
-    found = [
-        WorkerSubmissions(row, name, excluded is not None, counts[row])
-        for row, name, excluded in session.execute(people)
-        if row in counts
-    ]
-    return sorted(found, key=lambda one: one.worker)
-
-
-def arrivals(session: Session, environment: Environment) -> Arrivals:
-    """The submissions that came so far."""
-    is_queued = Assignment.decision == Decision.QUEUED
-    query = (
-        select(
-            func.count(),
-            func.sum(case((Assignment.status == "Approved", 1), else_=0)),
-            func.min(case((is_queued, Assignment.submitted_at))),
-            func.max(Assignment.submitted_at),
+    found: dict[int, WorkerSubmissions] = {}
+    for one in groups:
+        work = found.setdefault(
+            one.worker_id, WorkerSubmissions(one.worker_id, one.worker, one.excluded, Counter())
         )
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-    )
-    count, approved, oldest, latest = session.execute(query).one()
+        work.decisions[one.decision] += one.submissions
+    return sorted(found.values(), key=lambda one: one.worker)
+
+
+def queued_cents(session: Session, environment: Environment) -> int:
+    """Rewards that the queue decides about."""
     cents = session.scalar(
         select(func.sum(Batch.reward_cents))
         .join(Hit, Hit.batch_id == Batch.id)
         .join(Assignment, Assignment.hit_id == Hit.id)
-        .where(Batch.environment == environment, is_queued)
+        .where(Batch.environment == environment, Assignment.decision == Decision.QUEUED)
     )
-    return Arrivals(count, int(approved or 0), oldest, latest, int(cents or 0))
+    return int(cents or 0)
 
 
-def submitted_since(
-    session: Session, environment: Environment, since: dt.datetime
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the submissions from this time on, ascending, and microseconds since then; each (submissions,)."""
-    first = microseconds(since)
-    query = (
-        "SELECT a.id, a.submitted_at FROM assignment a JOIN worker w ON w.id = a.worker_id "
-        f"WHERE w.environment = '{environment.value}' AND a.submitted_at >= {first}"
-    )
-    rows, at = number_columns(session, query, 2)
-    order = np.argsort(rows)
-    return rows[order], at[order] - first
+_HOUR_US = 3_600_000_000
+
+
+def hourly_answers(
+    session: Session, environment: Environment, since: dt.datetime, now: dt.datetime
+) -> tuple[Counter[int], int]:
+    """Hours since a time → answers that came in this hour, until now; and those within the hour before now."""
+    first, last = microseconds(since), microseconds(now)
+    # A cross join keeps SQLite from looking through all submissions, worker by worker.
+    query = f"""
+        SELECT (a.submitted_at - {first}) / {_HOUR_US},
+            CASE WHEN a.submitted_at > {last - _HOUR_US} THEN 1 ELSE 0 END,
+            sum(coalesce(length(s.content) / {ANSWER_BYTES},
+                (SELECT count(*) FROM judgement j WHERE j.assignment_id = a.id)))
+        FROM assignment a CROSS JOIN worker w LEFT JOIN answer_sheet s ON s.assignment_id = a.id
+        WHERE a.submitted_at BETWEEN {first} AND {last} AND w.id = a.worker_id
+            AND w.environment = '{environment.value}'
+        GROUP BY 1, 2"""
+    by_hour: Counter[int] = Counter()
+    recent = 0
+    for hour, is_recent, answers in number_columns(session, query, 3).T.tolist():
+        by_hour[hour] += answers
+        recent += is_recent * answers
+    return by_hour, recent
 
 
 def calls(session: Session, kind: str, prefix: str) -> list[JournalEntry]:

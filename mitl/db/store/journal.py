@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, bindparam, func, literal, select, text, update
+from sqlalchemy import ColumnElement, bindparam, exists, func, literal, select, text, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Journal, Ledger
@@ -177,12 +177,12 @@ _BOOK = text(
 
 def spent(session: Session, environment: Environment) -> dict[str, int]:
     """Cents paid so far by kind (reward, fee, bonus)."""
-    query = (
-        select(Ledger.kind, func.sum(Ledger.cents))
-        .join(Assignment, Assignment.id == Ledger.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment)
-        .group_by(Ledger.kind)
-    )
+    query = select(Ledger.kind, func.sum(Ledger.cents)).group_by(Ledger.kind)
+    if session.scalar(select(exists().where(Batch.environment != environment))):  # else all is of this one
+        query = (
+            query.join(Assignment, Assignment.id == Ledger.assignment_id)
+            .join(Hit, Hit.id == Assignment.hit_id)
+            .join(Batch, Batch.id == Hit.batch_id)
+            .where(Batch.environment == environment)
+        )
     return {kind: int(cents) for kind, cents in session.execute(query)}

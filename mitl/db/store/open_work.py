@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.packed import contains
+from mitl.core.packed import contains, distinct
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
-from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.commitments import SUBMITTED
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
+from mitl.db.store.worker_tallies import Tallies, tallies_of
 from mitl.records import Decision, Environment, HitState, JudgementSource, Pair, PairRole
-from mitl.records.frames import Columns, is_asked, is_role
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
 
@@ -64,26 +63,16 @@ class PairCounts:
     """Pairs with a usable judgement, past work included."""
 
 
-def pair_counts(session: Session, environment: Environment, answers: Columns) -> PairCounts:
+def pair_counts(session: Session, environment: Environment, tallies: Tallies | None = None) -> PairCounts:
     """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, and of `usable_workers`.
 
     Args:
-        answers: those of this environment.
+        tallies: those of this environment, where they are at hand.
     """
-    live = (
-        select(HitItemRow.pair_id)
-        .join(Hit, Hit.id == HitItemRow.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(
-            Batch.environment == environment,
-            Hit.state.in_(list(LIVE_STATES)),
-            HitItemRow.role == PairRole.CANDIDATE,
-        )
-    )
     n_pairs = session.scalar(select(func.count()).select_from(PairRow)) or 0
     unproposed = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
-    out = np.fromiter(session.scalars(live), np.int64)
-    judged = np.asarray(answers["pair"])[np.asarray(answers["usable"]) & is_asked(answers)]
+    out = number_columns(session, _OUT.format(environment=environment.value), 1)[0]
+    judged = (tallies or tallies_of(session, environment)).judged
     labelled = audit_store.labelled_rows(session, environment)
     newest = max((int(rows.max()) for rows in (unproposed, out, judged, labelled) if len(rows)), default=0)
     asked = np.zeros(newest + 1, np.bool_)  # by row of the pair; to sort millions takes longer
@@ -94,6 +83,12 @@ def pair_counts(session: Session, environment: Environment, answers: Columns) ->
     asked[unproposed] = False
     candidates = n_pairs - len(unproposed)
     return PairCounts(candidates, candidates - int(asked.sum()), n_judged)
+
+
+_OUT = f"""
+    SELECT i.pair_id FROM hit h JOIN batch b ON b.id = h.batch_id JOIN hit_item i ON i.hit_id = h.id
+    WHERE b.environment = '{{environment}}' AND i.role = '{PairRole.CANDIDATE}'
+        AND h.state IN ({", ".join(f"'{state}'" for state in LIVE_STATES)})"""
 
 
 def live_pairs(
@@ -186,7 +181,7 @@ def _labelled(session: Session, environment: Environment) -> set[Pair]:
 
 
 def hits_to_replace(
-    session: Session, environment: Environment, answers: Columns | None = None
+    session: Session, environment: Environment, tallies: Tallies | None = None
 ) -> list[HitToReplace]:
     """Closed HITs without a successor that leave something to be asked again; past work from files is never.
 
@@ -196,7 +191,7 @@ def hits_to_replace(
     asked again, as far as their audit still wants them; those that no such HIT takes are open.
 
     Args:
-        answers: those of this environment, where they are at hand.
+        tallies: those of this environment, where they are at hand.
     """
     wanted = {
         row.id: row.assignments
@@ -204,8 +199,8 @@ def hits_to_replace(
         if row.source is not JudgementSource.IMPORT
     }
     overlaps = _overlap_hits(session, environment)
-    answers = answers_of(session, environment) if answers is None else answers
-    of_hit = _usable_submissions(session, answers)
+    newest = session.scalar(select(func.max(Hit.id))) or 0
+    of_hit = np.bincount((tallies or tallies_of(session, environment)).hits, minlength=newest + 1)
     closed = hits_of(session, _lacking(session, environment, wanted, overlaps, of_hit))
     if not closed:
         return []
@@ -251,25 +246,27 @@ def _lacking(
     usable: NDArray[np.int64],
 ) -> list[int]:
     """The closed HITs of these batches that none replaces, and whose submissions are not all usable."""
-    hit, batch, wanted = number_columns(session, _CLOSED.format(environment=environment.value), 3)
     ours, overlapping = (np.array(sorted(rows), np.int64) for rows in (batches, overlaps))
+    replaced = number_columns(session, "SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL", 1)[0]
+    most = session.scalar(select(func.max(Hit.assignments))) or 0
+    doubtful = distinct(np.concatenate([np.flatnonzero(usable < most), overlapping])).tolist()
+    closed = _CLOSED.format(environment=environment.value)
+    parts = [np.empty((3, 0), np.int64)]
+    if len(doubtful) > _MANY:
+        parts.append(number_columns(session, closed, 3))
+    else:
+        for chunk in chunks(doubtful):
+            parts.append(number_columns(session, f"{closed} AND h.id IN ({', '.join(map(str, chunk))})", 3))
+    hit, batch, wanted = np.concatenate(parts, axis=1)
     lacks = contains(ours, batch) & ((usable[hit] < wanted) | contains(overlapping, hit))
-    return sorted(hit[lacks].tolist())
+    return sorted(hit[lacks & ~contains(np.sort(replaced), hit)].tolist())
 
 
+_MANY = 50_000
+"""HITs beyond which to read all takes no longer than to look for each."""
 _CLOSED = """
     SELECT h.id, h.batch_id, h.assignments FROM hit h JOIN batch b ON b.id = h.batch_id
-    WHERE b.environment = '{environment}' AND h.state = 'closed'
-        AND h.id NOT IN (SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL)"""
-
-
-def _usable_submissions(session: Session, answers: Columns) -> NDArray[np.int64]:
-    """(rows of HITs,): how many submissions of each gave a usable judgement on a candidate or audit question."""
-    usable = np.asarray(answers["usable"]) & is_role(answers, PairRole.CANDIDATE, PairRole.AUDIT)
-    assignment, hit = (np.asarray(answers[name])[usable] for name in ("assignment", "hit"))
-    hits = hit[np.diff(assignment, prepend=-1) != 0]
-    newest = session.scalar(select(func.max(Hit.id))) or 0
-    return np.bincount(hits, minlength=newest + 1)
+    WHERE b.environment = '{environment}' AND h.state = 'closed'"""
 
 
 def _second_opinions(session: Session, environment: Environment) -> set[Pair]:

@@ -17,7 +17,7 @@ from mitl.campaign.kinds import kinds_asked
 from mitl.core.packed import Ints, coded, distinct
 from mitl.crowd.golds import gold_state
 from mitl.crowd.paying import SUBMITTED
-from mitl.db.store import answer_sheets, control_sheets
+from mitl.db.store import answer_sheets, control_sheets, worker_tallies
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
@@ -76,9 +76,10 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     if workers:
         answers = answers_of(session, environment, workers)
         work = answer_store.submission_columns(session, environment, workers)
-        _mark_usable(session, answers, _weigh(work, records))
+        usable = _mark_usable(session, answers, _weigh(work, records))
         answer_sheets.fill(session)
         control_sheets.keep(session, answers, {worker: is_bad[worker] for worker in workers})
+        worker_tallies.keep(session, {**answers, "usable": usable}, workers)
     hit_store.set_state(session, hit_store.decided(session, environment), HitState.CLOSED)
     return state
 
@@ -131,10 +132,11 @@ def _weigh(work: SubmissionColumns, records: Mapping[int, GoldRecord]) -> _Weigh
     return found
 
 
-def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> None:
+def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> Flags:
+    """Write which answers may be used; (answers,) whether each may."""
     assignment, place = np.asarray(answers["assignment"]), np.asarray(answers["place"])
     repeated = asked_before(answers, weights.turn)
-    counts = is_labelled(answers) & weights.counts[assignment]
+    counts: Flags = is_labelled(answers) & weights.counts[assignment]
     counts[repeated] = False
     is_new = counts != np.asarray(answers["usable"])
     # Whether a page counts is said by its submission; its places are set one by one only where some come again.
@@ -148,6 +150,7 @@ def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> None:
         for id_, places in _by_submission(assignment, place, single).items():
             judgement_store.set_usable(session, id_, places, usable)
     _note(session, _by_submission(assignment, place, repeated), np.flatnonzero(weights.is_late).tolist())
+    return counts
 
 
 def _by_submission(assignment: Ints, place: Ints, at: Ints) -> dict[int, list[int]]:

@@ -1,4 +1,7 @@
-"""Labels that a machine gives to open pairs, under a bound that a sample of people's answers proves."""
+"""Labels that a machine gives to open pairs, under a bound that a sample of people's answers proves.
+
+They rest on fused probabilities, or on a file of ones that were made elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,62 @@ from mitl.audits.machine_labels import (
     refusal,
     siding_upper,
 )
-from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
+from mitl.core.packed import Ints, contains, distinct, pack_ids, pack_pairs, places
 from mitl.crowd.context import Context, open_context
+from mitl.datasets.files import read_rows
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, open_work
+from mitl.db.store import items as item_store
 from mitl.db.store.audits import AuditRow
-from mitl.errors import AuditError
+from mitl.errors import AuditError, DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import AuditPurpose, Environment, StageResult, Table, several
+from mitl.records.audits import FUSED
 from mitl.records.frames import counts as speaks
+from mitl.records.frames import frame
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.fusing.scores import kept_scores, sources
-from mitl.stages.labelling.scores_file import read_scores
+
+_COLUMNS = ("image_id", "caption_id", "probability")
+_HOLDS = f"the columns {', '.join(_COLUMNS)}"
+
+
+def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
+    """What is said of the file, and ``FUSED``, with one fold: nobody knows here what the scores have read.
+
+    Raises:
+        DatasetError: the file is missing or malformed, names what the data set lacks or a pair twice, or a probability
+            is not from 0 to 1.
+    """
+    rows = pd.DataFrame(read_rows(path, _HOLDS, _COLUMNS), columns=list(_COLUMNS))
+    ids: list[Ints] = []
+    known_ids = item_store.id_maps(context.session, item_store.dataset(context.session).id)
+    for column, known in zip(_COLUMNS[:2], known_ids, strict=True):
+        numbers = rows[column].astype(str).map(known)
+        if numbers.isna().any():
+            name = rows.loc[numbers.isna(), column].iloc[0]
+            raise DatasetError(
+                f"{str(path)!r} scores {column} {str(name)!r}, which is not in the data set; take ids from "
+                "`mitl export` or the data set's own files"
+            )
+        ids.append(np.asarray(numbers, np.int64))
+    probability = pd.to_numeric(rows["probability"], errors="coerce").to_numpy(np.float64)
+    wrong = ~((probability >= 0) & (probability <= 1))
+    if wrong.any():
+        found = rows["probability"].iloc[int(wrong.argmax())]
+        raise DatasetError(f"{str(path)!r} holds the probability {found!r}; each is a number from 0 to 1")
+    pairs = pack_ids(ids[0], ids[1])
+    order = np.argsort(pairs, kind="stable")
+    if (np.diff(pairs[order]) == 0).any():
+        twice = rows.iloc[order[int((np.diff(pairs[order]) == 0).argmax())]]
+        raise DatasetError(
+            f"{str(path)!r} scores image {twice['image_id']} with caption {twice['caption_id']} twice; give each pair "
+            "one row"
+        )
+    about = {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    columns = {"pair": pairs[order], "probability": probability[order], "fold": np.zeros(len(pairs))}
+    return about, frame(FUSED, columns)
 
 
 class StratumCounts(TypedDict):

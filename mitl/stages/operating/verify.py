@@ -16,7 +16,7 @@ from mitl.db.dumps.reading import open_dump
 from mitl.db.integrity import Fault, general_faults, rule_faults
 from mitl.db.migrate import Line
 from mitl.db.models import Base
-from mitl.db.store import answer_sheets, audits, control_sheets
+from mitl.db.store import answer_sheets, audits, control_sheets, worker_tallies
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table, Verdict
 from mitl.records.results import printed_by
@@ -78,13 +78,15 @@ def _faults(line: Line, connection: Connection) -> list[Fault]:
     found = [*general_faults(connection, _METADATA[line]), *rule_faults(connection, _RULES[line])]
     if line == "pipeline" and not found:  # where references are lost, there may be nothing to compare
         with Session(connection) as session:
-            stale_controls = control_sheets.stale(session)
+            stale_controls, stale_tallies = control_sheets.stale(session), worker_tallies.stale(session)
             stale, strange = answer_sheets.stale(session), audits.against_design(session)
             false = false_standings(session)
         if stale:
             found.append(Fault("answer sheets say something else than the judgements", stale))
         if stale_controls:
             found.append(Fault("sheets of controls say something else than the judgements", stale_controls))
+        if stale_tallies:
+            found.append(Fault("tallies of workers say something else than the judgements", stale_tallies))
         if false:
             found.append(Fault("what `mitl status` says is not what the rows say", false))
         if strange:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mitl.analysis.report.frontier_plot import Curve
+from mitl.analysis.report.loop_plots import Curve
 from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, ResampledEstimate, estimate
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.kinds.pairs.planning import Campaign

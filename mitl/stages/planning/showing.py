@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 import numpy as np
 
-from mitl.analysis.report.frontier_plot import frontier_svg
+from mitl.analysis.report.loop_plots import frontier_svg
 from mitl.audits.frontier import TOLERATED, ResampledEstimate, share_left
 from mitl.audits.planning import AuditPlan
 from mitl.core.pricing import format_dollars

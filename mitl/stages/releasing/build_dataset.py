@@ -42,9 +42,13 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.collecting.collected import accepted_texts
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
-from mitl.stages.releasing.certifying import with_certificate, with_machine_bound
-from mitl.stages.releasing.collecting import collected, collecting
-from mitl.stages.releasing.learning import learning
+from mitl.stages.releasing.additions import (
+    collected,
+    collecting,
+    learning,
+    with_certificate,
+    with_machine_bound,
+)
 from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
 
 

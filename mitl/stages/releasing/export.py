@@ -88,10 +88,12 @@ def export(settings: Settings, request: ExportRequest, progress: Progress = no_p
         MitlError: a model's file is missing, malformed or does not fit.
     """
     target = _checked(request)
-    form = SET_FORMS[_sides(request.release)]
+    is_release = (request.release / MANIFEST).is_file()
+    manifest = read_manifest(request.release) if is_release else {}
+    form = SET_FORMS[sides_of(manifest)]
     _check_form(request, target, form)
     by_query = release_by_query(request.release)
-    content = _content(settings, request, form, by_query, progress)
+    content = _content(settings, request, manifest, by_query, progress)
     files = target.make(content)
     changed = _put(request.to, files)
     lines = [
@@ -173,8 +175,13 @@ def _warnings(content: Content) -> Iterator[str]:
 
 
 def _content(
-    settings: Settings, request: ExportRequest, form: SetForm, by_query: ByDirection, progress: Progress
+    settings: Settings,
+    request: ExportRequest,
+    manifest: Mapping[str, object],
+    by_query: ByDirection,
+    progress: Progress,
 ) -> Content:
+    form = SET_FORMS[sides_of(manifest)]
     runs: dict[str, dict[Direction, ByQuery]] = {}
     project: Project | None
     if request.models or request.annotators:
@@ -203,14 +210,15 @@ def _content(
         raise UsageError(
             "texts, files and whose caption is whose are the project's; run this in the project, or leave them out"
         )
-    card = _card(request.release)
+    stated = manifest.get("card")
+    card = stated if isinstance(stated, dict) else {}
     ways = tuple(
         _way(request.release, direction, by_query[direction], sides, name)
         for direction, name in form.way_names.items()
     )
     every = (*sides.images.ids, *sides.captions.ids)
     return Content(
-        _name(request.release),
+        str(manifest.get("name") or request.release.name),
         form,
         ways,
         _sides_of(form, project, request),
@@ -260,20 +268,6 @@ def _sides_of(
         for kinds, told, files in zip(form.parts, texts, media, strict=True)
     )
     return left, right
-
-
-def _card(folder: Path) -> Mapping[str, object]:
-    card = read_manifest(folder).get("card") if (folder / MANIFEST).is_file() else None
-    return card if isinstance(card, dict) else {}
-
-
-def _sides(folder: Path) -> tuple[str, str]:
-    return sides_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else IMAGES.sides
-
-
-def _name(folder: Path) -> str:
-    named = read_manifest(folder).get("name") if (folder / MANIFEST).is_file() else None
-    return str(named or folder.name)
 
 
 def _way(folder: Path, direction: Direction, positives: ByQuery, sides: Sides, name: str) -> Way:

@@ -53,7 +53,7 @@ from mitl.records import (
 )
 from mitl.records.frames import ROLES, is_asked, is_gold
 from mitl.settings import Settings
-from mitl.stages.releasing.learning import Learning
+from mitl.stages.releasing.additions import Learning
 
 _STREAMS = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 

@@ -31,12 +31,12 @@ from mitl.positives.rating_input import (
     AskedWording,
     ControlRecord,
     RatingInput,
+    RatingSummaryCounts,
     check_split,
     coco_names,
     own_names,
 )
 from mitl.positives.rating_release import WrittenRatings, write_ratings
-from mitl.positives.rating_summary import RatingSummaryCounts
 from mitl.positives.release_input import Origins
 from mitl.positives.scrubbing import TextScan, scrubbed_columns
 from mitl.proposals.crisscross import BY_IMAGES, BY_TEXTS

@@ -16,13 +16,12 @@ from mitl.errors import UsageError
 from mitl.positives.merging import MergeRules, listed_queries
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Facts, UsedMachine
-from mitl.positives.methods_figures import figures
-from mitl.positives.methods_text import as_latex, as_markdown, bibliography
+from mitl.positives.methods_text import as_latex, as_markdown, bibliography, figures
 from mitl.positives.summary import summarise
 from mitl.records import BatchKind, Environment, JudgementSource, StageResult, several
 from mitl.settings import Settings
+from mitl.stages.releasing.additions import with_certificate
 from mitl.stages.releasing.build_dataset import ReleaseOptions, release_input
-from mitl.stages.releasing.certifying import with_certificate
 from mitl.stages.releasing.origins import release_facts
 from mitl.stages.reporting.provenance import versions
 from mitl.stages.reporting.report import MethodsNumbers, MethodsPaths, evaluation

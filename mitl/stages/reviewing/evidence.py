@@ -236,7 +236,7 @@ def crowd(session: Session, environment: Environment, known: Habits) -> CrowdCon
     capped = cap_store.capped_at(session, environment)
     found = (
         _evidence(one, known, capped=one.worker in capped, earned_cents=paid.get(one.worker_id, 0))
-        for one in desk_store.worker_submissions(session, environment)
+        for one in desk_store.worker_submissions(desk_store.submission_groups(session, environment))
     )
     return CrowdConduct(tuple(found), known)
 
