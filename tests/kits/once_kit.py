@@ -22,7 +22,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 from mitl.audits import bounds
-from mitl.audits.finite import Floats, Method, total_upper
+from mitl.audits.finite import Method, total_upper
+from mitl.core.arrays import Floats
 from mitl.db import tables
 from mitl.fusion import fusing
 from mitl.fusion.models import Examples
