@@ -174,12 +174,13 @@ def outcome(state: State, plan: Plan, seed: int) -> tuple[float, ...]:
         judged = ask_again(state, judged, crowd, int(plan.again * len(state.truth)))
     recall, precision = scores(state, _called(state, judged))
     full = in_full(state, seed)
-    alone = (sum(judged.votes(len(state.truth)))[machine] == 0).mean() if len(machine) else 0.0
+    yes, no = judged.votes(len(state.truth))
+    by_machine = float(((yes + no)[machine] == 0).sum() / len(state.truth))
     return (
         crowd.answered / full.answers,
         recall - full.recall,
         precision - full.precision,
-        float(alone * len(machine) / len(state.truth)),
+        by_machine,
         float(wrong.mean()) if len(wrong) else 0.0,
         float((matches & ~called).sum() / state.match.sum()),
         float((matches & ~worker).sum() / state.match.sum()),
@@ -232,7 +233,7 @@ def main() -> None:
         print_table(states, given.draws)
         return
     if given.without_trees:
-        fusing.BASES = {name: base for name, base in fusing.BASES.items() if name != "boosted"}
+        fusing.BASES = {name: base for name, base in fusing.BASES.items() if name != "boosted"}  # type: ignore[attr-defined]
     for project in given.paths:
         for population in given.workers:
             for way in given.ways:
