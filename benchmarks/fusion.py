@@ -29,9 +29,9 @@ from mitl.crowd.populations import CHARACTERS, parse_population
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.db.store import columns
-from mitl.fusion.curves import area
 from mitl.fusion.evidence import ANSWERED, FusionEvidence
 from mitl.fusion.fusing import GROUPS, fuse
+from mitl.fusion.models import area
 from mitl.judgements.calibration import calibration
 from mitl.records import Environment
 from mitl.records.frames import frame

@@ -123,9 +123,9 @@ def ask(project: Path, population: str, seed: int) -> State:
     from mitl.datasets.scenes.world import truth_matrix
     from mitl.db.store import columns
     from mitl.db.store import items as item_store
-    from mitl.fusion.curves import area
     from mitl.fusion.evidence import ANSWERED
     from mitl.fusion.fusing import fuse
+    from mitl.fusion.models import area
     from mitl.settings import WORLD_FOLDER, load
     from mitl.stages.fusing.gathering import evidence
 

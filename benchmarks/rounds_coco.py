@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from rounds_coco_replay import DEPTH, Replay, answered, coco
 
 from mitl.core.packed import Ints, contains, distinct, places, unpack_ids
-from mitl.fusion.curves import area
+from mitl.fusion.models import area
 from mitl.selection.choice import TOP_K, SelectionProblem
 from mitl.selection.strategies import STRATEGIES, select
 from mitl.stages.choosing.choose import pool_of

@@ -28,8 +28,8 @@ from rounds_table import write_tables
 from rounds_world import Arrays, Ints, arrays, proposals
 
 from mitl.core.packed import pack_ids
-from mitl.fusion.curves import area
 from mitl.fusion.evidence import UnitVectors, joined, of_length_1
+from mitl.fusion.models import area
 from mitl.records.frames import frame
 from mitl.records.rounds import POOL
 from mitl.selection.choice import SelectionProblem, SideVectors

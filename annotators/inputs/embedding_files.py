@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import file_sha256
+from annotators.inputs.numpy_files import id_texts, ids_beside, listed_ids, load_numpy, read_archive
 from mitl.errors import AnnotatorError
 
 _BLOCK = 1 << 14
@@ -67,8 +66,11 @@ def read_embeddings(path: Path, ids_path: Path | None = None, what: str = "items
             few.
     """
     if path.suffix == ".npy":
-        beside = ids_path or _ids_beside(path)
-        return _table(path, what, _listed_ids(beside), _load_numpy(path, mmap_mode="r"), beside)
+        beside = ids_path or ids_beside(path)
+        if beside is None:
+            lines = path.with_suffix(".ids.txt").name
+            raise AnnotatorError(f"{str(path)!r} has no ids beside it; write them to {lines!r}, one a line")
+        return _table(path, what, listed_ids(beside), load_numpy(path, mmap_mode="r"), beside)
     if ids_path is not None:
         raise AnnotatorError(f"{str(path)!r} has ids of its own; leave {str(ids_path)!r} out")
     readers = {".npz": _from_npz, ".parquet": _from_parquet}
@@ -140,47 +142,9 @@ def _row_of(path: Path, ids: Sequence[str], rows: int) -> dict[str, int]:
     return row_of
 
 
-def _load_numpy(path: Path, mmap_mode: Literal["r"] | None = None) -> Any:
-    try:
-        return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise AnnotatorError(
-            f"{str(path)!r} is not readable as numpy data without pickles, as np.save and np.savez write it: "
-            f"{str(error).partition('. ')[0]}"
-        ) from error
-
-
 def _from_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
-    archive = _load_numpy(path)
-    if isinstance(archive, np.ndarray):
-        raise AnnotatorError(f"{str(path)!r} holds one array, not an archive; call it .npy")
-    with archive:
-        missing = [key for key in ("ids", "embedding") if key not in archive]
-        if missing:
-            raise AnnotatorError(
-                f"{str(path)!r} lacks the array {missing[0]!r}; it holds {', '.join(archive.files)}"
-            )
-        try:
-            return _id_texts(path, archive["ids"]), archive["embedding"]
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise AnnotatorError(f"{str(path)!r} is not readable without pickles: {error}") from error
-
-
-def _ids_beside(path: Path) -> Path:
-    arrays, lines = path.with_suffix(".ids.npy"), path.with_suffix(".ids.txt")
-    listed = next((ids for ids in (arrays, lines) if ids.exists()), None)
-    if listed is None:
-        raise AnnotatorError(f"{str(path)!r} has no ids beside it; write them to {lines.name!r}, one a line")
-    return listed
-
-
-def _listed_ids(path: Path) -> list[str]:
-    if path.suffix == ".npy":
-        return _id_texts(path, _load_numpy(path))
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AnnotatorError(f"{str(path)!r} is not readable as a list of ids: {error}") from error
+    arrays = read_archive(path, "ids", "embedding")
+    return id_texts(path, arrays["ids"]), arrays["embedding"]
 
 
 def _from_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
@@ -221,14 +185,3 @@ def _array_of_lists(path: Path, column: Any) -> NDArray[Any]:
             f"the embeddings in {str(path)!r} should be lists of one length, none empty"
         ) from error
     return array
-
-
-def _id_texts(path: Path, ids: object) -> list[str]:
-    if not isinstance(ids, np.ndarray):
-        raise AnnotatorError(f"{str(path)!r} is an archive; ids should be one array")
-    if ids.ndim != 1 or ids.dtype.kind not in "iuU":
-        raise AnnotatorError(
-            f"ids of {str(path)!r} are {ids.dtype} of shape {ids.shape}; they should be "
-            f"a list of integers or texts"
-        )
-    return [str(value) for value in ids.tolist()]

@@ -17,6 +17,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.errors import MetricError
 from mitl.records import Preference, Vote
 
@@ -28,8 +29,6 @@ MAX_BOOTSTRAP_ROUNDS = 5_000
 WEAK_PRIOR = 0.1
 """Wins each way between any two, for resamples that have no maximum without; they end far out, as they should."""
 _NAMED = 4
-
-Floats = NDArray[np.float64]
 
 
 class TieRule(StrEnum):

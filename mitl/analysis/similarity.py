@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.records.frames import Schema
 from mitl.records.similarity import TASKS, Likeness
-
-Floats = NDArray[np.float64]
 
 RATED: Schema = {
     "split": ("category", "which part of the data set, or which environment the ratings come of"),

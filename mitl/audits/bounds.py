@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mitl.audits.finite import Method, total_upper
 from mitl.audits.workers import WORST, Errors, among_all, confirmed_at_least, refused_at_least
+from mitl.core.arrays import Floats
 from mitl.errors import AuditError
-
-Floats = NDArray[np.float64]
 
 SHARES: Mapping[str, float] = {
     "false_no": 0.15,

@@ -21,8 +21,8 @@ from mitl.audits.bounds import (
 from mitl.audits.evidence import AnswerGroup, Recheck, Sample, check_complete, check_sample, held_sizes
 from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, overturned_share
+from mitl.core.arrays import Ints
 from mitl.core.formats import lower_bound
-from mitl.core.packed import Ints
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, several
 from mitl.records.audits import ANSWERS_EACH, AuditDesign

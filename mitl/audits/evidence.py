@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from mitl.audits.bounds import AuditEvidence, Counts
 from mitl.audits.workers import FEWEST, Errors
-from mitl.core.packed import Ints, places
+from mitl.core.arrays import Flags, Ints
+from mitl.core.packed import places
 from mitl.errors import AuditError
 from mitl.records import Label, several
 from mitl.records.audits import ANSWERS_EACH, AuditDesign
-from mitl.records.frames import LABELS, NONE, Flags
+from mitl.records.frames import LABELS, NONE
 
 if TYPE_CHECKING:
     import pandas as pd

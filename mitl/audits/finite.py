@@ -23,9 +23,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mitl.core.arrays import Floats
 from mitl.errors import AuditError
 
-Floats = NDArray[np.float64]
 Method = Literal["design", "betting", "exact"]
 METHODS: tuple[Method, ...] = ("design", "betting", "exact")
 

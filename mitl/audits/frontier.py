@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.audits.thresholds import Tolerance, allowed_errors
+from mitl.core.arrays import Floats, Ints
 from mitl.errors import AuditError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TOLERATED = ((0.01, 0.01), (0.05, 0.01), (0.10, 0.05))
 """(lost recall, wrong matches) of the table that is always shown."""

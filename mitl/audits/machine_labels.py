@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from mitl.audits.thresholds import (
     MOST_SIDING,
     Drawn,
-    Floats,
-    Ints,
     Threshold,
     Tolerance,
     find_threshold,
     find_threshold_of_loss,
 )
+from mitl.core.arrays import Floats, Ints
 from mitl.core.intervals import clopper_pearson
 from mitl.core.packed import places
 from mitl.errors import AuditError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mitl.core.arrays import Floats, Ints
 
 FOLDS = 5
 RIDGE = 1.0

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mitl.audits.bounds import AuditEvidence, Counts, RateSource, recall_lower
 from mitl.audits.evidence import EXPECTED_REFUSED
 from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, Errors
+from mitl.core.arrays import Floats
 from mitl.core.pricing import format_dollars
 from mitl.errors import AuditError
 from mitl.records import several
 from mitl.records.audits import ANSWERS_EACH, Stratum
-
-Floats = NDArray[np.float64]
 
 RECHECK_SHARE = 0.1
 """Of first noes on pairs that the release lacks. They prove nothing of recall; they test the rate of false noes."""

@@ -38,10 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, gammaln
 
+from mitl.core.arrays import Floats, Ints
 from mitl.errors import AuditError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 THINNING = 0.1
 """Of the risk, what goes to errors that do not show themselves by chance."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from mitl.core.arrays import Floats
 
 WORST = 0.5
 """The highest rate that the definition of a match leaves."""

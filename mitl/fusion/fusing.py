@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, unpack_ids
+from mitl.core.arrays import Floats, Ints
+from mitl.core.packed import unpack_ids
 from mitl.errors import MetricError
-from mitl.fusion.answered import AnsweredFeatures, AnsweredPairs, Said, answered_features
+from mitl.fusion.answered import FOLDS, AnsweredFeatures, AnsweredPairs, Said, answered_features, folds
 from mitl.fusion.evidence import FusionEvidence
-from mitl.fusion.folds import FOLDS, folds
 from mitl.fusion.likeness import Directions, joint_features, picture_features, text_features
 from mitl.fusion.models import (
     BASES,
@@ -26,7 +26,6 @@ from mitl.fusion.models import (
     EXTRA,
     Calibrator,
     Examples,
-    Floats,
     Matrix,
     Predicts,
     combined,

@@ -13,10 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from mitl.core.arrays import Flags, Floats
 
 FEWEST = 20
 """Released pairs with three answers, two of them yes, from which rates are told."""

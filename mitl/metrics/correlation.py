@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.errors import MetricError
 from mitl.metrics.intervals import Interval, PairedTest
 from mitl.metrics.positives import Ids, Places, Positives, integer_ids
-
-Floats = NDArray[np.float64]
 
 _PAIRS = 4096
 """Pairs looked at in one go."""

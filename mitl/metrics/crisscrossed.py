@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.datasets.cxc import RatedPairs
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
@@ -22,7 +23,6 @@ from mitl.metrics.retrieval import Values, values_of, with_positives
 from mitl.metrics.table import usual_metrics
 from mitl.records.similarity import Likeness
 
-Floats = NDArray[np.float64]
 _CELLS = 1 << 22
 """Similarities held at once: some 50 MB."""
 

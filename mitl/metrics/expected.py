@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Floats
 from mitl.errors import MetricError
-from mitl.metrics.partial_labels import Counts, Flags, Floats, PartialLabels
+from mitl.metrics.partial_labels import Counts, PartialLabels
 from mitl.metrics.positives import Ids, Short
 from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked, average_precisions_at_r, precision_at_k, r_precisions, recall_at_k

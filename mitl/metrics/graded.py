@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.analysis.diversity import tau_b_rows
+from mitl.core.arrays import Floats
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, ItemsOfQueries, Places, QueryValues, Short, integer_ids
 from mitl.metrics.ranks import ArrayRankings, Rankings
 from mitl.records import Label
-
-Floats = NDArray[np.float64]
 
 Gain = Callable[[Floats], Floats]
 """From grades to what an item of that grade earns, at least 0."""

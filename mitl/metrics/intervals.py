@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, QueryValues, Statistic
-
-Floats = NDArray[np.float64]
 
 _CELLS = 1 << 20
 """Draws held at once: some 30 MB, whatever the numbers of queries and samples are."""

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Floats
 from mitl.core.packed import places
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.errors import MetricError
 from mitl.metrics.graded import kendall_dense
 from mitl.metrics.positives import Ids, QueryValues
 
-Floats = NDArray[np.float64]
 _CELLS = 1 << 23
 """Cosines of captions held at once: 64 MB."""
 

@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Floats
 from mitl.core.packed import places
 from mitl.metrics.incomplete import AuditSample
-from mitl.metrics.partial_labels import Flags, Floats, PartialLabels
+from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING, Rankings
 

@@ -18,9 +18,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.metrics.expected import Cases, Worlds, expected_values
 from mitl.metrics.incomplete import CONFIDENCE, AuditSample
-from mitl.metrics.partial_labels import Floats, PartialLabels
+from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
 from mitl.metrics.rank_chances import with_rank_chances
 from mitl.metrics.ranks import Rankings

@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, contains, distinct, pack_pairs, unpack_ids
+from mitl.core.arrays import Flags, Ints
+from mitl.core.packed import contains, distinct, pack_pairs, unpack_ids
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.records import Direction, ExclusionKind, Label, Pair, PositiveSource
-from mitl.records.frames import EVIDENCE, LABELS, MACHINE_LABELS, NONE, Flags, frame
+from mitl.records.frames import EVIDENCE, LABELS, MACHINE_LABELS, NONE, frame
 
 SOURCES = tuple(PositiveSource)
 MATCHES = np.array([label.is_positive for label in LABELS] + [False])

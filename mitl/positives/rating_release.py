@@ -13,17 +13,17 @@ from mitl.errors import ReleaseError
 from mitl.positives.croissant import PARQUET, file_object, head, provenance, record_set
 from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, put_folder
 from mitl.positives.privacy import refuse_leaks
-from mitl.positives.rating_files import (
+from mitl.positives.rating_input import RatingInput, RatingSummary, check_split, summarise_ratings
+from mitl.positives.rating_sheet import (
     COLUMN_NOTES,
     INCOMPLETE,
     RATINGS,
     incomplete_csv,
+    rating_sheet,
     ratings_table,
     scores_csv,
     task_file,
 )
-from mitl.positives.rating_input import RatingInput, RatingSummary, check_split, summarise_ratings
-from mitl.positives.rating_sheet import rating_sheet
 from mitl.positives.release import manifest
 from mitl.positives.tables import json_bytes, parquet_bytes
 from mitl.records import several

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mitl.core.pricing import format_dollars
+from mitl.judgements.agreement import PairAgreement
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.release_input import (
     BatchPay,
@@ -15,7 +16,7 @@ from mitl.positives.release_input import (
     ReleaseInput,
 )
 from mitl.positives.scrubbing import MARK, TextScan
-from mitl.positives.summary import PairAgreement, Summary
+from mitl.positives.summary import Summary
 from mitl.records import Environment, several
 
 NOT_STATED = "not stated"

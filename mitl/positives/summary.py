@@ -7,79 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
-import pandas as pd
 
-from mitl.core.formats import rounded
 from mitl.core.packed import contains, distinct
-from mitl.judgements.agreement import Alpha, table_alpha
-from mitl.judgements.answer_table import POSITIVE_LABELS, answer_table
+from mitl.judgements.agreement import PairAgreement, pair_agreement
 from mitl.positives.release_input import Collecting, ReleaseInput
 from mitl.positives.scrubbing import TextScan
 from mitl.proposals.candidates import distinct_pairs
 from mitl.records import Direction, Label, PositiveSource
 from mitl.records.frames import NONE, counts, is_asked
-
-
-@dataclass(frozen=True, slots=True)
-class PairAgreement:
-    """Agreement on the pairs that two people or more answered, gold controls left out."""
-
-    alpha: Alpha
-    """Ordinal: a step on the scale of four weighs by the answers that lie between."""
-    same_label: int
-    """Pairs on which all answers are the same."""
-    same_side: int
-    """Pairs on which all are positive or all negative."""
-
-    @property
-    def pairs(self) -> int:
-        """Pairs with usable answers of two people or more."""
-        return self.alpha.units
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether the bootstrap gave one."""
-        return self.alpha.low is not None and self.alpha.high is not None
-
-    def as_json(self) -> dict[str, object]:
-        """The figures for the manifest; ``alpha`` is null where it cannot be estimated."""
-        return {
-            "alpha": rounded(self.alpha.alpha),
-            "alpha_low": rounded(self.alpha.low),
-            "alpha_high": rounded(self.alpha.high),
-            "pairs": self.pairs,
-            "answers": self.alpha.answers,
-            "same_label": self.same_label,
-            "same_side": self.same_side,
-        }
-
-
-def pair_agreement(judgements: pd.DataFrame) -> PairAgreement:
-    """Agreement among the usable answers; a worker who answered a pair twice counts once.
-
-    The rows may come in any order.
-    """
-    counting = judgements[counts(judgements)]
-    pairs, label = counting["pair"].to_numpy(), counting["label"].to_numpy()
-    worker = counting["worker"].cat.codes.to_numpy()
-    # By label last: which of somebody's two answers counts must not depend on the order of the rows.
-    order = np.lexsort((label, worker, pairs))
-    table = answer_table(
-        np.searchsorted(distinct(pairs), pairs[order]),
-        worker[order],
-        label[order],
-        n_workers=len(judgements["worker"].cat.categories),
-    )
-    same_label = same_side = 0
-    if len(table):
-        first = np.append(True, (np.diff(table.item) != 0) | (np.diff(table.worker) != 0))
-        item, given = table.item[first], table.label[first]
-        starts = np.flatnonzero(np.append(True, np.diff(item) != 0))
-        several = np.diff(np.append(starts, len(item))) > 1
-        low, high = np.minimum.reduceat(given, starts)[several], np.maximum.reduceat(given, starts)[several]
-        same_label = int((low == high).sum())
-        same_side = int(((low < POSITIVE_LABELS) == (high < POSITIVE_LABELS)).sum())
-    return PairAgreement(table_alpha(table), same_label, same_side)
 
 
 class SummaryCounts(TypedDict):

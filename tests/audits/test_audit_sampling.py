@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.audits.pool import Pool, RemainderOf
-from mitl.audits.sampling import draw
+from mitl.audits.pool import Pool, RemainderOf, draw
 from mitl.core.packed import pack_ids
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from mitl.audits.certificate import certify, look
-from mitl.audits.sampling import draw
+from mitl.audits.pool import draw
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, Label
 from mitl.records.audits import HELD, AuditDesign, Stratum

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from mitl.core.packed import pack_ids, places, unpack_ids
 from mitl.errors import MetricError
 from mitl.fusion import fusing, models
-from mitl.fusion.answered import Said, answered_features
-from mitl.fusion.curves import area
+from mitl.fusion.answered import Said, answered_features, cells, folds
 from mitl.fusion.evidence import FusionEvidence
-from mitl.fusion.folds import cells, folds
 from mitl.fusion.fusing import fuse
 from mitl.fusion.likeness import text_features
-from mitl.fusion.models import Isotonic, Platt
+from mitl.fusion.models import Isotonic, Platt, area
 from mitl.fusion.rankings import ranking_features
 
 pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")

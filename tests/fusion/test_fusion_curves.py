@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mitl.errors import MetricError
-from mitl.fusion.curves import area
+from mitl.fusion.models import area
 
 
 def test_the_area_is_the_share_of_pairs_of_a_match_and_another_in_the_right_order():

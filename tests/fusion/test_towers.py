@@ -10,11 +10,10 @@ from fusion_kit import answers, evidence
 
 from mitl.core.packed import unpack_ids
 from mitl.fusion import fusing, models, towers
-from mitl.fusion.answered import AnsweredPairs
-from mitl.fusion.curves import area
+from mitl.fusion.answered import AnsweredPairs, folds
 from mitl.fusion.evidence import FusionEvidence, UnitVectors, of_length_1
-from mitl.fusion.folds import folds
 from mitl.fusion.fusing import GROUPS, TOWERS, fuse
+from mitl.fusion.models import area
 from mitl.fusion.towers import Pairs, Towers, tower_features
 
 pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")

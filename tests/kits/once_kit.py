@@ -20,7 +20,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 from mitl.audits import bounds
-from mitl.audits.finite import Floats, Method, total_upper
+from mitl.audits.finite import Method, total_upper
+from mitl.core.arrays import Floats
 from mitl.db import tables
 
 _transport = httpx.HTTPTransport.__init__.__globals__

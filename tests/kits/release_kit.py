@@ -8,8 +8,7 @@ import random
 import numpy as np
 from record_kit import machine_frame, proposal_frame
 
-from mitl.audits.pool import Pool, RemainderOf
-from mitl.audits.sampling import draw
+from mitl.audits.pool import Pool, RemainderOf, draw
 from mitl.core.packed import pack_each, unpack_pairs
 from mitl.positives.certifying import AuditRecord, certified
 from mitl.positives.merging import Exclusions, MergeRules, gather, merge

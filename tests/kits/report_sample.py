@@ -21,7 +21,6 @@ from mitl.analysis.records import (
 )
 from mitl.analysis.report import loop_plots
 from mitl.analysis.report.inputs import (
-    AgreementStats,
     AnalysisSection,
     AnnotatorProposals,
     BatchSummary,
@@ -52,6 +51,7 @@ from mitl.analysis.report.inputs import (
 )
 from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve
 from mitl.audits.chao import Completeness
+from mitl.judgements.agreement import Alpha, PairAgreement
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 
 NAMES = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
@@ -203,7 +203,7 @@ def _crowd() -> CrowdStats:
         rejected=9,
         dropped=12,
         gold=GoldStats(118, 109, 119, 111, withdrawn=1),
-        agreement=AgreementStats(104, 81, 95, alpha=0.78, low=0.69, high=0.86),
+        agreement=PairAgreement(Alpha(0.78, 0.69, 0.86, units=104, answers=240), 81, 95),
         workers=tuple(workers),
     )
 

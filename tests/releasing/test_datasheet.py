@@ -23,12 +23,11 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 from mitl.db.session import open_database
 from mitl.db.store import columns
 from mitl.errors import ReleaseError
-from mitl.judgements.agreement import alpha
+from mitl.judgements.agreement import alpha, pair_agreement
 from mitl.positives.pair_answers import judgement_frame
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import Origins, PastWork, ProposalRun, QueryDraw
 from mitl.positives.scrubbing import MARK, Removed, TextScan, scrubbed_columns
-from mitl.positives.summary import pair_agreement
 from mitl.records import Direction, Environment, Judgement, Label, Pair, PairRole
 from mitl.records.frames import is_gold
 from mitl.stages.harvesting.harvest import harvest

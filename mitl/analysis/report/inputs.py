@@ -11,6 +11,7 @@ from mitl.analysis.answer_tables import AnswerCount, RationaleCount
 from mitl.analysis.known_truth import DirectionScores, Score
 from mitl.analysis.records import MachineAnalysis
 from mitl.audits.chao import Completeness
+from mitl.judgements.agreement import PairAgreement
 from mitl.judgements.wages import WageFigures
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 from mitl.records.forms import IMAGES, SetForm
@@ -274,24 +275,6 @@ class GoldStats:
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementStats:
-    """Pairs with usable answers of two workers or more, by overlap, repeats or several workers a HIT."""
-
-    pairs: int
-    same_label: int
-    """Those on which all answers are the same."""
-    same_side: int
-    """Those on which all are positive or all negative."""
-    alpha: float | None = None
-    """Krippendorff's, ordinal: 1 is perfect, 0 what chance gives."""
-    low: float | None = None
-    """Lower end of the 95 % bootstrap interval; None where there is none."""
-    high: float | None = None
-    reason: str = ""
-    """Why there is no alpha."""
-
-
-@dataclass(frozen=True, slots=True)
 class CrowdStats:
     """HITs and assignments of the environment, by what became of them."""
 
@@ -305,7 +288,8 @@ class CrowdStats:
     dropped: int = 0
     """Paid, answers left out (drop, approve_exclude)."""
     gold: GoldStats | None = None
-    agreement: AgreementStats | None = None
+    agreement: PairAgreement | None = None
+    """None where nobody has answered."""
     workers: tuple[WorkerSummary, ...] = ()
 
 

@@ -95,7 +95,7 @@ class FunnelStep:
 
 def histogram(values: Sequence[int], *, tail: int) -> tuple[int, ...]:
     """How many values are 0, 1, … ``tail - 1``, and at the end how many are ``tail`` or more."""
-    return tuple(np.bincount(np.minimum(values, tail), minlength=tail + 1).tolist())
+    return tuple(np.bincount(np.minimum(np.array(values, np.int64), tail), minlength=tail + 1).tolist())
 
 
 def funnel_steps(funnel: FunnelCounts) -> tuple[FunnelStep, ...]:

@@ -38,12 +38,13 @@ class Incidence:
     """Original pairs of the queries that no annotator proposed in this direction: missing matches that are known."""
 
 
-def incidences(project: ProjectSnapshot) -> tuple[Incidence, ...]:
+def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
     """One for each direction with queries that two annotators or more searched; by people's answers alone.
 
     Raises:
         MetricError: nobody has judged a pair, or fewer than two annotators proposed.
     """
+    project = of.project
     positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
     if not positive:
         raise MetricError(NO_JUDGEMENTS if not project.answers else "people have not called any pair a match")
@@ -74,10 +75,6 @@ def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair])
         and not project.is_refused(pair)
         for pair in project.originals
     )
-
-
-def _compute(of: AnalysisInput) -> tuple[Incidence, ...]:
-    return incidences(of.project)
 
 
 _COLUMNS: tuple[Column[Incidence], ...] = (
@@ -127,7 +124,7 @@ def _show(made: Sequence[Incidence], of: AnalysisInput) -> Findings:
 
 COMPLETENESS = Analysis(
     "completeness",
-    _compute,
+    incidences,
     _show,
     section=Section("completeness", "Completeness", "How complete it can be at most", "Positives"),
 )

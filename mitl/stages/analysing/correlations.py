@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 
@@ -12,7 +11,7 @@ from mitl.analysis.correlations import RSUM, ScoreTable, as_matrix, correlate, r
 from mitl.analysis.records import Cell, Correlations
 from mitl.analysis.report.machine_plots import matrix_svg
 from mitl.errors import MetricError
-from mitl.records import Direction, Table
+from mitl.records import Table
 from mitl.settings import Settings
 from mitl.stages.analysing.table import (
     Analysis,
@@ -23,7 +22,7 @@ from mitl.stages.analysing.table import (
     percent,
     square,
 )
-from mitl.stages.evaluating.figures import SCORES_FILE
+from mitl.stages.evaluating.figures import SCORES_FILE, kept_scores
 
 Sums = Mapping[str, Mapping[str, Cell]]
 NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
@@ -36,7 +35,7 @@ def _correlate(of: AnalysisInput) -> tuple[Correlations, ScoreTable]:
         MetricError: the file is no such table, no scores are kept, or there are fewer than two models.
     """
     scores = of.options.scores
-    table = kept_scores(of.settings) if scores is None else read_scores(scores)
+    table = score_table(of.settings) if scores is None else read_scores(scores)
     return correlate(table), table
 
 
@@ -72,7 +71,7 @@ def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
     )
 
 
-def kept_scores(settings: Settings) -> ScoreTable:
+def score_table(settings: Settings) -> ScoreTable:
     """The scores that ``mitl evaluate`` keeps: a metric's name begins with its set of positives.
 
     Models that lack a set of positives have no score there. A set in one direction alone is left out.
@@ -80,23 +79,16 @@ def kept_scores(settings: Settings) -> ScoreTable:
     Raises:
         MetricError: nothing is kept, or it cannot be read.
     """
-    path = settings.runs / SCORES_FILE
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
         scores = {
-            (model, direction, f"{positives} {metric}"): _number_of(value)
-            for positives, by_model in kept.items()
-            for model, by_direction in by_model.items()
-            for direction, metrics in by_direction.items()
-            if direction in list(Direction)
-            for metric, value in metrics.items()
-            if value is not None
+            (score.annotator, score.direction.value, f"{score.positives} {score.metric}"): score.value
+            for score in kept_scores(settings.runs)
         }
     except FileNotFoundError:
         raise MetricError(NO_SCORES) from None
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise MetricError(
-            f"{str(path)!r} holds no scores ({error}); delete it and run `mitl evaluate`"
+            f"{str(settings.runs / SCORES_FILE)!r} holds no scores ({error}); delete it and run `mitl evaluate`"
         ) from error
     if not scores:
         raise MetricError(NO_SCORES)
@@ -105,11 +97,6 @@ def kept_scores(settings: Settings) -> ScoreTable:
         [[[scores.get((m, d, metric), np.nan) for metric in metrics] for m in models] for d in directions]
     )
     return ScoreTable(models, metrics, directions, values)
-
-
-def _number_of(value: object) -> float:
-    """A score, given as such or with its interval."""
-    return float(value["value"] if isinstance(value, dict) else value)  # type: ignore[arg-type]
 
 
 def _rsums(table: ScoreTable) -> dict[str, dict[str, Cell]]:

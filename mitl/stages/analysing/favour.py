@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import Section
+from mitl.core.arrays import Floats
 from mitl.core.packed import unpack_pairs
 from mitl.errors import MetricError
 from mitl.metrics.positives import Positives
@@ -30,7 +31,6 @@ from mitl.stages.analysing.table import (
     percent,
 )
 
-Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 
 

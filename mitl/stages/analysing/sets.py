@@ -20,7 +20,7 @@ from mitl.stages.analysing.table import (
     percent,
 )
 
-_Compared = tuple[str, Direction, Quality]
+ComparedSet = tuple[str, Direction, Quality]
 """(set, direction, its quality)."""
 
 
@@ -74,7 +74,7 @@ def _by_query(project: ProjectSnapshot, pairs: Iterable[Pair]) -> dict[Direction
     return by_query
 
 
-_COLUMNS: tuple[Column[_Compared], ...] = (
+QUALITIES: tuple[Column[ComparedSet], ...] = (
     Column("set", lambda row: row[0]),
     Column("direction", lambda row: row[1].value),
     Column("precision", lambda row: row[2].precision, shown=percent),
@@ -88,11 +88,11 @@ def _show(made: Mapping[str, Mapping[Direction, Quality]], _: AnalysisInput) -> 
     rows = [(name, d, one) for name, by_direction in made.items() for d, one in by_direction.items()]
     return Findings(
         counts={name: {d.value: asdict(one) for d, one in by.items()} for name, by in made.items()},
-        tables=(for_people("existing sets against the verified pairs, in percent", _COLUMNS, rows),),
+        tables=(for_people("existing sets against the verified pairs, in percent", QUALITIES, rows),),
         lines=(
             "over the pairs that people looked at; a query is left out where they looked at none of its positives",
         ),
-        rows={"sets": for_files(_COLUMNS, rows)},
+        rows={"sets": for_files(QUALITIES, rows)},
     )
 
 

@@ -16,7 +16,6 @@ from mitl.analysis.similarity import (
     DEVIATION_EDGES,
     EDGES,
     RATED,
-    Floats,
     QueryPositives,
     Scores,
     WordLikeness,
@@ -24,6 +23,7 @@ from mitl.analysis.similarity import (
     score_tables,
     word_likeness,
 )
+from mitl.core.arrays import Floats
 from mitl.datasets.ratings import read_raw_deviations, read_split, splits_of
 from mitl.db.session import open_database
 from mitl.db.store import similarity as similarity_store

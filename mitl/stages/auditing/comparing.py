@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mitl.audits.planning import Guess
 from mitl.audits.pool import Pool, RemainderOf
-from mitl.core.packed import Ints, contains, pack_ids, unpack_ids
+from mitl.core.arrays import Floats, Ints
+from mitl.core.packed import contains, pack_ids, unpack_ids
 from mitl.errors import UsageError
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.rank_chances import DEPTH
@@ -24,8 +24,6 @@ from mitl.stages.auditing.pools import DEEPER, WRONG, Strata
 from mitl.stages.evaluating.fair import Ranker
 from mitl.stages.evaluating.gathering import gather
 from mitl.stages.evaluating.request import EvaluationRequest, parse_model
-
-Floats = NDArray[np.float64]
 
 METRIC = "mAP@R"
 BANDS = ("models differ most", "models differ", "models differ least")

@@ -9,10 +9,9 @@ from typing import Annotated, TypedDict
 import numpy as np
 
 from mitl.audits.planning import AuditPlan, Guess, Price, deal, plan_audit
-from mitl.audits.pool import Pool
-from mitl.audits.sampling import draw
+from mitl.audits.pool import Pool, draw
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.core.packed import Ints
+from mitl.core.arrays import Ints
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import proposals as proposal_store

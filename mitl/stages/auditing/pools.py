@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mitl.audits.planning import Guess
 from mitl.audits.pool import Pool, RemainderOf
 from mitl.campaign.kinds.pairs.controls import all_rankings
-from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
+from mitl.core.arrays import Floats, Ints
+from mitl.core.packed import contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, open_work, releases
@@ -27,8 +28,6 @@ from mitl.records import Direction, Pair
 from mitl.records.audits import LISTED
 from mitl.records.frames import frame
 from mitl.stages.fusing.scores import fused_scores
-
-Floats = NDArray[np.float64]
 
 BANDS = (0.5, 0.1, 0.02)
 """Where one band of guessed probabilities of a match ends and the next begins, from above."""

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.audits.evidence import answered, confirmed, refused
+from mitl.core.arrays import Flags, Floats
 from mitl.core.packed import unpack_ids
 from mitl.errors import MetricError
 from mitl.metrics.answer_rates import CorrectedLabels, Rates
-from mitl.metrics.partial_labels import Flags, Floats
 from mitl.metrics.positives import Ids
 from mitl.positives.audit_files import ReleasedAudit, read_audit
 from mitl.positives.folders import read_checked, read_manifest

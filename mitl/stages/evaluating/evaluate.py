@@ -175,7 +175,8 @@ def evaluate_models(
         )
     ]
     rows += _within_sides(gathered, request, progress)
-    rows = _by_set(rows, [*(task.name for task in gathered.tasks), NAME])
+    sets = [*(task.name for task in gathered.tasks), NAME]
+    rows.sort(key=lambda row: sets.index(row.positives))
     found = figures(rows, request.sampling)
     rated, agreement = _correlated(gathered, request)
     sums = rsums(rows, request.sampling)
@@ -254,10 +255,6 @@ def _labelled(
     if gathered.pseudo_labels is None or gathered.crisscrossed is None:
         return None
     return on_ratings(gathered.pseudo_labels, gathered.crisscrossed, rated)
-
-
-def _by_set(rows: Iterable[Scored], order: Sequence[str]) -> list[Scored]:
-    return sorted(rows, key=lambda row: order.index(row.positives))
 
 
 def _write(request: EvaluationRequest, made: _Evaluation) -> list[bool]:

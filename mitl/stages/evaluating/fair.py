@@ -22,14 +22,12 @@ from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
 from mitl.stages.evaluating.audited_release import AuditedRelease, Pairs, read_audited_release
-from mitl.stages.evaluating.gathering import Gathered
+from mitl.stages.evaluating.gathering import RELEASE, Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
 from mitl.stages.evaluating.positive_sets import release_by_query
 from mitl.stages.evaluating.project import RankingNeed, ranked_models
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named
-
-RELEASE = "release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +130,9 @@ def compare_fairly(
     differences: list[FairDifference] = []
     groups: list[FairGroup] = []
     left_out = 0
+    ranker = Ranker(settings, gathered, progress)
     for direction in request.directions:
-        one = _Direction(settings, request, gathered, direction, progress)
+        one = _Direction(ranker, request, direction)
         judged = _judged(release, direction, len(gathered.sides.gallery(direction)))
         left_out += len(release.queries[direction]) - len(judged)
         if not len(judged):
@@ -230,11 +229,9 @@ class Ranker:
 class _Direction:
     """One direction of a call."""
 
-    settings: Settings
+    ranker: Ranker
     request: EvaluationRequest
-    gathered: Gathered
     direction: Direction
-    progress: Progress
 
     @property
     def asked(self) -> Sequence[Asked]:
@@ -245,29 +242,27 @@ class _Direction:
     ) -> tuple[list[FairFigure], list[FairDifference]]:
         """All models' figures, and the differences of pairs of them."""
         depth = max(DEPTH, 2 * int(judged.positives.max()), *(one.k for one in self.asked))
-        ranked = {model.name: self._ranked(model, judged.query_ids, depth) for model in models}
+        ranked = self._ranked(models, judged.query_ids, depth)
         evidence = self._evidence(release, judged, list(ranked.values()))
         needed = evidence.depth(self.asked)
         if needed > depth:
-            ranked = {model.name: self._ranked(model, judged.query_ids, needed) for model in models}
+            ranked = self._ranked(models, judged.query_ids, needed)
         fair: dict[str, Fair] = {}
         for name, ranking in ranked.items():
-            with named(name, RELEASE, self.gathered.sides, self.direction):
+            with named(name, RELEASE, self.ranker.gathered.sides, self.direction):
                 fair[name] = evidence.fair(ranking, self.asked, short=self.request.wanted.short)
         values = dict(zip(fair, evidence.settled(list(fair.values())), strict=True))
         return self._figures(fair, values, ranked, evidence), self._differences(fair, values, evidence)
 
-    def _ranked(self, model: Model, query_ids: Ids, depth: int) -> Ranked:
-        return Ranker(self.settings, self.gathered, self.progress).ranked(
-            model, self.direction, query_ids, depth
-        )
+    def _ranked(self, models: Sequence[Model], query_ids: Ids, depth: int) -> dict[str, Ranked]:
+        return {model.name: self.ranker.ranked(model, self.direction, query_ids, depth) for model in models}
 
     def _evidence(self, release: AuditedRelease, judged: PartialLabels, ranked: Sequence[Ranked]) -> Evidence:
         audited = _turned(release.audited, self.direction)
         sample = AuditSample(*audited, release.matches, release.strata, release.inclusion, release.reading)
         chances = with_rank_chances(judged, ranked, sample)
         draws = draws_for(len(judged))
-        return Evidence.of(judged, sample, chances=chances, draws=draws, seed=self.settings.seed)
+        return Evidence.of(judged, sample, chances=chances, draws=draws, seed=self.ranker.settings.seed)
 
     def _figures(
         self,

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mitl.analysis.report.inputs import EvaluationScore
 from mitl.core.whole_files import put_file
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Ids, QueryValues
+from mitl.records import Direction
 
 CONFIDENCE = 0.95
 RSUM_KS = (1, 5, 10)
@@ -277,3 +279,30 @@ def _with_ends(values: Mapping[str, Any], ends: Mapping[str, Any]) -> dict[str, 
         metric: {"value": value, "low": ends[metric][0], "high": ends[metric][1]} if metric in ends else value
         for metric, value in values.items()
     }
+
+
+def kept_scores(runs: Path) -> list[EvaluationScore]:
+    """What :func:`keep_scores` has kept of both directions, in the file's order.
+
+    Raises:
+        FileNotFoundError: nothing is kept.
+        ValueError, AttributeError, KeyError, TypeError: the file holds something else.
+    """
+    sets = json.loads((runs / SCORES_FILE).read_bytes())
+    ways = {way.value: way for way in Direction}
+    return [
+        EvaluationScore(model, positives, ways[way], metric, *_ends(kept), by_way.get("taught_by", 0))
+        for positives, by_model in sets.items()
+        for model, by_way in by_model.items()
+        for way, values in by_way.items()
+        if way in ways
+        for metric, kept in values.items()
+        if kept is not None
+    ]
+
+
+def _ends(kept: Any) -> tuple[float, float | None, float | None]:
+    """A score and the ends of its interval, where it has one; earlier files call the score its estimate."""
+    if not isinstance(kept, Mapping):
+        return float(kept), None, None
+    return float(kept["value"] if "value" in kept else kept["estimate"]), kept.get("low"), kept.get("high")

@@ -52,7 +52,6 @@ from mitl.stages.evaluating.positive_sets import (
     searched,
 )
 from mitl.stages.evaluating.project import (
-    AnnotatorSimilarities,
     Project,
     RankingNeed,
     ranked_models,
@@ -332,7 +331,7 @@ def _addannotators(
     known = similarities_of(settings, names, project, progress) if deep else {}
     for one in models:
         own = known.get(one.name)
-        within = own if isinstance(own, AnnotatorSimilarities) else None
+        within = own if own is not None and own.within_sides else None
         found.models.append(Model(one.name, one.rankings, own, within, cut=True))
     unknown = [name for name in names if name not in known] if deep else []
     if unknown:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
+from annotators.inputs.numpy_files import id_texts, ids_beside, listed_ids, load_numpy, read_archive
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING
@@ -27,11 +27,8 @@ from mitl.stages.evaluating.models import (
     Sides,
     strange_ids_hint,
 )
-from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, id_texts, read_rankings
-from mitl.stages.evaluating.request import ModelFiles, Similarity, ids_beside
-
-if TYPE_CHECKING:
-    from annotators.inputs.embedding_files import EmbeddingTable
+from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, read_rankings
+from mitl.stages.evaluating.request import ModelFiles, Similarity
 
 ARRAYS = ("similarities", "image_ids", "caption_ids")
 _BLOCK = 1 << 9
@@ -74,8 +71,6 @@ def read_model(files: ModelFiles, similarity: Similarity) -> RawModel:
 
 
 def _read_embeddings(files: ModelFiles, similarity: Similarity) -> EmbeddingModel:
-    from annotators.inputs.embedding_files import read_embeddings
-
     assert files.embeddings is not None
     for path in files.embeddings:
         if path is not None and not path.is_file():
@@ -229,8 +224,6 @@ def read_caption_vectors(path: Path, captions: ModelSide) -> NDArray[np.float32]
     Raises:
         MetricError, AnnotatorError: the file is missing or malformed, lacks a caption or has several vectors of each.
     """
-    from annotators.inputs.embedding_files import read_embeddings
-
     if not path.is_file():
         raise MetricError(f"there is no file {str(path)!r}; it should hold the captions' embeddings")
     table = read_embeddings(path, what="captions")
@@ -256,16 +249,21 @@ def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
     beside it in ``NAME.image_ids.npy`` or ``.txt`` and ``NAME.caption_ids.npy`` or ``.txt``.
 
     Raises:
-        MetricError: missing, unreadable, not (I, C) real numbers, NaN among them, ids doubled or of another number.
+        MetricError, AnnotatorError: missing, unreadable, not (I, C) real numbers, NaN among them, ids doubled or of
+            another number.
     """
+    if path.suffix in (".npy", ".npz") and not path.is_file():
+        raise MetricError(f"there is no file {str(path)!r}; it should hold similarities")
     if path.suffix == ".npy":
-        values = _load(path, mmap=True)
+        values = load_numpy(path, mmap_mode="r")
         images = listed_ids(files.image_ids or _needed_ids(path, "image_ids"))
         captions = listed_ids(files.caption_ids or _needed_ids(path, "caption_ids"))
     elif path.suffix == ".npz":
         if files.image_ids or files.caption_ids:
             raise MetricError(f"{str(path)!r} has ids of its own; leave --image-ids and --caption-ids out")
-        values, images, captions = _from_npz(path)
+        arrays = read_archive(path, *ARRAYS)
+        values = arrays["similarities"]
+        images, captions = (id_texts(path, arrays[name]) for name in ("image_ids", "caption_ids"))
     else:
         raise MetricError(f"{str(path)!r} is not a file of similarities; it should end in .npy or .npz")
     return checked_similarities(files.name, path, values, images, captions)
@@ -302,49 +300,6 @@ def _refuse_nan(path: Path, values: NDArray[Any], images: Sequence[str], caption
                 f"the similarity of image {images[start + row]} and caption {captions[column]} in {str(path)!r} is "
                 "NaN, so neither has a rank; mend the model's output"
             )
-
-
-def _from_npz(path: Path) -> tuple[object, list[str], list[str]]:
-    archive = _load(path, mmap=False)
-    if isinstance(archive, np.ndarray):
-        raise MetricError(f"{str(path)!r} holds one array, not an archive; call it .npy")
-    with archive:
-        missing = [name for name in ARRAYS if name not in archive]
-        if missing:
-            raise MetricError(
-                f"{str(path)!r} lacks the array {missing[0]!r}; it holds {', '.join(archive.files) or 'none'}"
-            )
-        try:
-            values, images, captions = (archive[name] for name in ARRAYS)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise MetricError(f"{str(path)!r} is not readable without pickles: {error}") from error
-    return values, id_texts(path, images), id_texts(path, captions)
-
-
-def _load(path: Path, *, mmap: bool) -> Any:
-    if not path.is_file():
-        raise MetricError(f"there is no file {str(path)!r}; it should hold similarities")
-    try:
-        return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise MetricError(f"{str(path)!r} is not readable as numpy data without pickles: {error}") from error
-
-
-def listed_ids(path: Path) -> list[str]:
-    """The ids of a .npy file, else of a text with one a line."""
-    if not path.is_file():
-        raise MetricError(f"there is no file {str(path)!r}; it should hold ids, one a line or as .npy")
-    if path.suffix == ".npy":
-        try:
-            return id_texts(path, np.load(path, allow_pickle=False))
-        except (ValueError, OSError, EOFError) as error:
-            raise MetricError(
-                f"{str(path)!r} is not readable as numpy data without pickles: {error}"
-            ) from error
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError as error:
-        raise MetricError(f"{str(path)!r} is not readable as a list of ids: {error}") from error
 
 
 def _needed_ids(path: Path, what: str) -> Path:

@@ -120,46 +120,42 @@ def _key(queries: Mapping[Direction, Sequence[int]], depth: Mapping[Direction, i
 
 
 @dataclass(slots=True, eq=False)
-class AcrossSimilarities:
+class AnnotatorSimilarities:
     """An annotator's similarities of images and captions, block by block."""
 
     annotator: Annotator
     project: Project
     compute: ComputeContext
-    _encoded: dict[Modality, Encoded] = field(default_factory=dict)
+    _encoded: dict[str, Encoded] = field(default_factory=dict)
+
+    @property
+    def within_sides(self) -> bool:
+        """Whether it compares two items of one side as well."""
+        from annotators.pivot import WordPivot
+
+        return self.annotator.kind in VECTOR_KINDS or isinstance(self.annotator, WordPivot)
 
     def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
         """(B, G) of these queries with the gallery."""
-        if direction is Direction.I2T:
-            return self._between("image", rows, "caption", EVERY)
-        return self._between("caption", rows, "image", EVERY)
-
-    def _between(
-        self, modality: Modality, rows: slice | Ids, other: Modality, columns: slice | Ids
-    ) -> NDArray[Any]:
-        return self.annotator.similarities(self._side(modality).rows(rows), self._side(other).rows(columns))
-
-    def _side(self, modality: Modality) -> Encoded:
-        if modality not in self._encoded:
-            items = self.project.items.images if modality == "image" else self.project.items.captions
-            self._encoded[modality] = self.compute.encoded(self.annotator, modality, items)
-        return self._encoded[modality]
-
-
-@dataclass(slots=True, eq=False)
-class AnnotatorSimilarities(AcrossSimilarities):
-    """The same of an annotator that compares items of one side as well."""
+        sides = ("image", "caption") if direction is Direction.I2T else ("caption", "image")
+        return self.between(sides[0], rows, sides[1])
 
     def between(
         self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
     ) -> NDArray[Any]:
         """(B, G) of some items of one side with some of another, or of the same one."""
-        return self._between(cast(Modality, modality), rows, cast(Modality, other), columns)
+        return self.annotator.similarities(self._side(modality).rows(rows), self._side(other).rows(columns))
+
+    def _side(self, modality: str) -> Encoded:
+        if modality not in self._encoded:
+            items = self.project.items.images if modality == "image" else self.project.items.captions
+            self._encoded[modality] = self.compute.encoded(self.annotator, cast(Modality, modality), items)
+        return self._encoded[modality]
 
 
 def similarities_of(
     settings: Settings, names: Sequence[str], project: Project, progress: Progress
-) -> dict[str, AcrossSimilarities]:
+) -> dict[str, AnnotatorSimilarities]:
     """Similarities of all images and captions, of the annotators that encode items.
 
     Those that bring rankings have none, and those that score pair by pair would take every pair of the data set.
@@ -169,17 +165,8 @@ def similarities_of(
     """
     settings = with_trained(settings, names)
     compute = ComputeContext.of(settings, progress=progress)
-    found: dict[str, AcrossSimilarities] = {}
-    for annotator in build_annotators(settings, names):
-        if isinstance(annotator, RankingSource) or scores_pairs(annotator):
-            continue
-        kind = AnnotatorSimilarities if _encodes_alike(annotator) else AcrossSimilarities
-        found[annotator.name] = kind(annotator, project, compute)
-    return found
-
-
-def _encodes_alike(annotator: Annotator) -> bool:
-    """Whether two items of one side can be compared too."""
-    from annotators.pivot import WordPivot
-
-    return annotator.kind in VECTOR_KINDS or isinstance(annotator, WordPivot)
+    return {
+        annotator.name: AnnotatorSimilarities(annotator, project, compute)
+        for annotator in build_annotators(settings, names)
+        if not isinstance(annotator, RankingSource) and not scores_pairs(annotator)
+    }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annotators.inputs.numpy_files import id_texts, read_archive
 from annotators.precomputed import directions_among
 from mitl.errors import MetricError
 from mitl.records import Direction
@@ -140,7 +139,7 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
 
     Raises:
         MetricError: missing, unreadable, of another layout, without a direction, or ids doubled.
-        AnnotatorError: one direction stands there under two names.
+        AnnotatorError: arrays or ids cannot be read, or one direction stands there under two names.
     """
     if not path.is_file():
         raise MetricError(f"there is no file {str(path)!r}; it should hold rankings")
@@ -198,11 +197,7 @@ def _lists(path: Path, direction: Direction, value: object) -> RankingTable:
 
 
 def _from_npz(path: Path) -> dict[Direction, RankingTable]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise MetricError(f"{str(path)!r} is not readable as numpy data without pickles: {error}") from error
+    arrays = read_archive(path)
     if {"query_ids", "item_ids"} <= set(arrays):
         direction = _named_direction(path)
         return {direction: _ranked(path, direction, arrays, "")}
@@ -255,11 +250,3 @@ def _from_parquet(path: Path) -> RankingTable:
         ranks,
         (items.indices.to_numpy(), items.dictionary.to_pylist()),
     )
-
-
-def id_texts(path: Path, ids: object) -> list[str]:
-    """One array of integers or texts as texts; MetricError where it is anything else."""
-    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iuU":
-        found = f"{ids.dtype} of shape {ids.shape}" if isinstance(ids, np.ndarray) else "no array"
-        raise MetricError(f"ids in {str(path)!r} are {found}; they should be one list of integers or texts")
-    return [str(value) for value in ids.tolist()]

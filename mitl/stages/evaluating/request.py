@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
+from annotators.inputs.numpy_files import ids_beside
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Short
 from mitl.metrics.table import USUAL, Asked, asked_metrics
@@ -250,9 +251,3 @@ def _kind(path: Path) -> str:
     raise MetricError(
         f"{str(path)!r} is not a file of a model; it should end in .npy, .npz, .parquet or .json"
     )
-
-
-def ids_beside(path: Path, what: str) -> Path | None:
-    """The file of ids that lies beside ``path``: arrays, else a text with one a line; None where there is none."""
-    files = (path.with_suffix(f".{what}.{end}") for end in ("npy", "txt"))
-    return next((file for file in files if file.is_file()), None)

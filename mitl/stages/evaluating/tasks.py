@@ -285,11 +285,16 @@ def release_grades(folder: Path, sides: Sides) -> GradedTask:
 
 def cxc_grades(sits: RatedPairs) -> GradedTask:
     """CxC's scores of images and captions, 0 to 5, as they are."""
-    return _graded_task("graded-cxc", sits.first, sits.second, sits.scores)
+    return _graded_task("graded-cxc", sits.first, sits.second, sits.scores, CXC_RANGE)
 
 
-def _graded_task(name: str, images: Ids, captions: Ids, grades: NDArray[np.float64]) -> GradedTask:
-    within = CXC_RANGE if name == "graded-cxc" else None
+def _graded_task(
+    name: str,
+    images: Ids,
+    captions: Ids,
+    grades: NDArray[np.float64],
+    within: tuple[float, float] | None = None,
+) -> GradedTask:
     return GradedTask(
         name,
         {

@@ -16,11 +16,11 @@ from mitl.audits.frontier import TOLERATED, share_left
 from mitl.core.packed import Ints, pack_pairs, places, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, proposals
-from mitl.fusion.curves import Area, area
+from mitl.fusion.answered import FOLDS
 from mitl.fusion.evidence import FusionEvidence
-from mitl.fusion.folds import FOLDS
 from mitl.fusion.fusing import Fusion
 from mitl.fusion.fusing import fuse as fuse_pairs
+from mitl.fusion.models import Area, area
 from mitl.judgements.calibration import Calibration, calibration
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table

@@ -29,7 +29,8 @@ from mitl.audits.machine_labels import (
     refusal,
     siding_upper,
 )
-from mitl.core.packed import Ints, contains, distinct, pack_ids, pack_pairs, places
+from mitl.core.arrays import Ints
+from mitl.core.packed import contains, distinct, pack_ids, pack_pairs, places
 from mitl.crowd.context import Context, open_context
 from mitl.datasets.files import read_rows
 from mitl.db.store import audits as audit_store
@@ -45,46 +46,6 @@ from mitl.records.frames import frame
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.fusing.scores import kept_scores, sources
-
-_COLUMNS = ("image_id", "caption_id", "probability")
-_HOLDS = f"the columns {', '.join(_COLUMNS)}"
-
-
-def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
-    """What is said of the file, and ``FUSED``, with one fold: nobody knows here what the scores have read.
-
-    Raises:
-        DatasetError: the file is missing or malformed, names what the data set lacks or a pair twice, or a probability
-            is not from 0 to 1.
-    """
-    rows = pd.DataFrame(read_rows(path, _HOLDS, _COLUMNS), columns=list(_COLUMNS))
-    ids: list[Ints] = []
-    known_ids = item_store.id_maps(context.session, item_store.dataset(context.session).id)
-    for column, known in zip(_COLUMNS[:2], known_ids, strict=True):
-        numbers = rows[column].astype(str).map(known)
-        if numbers.isna().any():
-            name = rows.loc[numbers.isna(), column].iloc[0]
-            raise DatasetError(
-                f"{str(path)!r} scores {column} {str(name)!r}, which is not in the data set; take ids from "
-                "`mitl export` or the data set's own files"
-            )
-        ids.append(np.asarray(numbers, np.int64))
-    probability = pd.to_numeric(rows["probability"], errors="coerce").to_numpy(np.float64)
-    wrong = ~((probability >= 0) & (probability <= 1))
-    if wrong.any():
-        found = rows["probability"].iloc[int(wrong.argmax())]
-        raise DatasetError(f"{str(path)!r} holds the probability {found!r}; each is a number from 0 to 1")
-    pairs = pack_ids(ids[0], ids[1])
-    order = np.argsort(pairs, kind="stable")
-    if (np.diff(pairs[order]) == 0).any():
-        twice = rows.iloc[order[int((np.diff(pairs[order]) == 0).argmax())]]
-        raise DatasetError(
-            f"{str(path)!r} scores image {twice['image_id']} with caption {twice['caption_id']} twice; give each pair "
-            "one row"
-        )
-    about = {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-    columns = {"pair": pairs[order], "probability": probability[order], "fold": np.zeros(len(pairs))}
-    return about, frame(FUSED, columns)
 
 
 class StratumCounts(TypedDict):
@@ -395,3 +356,44 @@ def _about_workers(found: MachineLabels, promise: Promise) -> str:
         return "bounded are the errors that this way of asking shows; those that a first worker agrees with are not"
     source = "measured" if promise.siding is None else "as given"
     return f"reckoned with: up to {found.siding:.1%} of the workers side with the machine where it is wrong ({source})"
+
+
+_COLUMNS = ("image_id", "caption_id", "probability")
+_HOLDS = f"the columns {', '.join(_COLUMNS)}"
+
+
+def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
+    """What is said of the file, and ``FUSED``, with one fold: nobody knows here what the scores have read.
+
+    Raises:
+        DatasetError: the file is missing or malformed, names what the data set lacks or a pair twice, or a probability
+            is not from 0 to 1.
+    """
+    rows = pd.DataFrame(read_rows(path, _HOLDS, _COLUMNS), columns=list(_COLUMNS))
+    ids: list[Ints] = []
+    known_ids = item_store.id_maps(context.session, item_store.dataset(context.session).id)
+    for column, known in zip(_COLUMNS[:2], known_ids, strict=True):
+        numbers = rows[column].astype(str).map(known)
+        if numbers.isna().any():
+            name = rows.loc[numbers.isna(), column].iloc[0]
+            raise DatasetError(
+                f"{str(path)!r} scores {column} {str(name)!r}, which is not in the data set; take ids from "
+                "`mitl export` or the data set's own files"
+            )
+        ids.append(np.asarray(numbers, np.int64))
+    probability = pd.to_numeric(rows["probability"], errors="coerce").to_numpy(np.float64)
+    wrong = ~((probability >= 0) & (probability <= 1))
+    if wrong.any():
+        found = rows["probability"].iloc[int(wrong.argmax())]
+        raise DatasetError(f"{str(path)!r} holds the probability {found!r}; each is a number from 0 to 1")
+    pairs = pack_ids(ids[0], ids[1])
+    order = np.argsort(pairs, kind="stable")
+    if (np.diff(pairs[order]) == 0).any():
+        twice = rows.iloc[order[int((np.diff(pairs[order]) == 0).argmax())]]
+        raise DatasetError(
+            f"{str(path)!r} scores image {twice['image_id']} with caption {twice['caption_id']} twice; give each pair "
+            "one row"
+        )
+    about = {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    columns = {"pair": pairs[order], "probability": probability[order], "fold": np.zeros(len(pairs))}
+    return about, frame(FUSED, columns)

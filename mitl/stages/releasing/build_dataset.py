@@ -50,6 +50,7 @@ from mitl.stages.releasing.additions import (
     with_machine_bound,
 )
 from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
+from mitl.stages.releasing.verify import ReleasePaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +205,6 @@ class BuildCounts(MadeCounts, SummaryCounts):
     ]
 
 
-@printed_by("build-dataset", key="paths")
-class BuildPaths(TypedDict):
-    """Where the release is."""
-
-    release: Annotated[str, "the release's folder"]
-
-
 def build_dataset(
     settings: Settings,
     out: Path,
@@ -307,7 +301,7 @@ def _result(
         "machine_labels": machine_counts(data)[0],
         "certificate": None if data.audit is None else data.audit.certificate.as_json(),
     }
-    paths: BuildPaths = {"release": str(written.folder)}
+    paths: ReleasePaths = {"release": str(written.folder)}
     return StageResult(
         status="done" if written.changed else "nothing_to_do",
         counts=counts,

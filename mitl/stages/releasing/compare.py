@@ -27,6 +27,8 @@ from mitl.positives.sources import (
 from mitl.records import Direction, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import CONFIG_FILE, Settings
+from mitl.stages.analysing.sets import QUALITIES
+from mitl.stages.analysing.table import for_people
 
 _COLUMNS = ("direction", "image_id", "caption_id", "in", "label", "sources", "answers", "annotators")
 
@@ -89,6 +91,9 @@ def compare(
             f"{last.name} holds no judgements: its positives count as verified, and every pair as looked at"
         )
     qualities = {one.name: {d: _quality(one, last, queries[d], d) for d in Direction} for one in sets[:-1]}
+    compared = [
+        (name, d, found) for name, by_direction in qualities.items() for d, found in by_direction.items()
+    ]
     overlaps = {one.name: _overlaps(one, last, queries) for one in sets[:-1]}
     paths: ComparePaths = {}
     if differences is not None:
@@ -109,7 +114,7 @@ def compare(
         warnings=tuple(warnings),
         tables=(
             _count_table(sets, queries, positives),
-            _quality_table(qualities, last.name),
+            for_people(f"in percent, against what {last.name} verified", QUALITIES, compared),
             _overlap_table(overlaps, last.name),
         ),
         lines=(f"the pairs on which {sets[0].name} and {last.name} differ: {differences}",)
@@ -189,16 +194,6 @@ def _count_table(
     )
 
 
-def _quality_table(qualities: Mapping[str, Mapping[Direction, Quality]], last: str) -> Table:
-    rows = tuple(
-        (name, d.value, _percent(found.precision), _percent(found.recall), found.queries, found.dropped)
-        for name, by_direction in qualities.items()
-        for d, found in by_direction.items()
-    )
-    columns = ("set", "direction", "precision", "recall", "queries", "left out")
-    return Table(f"in percent, against what {last} verified", columns, rows)
-
-
 def _overlap_table(overlaps: Mapping[str, Mapping[str, Mapping[str, int]]], last: str) -> Table:
     rows = tuple(
         (name, direction, found["both"], found["only_first"], found["only_second"])
@@ -206,10 +201,6 @@ def _overlap_table(overlaps: Mapping[str, Mapping[str, Mapping[str, int]]], last
         for direction, found in by_direction.items()
     )
     return Table("pairs", ("set", "direction", "in both", "in it alone", f"in {last} alone"), rows)
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f}"
 
 
 def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> bytes:

@@ -1,4 +1,7 @@
-"""A release written as the files of another tool."""
+"""A release written as the files of another tool.
+
+A kind of export is a module of `mitl.positives.exports` with a ``FORMAT``, and a line of ``FORMATS``.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import FormError, ReleaseError, UsageError
 from mitl.metrics.table import USUAL, asked_metrics
+from mitl.positives.exports import beir, hub, mteb, trec
 from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
-from mitl.positives.exports.formats import FORMATS
 from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import read_references, sides_of
 from mitl.progress import Progress, no_progress
@@ -32,6 +35,14 @@ from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFile
 from mitl.stages.evaluating.scoring import best_items
 from mitl.stages.evaluating.tasks import plausible_task
 from mitl.stages.evaluating.texts import CaptionTexts
+
+FORMATS: Mapping[str, Format] = {
+    "trec": trec.FORMAT,
+    "beir": beir.FORMAT,
+    "mteb": mteb.FORMAT,
+    "hf": hub.FORMAT,
+}
+
 
 _LANGUAGE = re.compile("[a-z]{3}-[A-Z][a-z]{3}")
 ByDirection = Mapping[Direction, ByQuery]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import jinja2
 import jinja2.nodes
@@ -53,6 +53,7 @@ from mitl.records.similarity import (
 from mitl.settings import Settings
 from mitl.stages.releasing.build_dataset import privacy_proof, release_card
 from mitl.stages.releasing.origins import ReleaseFacts, batch_pay, crowd, pay, release_facts
+from mitl.stages.releasing.verify import ReleasePaths
 
 SALT = "ratings of "
 """Before a release's name where its secret is kept: a release of positives of the same name has another one."""
@@ -81,13 +82,6 @@ class RatingReleaseCounts(RatingSummaryCounts):
     min_ratings: Annotated[int, "ratings that a pair needs to be in it"]
     split: Annotated[str, "part of the files' names"]
     ids_checked: Annotated[int, "ids that `--check-privacy` looked for; 0 without it"]
-
-
-@printed_by("rate release", key="paths")
-class RatingReleasePaths(TypedDict):
-    """Where the release is."""
-
-    release: Annotated[str, "the release's folder"]
 
 
 def release_ratings(
@@ -303,7 +297,7 @@ def _result(
         **summary,
         "ids_checked": sum(map(len, ids.values())),
     }
-    paths: RatingReleasePaths = {"release": str(written.folder)}
+    paths: ReleasePaths = {"release": str(written.folder)}
     return StageResult(
         status="done" if written.changed else "nothing_to_do",
         counts=counts,

@@ -28,9 +28,9 @@ class ReleaseVerifyCounts(TypedDict):
     differences: Annotated[list[str], "what is not as it was released, a line each"]
 
 
-@printed_by("verify", key="paths")
-class VerifyPaths(TypedDict):
-    """What was verified."""
+@printed_by("verify", "build-dataset", "rate release", key="paths")
+class ReleasePaths(TypedDict):
+    """The release that was verified or built."""
 
     release: Annotated[str, "the release's folder"]
 
@@ -50,7 +50,7 @@ def verify(folder: Path) -> Verdict:
         "certificate": None if found.certificate is None else found.certificate.as_json(),
         "differences": list(found.differences),
     }
-    paths: VerifyPaths = {"release": str(folder)}
+    paths: ReleasePaths = {"release": str(folder)}
     ours = versions()["mitl"]
     warnings = (
         (f"mitl {found.made_by} made it and {ours} checks it: another version may bound otherwise",)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 
-import pandas as pd
-
 from mitl.analysis.report.inputs import (
-    AgreementStats,
     BatchSummary,
     CrowdStats,
     GoldStats,
@@ -20,10 +17,10 @@ from mitl.analysis.report.inputs import (
 from mitl.campaign.kinds.rankings.scores import score_votes
 from mitl.crowd.paying import floor_cents, paid_work
 from mitl.errors import MitlError
+from mitl.judgements.agreement import pair_agreement
 from mitl.judgements.gold_records import GoldState
 from mitl.judgements.wages import wage_figures, worker_pay
 from mitl.positives.privacy import pseudonym
-from mitl.positives.summary import pair_agreement
 from mitl.records import (
     BatchKind,
     Decision,
@@ -50,7 +47,7 @@ def crowd_stats(project: ProjectSnapshot, people: CrowdConduct, salt: bytes) -> 
         rejected=count[Decision.REJECT],
         dropped=count[Decision.DROP] + count[Decision.APPROVE_EXCLUDE],
         gold=_gold(people.golds),
-        agreement=_agreement(project.judgements),
+        agreement=pair_agreement(project.judgements) if counts(project.judgements).any() else None,
         workers=tuple(
             WorkerSummary(
                 pseudonym=pseudonym(one.worker, salt),
@@ -77,17 +74,6 @@ def _gold(state: GoldState) -> GoldStats | None:
         negative_seen=negative.golds,
         negative_right=negative.passes,
         withdrawn=len(state.withdrawn),
-    )
-
-
-def _agreement(judgements: pd.DataFrame) -> AgreementStats | None:
-    """Over the usable answers; None where there are none."""
-    if not counts(judgements).any():
-        return None
-    found = pair_agreement(judgements)
-    alpha = found.alpha
-    return AgreementStats(
-        found.pairs, found.same_label, found.same_side, alpha.alpha, alpha.low, alpha.high, alpha.reason
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
 from mitl.stages.analysing.table import Analysis, AnalysisInput, AnalysisOptions
-from mitl.stages.evaluating.figures import SCORES_FILE
+from mitl.stages.evaluating.figures import kept_scores
 from mitl.stages.planning.plan import plan_section
 from mitl.stages.releasing.origins import proposal_runs
 from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats, preference
@@ -321,36 +320,22 @@ def _sections(of: AnalysisInput) -> Iterator[AnalysisSection]:
 def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[EvaluationScore, ...]:
     """The latest scores of `mitl evaluate` by set of positives, annotator, direction and metric; empty without any.
 
-    The file holds, for each set, annotator and direction, every metric's value, or its value, ``low`` and ``high``.
-
     Args:
         order: the annotators' order; others follow as the file has them.
     """
     try:
-        sets: Mapping[str, Any] = json.loads((settings.runs / SCORES_FILE).read_text(encoding="utf-8"))
+        kept = kept_scores(settings.runs)
     except FileNotFoundError:
         return ()
-    ways = {way.value for way in Direction}
-    place = {name: number for number, name in enumerate(order)}
-    return tuple(
-        _score(annotator, positives, Direction(way), metric, values[metric], by_way.get("taught_by", 0))
-        for positives, by_annotator in sets.items()
-        for annotator, by_way in sorted(by_annotator.items(), key=lambda one: place.get(one[0], len(place)))
-        for way, values in by_way.items()
-        if way in ways
-        for metric in USUAL
-        if values.get(metric) is not None
-    )
+    sets = list(dict.fromkeys(score.positives for score in kept))
+    names = list(dict.fromkeys([*order, *(score.annotator for score in kept)]))
+    ways = list(Direction)
 
+    def place(score: EvaluationScore) -> tuple[int, ...]:
+        of_set, of_name = sets.index(score.positives), names.index(score.annotator)
+        return of_set, of_name, ways.index(score.direction), USUAL.index(score.metric)
 
-def _score(
-    annotator: str, positives: str, way: Direction, metric: str, kept: Any, taught_by: int
-) -> EvaluationScore:
-    ends = kept if isinstance(kept, Mapping) else {"value": float(kept)}
-    value = ends["value"] if "value" in ends else ends["estimate"]
-    return EvaluationScore(
-        annotator, positives, way, metric, value, ends.get("low"), ends.get("high"), taught_by
-    )
+    return tuple(sorted((score for score in kept if score.metric in USUAL), key=place))
 
 
 def headline(data: ReportInput) -> Headline:
@@ -363,7 +348,8 @@ def headline(data: ReportInput) -> Headline:
     }
     shared = None if data.crowd is None else data.crowd.agreement
     if shared is not None:
-        numbers |= {"alpha": shared.alpha, "alpha_low": shared.low, "alpha_high": shared.high}
+        alpha = shared.alpha
+        numbers |= {"alpha": alpha.alpha, "alpha_low": alpha.low, "alpha_high": alpha.high}
     if data.truth is not None:
         numbers["recall_before"] = data.truth.original.together.recall
         numbers["precision_before"] = data.truth.original.together.precision

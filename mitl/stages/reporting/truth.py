@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from mitl.analysis.known_truth import DirectionScores, recall_precision, score_directions
 from mitl.analysis.report.inputs import Reliability, ReliabilityBin, TruthStats
+from mitl.core.arrays import Ints
 from mitl.core.intervals import clopper_pearson
-from mitl.core.packed import Ints, contains, pack_pairs
+from mitl.core.packed import contains, pack_pairs
 from mitl.crowd.truth import true_pairs
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.aggregators import Aggregator, aggregate

@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from mitl.analysis.bradley_terry import (
     Ballots,
     Bounds,
-    Floats,
     Strengths,
     TieRule,
     bootstrap,
@@ -24,6 +23,7 @@ from mitl.analysis.bradley_terry import (
     single_ballots,
     strengths,
 )
+from mitl.core.arrays import Floats
 from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import open_context
