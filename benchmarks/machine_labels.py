@@ -116,8 +116,12 @@ class Outcome:
     """Share of the machine labels that are wrong in truth."""
 
 
-def ask(project: Path, population: str, seed: int) -> State:
-    """Pilot and least sure pairs, on a project that has proposals; models are fitted twice."""
+def ask(project: Path, population: str, seed: int, shares: Sequence[float] = (PILOT, PILOT + BAND)) -> State:
+    """A random pilot, then the least sure pairs, on a project that has proposals; fuses after each of ``shares``.
+
+    Args:
+        shares: of the candidates that are asked by the end of each step, rising.
+    """
     from mitl.crowd.context import open_context
     from mitl.datasets.scenes.files import read_world
     from mitl.datasets.scenes.world import truth_matrix
@@ -145,22 +149,22 @@ def ask(project: Path, population: str, seed: int) -> State:
     n, images = len(pairs), unpack_ids(pairs)[0]
     rng = np.random.default_rng([seed, 1])
     crowd = Crowd(truth, population, rng)
-    rows = rng.choice(n, int(PILOT * n), replace=False)
+    rows = rng.choice(n, int(shares[0] * n), replace=False)
     labels, who = crowd.ask(rows)
     twice = rng.choice(len(rows), TWICE, replace=False)
     first = labels[twice]
     second, _ = crowd.ask(rows[twice], who[twice][:, None])
     rows, labels = np.concatenate([rows, rows[twice]]), np.concatenate([labels, second])
-    for band in (BAND, None):
+    for share, following in zip(shares, (*shares[1:], None), strict=True):
         said = pd.DataFrame({"pair": pairs[rows], "yes": 1.0 * (labels < 2), "no": 1.0 * (labels >= 2)})
         summed = said.groupby("pair").sum().reset_index()
         answers = frame(ANSWERED, {name: summed[name] for name in ANSWERED})
         fused = fuse(_with(known, answers), seed=seed, count=FOLDS).fused
         probability = fused["probability"].to_numpy()[places(fused["pair"].to_numpy(), pairs)]
         left = np.setdiff1d(np.arange(n), rows)
-        if band is not None:
+        if following is not None:
             unsure = np.argsort(-np.minimum(probability, 1 - probability)[left], kind="stable")
-            chosen = left[unsure[: int(band * n)]]
+            chosen = left[unsure[: int(following * n) - int(share * n)]]
             rows, labels = np.append(rows, chosen), np.append(labels, crowd.ask(chosen)[0])
     found = area(probability[left], truth[left] < 2, images[left]).value
     return State(
@@ -212,7 +216,7 @@ def in_full(state: State, seed: int) -> Outcome:
     """Every candidate is asked once."""
     crowd = Crowd(state.truth, state.population, np.random.default_rng([seed, 9]))
     labels, _ = crowd.ask(np.arange(len(state.truth)))
-    return Outcome(crowd.answered, *_scores(state, labels < 2))
+    return Outcome(crowd.answered, *scores(state, labels < 2))
 
 
 def in_part(
@@ -234,7 +238,7 @@ def in_part(
     """
     rng = np.random.default_rng([seed, sample])
     crowd = Crowd(state.truth, state.population, rng, answered=state.answered)
-    found, answers, drawn = _labelled(state, crowd, sample, promise, siding)
+    found, answers, drawn = labelled(state, crowd, sample, promise, siding)
     said = _answered(state)
     said[drawn] = np.where(answers[:, 2] != NONE, (answers < 2).sum(axis=1) >= 2, answers[:, 0] < 2)
     machine = found.labels["pair"].to_numpy()
@@ -244,7 +248,7 @@ def in_part(
     broken = tuple(
         bool(
             wrong[(found.labels["stratum"] == part.name).to_numpy()].sum()
-            > _tolerated(part.name, promise) * part.threshold.pairs
+            > tolerated(part.name, promise) * part.threshold.pairs
         )
         for part in found.strata
     )
@@ -266,14 +270,15 @@ def in_part(
         third, _ = crowd.ask(doubtful, who[:, None])
         said[doubtful] = (said[doubtful] + (second < 2) + (third < 2)) >= 2
     share = float(wrong.mean()) if len(wrong) else 0.0
-    return Outcome(crowd.answered, *_scores(state, said > 0), len(machine) / len(said), broken, share)
+    return Outcome(crowd.answered, *scores(state, said > 0), len(machine) / len(said), broken, share)
 
 
-def _tolerated(stratum: str, promise: Promise) -> float:
+def tolerated(stratum: str, promise: Promise) -> float:
+    """What the promise allows of a stratum's open pairs."""
     return promise.error if stratum == "match" or promise.lost is None else promise.lost
 
 
-def _labelled(
+def labelled(
     state: State, crowd: Crowd, sample: int, promise: Promise, siding: float | None
 ) -> tuple[MachineLabels, Places, Ints]:
     """What stands, the sample's answers (sample, 3), and which were sampled; pairs are places among the candidates."""
@@ -312,7 +317,8 @@ def _answered(state: State) -> Ints:
     return said
 
 
-def _scores(state: State, said: NDArray[np.bool_]) -> tuple[float, float]:
+def scores(state: State, said: NDArray[np.bool_]) -> tuple[float, float]:
+    """Recall and precision of the candidates that were called a match."""
     hits = int((said & state.match).sum())
     return hits / int(state.match.sum()), hits / int(said.sum())
 
