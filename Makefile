@@ -23,8 +23,9 @@ demo: venv
 peers: venv
 	-test -n "$$(ls $(PEERS)/*.whl 2>/dev/null)" || $(BIN)/python -m pip download -q --no-deps -d $(PEERS) dallinger==12.4.0
 
+# Tests wait for servers, browsers and the disk: three workers keep two cores busy.
 test: venv peers
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Every kill point, and every fault at every call: writes the tables of docs/crash-safety.md, whole or not.
 kill-tests: export MITL_KILL_TESTS = all

@@ -39,7 +39,7 @@ from mitl.db.store import desk, proposals
 from mitl.db.store.bulk import roomy
 from mitl.desk.overview_page import overview
 from mitl.records import Direction, Environment, Proposal
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.settings import load
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.operating.backup import backup

@@ -21,6 +21,7 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
     pytest_collection_modifyitems,
     pytest_terminal_summary,
     start_program,
+    temporary_folder,
 )
 
 # Two workers whose libraries each take all cores wait for each other's threads; numpy keeps what the search divides.
@@ -67,8 +68,16 @@ def postgres_server() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="mitl-pg-"))
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
     server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+    url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        # Tests kill clients of it and never the machine, so nothing has to reach the disk.
+        for setting in ("fsync", "full_page_writes"):
+            connection.execute(text(f"ALTER SYSTEM SET {setting} = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    admin.dispose()
     try:
-        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+        yield url
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from mitl.cli import CommandGroup
 from mitl.cli.app import App, common
-from mitl.cli.help import CommandGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
 Line = Literal["pipeline", "crowd"]

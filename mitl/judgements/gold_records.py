@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mitl.core.packed import coded, unpack_pairs
 from mitl.records import Decision, Finding, GoldControl, Judgement, Outcome, Pair, PairRole
 from mitl.records.frames import LABELS, NONE, ROLES, Columns, Flags, is_gold
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 Ints = NDArray[np.int64]
 

@@ -35,7 +35,7 @@ from mitl.records import (
     RetrievalSet,
     Shortcoming,
 )
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.stages.harvesting.judging import SAME_WORKER, judge
 
 SANDBOX = Environment.SANDBOX

@@ -41,6 +41,27 @@ def test_a_test_that_fails_leaves_no_program_behind():
     assert program.stdin.closed and program.stdout.closed
 
 
+def test_what_a_killed_program_leaves_in_the_temporary_folder_goes_with_the_run():
+    """Programs are told the folder; it is removed last, also where multiprocessing has one of its own in it."""
+    run = """
+import multiprocessing.util, subprocess, sys, tempfile
+from suite_kit import use_own_temporary_folder
+
+folder = use_own_temporary_folder()
+dies = "import os, signal, tempfile; tempfile.mkdtemp(); os.kill(os.getpid(), signal.SIGKILL)"
+subprocess.run([sys.executable, "-c", dies])
+multiprocessing.util.get_temp_dir()
+print(folder, len(list(folder.iterdir())))
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=TESTS / "kits", capture_output=True, text=True, check=True
+    )
+
+    folder, left = done.stdout.split()
+    assert (left, done.stderr) == ("2", "") and not Path(folder).exists()
+
+
 def test_tests_start_programs_only_where_they_are_ended():
     """`start_program` does it; a bare Popen outlives the test that fails before its end."""
     bare = {path.name for path in TESTS.rglob("*.py") if re.search(r"\bPopen\(", path.read_text("utf-8"))}

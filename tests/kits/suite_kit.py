@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.util import Finalize
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +51,15 @@ def interrupts_heard() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def use_own_temporary_folder() -> Path:
+    """What this process and its programs, killed ones too, leave in the temporary folder goes when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="mitl-tests-"))  # short: sockets lie in it
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    # After multiprocessing has removed its own folder from it, at -100.
+    Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
+    return folder
+
+
 @contextmanager
 def started_programs() -> Iterator[Callable[..., subprocess.Popen[Any]]]:
     """``subprocess.Popen`` whose programs are over at the end of the block, however it ends."""
@@ -71,6 +85,13 @@ def ctrl_c() -> Iterator[None]:
     """Tests press Ctrl-C, also when they run in the background of a script."""
     with interrupts_heard():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The run's own; the folders of single tests lie beside it, where pytest keeps those of the last runs."""
+    tmp_path_factory.getbasetemp()
+    use_own_temporary_folder().chmod(0o755)  # PostgreSQL's user reads its own folder in there
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import shutil
 import tempfile
@@ -75,9 +74,7 @@ def copy_of(settings: Settings, folder: Path) -> Settings:
 
 
 def _template() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="mitl-world-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return Path(tempfile.mkdtemp(prefix="mitl-world-"))
 
 
 @functools.cache

@@ -9,22 +9,24 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.again import within
-from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
 from mitl.campaign.kinds.protocol import (
     Golds,
     Plan,
+    PostingCounts,
     Replacement,
     Shown,
     Wording,
     WorkingTime,
     again_lines,
     columns,
+    dry_keys,
     leftover,
     plans_out,
+    posted_keys,
     spread,
 )
 from mitl.campaign.kinds.rankings.systems import Contest, PreferenceStudy, contest
+from mitl.campaign.pilots import within
 from mitl.crowd.comparison_answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import items as item_store
@@ -49,7 +51,7 @@ from mitl.records import (
     System,
     Table,
 )
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
