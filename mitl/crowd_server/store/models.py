@@ -70,7 +70,7 @@ class Base(DeclarativeBase):
     type_annotation_map = TYPES
 
 
-class Numbered(Base):
+class NumberedRow(Base):
     """A table whose rows are numbered in the order in which they came."""
 
     __abstract__ = True
@@ -81,7 +81,7 @@ _IS_OPEN = text("slots_left > 0")
 """The next HIT for a worker is the first entry of this index that is free, however many were done before."""
 
 
-class HitType(Numbered):
+class HitType(NumberedRow):
     """What HITs of one group share; the same values give the same type."""
 
     __tablename__ = "hit_type"
@@ -105,7 +105,7 @@ class HitType(Numbered):
     """Since when the operator gives out no more of its HITs; those that people hold may be finished."""
 
 
-class Hit(Numbered):
+class Hit(NumberedRow):
     """A HIT; its question is kept apart so that listing never reads it."""
 
     __tablename__ = "hit"
@@ -142,7 +142,7 @@ class HitQuestion(Base):
     xml: Mapped[str]
 
 
-class Assignment(Numbered):
+class Assignment(NumberedRow):
     """One worker's go at one HIT, renewed when the worker takes the HIT again after a return."""
 
     __tablename__ = "assignment"
@@ -169,7 +169,7 @@ class Assignment(Numbered):
     """QuestionFormAnswers XML, as submitted."""
 
 
-class LateAnswer(Numbered):
+class LateAnswer(NumberedRow):
     """What arrived after an assignment's time, kept so that the person can be paid by hand; it is not a submission."""
 
     __tablename__ = "late_answer"
@@ -202,7 +202,7 @@ class Account(Base):
     """Rewards and bonuses."""
 
 
-class RequestToken(Numbered):
+class RequestToken(NumberedRow):
     """A UniqueRequestToken and what its request made; forgotten 24 hours after ``used_at``."""
 
     __tablename__ = "request_token"
@@ -217,7 +217,7 @@ class RequestToken(Numbered):
     used_at: Mapped[dt.datetime]
 
 
-class Bonus(Numbered):
+class Bonus(NumberedRow):
     """A bonus granted to a worker for one assignment."""
 
     __tablename__ = "bonus"
@@ -229,7 +229,7 @@ class Bonus(Numbered):
     granted_at: Mapped[dt.datetime]
 
 
-class LedgerEntry(Numbered):
+class LedgerEntry(NumberedRow):
     """One movement of money; rows are only ever added."""
 
     __tablename__ = "ledger"
@@ -242,7 +242,7 @@ class LedgerEntry(Numbered):
     at: Mapped[dt.datetime]
 
 
-class Invitation(Numbered):
+class Invitation(NumberedRow):
     """A link by which people become workers; only its token's hash is kept."""
 
     __tablename__ = "invitation"
@@ -259,7 +259,7 @@ class Invitation(Numbered):
     revoked_at: Mapped[dt.datetime | None]
 
 
-class Worker(Numbered):
+class Worker(NumberedRow):
     """A person (or a script) who came by an invitation; nothing personal is kept."""
 
     __tablename__ = "worker"
@@ -288,7 +288,7 @@ class Study(Base):
     changed_at: Mapped[dt.datetime]
 
 
-class Consent(Numbered):
+class Consent(NumberedRow):
     """A worker's answer to one version of the study's information."""
 
     __tablename__ = "consent"
@@ -300,7 +300,7 @@ class Consent(Numbered):
     at: Mapped[dt.datetime]
 
 
-class Panel(Numbered):
+class Panel(NumberedRow):
     """A study link given to a panel, whose participants arrive with ids in the address."""
 
     __tablename__ = "panel"
@@ -323,7 +323,7 @@ class Panel(Numbered):
     closed_at: Mapped[dt.datetime | None]
 
 
-class PanelIdentity(Numbered):
+class PanelIdentity(NumberedRow):
     """Which worker a panel's participant is; apart, so that it can be deleted when the study is over."""
 
     __tablename__ = "panel_identity"
@@ -335,7 +335,7 @@ class PanelIdentity(Numbered):
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"), index=True)
 
 
-class PanelVisit(Numbered):
+class PanelVisit(NumberedRow):
     """One arrival of a participant; a reload is the same visit."""
 
     __tablename__ = "panel_visit"
@@ -363,7 +363,7 @@ class WorkerBlock(Base):
     blocked_at: Mapped[dt.datetime]
 
 
-class Message(Numbered):
+class Message(NumberedRow):
     """Something a requester told a worker, shown on the worker's page."""
 
     __tablename__ = "message"
@@ -376,7 +376,7 @@ class Message(Numbered):
     read_at: Mapped[dt.datetime | None]
 
 
-class QualificationType(Numbered):
+class QualificationType(NumberedRow):
     """A requester's own qualification."""
 
     __tablename__ = "qualification_type"
@@ -399,7 +399,7 @@ class QualificationType(Numbered):
     """None: not granted by itself."""
 
 
-class Qualification(Numbered):
+class Qualification(NumberedRow):
     """A qualification that a worker holds, or held until it was revoked."""
 
     __tablename__ = "qualification"
@@ -412,7 +412,7 @@ class Qualification(Numbered):
     revoked_at: Mapped[dt.datetime | None]
 
 
-class QualificationRequest(Numbered):
+class QualificationRequest(NumberedRow):
     """A worker's request for a qualification, with the answers to its test where it has one."""
 
     __tablename__ = "qualification_request"

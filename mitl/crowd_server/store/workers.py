@@ -290,7 +290,7 @@ class MessageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerStanding:
+class PageStanding:
     """What each of a worker's pages shows or looks at."""
 
     study: StudyRow | None
@@ -328,14 +328,14 @@ _STANDING: Wide = (
 )
 
 
-def find_standing(connection: Connection, mturk_id: str) -> tuple[WorkerRow, WorkerStanding] | None:
+def find_standing(connection: Connection, mturk_id: str) -> tuple[WorkerRow, PageStanding] | None:
     """The worker of this id, unless their invitation was revoked, and what every page of theirs looks at, at once."""
     row = connection.execute(_STANDING, {"mturk_id": mturk_id}).one_or_none()
     if row is None:
         return None
     worker, (given, unread, blocked, visit_id), study = row[:4], row[4:8], row[8:]
     shown = StudyRow(*study) if study[0] is not None else None
-    return WorkerRow(*worker), WorkerStanding(shown, given, unread, blocked is not None, visit_id)
+    return WorkerRow(*worker), PageStanding(shown, given, unread, blocked is not None, visit_id)
 
 
 def tell(books: Books, worker_id: int, subject: str, text: str) -> None:
