@@ -238,6 +238,16 @@ def inner_products(queries: NDArray[Any], gallery: NDArray[Any]) -> NDArray[np.f
     return exact.astype(np.float32)
 
 
+class InnerProducts:
+    """Annotators whose similarity is the inner product of two ``embedding``s: cosines where they are unit vectors."""
+
+    kind = AnnotatorKind.INNER_PRODUCT
+
+    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+        """(Q, G) inner products."""
+        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
+
+
 def best_inner_products(queries: NDArray[Any], gallery: NDArray[Any]) -> NDArray[np.float32]:
     """(Q, G) the greatest of the K x K inner products between the vectors of (Q, K, D) and (G, K, D).
 

@@ -108,6 +108,8 @@ official_name = renamed(
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 MERGES = ("merges.txt", "tokenizer.json")
 LAYER_NORM_EPS = 1e-5
+LARGEST_SCALE = 4.6052
+"""log(100), the bound of the learnt temperature (Radford et al. 2021, section 2.5)."""
 
 _SIDE = {
     "hidden_size": "width",

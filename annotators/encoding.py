@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annotators.base import Encoded, Modality, ids_of, inner_products
+from annotators.base import Encoded, InnerProducts, Modality, ids_of
 from annotators.devices import Running, inference
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem
 
 Inputs = Mapping[str, NDArray[Any]]
 """One item's inputs without a batch axis, by name."""
@@ -88,10 +88,9 @@ def encode_in_batches(
     return Encoded(modality, ids, arrays)
 
 
-class NetworkAnnotator(ABC):
+class NetworkAnnotator(InnerProducts, ABC):
     """An annotator whose network encodes each item alone; a similarity is the inner product of two ``embedding``s."""
 
-    kind = AnnotatorKind.INNER_PRODUCT
     reusable_encodings = True
     reads_pictures = True
 
@@ -106,10 +105,6 @@ class NetworkAnnotator(ABC):
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption; AnnotatorError where one is longer than it reads."""
         return encode_in_batches("caption", items, self.read_caption, self._encode_captions, self._running)
-
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines where embeddings are unit vectors."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
 
     @abstractmethod
     def read_image(self, item: ImageItem) -> Inputs:

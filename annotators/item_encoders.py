@@ -19,16 +19,16 @@ from annotators import registry
 from annotators.base import (
     Annotator,
     Encoded,
+    InnerProducts,
     Modality,
     RankingSource,
     fingerprint,
     ids_of,
-    inner_products,
     unit_rows,
 )
 from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem
 
 FILES = (".npy", ".npz", ".parquet")
 """How the name of a file of embeddings ends."""
@@ -71,10 +71,9 @@ KNOWN: Mapping[str, KnownEncoder] = {
 }
 
 
-class OneSided:
+class OneSided(InnerProducts):
     """What all encoders of one side share; the other side is refused in words."""
 
-    kind = AnnotatorKind.INNER_PRODUCT
     reusable_encodings = False
     reads_pictures = False
 
@@ -92,10 +91,6 @@ class OneSided:
         """The captions' unit vectors; AnnotatorError where this is an encoder of images."""
         self._only("caption")
         return Encoded("caption", ids_of(items), {"embedding": self.vectors(items)})
-
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
 
     def vectors(self, items: Sequence[Any]) -> NDArray[np.float32]:
         """(N, D) unit rows, or (N, K, D); AnnotatorError where it only compares vectors that were made before."""

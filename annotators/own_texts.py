@@ -5,28 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from annotators.base import Encoded, fingerprint, ids_of, inner_products
+from annotators.base import Encoded, InnerProducts, fingerprint, ids_of
 from annotators.catalog import MINILM
 from annotators.devices import device_of
 from annotators.options import Options
 from annotators.sentences import SentenceEncoder, shared_encoder
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem
 
 VERSION = 1
 """Raised when the same texts give other vectors."""
 
 
-class OwnTexts:
+class OwnTexts(InnerProducts):
     """Similarity is the cosine of two texts' vectors; a document's title and text are read as one.
 
     Source: Reimers and Gurevych, Sentence-BERT, 2019; what is longer than the encoder reads is cut there.
     """
 
-    kind = AnnotatorKind.INNER_PRODUCT
     reusable_encodings = True
     reads_pictures = False
 
@@ -50,10 +46,6 @@ class OwnTexts:
         """The queries' texts."""
         texts = [item.text for item in items]
         return Encoded("caption", ids_of(items), {"embedding": self._encoder.vectors(texts, self._threads)})
-
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
 
 
 def build(options: Options) -> OwnTexts:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Encoded, fingerprint, ids_of, inner_products
+from annotators.base import Encoded, InnerProducts, fingerprint, ids_of
 from annotators.catalog import TEXT_MODELS
 from annotators.options import Options
 from annotators.registry import pivot_parts
@@ -201,11 +201,9 @@ class WordPivot:
         return exact.astype(np.float32)
 
     def _encoded(self, modality: Any, items: Sequence[Any], texts: Sequence[str | None]) -> Encoded:
-        places = np.array([-1 if text is None else self._place(text) for text in texts], dtype=np.int64)
-        return Encoded(modality, ids_of(items), {"place": places})
-
-    def _place(self, text: str) -> int:
-        return self._place_of.setdefault(text, len(self._place_of))
+        known = self._place_of
+        places = [-1 if text is None else known.setdefault(text, len(known)) for text in texts]
+        return Encoded(modality, ids_of(items), {"place": np.array(places, dtype=np.int64)})
 
     def _up_to_date(self) -> Any:
         texts = list(self._place_of)
@@ -223,14 +221,13 @@ class WordPivot:
         self._fitted = True
 
 
-class SentencePivot:
+class SentencePivot(InnerProducts):
     """Caption pivot over a trained sentence encoder; similarity is the cosine.
 
     The vectors have one coordinate more than the encoder's: 1 for a caption, 0 for an image. An image without a
     machine caption is -1 there and 0 elsewhere, which makes its inner product with every caption -1.
     """
 
-    kind = AnnotatorKind.INNER_PRODUCT
     reusable_encodings = True
     reads_pictures = False
 
@@ -256,10 +253,6 @@ class SentencePivot:
         vectors = self._vectors([item.text for item in items])
         vectors[:, -1] = 1.0
         return Encoded("caption", ids_of(items), {"embedding": vectors})
-
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines, -1 where an image has no caption."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         unit = self._encoder.vectors(texts, self._threads)

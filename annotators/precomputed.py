@@ -25,8 +25,7 @@ from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
-from mitl.records.form_words import DIRECTION_OF
-from mitl.records.forms import IMAGES
+from mitl.records.forms import DIRECTION_OF, IMAGES
 
 _BLOCK = 1 << 14
 """Rows that are scaled in one go, in float64."""

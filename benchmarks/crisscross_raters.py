@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from mitl.campaign.kinds.similarity.checking import check_ratings
+from mitl.campaign.kinds.similarity.answers import check_ratings
 from mitl.campaign.kinds.similarity.packing import RatingControls, pack_ratings
 from mitl.crowd.populations import CHARACTERS, PRESETS, parse_population
 from mitl.crowd.raters import LikenessTruth, answer_ratings

@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
+import numpy as np
+import pandas as pd
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import distinct, pack_ids
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -24,7 +27,8 @@ from mitl.db.store import answer_sheets
 from mitl.db.store.bulk import add_tuples, ids_were_given
 from mitl.db.store.items import add_dataset
 from mitl.db.store.proposals import AnnotatorRow
-from mitl.records import AnnotatorKind, Caption, Direction, IdKind, Image, Pair, Proposal, RetrievalSet
+from mitl.records import AnnotatorKind, Caption, Direction, IdKind, Image, RetrievalSet
+from mitl.records.frames import PROPOSALS, frame
 
 NAMES = ("clip", "pcme", "pvse", "vilt", "vsrn")
 AT = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -59,6 +63,8 @@ _ASSIGNMENT = (
     "raw_xml",
 )
 WORKERS = 500
+SPREAD_US = 30 * 86_400_000_000
+"""Submissions come evenly through the month before `AT`."""
 
 
 def annotator_rows() -> list[AnnotatorRow]:
@@ -71,21 +77,23 @@ def n_images(n_pairs: int) -> int:
     return max(n_pairs // 200, 100)
 
 
-def proposal_records(n_pairs: int) -> list[Proposal]:
-    """Five proposals of each pair, by turns from both directions, in the order in which rankings give them."""
+def proposal_frame(n_pairs: int, annotators: int = len(NAMES)) -> pd.DataFrame:
+    """``PROPOSALS``: one of each pair by each annotator, by turns from both directions, in the order in which rankings
+    give them."""
     images = n_images(n_pairs)
+    place = np.arange(n_pairs)
     captions = images * CAPTIONS_PER_IMAGE
-    directions = tuple(Direction)
-    pairs = [
-        Pair(place % images + 1, (place // images * 7 + place % images * 5) % captions + 1)
-        for place in range(n_pairs)
-    ]
-    assert len(set(pairs)) == n_pairs
-    return [
-        Proposal(pair, name, directions[(place + turn) % 2], turn + 1, 0.5 + place / 2**40)
-        for turn, name in enumerate(NAMES)
-        for place, pair in enumerate(pairs)
-    ]
+    packed = pack_ids(place % images + 1, (place // images * 7 + place % images * 5) % captions + 1)
+    assert len(distinct(packed)) == n_pairs
+    turn = np.repeat(np.arange(annotators), n_pairs)
+    columns = {
+        "pair": np.tile(packed, annotators),
+        "annotator": pd.Categorical.from_codes(turn, NAMES[:annotators]),
+        "direction": (np.tile(place, annotators) + turn) % len(Direction),
+        "rank": turn + 1,
+        "similarity": np.tile(0.5 + place / 2**40, annotators),
+    }
+    return frame(PROPOSALS, columns)
 
 
 def fill_items(session: Session, n_pairs: int) -> None:
@@ -161,13 +169,14 @@ def fill_work(session: Session, n_pairs: int) -> None:
                 i,
                 i % WORKERS + 1,
                 f"S{i}",
-                at,
-                at + i,
+                came,
+                came + 1,
                 *(("Submitted", "queued") if i % 100 == 1 else ("Approved", "pass")),
                 "<a/>" * 500,
             )
             for i in range(1, hits + 1)
             if i % 50
+            for came in (at - SPREAD_US * (hits - i) // hits,)
         ),
     )
     answers = (

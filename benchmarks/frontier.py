@@ -27,8 +27,14 @@ from mitl.positives.loading import official_positives
 from mitl.records import Direction, Pair
 from mitl.settings import load
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
-from mitl.stages.planning.candidates import candidates
-from mitl.stages.planning.options import TOLERATED, PlannedWays, PlanWish, make_plan, not_reachable
+from mitl.stages.planning.options import (
+    TOLERATED,
+    PlannedWays,
+    PlanWish,
+    candidates,
+    make_plan,
+    not_reachable,
+)
 from mitl.stages.planning.showing import about, needs
 
 TITLES = {

@@ -55,7 +55,7 @@ def make_project(folder: Path, n_hits: int, *, template: str, url: str) -> Setti
             hit_store.NewHit(page, 1, None, 1, token(settings.project_id, batch.name, page.number, 1))
             for page in _pages(n_hits)
         ]
-        hit_store.add_hits(session, batch.id, new)
+        hit_store.add_items(session, hit_store.insert_hits(session, batch.id, new))
         session.commit()
     return settings
 

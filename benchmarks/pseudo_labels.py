@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from annotators.pivot import read_machine_captions
 from annotators.sentences import shared_encoder
-from mitl.datasets.compact import read_compact
+from mitl.datasets.coco import read_compact
 from mitl.datasets.cxc import RatedPairs, read_rated_pairs
 from mitl.metrics.correlation import Pooling, pearson, pseudo_labels, sampled_spearman
 from mitl.metrics.crisscrossed import pair_similarities, score_within, scored_pairs, text_positives

@@ -40,10 +40,10 @@ def print_plans(url: str) -> None:
         status(settings, SANDBOX)
         review.queue(settings, SANDBOX)
         with open_database(url, read_only=True) as session:
-            desk.pulse(session, SANDBOX)
-            known = habits(session, SANDBOX, settings.gold_rule)
-            overview(Context(session, settings, SANDBOX, now=lambda: AT + dt.timedelta(hours=1)), known)
-            crowd(session, SANDBOX, known)
+            groups = desk.submission_groups(session, SANDBOX)
+            desk.pulse(session, SANDBOX, groups)
+            overview(Context(session, settings, SANDBOX, now=lambda: AT + dt.timedelta(hours=1)), groups)
+            crowd(session, SANDBOX, habits(session, SANDBOX, settings.gold_rule))
         with open_database(url) as session:
             judge(session, SANDBOX, settings.gold_rule)
     finally:

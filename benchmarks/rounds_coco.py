@@ -31,7 +31,7 @@ from mitl.core.packed import Ints, contains, distinct, places, unpack_ids
 from mitl.fusion.models import area
 from mitl.selection.choice import TOP_K, SelectionProblem
 from mitl.selection.strategies import STRATEGIES, select
-from mitl.stages.choosing.choose import pool_of
+from mitl.stages.rounds.choosing import pool_of
 
 SHARES = (0.05, 0.15, 0.3, 0.5, 1.0)
 """Of a full round's pairs, asked by the end of each round; the first is the pilot."""

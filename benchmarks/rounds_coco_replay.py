@@ -17,7 +17,7 @@ from pseudo_labels import encoded, find
 from annotators import registry
 from annotators.item_encoders import SENTENCES, WORDS, build_encoder
 from mitl.core.packed import Ints, contains, distinct, pack_ids, places
-from mitl.datasets.compact import read_compact
+from mitl.datasets.coco import read_compact
 from mitl.datasets.cxc import POSITIVE_FROM, read_sits
 from mitl.datasets.official import OfficialPositives, official_positives
 from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors

@@ -18,7 +18,7 @@ from mitl.core.whole_files import write_new
 from mitl.errors import SettingsError
 from mitl.logs import FORMATS
 from mitl.records import Environment, Label
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 CONFIG_FILE = "mitl.toml"
 # Defaults of the project as a whole; docs/cli.md names them too.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Generator, Tensor, nn
 
-from annotators.clip import Clip
+from annotators.clip import LARGEST_SCALE, Clip
 from annotators.inputs.bpe import BytePairEncoder, learn_merges
 from annotators.inputs.pixels import clip_pixels, vilt_pixels
 from annotators.inputs.wordpieces import from_lines
@@ -229,8 +229,6 @@ class ViltMini(Twin[Vilt]):
 
 MERGES = 400
 """Enough for nearly every word of scenes to be one token."""
-LARGEST_SCALE = 4.6052
-"""log(100), the bound of the learned temperature in the paper, section 2.5."""
 
 
 class ClipMini(DualTwin[Clip]):

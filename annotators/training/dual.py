@@ -16,13 +16,11 @@ import torch
 from torch import Generator, Tensor
 
 from annotators.catalog import BEGINNERS, FORMS
-from annotators.devices import device_of
 from annotators.encoding import Inputs
 from annotators.options import Options
 from annotators.towers import NETWORK, Sizes, TowersAnnotator, TowerTask, begin, build
 from annotators.training.learner import Learner, Side
 from annotators.training.losses import Labels
-from mitl.records import CaptionItem, ImageItem
 
 TEXTS = 1.0
 """c of equation 2, the weight of the loss of texts. The paper prints none."""
@@ -36,9 +34,8 @@ class TowersLearner(Learner):
 
     def __init__(self, annotator: TowersAnnotator, options: Options, texts: float = TEXTS) -> None:
         """``texts``: c of equation 2."""
-        running = device_of(options), options.whole("threads", torch.get_num_threads())
-        super().__init__(annotator.fingerprint, {"": annotator.towers}, running)
-        self._annotator, self._texts = annotator, texts
+        super().__init__(annotator, options, {"": annotator.towers})
+        self._towers, self._texts = annotator, texts
         self.task = annotator.towers.sizes.task
 
     @classmethod
@@ -64,19 +61,11 @@ class TowersLearner(Learner):
             return cls(build(options), options)
         return cls.begun(options, Sizes(TowerTask(BEGINNERS[options.annotator])))
 
-    def read_image(self, item: ImageItem) -> Inputs:
-        """As the annotator does."""
-        return self._annotator.read_image(item)
-
-    def read_caption(self, item: CaptionItem) -> Inputs:
-        """As the annotator does."""
-        return self._annotator.read_caption(item)
-
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """``embedding``: of features or, where texts are compared, of the captions that tell the pictures."""
         if self.task is TowerTask.T2T:
             return self.captions(inputs)
-        return {"embedding": self._annotator.embedding({"features": self.stacked(inputs, "features")})}
+        return {"embedding": self._towers.embedding({"features": self.stacked(inputs, "features")})}
 
     def captions(self, inputs: Sequence[Inputs]) -> Side:
         """``embedding``; texts of one length go together and need no padding."""
@@ -84,15 +73,11 @@ class TowersLearner(Learner):
         for place, each in enumerate(inputs):
             by_length.setdefault(len(each["tokens"]), []).append(place)
         parts = [
-            self._annotator.embedding({"tokens": self.stacked([inputs[place] for place in places], "tokens")})
+            self._towers.embedding({"tokens": self.stacked([inputs[place] for place in places], "tokens")})
             for places in by_length.values()
         ]
         order = torch.tensor([place for places in by_length.values() for place in places])
         return {"embedding": torch.cat(parts)[order.argsort().to(self.device)]}
-
-    def compare(self, images: Side, captions: Side) -> Tensor:
-        """(I, C) cosines; of captions with captions, too."""
-        return images["embedding"] @ captions["embedding"].T
 
     def loss(self, name: str, images: Side, captions: Side, labels: Labels, noise: Generator) -> Tensor:
         """That of pictures and captions, that of captions alone, or the weighted sum of both (equation 2)."""
@@ -105,7 +90,7 @@ class TowersLearner(Learner):
 
     def metadata(self) -> dict[str, str]:
         """Sizes; the backbones are no part of the file."""
-        return {"config": self._annotator.towers.sizes.to_json()}
+        return {"config": self._towers.towers.sizes.to_json()}
 
     def is_head(self, name: str) -> bool:
         """Everything: backbones are frozen."""

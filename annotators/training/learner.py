@@ -10,17 +10,22 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Generator, Tensor, nn
 
-from annotators.encoding import Inputs
+from annotators.devices import device_of
+from annotators.encoding import Inputs, NetworkAnnotator
+from annotators.options import Options
 from annotators.training.files import TAUGHT, TRAINING, packed_pairs, write_weights
 from annotators.training.losses import LOSSES, Labels, LossSettings, loss_of
 from mitl.records import CaptionItem, ImageItem
+
+if TYPE_CHECKING:
+    from annotators.vilt import ViltAnnotator
 
 Side = dict[str, Tensor]
 """What a network keeps of items: named tensors whose first axis they are."""
@@ -29,8 +34,6 @@ TEMPERATURE = 0.08
 """Cosines are divided by it where a softmax is taken of them; CLIP has learnt its own."""
 SOFTMAXES = ("softmax", "softmax-own-outside")
 """Losses that read logits."""
-LARGEST_SCALE = 4.6052
-"""log(100), the bound of CLIP's learnt temperature (Radford et al. 2021, section 2.5)."""
 
 
 class Learner(ABC):
@@ -42,21 +45,22 @@ class Learner(ABC):
     """Whether a recipe's steps are all the head's, for nothing else learns."""
 
     def __init__(
-        self, fingerprint: str, parts: Mapping[str, nn.Module], running: tuple[torch.device, int]
+        self, annotator: NetworkAnnotator | ViltAnnotator, options: Options, parts: Mapping[str, nn.Module]
     ) -> None:
-        """Take what learns by the prefix of its names in the file, and the device and the threads it runs on."""
-        self.fingerprint = fingerprint
+        """Take what learns by the prefix of its names in the file, and of the settings where it runs."""
+        self._annotator = annotator
+        self.fingerprint = annotator.fingerprint
         """Of the annotator from whose weights it starts."""
-        self.device, self.threads = running
+        self.device, self.threads = device_of(options), options.whole("threads", torch.get_num_threads())
         self._parts = {prefix: part.to(self.device).requires_grad_(True) for prefix, part in parts.items()}
 
-    @abstractmethod
     def read_image(self, item: ImageItem) -> Inputs:
-        """What the network reads of a picture; AnnotatorError where it cannot be read."""
+        """What the annotator's network reads of a picture; AnnotatorError where it cannot be read."""
+        return self._annotator.read_image(item)
 
-    @abstractmethod
     def read_caption(self, item: CaptionItem) -> Inputs:
         """What it reads of a caption: ``tokens`` (L,)."""
+        return self._annotator.read_caption(item)
 
     @abstractmethod
     def images(self, inputs: Sequence[Inputs]) -> Side:
@@ -66,9 +70,9 @@ class Learner(ABC):
     def captions(self, inputs: Sequence[Inputs]) -> Side:
         """What it keeps of these captions."""
 
-    @abstractmethod
     def compare(self, images: Side, captions: Side) -> Tensor:
-        """(I, C) how close each picture and caption are; higher is closer."""
+        """(I, C) how close each picture and caption are, higher is closer: the cosines of embeddings."""
+        return images["embedding"] @ captions["embedding"].T
 
     @abstractmethod
     def metadata(self) -> dict[str, str]:

@@ -11,23 +11,20 @@ from torch import Generator, Tensor, nn
 
 from annotators import registry
 from annotators.catalog import BEGINNERS, MINIS, NETWORKS
-from annotators.clip import Clip, ClipAnnotator
-from annotators.devices import device_of
+from annotators.clip import LARGEST_SCALE, Clip, ClipAnnotator
 from annotators.dual_encoders import DualEncoder, TwoEncoders
 from annotators.encoding import Inputs
-from annotators.inputs.pixels import vilt_pixels
 from annotators.options import Options
 from annotators.pcme import MatchProbability, Pcme, PcmeAnnotator
 from annotators.pvse import Pvse
+from annotators.training.continuous import graded_contrast, soft_grades
 from annotators.training.dual import TowersLearner
-from annotators.training.learner import LARGEST_SCALE, TEMPERATURE, Learner, Side
+from annotators.training.learner import TEMPERATURE, Learner, Side
 from annotators.training.losses import Labels
-from annotators.training.probabilistic import graded_contrast, soft_grades
 from annotators.vilt import Vilt, ViltAnnotator, open_weights, wordpieces_of
 from annotators.vilt_core import ViltCore
 from annotators.vsrn import VsrnAnnotator
 from mitl.errors import TrainingError
-from mitl.records import CaptionItem, ImageItem
 
 
 class WordLearner(Learner):
@@ -40,17 +37,9 @@ class WordLearner(Learner):
         module: Any,
         more: Mapping[str, nn.Module] | None = None,
     ) -> None:
-        super().__init__(annotator.fingerprint, {"": module, **(more or {})}, _running(options))
-        self._annotator = annotator
+        super().__init__(annotator, options, {"": module, **(more or {})})
         self._module: TwoEncoders = module
-
-    def read_image(self, item: ImageItem) -> Inputs:
-        """As the annotator does."""
-        return self._annotator.read_image(item)
-
-    def read_caption(self, item: CaptionItem) -> Inputs:
-        """As the annotator does."""
-        return self._annotator.read_caption(item)
+        self._vocabulary = annotator.vocabulary
 
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """As the network keeps them."""
@@ -60,15 +49,11 @@ class WordLearner(Learner):
         """As the network keeps them."""
         return self._module.captions(*self.padded(inputs))
 
-    def compare(self, images: Side, captions: Side) -> Tensor:
-        """(I, C) cosines."""
-        return images["embedding"] @ captions["embedding"].T
-
     def metadata(self) -> dict[str, str]:
         """Sizes and words."""
         return {
             "config": str(self._module.config.to_json()),
-            "vocabulary": self._annotator.vocabulary.to_text(),
+            "vocabulary": self._vocabulary.to_text(),
         }
 
 
@@ -185,21 +170,13 @@ class ClipLearner(Learner):
     )
 
     def __init__(self, annotator: ClipAnnotator, options: Options, module: Clip) -> None:
-        super().__init__(annotator.fingerprint, {"": module}, _running(options))
-        self._annotator, self._module = annotator, module
+        super().__init__(annotator, options, {"": module})
+        self._module, self._merges = module, annotator.encoder.merges
 
     @classmethod
     def of(cls, annotator: ClipAnnotator, options: Options) -> ClipLearner:
         """With the annotator's weights."""
         return cls(annotator, options, annotator.network)
-
-    def read_image(self, item: ImageItem) -> Inputs:
-        """As the annotator does."""
-        return self._annotator.read_image(item)
-
-    def read_caption(self, item: CaptionItem) -> Inputs:
-        """As the annotator does."""
-        return self._annotator.read_caption(item)
 
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """``embedding``."""
@@ -208,10 +185,6 @@ class ClipLearner(Learner):
     def captions(self, inputs: Sequence[Inputs]) -> Side:
         """``embedding``; what stands behind a text's end token is not seen."""
         return self._module.captions(self.padded(inputs)[0])
-
-    def compare(self, images: Side, captions: Side) -> Tensor:
-        """(I, C) cosines."""
-        return images["embedding"] @ captions["embedding"].T
 
     def logits(self, similarities: Tensor) -> Tensor:
         """(I, C) at the learnt temperature."""
@@ -223,7 +196,7 @@ class ClipLearner(Learner):
 
     def metadata(self) -> dict[str, str]:
         """Sizes and merges."""
-        merges = "\n".join(" ".join(merge) for merge in self._annotator.encoder.merges)
+        merges = "\n".join(" ".join(merge) for merge in self._merges)
         return {"config": self._module.config.to_json(), "bpe_merges": merges}
 
 
@@ -240,8 +213,8 @@ class ViltLearner(Learner):
     def __init__(
         self, annotator: ViltAnnotator, options: Options, module: Vilt, pieces: Sequence[str]
     ) -> None:
-        super().__init__(annotator.fingerprint, {"": module}, _running(options))
-        self._module, self._pieces, self._encode = module, pieces, annotator.pieces_of
+        super().__init__(annotator, options, {"": module})
+        self._module, self._pieces = module, pieces
 
     @classmethod
     def of(cls, annotator: ViltAnnotator, options: Options) -> ViltLearner:
@@ -250,15 +223,6 @@ class ViltLearner(Learner):
         pieces = wordpieces_of(options, opened)
         assert pieces is not None, "the annotator was made with them"
         return cls(annotator, options, opened.weights.load(), pieces.pieces)
-
-    def read_image(self, item: ImageItem) -> Inputs:
-        """``pixels`` (3, H, W), of a size that depends on the picture."""
-        sizes = self._module.sizes
-        return {"pixels": vilt_pixels(item, sizes.image_size, sizes.patch_size)}
-
-    def read_caption(self, item: CaptionItem) -> Inputs:
-        """``tokens`` (L,)."""
-        return {"tokens": self._encode(item)}
 
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """``state`` (B, N, D) and ``patches`` (B, N), false behind the last patch of a smaller picture."""
@@ -356,7 +320,3 @@ def load(
     with registry.naming_extras(name):
         annotator = registry.build(name, settings, folder=folder)
         return cast("Learner", LEARNERS[network](annotator, options))
-
-
-def _running(options: Options) -> tuple[torch.device, int]:
-    return device_of(options), options.whole("threads", torch.get_num_threads())

@@ -11,17 +11,28 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from annotators.training.baselines import TAU, ladder_like, sam_like
-from annotators.training.contrast import softmax_common, softmax_own_outside
-from annotators.training.kendall import ALPHA, BETA, hard_sliding_window, kendall, sliding_window
-from annotators.training.probabilistic import graded_contrast, odds_of_cosines, soft_grades
-from annotators.training.triplet import (
+from annotators.training.binary import (
     GAMMA,
     MARGIN,
     hardest_negative,
     semi_hard,
     soft_negative,
+    softmax_common,
+    softmax_own_outside,
     sum_of_hinges,
+)
+from annotators.training.continuous import (
+    ALPHA,
+    BETA,
+    TAU,
+    graded_contrast,
+    hard_sliding_window,
+    kendall,
+    ladder_like,
+    odds_of_cosines,
+    sam_like,
+    sliding_window,
+    soft_grades,
 )
 from mitl.errors import TrainingError
 

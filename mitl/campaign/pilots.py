@@ -1,17 +1,24 @@
-"""Pilots: a few HITs that are posted to find out how long the work takes, which then prices the rest."""
+"""What plans of all kinds share: pilots, and asking again.
+
+Pilots are a few HITs that are posted to find out how long the work takes, which then prices the rest. Asking again
+needs to know which of the HITs to replace a limit holds, and what makes their new pages differ from the old.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import WorkingTime
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
+from mitl.db.store.hits import HitRow
 from mitl.errors import UsageError
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.wages import work_time
@@ -109,3 +116,30 @@ def estimate_of(pilots: Sequence[PilotBatch], template: HitTemplate, page_size: 
     if done:
         return WorkingTime(own, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
     return WorkingTime(own, None, plain)
+
+
+T = TypeVar("T")
+
+
+def within(pages: Iterable[T], limit: int | None, size: Callable[[T], int]) -> Iterator[T]:
+    """The first of these whose questions a limit holds; all of them without one."""
+    for page in pages:
+        limit = None if limit is None else limit - size(page)
+        if limit is not None and limit < 0:
+            return
+        yield page
+
+
+def rotated(values: Sequence[T], turn: int) -> list[T]:
+    """The values from one's turn on, those before it last."""
+    start = turn % len(values) if values else 0
+    return [*values[start:], *values[:start]]
+
+
+def seed_of(seed: int, hit: HitRow) -> int:
+    """The seed of the page that asks a HIT again.
+
+    It is named by the page, not the project, so that the same data and seed make the same pages anywhere.
+    """
+    name = f"{seed}:{hit.batch}:{hit.number}:{hit.attempt + 1}"
+    return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)

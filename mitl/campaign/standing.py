@@ -21,7 +21,7 @@ from mitl.db.store.standings import Standing
 from mitl.db.store.worker_tallies import tallies_of
 from mitl.records import AuditPurpose, Decision, Environment, HitState, Label
 from mitl.records.collection import TEXTS
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.settings import Settings
 
 

@@ -1,18 +1,19 @@
 """The command line. Commands are loaded when they are called, so that ``mitl --help`` answers at once.
 
-Nothing is computed here.
+Here are the table of commands and the help that they show: own options first, those of every command in short, and what
+a mistyped word meant. Nothing is computed here.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
-
-from mitl.cli.help import EVERY, CommandGroup, options_of
 
 # What is done -> name -> (module of mitl.cli and what it is called there, one line of help); in the order of the work.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -36,11 +37,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "collect": ("collect:command", "Ask people for a missing caption or image."),
     },
     "Learning and certificates": {
-        "annotators": ("annotators:command", "List the machine annotators, check weights, verify recall."),
-        "fuse": ("fuse:command", "Give each ranked pair one calibrated probability of a match."),
-        "train": ("train:command", "Train annotators on the answers so far."),
+        "annotators": ("propose:annotators", "List the machine annotators, check weights, verify recall."),
+        "fuse": ("label:fuse", "Give each ranked pair one calibrated probability of a match."),
+        "train": ("rounds:train", "Train annotators on the answers so far."),
         "label": (
-            "label:command",
+            "label:label",
             "Let the machine label the open pairs it is sure of, under an error bound.",
         ),
         "round": ("rounds:command", "Spend a budget in rounds: choose what to ask, learn, ask again."),
@@ -66,8 +67,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Search and filter the pairs of a project or a release in the browser.",
         ),
         "report": ("scores:report", "Write everything into one HTML file."),
-        "export": ("exports:export", "Write a release as TREC, BEIR, MTEB or Hugging Face files."),
-        "push": ("exports:push", "Upload a release to the Hugging Face hub with your own token."),
+        "export": ("releases:export", "Write a release as TREC, BEIR, MTEB or Hugging Face files."),
+        "push": ("releases:push", "Upload a release to the Hugging Face hub with your own token."),
     },
     "Operating": {
         "serve": ("crowd:serve", "Run the crowd server for people to work on."),
@@ -84,6 +85,89 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
+
+
+EVERY = "Options of every command"
+
+
+class CommonOption(click.Option):
+    """An option of every command: `mitl --help` explains it, other help only names it."""
+
+
+class Command(click.Command):
+    """A command whose help folds the options of every command and may show its own in sections.
+
+    Args:
+        sections: by the option that begins a section its title; the decorators' order is the help's.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = sections or {}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options with what they mean."""
+        title, rows = "Options", dict[str, list[tuple[str, str]]]()
+        folded = self._folded(ctx)
+        for option in _options(self.get_params(ctx)):
+            if option not in folded and (row := option.get_help_record(ctx)):
+                title = self.sections.get(option.opts[0], title)
+                rows.setdefault(title, []).append(row)
+        for title, found in rows.items():
+            with formatter.section(title):
+                formatter.write_dl(found)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End with the names of the options of every command, each with what it takes on one line."""
+        super().format_epilog(ctx, formatter)
+        if folded := self._folded(ctx):
+            # Blanks within an option must not break: textwrap leaves these ones.
+            names = ", ".join(usage(option, ctx).replace(" ", "\xa0") for option in folded)
+            with formatter.section(f"{EVERY}, explained by `mitl --help`"):
+                for line in textwrap.wrap(names, formatter.width - 4, break_on_hyphens=False):
+                    formatter.write(f"  {line}\n".replace("\xa0", " "))
+
+    def _folded(self, ctx: click.Context) -> list[click.Option]:
+        common = [option for option in _options(self.params) if isinstance(option, CommonOption)]
+        return common + _options([self.get_help_option(ctx)]) if common else []
+
+
+class CommandGroup(click.Group, Command):
+    """A group whose own help and commands' help fold the options of every command."""
+
+    command_class = Command
+    group_class = type
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the subcommands in the order of the work, each with its whole first sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(n, found.get_short_help_str(limit=1000)) for n, found in self.commands.items()]
+            )
+
+
+def usage(option: click.Option, ctx: click.Context) -> str:
+    """The option with what it takes, as ``--db URL`` or ``-q/--quiet``."""
+    takes = "" if option.is_flag or option.count else f" {option.make_metavar(ctx)}"
+    return "/".join(option.opts) + takes
+
+
+def nearest_to(error: click.NoSuchCommand | click.NoSuchOption) -> str:
+    """What a mistyped command or option may have been meant as, the nearest first; "" where none is near."""
+    near = error.possibilities or []
+    if isinstance(error, click.NoSuchCommand) and error.ctx and isinstance(error.ctx.command, click.Group):
+        known = error.ctx.command.list_commands(error.ctx)  # click knows none that is not imported
+        near = difflib.get_close_matches(error.command_name.lower(), known)
+    return " or ".join(map(repr, near))
+
+
+def options_of(decorate: Callable[..., Any]) -> list[click.Option]:
+    """The options that a decorator adds, in their order."""
+    return _options(click.command("none")(decorate(lambda **kwargs: None)).params)
+
+
+def _options(parameters: Sequence[click.Parameter | None]) -> list[click.Option]:
+    return [parameter for parameter in parameters if isinstance(parameter, click.Option)]
 
 
 class LazyGroup(CommandGroup):

@@ -19,13 +19,12 @@ from typing import Any, TypeVar, cast
 import click
 
 from mitl import logs
-from mitl.cli.help import CommonOption, nearest_to
+from mitl.cli import CommonOption, nearest_to
 from mitl.errors import DatasetError, FormError, MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
 from mitl.records import Environment, StageResult, Table, Verdict
-from mitl.records.form_words import DIRECTION_OF, message_of_form, result_of_form
-from mitl.records.forms import IMAGES, SetForm
+from mitl.records.forms import DIRECTION_OF, IMAGES, SetForm, message_of_form, result_of_form
 from mitl.settings import Settings, load, log_form
 
 # What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from mitl.cli import CommandGroup
 from mitl.cli.app import DOLLARS, App, common, environment_options
-from mitl.cli.help import CommandGroup
 from mitl.records import AuditPurpose, Environment
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from mitl.cli import Command, CommandGroup
 from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
-from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Environment
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from mitl.cli import Command, CommandGroup
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Environment
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from mitl.cli import CommandGroup
 from mitl.cli.app import App, common
-from mitl.cli.help import CommandGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
 Line = Literal["pipeline", "crowd"]
@@ -37,7 +37,7 @@ def upgrade(app: App) -> None:
     An upgrade either completes or leaves the database as it was. An SQLite file is copied before, to
     mitl.db.REVISION.backup beside it; PostgreSQL is for `mitl db backup`.
     """
-    from mitl.stages.operating.upgrading import upgrade as stage
+    from mitl.stages.operating.databases import upgrade as stage
 
     app.finish(stage(app.settings))
 
@@ -46,7 +46,7 @@ def upgrade(app: App) -> None:
 @common
 def current(app: App) -> None:
     """Show the revision of both databases and the newest that this mitl knows."""
-    from mitl.stages.operating.upgrading import current as stage
+    from mitl.stages.operating.databases import current as stage
 
     app.finish(stage(app.settings))
 

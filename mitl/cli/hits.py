@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from mitl.cli import Command, CommandGroup
 from mitl.cli.app import (
     MAX_COST,
     YES_TOTAL,
@@ -17,7 +18,6 @@ from mitl.cli.app import (
     printable,
     total_confirmed,
 )
-from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Environment
 

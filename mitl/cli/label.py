@@ -1,4 +1,4 @@
-"""``mitl label``."""
+"""``mitl fuse`` and ``mitl label``: probabilities of matches, and labels by machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,25 @@ from typing import Any
 
 import click
 
+from mitl.cli import Command
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
+
+
+@click.command("fuse", cls=Command)
+@environment_options
+@common
+def fuse(app: App, environment: Environment | None) -> None:
+    """Give each ranked pair one calibrated probability of a match.
+
+    It is learnt from people's answers so far, cross-fitted so that no answer judges itself, from the annotators'
+    similarities and ranks, similarity among captions and among images, and answers to other pairs. Its AUC comes
+    first: it tells how well matches are separated, and so how many pairs a machine could take over.
+    """
+    from mitl.stages.fusing.fuse import fuse
+
+    app.finish(fuse(app.settings, environment, progress=app.progress))
 
 
 @click.command("label", cls=Command)
@@ -56,7 +71,7 @@ from mitl.records import Environment
 @click.option("--withdraw", is_flag=True, help="Remove the machine labels and reopen their pairs.")
 @environment_options
 @common
-def command(
+def label(
     app: App,
     loss: str,
     scores: Path | None,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mitl.cli import CommandGroup
 from mitl.cli.app import (
     DOLLARS,
     YES_TOTAL,
@@ -18,7 +19,6 @@ from mitl.cli.app import (
     render_table,
     total_confirmed,
 )
-from mitl.cli.help import CommandGroup
 from mitl.records import Environment, Table
 
 

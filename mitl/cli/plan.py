@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from mitl.cli import Command
 from mitl.cli.app import DOLLARS, App, common, environment_options
-from mitl.cli.help import Command
 from mitl.records import Environment
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from mitl.cli import CommandGroup
 from mitl.cli.app import App, WayChoice, common, environment_options
-from mitl.cli.help import CommandGroup
 from mitl.cli.publish import BILL, Posting, posting_options, require_environment
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment

@@ -9,8 +9,8 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from annotators.catalog import world_annotators
+from mitl.cli import Command
 from mitl.cli.app import App, common
-from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records.results import printed_by
 from mitl.stages.setup.loading import KINDS, WORLDS

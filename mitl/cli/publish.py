@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from mitl.cli import Command
 from mitl.cli.app import (
     DOLLARS,
     App,
@@ -19,7 +20,6 @@ from mitl.cli.app import (
     environment_options,
     total_confirmed,
 )
-from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
 

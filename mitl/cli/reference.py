@@ -15,9 +15,8 @@ import click
 import mitl.campaign
 import mitl.stages
 from annotators.catalog import annotator_forms
-from mitl.cli import COMMANDS, SECTIONS, group
+from mitl.cli import COMMANDS, SECTIONS, CommonOption, group, options_of
 from mitl.cli.app import common, environment_options
-from mitl.cli.help import CommonOption, options_of
 from mitl.records.results import PRINTED, meanings
 from mitl.settings import TABLES, VARIABLES
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from mitl.cli import Command, CommandGroup
 from mitl.cli.app import App, common, endpoint_option, environment_options
-from mitl.cli.help import Command, CommandGroup
 from mitl.errors import UsageError
 from mitl.records import Decision, Environment, OriginalVerdict
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mitl.cli import Command
 from mitl.cli.app import App, WayChoice, common, environment_options
-from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.records import Environment
 

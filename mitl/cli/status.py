@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from mitl.cli import Command
 from mitl.cli.app import App, common, environment_options, printable
-from mitl.cli.help import Command
 from mitl.errors import UsageError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants to see them (the filters of the report's pages), and CSV that no spreadsheet misreads."""
+"""Numbers as readers want to see them (the filters of the report's pages), CSV that no spreadsheet misreads, LaTeX."""
 
 from __future__ import annotations
 
@@ -108,3 +108,34 @@ def csv_cell(value: object) -> str:
     line = _CONTROL.sub(" ", text)
     is_formula = text.startswith(("\t", "\r", "\n")) or line.lstrip().startswith(_FORMULA)
     return f"'{line}" if is_formula else line
+
+
+_TEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "ζ": r"$\zeta$",
+        "τ": r"$\tau$",
+        "→": r"$\rightarrow$",
+        "×": r"$\times$",
+        "α": r"$\alpha$",
+        "≥": r"$\geq$",
+        "–": "--",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "≤": r"$\leq$",
+    }
+)
+
+
+def escape_tex(text: str) -> str:
+    """The text with LaTeX's own characters escaped."""
+    return text.replace("<=", "≤").translate(_TEX)

@@ -7,7 +7,8 @@ What is odd, with the rule that holds for it:
   leave the place unanswered, since nothing tells which was meant. Answers to a question that takes several choices
   are united (a form repeats them anyway, so they give no finding), differing texts joined by a line break, and of
   several times the longest counts.
-- ``label_ignored``: a label beside the outcome ``skipped`` or ``image_failed``; the outcome counts.
+- ``label_ignored``: a label beside the outcome ``skipped`` or ``image_failed``; the outcome counts. On a page of
+  rankings it is ``answer_ignored``, for a preference.
 - ``unasked_rationale``: an answer to a question that the page does not ask of this pair; kept as given.
 - ``missing_rationale``: no answer where the page insists on one.
 - ``missing_answer``: the place has no usable answer; it is left out of the answers, and no other place is.
@@ -33,10 +34,18 @@ from mitl.crowd.answer_parts import (
     single,
 )
 from mitl.protocol.answer_xml import answer_fields, answers_xml
-from mitl.records import Label, Outcome, Parsed, PlaceAnswer
+from mitl.records import ComparisonAnswer, Label, Outcome, Parsed, PlaceAnswer, Preference
 from mitl.records.questions import LABEL, Given, Question, QuestionType
 
-__all__ = ["MAX_ACTIVE_MS", "MAX_FINDINGS", "MAX_TEXT", "answer_fields", "answers_xml", "parse_answers"]
+__all__ = [
+    "MAX_ACTIVE_MS",
+    "MAX_FINDINGS",
+    "MAX_TEXT",
+    "answer_fields",
+    "answers_xml",
+    "parse_answers",
+    "parse_comparisons",
+]
 
 _KINDS = (LABEL, "outcome", "ms")
 
@@ -115,3 +124,34 @@ def _check(
         assert question.when is not None, "what has no condition is always asked"
         needed = " or ".join(question.when.values)
         findings.add("unasked_rationale", f"place {place} names {question.column} without {needed}")
+
+
+def parse_comparisons(
+    xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
+) -> Parsed[ComparisonAnswer]:
+    """The answers of one assignment by rising place, with everything that was odd about them.
+
+    Args:
+        xml: QuestionFormAnswers XML.
+        places: the places (from 1) of the HIT.
+        questions: what the page asked besides; reasons in own words are all that it may.
+
+    Raises:
+        AnswerError: the document cannot be read at all; the caller keeps that as a finding.
+    """
+    kinds = {"prefer", "outcome", "ms", *(question.name for question in questions)}
+    return parse_page(xml, places, kinds, _comparison)
+
+
+def _comparison(place: int, fields: dict[str, list[str]], findings: FindingLog) -> ComparisonAnswer | None:
+    answer = single(place, "prefer", fields, Preference, findings)
+    outcome = outcome_beside(place, fields, None if answer is None else answer.value, findings)
+    if outcome is None:
+        return None
+    return ComparisonAnswer(
+        place=place,
+        outcome=outcome,
+        answer=answer if outcome is Outcome.ANSWERED else None,
+        text=own_words(place, fields.get("text", []), findings),
+        active_ms=active_time(place, fields.get("ms", []), findings),
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from mitl.core.pricing import parse_dollars
-from mitl.crowd.crowd_form import CrowdFormError, crowd_form_fields
+from mitl.crowd.answer_parts import CrowdFormError, crowd_form_fields
 from mitl.errors import AnswerError, DatasetError, UsageError
 from mitl.protocol.answer_xml import answer_fields
 

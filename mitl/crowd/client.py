@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mitl.addresses import is_amazon
+from mitl.core.pricing import amount as dollars
 from mitl.crowd.listings import (
     CreatedHit,
     ListedAssignment,
@@ -19,7 +20,6 @@ from mitl.crowd.listings import (
     ListedHit,
     amount,
     assignment_status,
-    dollars,
     is_code,
     listed_assignment,
     listed_bonus,

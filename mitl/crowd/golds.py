@@ -12,7 +12,7 @@ from mitl.db.store.proposals import pairs_of_rows
 from mitl.judgements import gold_records
 from mitl.judgements.gold_records import GoldState
 from mitl.records import Environment
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 
 def gold_state(session: Session, environment: Environment, rule: GoldRule) -> GoldState:

@@ -13,12 +13,6 @@ from typing import Any, TypeVar
 from mitl.errors import CrowdError
 
 
-def dollars(cents: int) -> str:
-    """The API's CurrencyAmount."""
-    assert cents >= 0
-    return f"{cents // 100}.{cents % 100:02d}"
-
-
 def cents(amount: str) -> int:
     """Cents of a CurrencyAmount."""
     whole, _, part = amount.partition(".")

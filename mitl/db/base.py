@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+from dataclasses import fields
 from typing import Annotated, Any
 
 from sqlalchemy import BigInteger, Dialect, Enum, Float, Text
-from sqlalchemy.orm import mapped_column
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 NAMING = {
@@ -70,3 +71,11 @@ TYPES: dict[Any, Any] = {
 MOST_ROW = 2**31 - 1
 """The largest key of a row; PostgreSQL refuses even to compare one with more."""
 int_pk = Annotated[int, mapped_column(primary_key=True)]
+
+
+def columns(
+    record: type, table: type[DeclarativeBase], **others: Any
+) -> tuple[InstrumentedAttribute[Any], ...]:
+    """What to select for a record: for each field the one of ``others``, else the table's column of that name."""
+    names = [field.name for field in fields(record)]
+    return tuple(others[name] if name in others else getattr(table, name) for name in names)

@@ -132,9 +132,8 @@ def reason(code: str) -> str:
     return code if ": " in code else _REASONS.get(code, code.replace("_", " "))
 
 
-def money(cents: int) -> str:
-    """Dollars."""
-    return format_dollars(cents)
+money = format_dollars
+"""As the pages write it."""
 
 
 def seconds(value: float | None) -> str:

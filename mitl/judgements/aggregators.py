@@ -9,9 +9,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Floats
 from mitl.judgements.answer_table import POSITIVE_LABELS, UNKNOWN, AnswerTable, Labels, majority_table
 from mitl.judgements.ordinal import fit_ordinal
-from mitl.judgements.posterior_sweep import Convergence, Floats, Sweeper, Swept, has_settled
+from mitl.judgements.posterior_sweep import Convergence, Sweeper, Swept, has_settled
 
 Floats32 = NDArray[np.float32]
 
@@ -225,9 +226,7 @@ def _log_prior(class_prior: Floats) -> Floats:
     return np.vstack([np.log(class_prior), certain])
 
 
-def _maximise(
-    swept: Swept, seen: NDArray[np.bool_], options: DawidSkeneOptions
-) -> tuple[Floats, Floats, float]:
+def _maximise(swept: Swept, seen: Flags, options: DawidSkeneOptions) -> tuple[Floats, Floats, float]:
     """The class prior, (workers, labels, true labels) confusion, and the log-density of both under the prior."""
     if options.strength:
         return _smoothed(swept, options.strength)

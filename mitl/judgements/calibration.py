@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mitl.core.arrays import Floats, Ints
 from mitl.errors import MetricError
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable
-
-Floats = NDArray[np.float64]
 
 _LEAST = 1e-12
 """Least probability that the log-loss takes for what did happen, so that no single case decides it."""
@@ -32,7 +31,7 @@ class Calibration:
     """(bins,) mean probability in each bin that is not empty."""
     observed: Floats
     """(bins,) share that was true."""
-    cases: NDArray[np.int64]
+    cases: Ints
     """(bins,) how many."""
 
 
@@ -68,9 +67,7 @@ Fit = Callable[[AnswerTable], NDArray[np.floating]]
 """(items,) probability that an item is positive, from a table."""
 
 
-def cross_fit(
-    table: AnswerTable, fit: Fit, *, folds: int = 5, seed: int = 0
-) -> tuple[NDArray[np.int64], Floats]:
+def cross_fit(table: AnswerTable, fit: Fit, *, folds: int = 5, seed: int = 0) -> tuple[Ints, Floats]:
     """The known items, and the probability that each is positive from a fit that took it for unknown.
 
     Controls are not drawn from the pairs that are asked (half of them match), so a model that learned how rare

@@ -15,15 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Ints
 from mitl.core.intervals import clopper_pearson
 from mitl.core.packed import coded, pack_ids, unpack_ids
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Label
 from mitl.records.frames import LABELS
 
-Ints = NDArray[np.int64]
 Codes = NDArray[np.int8]
-Flags = NDArray[np.bool_]
 
 _SIDES = np.array([label.is_positive for label in LABELS])
 

@@ -13,14 +13,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mitl.core.arrays import Ints
 from mitl.core.packed import coded, unpack_pairs
 from mitl.records import Decision, Finding, GoldControl, Judgement, Outcome, Pair, PairRole
 from mitl.records.frames import LABELS, NONE, ROLES, Columns, Flags, is_gold
-from mitl.records.gold_rule import GoldRule
-
-Ints = NDArray[np.int64]
+from mitl.records.questions import GoldRule
 
 MIN_GOLDS = 4
 """Fewer answered controls than this say nothing about a worker, good or bad."""

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mitl.core.arrays import Floats, Ints
+
 CONFIDENCE = 0.95
 
 

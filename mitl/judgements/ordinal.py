@@ -27,10 +27,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Floats
 from mitl.judgements.answer_table import POSITIVE_LABELS, AnswerTable, Labels
 from mitl.judgements.ordinal_parameters import Grid, Parameters, blend, curves, make_grid, starting_parameters
 from mitl.judgements.ordinal_steps import observed_shares, step_spread, step_thresholds, step_workers
-from mitl.judgements.posterior_sweep import Convergence, Floats, Sweeper, Swept, has_settled
+from mitl.judgements.posterior_sweep import Convergence, Sweeper, Swept, has_settled
 
 _LEAST_ITEMS = 20.0
 """The normal shape is worth this many items at least."""
@@ -160,7 +161,7 @@ def _maximise(
     parameters: Parameters,
     swept: Swept,
     grid: Grid,
-    active: NDArray[np.bool_],
+    active: Flags,
     observed: tuple[float, float],
 ) -> Parameters:
     counts = swept.answers[:, ::-1]  # by level

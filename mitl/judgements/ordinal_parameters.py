@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from mitl.core.arrays import Floats
 from mitl.judgements.answer_table import AnswerTable
-
-Floats = NDArray[np.float64]
 
 SPAN = 4.0
 """Half the width of the grid, in standard deviations of the match; the outer cells reach to infinity."""

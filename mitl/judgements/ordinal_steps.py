@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Floats, Ints
 from mitl.judgements.ordinal_parameters import (
     LAPSE,
     SPREAD,
@@ -17,8 +17,6 @@ from mitl.judgements.ordinal_parameters import (
     Parameters,
     curves,
 )
-
-Floats = NDArray[np.float64]
 
 _SPREAD_WORKERS = 4.0
 """Workers that the usual spread of a crowd is worth."""
@@ -125,7 +123,7 @@ def step_workers(
     )
 
 
-def step_spread(parameters: Parameters, active: NDArray[np.bool_]) -> Parameters:
+def step_spread(parameters: Parameters, active: Flags) -> Parameters:
     """The crowd from its workers, what is left to know of each counted in; workers without answers aside."""
     bias, log_noise = parameters.bias[active], parameters.log_noise[active]
     n = len(bias)
@@ -147,8 +145,8 @@ def step_spread(parameters: Parameters, active: NDArray[np.bool_]) -> Parameters
 def observed_shares(
     parameters: Parameters,
     nodes: Floats,
-    workers: NDArray[np.int64],
-    levels: NDArray[np.int64],
+    workers: Ints,
+    levels: Ints,
     posterior: Floats,
 ) -> tuple[float, float]:
     """Shares of the information on b and on log s that answers hold when the matches are not seen.

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mitl.core.arrays import Floats
 from mitl.judgements.answer_table import AnswerTable
 
 
@@ -53,8 +53,6 @@ def has_settled(objective: Sequence[float], tolerance: float) -> bool:
     last = objective[-4:]
     return len(last) == 4 and all(abs(after - before) <= tolerance for before, after in pairwise(last))
 
-
-Floats = NDArray[np.float64]
 
 Visit = Callable[[int, int, Floats], None]
 """Called with (start, stop, posterior (stop - start, classes)) for each run of items, in order."""

@@ -14,10 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mitl.core.arrays import Floats, Ints
 
 OFFSET_SPREAD, SCALE_SPREAD = 0.75, 0.25
 """How far raters are apart before they are known: standard deviations, in points and of the scale."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from mitl.core.arrays import Flags, Floats
 from mitl.judgements.gold_records import GoldRecord
 from mitl.judgements.rating_controls import (
     ASKED,
@@ -51,7 +51,6 @@ ONE_NUMBER, STRAIGHT_LINE, DRIFTS, CONTROLS = (
     "drift",
     "rating_controls",
 )
-Floats = NDArray[np.float64]
 _NONE = GoldRecord()
 
 
@@ -330,7 +329,7 @@ def _controls(every: pd.DataFrame) -> ControlsMet:
     )
 
 
-def _record(passed: NDArray[np.bool_]) -> GoldRecord:
+def _record(passed: Flags) -> GoldRecord:
     return GoldRecord(int(passed.sum()), len(passed))
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mitl.core.arrays import Flags, Floats, Ints
 
 CHANCE = 0.001
 """Below which something is no accident: in ten crowds of a hundred honest raters, a rule accuses one of them."""
@@ -126,7 +124,7 @@ def _row(
     )
 
 
-def _longest(same: NDArray[np.bool_], page: Ints) -> tuple[int, int]:
+def _longest(same: Flags, page: Ints) -> tuple[int, int]:
     """Matches of the longest row on one page, and where it ends."""
     best, last, run = 0, 0, 0
     for at, (matches, number) in enumerate(zip(same.tolist(), page.tolist(), strict=True)):

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats
 from mitl.judgements.agreement import Alpha, interval_alpha
 from mitl.judgements.intraclass import BoundedEstimate, OneWay, TwoWay, one_way, two_way
 from mitl.judgements.rater_model import RaterModel, fit_raters
@@ -17,7 +17,6 @@ from mitl.records import Outcome
 from mitl.records.frames import Schema, frame
 from mitl.records.similarity import HIGHEST, LOWEST, SIMILARITY_ROLES, TASKS, Likeness, SimilarityRole
 
-Floats = NDArray[np.float64]
 ENOUGH = 5
 """Ratings of a pair that CxC asks for."""
 PSEUDO_RATINGS = 5

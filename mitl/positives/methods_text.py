@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mitl.core.formats import lower_bound
-from mitl.core.latex import escape_tex
+from mitl.core.formats import escape_tex, lower_bound
 from mitl.core.pricing import format_dollars
 from mitl.positives.markdown import plain, table
 from mitl.positives.methods import cited, paragraphs

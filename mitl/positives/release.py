@@ -40,8 +40,7 @@ from mitl.positives.tables import (
     posteriors_table,
 )
 from mitl.records import Direction, IdKind, several
-from mitl.records.form_words import of_form, phrases
-from mitl.records.forms import IMAGES, TEXTS, SetForm
+from mitl.records.forms import IMAGES, TEXTS, SetForm, of_form, phrases
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class TextRules:
     most_words: int = 40
     most_characters: int = 300
     language: str = "en"
-    """A language of `mitl.campaign.kinds.texts.checking`, or ``any``."""
+    """A language of `mitl.campaign.kinds.texts.answers`, or ``any``."""
     forbidden_starts: tuple[str, ...] = FORBIDDEN_STARTS
 
 

@@ -1,7 +1,7 @@
-"""The questions that a page asks of each pair besides how well it matches.
+"""The questions that a page asks of each pair besides how well it matches, and which answers pass a gold control.
 
-A template declares them, see `mitl.hits.templates`; parsing, storage, frames, releases, the desk and the report iterate
-over what is declared.
+A template declares the questions, see `mitl.hits.templates`; parsing, storage, frames, releases, the desk and the
+report iterate over what is declared.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mitl.records.enums import Concept, Label, Shortcoming
+from mitl.records.enums import Concept, Label, PairRole, Shortcoming
 
 Given = Mapping[str, tuple[str, ...]]
 """Name of a question → what was answered, choices in their declared order; a question without an answer is left out."""
@@ -193,3 +193,31 @@ PLAYED = Question(
 
 RATIONALE = (SHORTCOMING, CONCEPT, TEXT)
 """What ``rationale = true`` asks of pairs; every release has the columns of the first two."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldRule:
+    """The answers with which each kind of control passes; by default those of its own side of the scale."""
+
+    positive: tuple[Label, ...] = (Label.YES, Label.WEAK_YES)
+    negative: tuple[Label, ...] = (Label.WEAK_NO, Label.NO)
+
+    def passes(self, role: PairRole) -> tuple[Label, ...]:
+        """The answers with which a control of this role passes."""
+        if not role.is_gold:
+            raise ValueError(f"role is {role.value!r}, but only gold controls pass or fail")
+        return self.positive if role is PairRole.GOLD_POSITIVE else self.negative
+
+    def passed(self, role: PairRole, label: Label | None) -> bool | None:
+        """Whether a control of this role was answered as expected; None where it was not answered."""
+        expected = self.passes(role)
+        return None if label is None else label in expected
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        positive, negative = (
+            " or ".join(label.value.replace("_", " ") for label in labels)
+            for labels in (self.positive, self.negative)
+        )
+        return f"a gold positive passes with {positive}, a gold negative with {negative}"

@@ -82,8 +82,7 @@ def choose(backend: Backend, task: SearchTask) -> ProductChoice:
 
 
 def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
-    from mitl.retrieval.int8_product import Int8Product
-    from mitl.retrieval.int16_product import Int16Product
+    from mitl.retrieval.integer_products import Int8Product, Int16Product
     from mitl.retrieval.torch_products import Bfloat16Product, DeviceProduct, TorchProduct
 
     return {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Encoded, Modality, Ranking
+from annotators.base import Encoded, Modality, Ranking, ids_of
 from mitl.progress import Advance
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
 from mitl.retrieval.pair_scores import Floats, PairScores, Places, ScoredItems
@@ -64,7 +64,7 @@ class PairSearch:
         Args:
             advance: told of pairs as they are found or scored: queries times gallery in all.
         """
-        gallery = _ids(self._gallery(direction))
+        gallery = ids_of(self._gallery(direction))
         best = _Near(np.empty((len(query_ids), k), np.int64), np.empty((len(query_ids), k), np.float32), True)
         rows, depth, told = np.arange(len(query_ids)), k, advance
         if self.exact is not None:
@@ -94,7 +94,7 @@ class PairSearch:
             candidates: for each query distinct places of the gallery's items, at least k.
             advance: told of candidates as they are found or scored.
         """
-        gallery = _ids(self._gallery(direction))
+        gallery = ids_of(self._gallery(direction))
         best = _Near(np.empty((0, k), np.int64), np.empty((0, k), np.float32), True)
         for block in _blocks([len(one) for one in candidates]):
             near = self._scored(direction, query_ids[block], candidates[block], advance)
@@ -160,7 +160,7 @@ class PairSearch:
         advance: Advance,
     ) -> None:
         """Put the scores of all its pairs into ``near``."""
-        queries = np.searchsorted(_ids(self._queries(direction)), query_ids)
+        queries = np.searchsorted(ids_of(self._queries(direction)), query_ids)
         there = near.places >= 0
         rows = np.broadcast_to(queries[:, None], there.shape)[there]
         sides = (rows, near.places[there]) if direction is Direction.I2T else (near.places[there], rows)
@@ -183,15 +183,15 @@ class KeptPairScores:
         """Args: advance: told of pairs as they are found or scored."""
         self.name = name
         self._scores, self._advance = scores, advance
-        self._ids = {"image": _ids(items.images), "caption": _ids(items.captions)}
+        self._ids = {"image": ids_of(items.images), "caption": ids_of(items.captions)}
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """The images' ids: scores are found by them."""
-        return Encoded("image", _ids(items), {})
+        return Encoded("image", ids_of(items), {})
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """The captions' ids."""
-        return Encoded("caption", _ids(items), {})
+        return Encoded("caption", ids_of(items), {})
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> Floats:
         """(Q, G) scores, computed where they are missing and kept."""
@@ -225,10 +225,6 @@ def _blocks(counts: Sequence[int]) -> Iterator[slice]:
 
 def _modalities(direction: Direction) -> tuple[Modality, Modality]:
     return ("image", "caption") if direction is Direction.I2T else ("caption", "image")
-
-
-def _ids(items: Sequence[ImageItem] | Sequence[CaptionItem]) -> NDArray[np.int64]:
-    return np.array([item.id for item in items], np.int64)
 
 
 def _silent(pairs: int) -> None:

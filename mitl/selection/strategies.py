@@ -1,22 +1,155 @@
-"""The strategies by name, and those of one score: the paper's exhaustive one, chance, probabilities, disagreement.
+"""The strategies by name, and those that are short: the paper's exhaustive one, chance, probabilities, disagreement, a
+bandit, hard negatives.
 
 A new one is a function, in a module of its own where it needs more, and an entry of ``STRATEGIES``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import contains
+from mitl.core.packed import Ints, contains, places
 from mitl.errors import RoundError, UsageError
-from mitl.selection.bandit import bandit
-from mitl.selection.choice import Floats, SelectionProblem, Strategy, draws, highest
+from mitl.proposals.sampling import draw_below
+from mitl.records import Direction
+from mitl.records.frames import Flags
+from mitl.selection.choice import Floats, SelectionProblem, Strategy, draws, highest, in_order
 from mitl.selection.coreset import coreset
 from mitl.selection.diverse import Spread, diverse
-from mitl.selection.hard_pairs import hard_negatives
+
+
+def hard_negatives(choice: SelectionProblem) -> pd.DataFrame:
+    """``CHOSEN``: the pairs that most exceed what people refused of the same query; Jo et al.'s for pairs.
+
+    There people write, and an item without a partner is scored by the texts to which it is nearer than their nearest
+    other image. Here every item has its partner, and what is unknown is whether a pair matches. The adaptation, which
+    is ours:
+
+    * an *anchor* is a query (either direction) with pairs that people refused; these judged negatives stand for the
+      paired images other than the text's own (Z without z_j), its positives for z_j, which is left out;
+    * a *candidate* is an open pair of it. It exceeds the threshold where an annotator has it nearer than the nearest
+      judged negative: it is either a harder negative than any known, or a match that is missing;
+    * a query of which no pair was refused, above all one that was never asked, has no threshold of its own. It takes
+      its annotator's mean threshold, and where nobody refused anything yet, that of the last pair of its ranking.
+
+    A pair's score is the sum of its surpluses over annotators and directions, on the scale of ``nearness``.
+
+    Source: Jo et al., eq. 2, 5 and 6.
+    """
+    scores = np.zeros(len(choice.pairs))
+    for name, nearness in choice.nearness.items():
+        queries = choice.items[name.rpartition(".")[2] != Direction.I2T]
+        surplus = nearness - query_thresholds(queries, nearness, choice.negative)
+        scores += np.where(surplus > 0, surplus, 0)  # NaN, where the item did not search, is not above
+    return highest(choice, scores, "hard-negatives")
+
+
+def query_thresholds(queries: Ints, nearness: Floats, refused: Flags) -> Floats:
+    """(n,) of each pair's query the nearest refused pair; the mean over queries where it has none.
+
+    Args:
+        queries: (n,) each pair's query.
+        nearness: (n,) NaN where the query did not search.
+        refused: (n,) judged negatives.
+    """
+    known, at = np.unique(queries, return_inverse=True)
+    searched = ~np.isnan(nearness)
+    own = np.full(len(known), -np.inf)
+    anchors = refused & searched
+    np.maximum.at(own, at[anchors], nearness[anchors])
+    has_own = np.isfinite(own)
+    if has_own.any():
+        return np.asarray(np.where(has_own, own, own[has_own].mean())[at])
+    last = np.full(len(known), np.inf)
+    np.minimum.at(last, at[searched], nearness[searched])
+    return np.asarray(last[at])
+
+
+DISCOUNT = 0.99
+"""Weight of an answer for each later one of its arm: the last hundred or so count."""
+_BLOCK = 4096
+"""Draws made at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arm:
+    """One annotator in one direction."""
+
+    queue: Ints
+    """(q,) places of its open pairs: by rank, then by similarity."""
+    matches: float
+    """Answers that found one, each later answer discounting it."""
+    others: float
+
+
+def bandit(choice: SelectionProblem) -> pd.DataFrame:
+    """``CHOSEN``: each place goes to the arm that draws the best chance of a match, and takes its next open pair.
+
+    An arm draws from Beta(1 + matches, 1 + others) of the answered pairs that it ranks, each weighted with
+    ``DISCOUNT`` to the power of the answered pairs behind it: further down its list matches are rarer, and the last
+    answers tell what comes next. The score is the chance that was drawn.
+
+    Source: Losada et al., Information Processing & Management 2017 (non-stationary bandits for pooling), with an
+    arm for each annotator and direction over all queries, and the place in the list for the time of an answer.
+    """
+    arms = list(_arms(choice))
+    chances = _chances(arms, np.random.default_rng(draw_below(2**63, choice.seed, "bandit")))
+    taken = np.zeros(len(choice.pairs), np.bool_)
+    queues = [_Queue(arm.queue, taken) for arm in arms]
+    order: list[int] = []
+    scores: list[float] = []
+    while len(order) < choice.budget:
+        heads = [queue.head() for queue in queues]
+        if all(head is None for head in heads):
+            break
+        drawn = np.where([head is None for head in heads], -1.0, next(chances))
+        best = int(drawn.argmax())
+        place = heads[best]
+        assert place is not None
+        taken[place] = True
+        order.append(place)
+        scores.append(float(drawn[best]))
+    return in_order(choice, np.array(order, np.int64), np.array(scores), "bandit")
+
+
+class _Queue:
+    """An arm's open pairs, less those that any arm took."""
+
+    def __init__(self, queue: Ints, taken: Flags) -> None:
+        self._queue, self._taken, self._at = queue, taken, 0
+
+    def head(self) -> int | None:
+        """The place of the next one; None where there is none."""
+        while self._at < len(self._queue) and self._taken[self._queue[self._at]]:
+            self._at += 1
+        return int(self._queue[self._at]) if self._at < len(self._queue) else None
+
+
+def _chances(arms: list[Arm], rng: np.random.Generator) -> Iterator[Floats]:
+    """(arms,) a chance from each, again and again."""
+    a, b = (np.array([1 + getattr(arm, kind) for arm in arms]) for kind in ("matches", "others"))
+    while True:
+        yield from rng.beta(a, b, size=(_BLOCK, len(arms)))
+
+
+def _arms(choice: SelectionProblem) -> Iterator[Arm]:
+    """By annotator's name and direction."""
+    at = places(choice.pairs, choice.listed["pair"].to_numpy())
+    is_open = np.zeros(len(choice.pairs), np.bool_)
+    is_open[choice.open_at] = True
+    order = np.lexsort((at, -choice.listed["similarity"].to_numpy(), choice.listed["rank"].to_numpy()))
+    code = choice.listed["annotator"].cat.codes.to_numpy()[order]
+    direction = choice.listed["direction"].to_numpy()[order]
+    for arm in sorted(set(zip(code.tolist(), direction.tolist(), strict=True))):
+        own = at[order[(code == arm[0]) & (direction == arm[1])]]
+        said = own[choice.positive[own] | choice.negative[own]]
+        weight = DISCOUNT ** np.arange(len(said))[::-1]
+        matches = float(weight[choice.positive[said]].sum())
+        yield Arm(own[is_open[own]], matches, float(weight.sum()) - matches)
 
 
 def disagreement(choice: SelectionProblem) -> pd.DataFrame:

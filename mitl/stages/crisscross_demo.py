@@ -15,8 +15,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from mitl.campaign.kinds.similarity.planning import RatePairs
-from mitl.campaign.kinds.similarity.scores import score_ratings
-from mitl.campaign.kinds.similarity.standing import standing
+from mitl.campaign.kinds.similarity.scores import score_ratings, standing
 from mitl.campaign.publish import publish
 from mitl.crowd.context import open_context
 from mitl.datasets.scenes.files import read_world

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.campaign.kinds import wording_of
-from mitl.campaign.kinds.texts.checking import (
+from mitl.campaign.kinds.texts.answers import (
     USUAL_WORDS,
     check_beside,
     check_controls,
     check_text,
     is_in,
     normalised,
+    parse_texts,
 )
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, pack_texts, render_texts
-from mitl.campaign.kinds.texts.parsing import parse_texts
 from mitl.campaign.kinds.texts.standing import MOST_TRIES, ItemState, stand
 from mitl.crowd.populations import CHARACTERS
 from mitl.crowd.writers import PickTruth, WriteTruth, answer_texts
@@ -29,7 +29,7 @@ from mitl.hits.validation import check_markup
 from mitl.protocol.pages import parse_page
 from mitl.records import CollectionRole, Label, Outcome
 from mitl.records.collection import EXAMPLES, CollectionQuestion, Terms, TextRules
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 RULES = TextRules()
 GOOD = "A brown dog runs over wet grass"

@@ -15,7 +15,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
-from mitl.db.store import answers, comparisons, hits, ledger, preferences
+from mitl.db.store import answers, comparisons, hits, ledger
 from mitl.errors import (
     AnnotatorError,
     FundsError,
@@ -337,7 +337,7 @@ def test_who_fails_a_control_waits_for_a_person_and_does_not_count(settings):
     with open_database(settings.db_url, read_only=True) as session:
         decisions = answers.decision_counts(session, SANDBOX)
         found = answers.finding_counts(session, SANDBOX)
-        votes = preferences.votes(session, SANDBOX)
+        votes = comparisons.votes(session, SANDBOX)
     assert decisions[Decision.QUEUED] > decisions.get(Decision.PASS, 0)
     assert set(found) <= {"comparison_control_failed", "comparison_control_missing"}
     assert len(queue(settings, SANDBOX).tables[0].rows) == decisions[Decision.QUEUED]
@@ -450,7 +450,7 @@ def test_the_votes_are_those_of_the_answers_as_stored(done):
     counts = score_votes(done, SANDBOX, method=Method(prior=0.5)).counts
 
     with open_database(done.db_url, read_only=True) as session:
-        votes = preferences.votes(session, SANDBOX)
+        votes = comparisons.votes(session, SANDBOX)
     won = Counter(
         (v.comparison.left, v.comparison.right)
         if v.answer is Preference.LEFT

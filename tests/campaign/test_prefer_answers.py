@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.campaign.kinds.rankings.kind import check_comparisons
-from mitl.crowd.comparison_answers import parse_comparisons
+from mitl.crowd.answers import parse_comparisons
 from mitl.crowd.populations import CHARACTERS, ListTruth, answer_comparisons
 from mitl.errors import AnswerError
 from mitl.protocol.answer_xml import answers_xml

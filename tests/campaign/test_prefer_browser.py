@@ -6,7 +6,7 @@ import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
 
-from mitl.crowd.comparison_answers import parse_comparisons
+from mitl.crowd.answers import parse_comparisons
 from mitl.hits.rendering import PageComparison, PageResult, question_xml, render_rankings
 from mitl.hits.templates import load_template, template_names
 from mitl.protocol.answer_xml import answers_xml

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.campaign.kinds.similarity.checking import check_ratings
-from mitl.campaign.kinds.similarity.parsing import parse_ratings
+from mitl.campaign.kinds.similarity.answers import check_ratings, parse_ratings
 from mitl.errors import AnswerError
 from mitl.protocol.answer_xml import answers_xml
 from mitl.records import Outcome

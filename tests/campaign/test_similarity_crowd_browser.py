@@ -8,8 +8,8 @@ from browser_fixtures import becomes_true
 from crowd_kit import TYPE, post_hit
 from similarity_page_kit import IMAGES, MIXED, NAMES, TEXTS, item, template
 
+from mitl.campaign.kinds.similarity.answers import parse_ratings
 from mitl.campaign.kinds.similarity.packing import render_similarity
-from mitl.campaign.kinds.similarity.parsing import parse_ratings
 from mitl.hits.rendering import question_xml
 from mitl.records import Outcome
 

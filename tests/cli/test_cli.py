@@ -16,8 +16,7 @@ from cli_kit import fails, mitl, ok
 from world_kit import copy_of
 
 from mitl import cli
-from mitl.cli import COMMANDS, SECTIONS, app, group
-from mitl.cli.help import CommonOption, usage
+from mitl.cli import COMMANDS, SECTIONS, CommonOption, app, group, usage
 from mitl.cli.reference import commands
 from mitl.errors import DatasetError
 from mitl.records import StageResult, Table

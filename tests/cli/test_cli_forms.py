@@ -11,8 +11,7 @@ from cli_kit import fails, ok
 from kinds_kit import scored_projects
 
 from mitl.records import StageResult, Table
-from mitl.records.form_words import message_of_form, result_of_form
-from mitl.records.forms import IMAGES, SET_FORMS, SOUNDS, TEXTS
+from mitl.records.forms import IMAGES, SET_FORMS, SOUNDS, TEXTS, message_of_form, result_of_form
 from mitl.settings import load
 from mitl.stages.setup.forms import form_of
 

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl import logs
+from mitl.core.pricing import amount as dollars
 from mitl.crowd.client import HitRequest, HitTypeTerms, Keys, MTurkClient, is_amazon
-from mitl.crowd.listings import cents, dollars
+from mitl.crowd.listings import cents
 from mitl.crowd.transport import AdaptiveLimiter
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app

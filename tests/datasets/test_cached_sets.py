@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.datasets.cached import cached_folder
+from mitl.datasets.finding import cached_folder
 from mitl.datasets.table import TableReading, read_table
 from mitl.errors import DatasetError, UsageError
 from mitl.stages.setup.loading import kind_or_path

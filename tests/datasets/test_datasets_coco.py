@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mitl.datasets.coco import read_caption_ids, read_coco
-from mitl.datasets.compact import read_compact
+from mitl.datasets.coco import read_caption_ids, read_coco, read_compact
 from mitl.errors import DatasetError
 from mitl.records import IdKind
 

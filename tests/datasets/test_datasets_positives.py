@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mitl.datasets import official
-from mitl.datasets.compact import read_compact
+from mitl.datasets.coco import read_compact
 from mitl.datasets.cxc import positives, read_rated_pairs, read_scored, read_sits
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.datasets.official import by_query, coco_test_ids, official_positives

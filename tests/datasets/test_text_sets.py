@@ -17,8 +17,7 @@ from mitl.errors import DatasetError, MitlError, UsageError
 from mitl.positives.release import described_of_form, makers_words
 from mitl.positives.release_input import ReleaseCard
 from mitl.records import IdKind
-from mitl.records.form_words import of_form
-from mitl.records.forms import TEXTS
+from mitl.records.forms import TEXTS, of_form
 
 
 def read(folder, **how):

@@ -360,7 +360,7 @@ def submit(session: Any, times: list[dt.datetime]) -> None:
         ),
     )
     page = Page(1, (HitItem(1, Pair(1, 1), PairRole.CANDIDATE),))
-    hits.add_hits(session, batch.id, [hits.NewHit(page, 1, None, 9, "token")])
+    hits.add_items(session, hits.insert_hits(session, batch.id, [hits.NewHit(page, 1, None, 9, "token")]))
     (hit,) = hits.hits(session, SANDBOX)
     submitted = [
         NewSubmission(hit.id, f"A{number}", f"ASSIGNMENT{number}", moment, moment, "Submitted", "<x/>")

@@ -18,7 +18,7 @@ from mitl.positives.tables import json_bytes
 from mitl.records import IdKind, Item, ItemSet, Pair, Part, PartKind, Side, StoredItem
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.operating.upgrading import upgrade
+from mitl.stages.operating.databases import upgrade
 from mitl.stages.operating.verify import verify
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import report

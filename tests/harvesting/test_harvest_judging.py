@@ -35,7 +35,7 @@ from mitl.records import (
     RetrievalSet,
     Shortcoming,
 )
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.stages.harvesting.judging import SAME_WORKER, judge
 
 SANDBOX = Environment.SANDBOX
@@ -81,7 +81,7 @@ def prepare(session: Session) -> None:
             HitItem(n, pair, role) for n, (pair, role) in enumerate(zip(pairs, ROLES, strict=True), 1)
         )
         new.append(hits.NewHit(Page(number, asked), 1, None, 3, f"token{number}"))
-    hits.add_hits(session, batch.id, new)
+    hits.add_items(session, hits.insert_hits(session, batch.id, new))
     for hit in hits.hits(session, SANDBOX):
         hits.set_posted(session, hit.id, f"HIT{hit.number}")
 

@@ -55,7 +55,7 @@ mitl.stages.harvesting
 mitl.stages.hits mitl.stages.past_work mitl.stages.reviewing
 mitl.stages.fusing
 mitl.stages.auditing
-mitl.stages.labelling mitl.stages.choosing
+mitl.stages.labelling
 mitl.stages.analysing mitl.stages.paying
 mitl.stages.planning
 mitl.stages.collecting

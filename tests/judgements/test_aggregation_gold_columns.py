@@ -11,7 +11,7 @@ from mitl.judgements import gold_records
 from mitl.judgements.gold_records import gold_state
 from mitl.positives.pair_answers import judgement_frame
 from mitl.records import GoldControl, Judgement, Label, Pair, PairRole
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 RULE = GoldRule()
 GOLD = st.builds(

@@ -18,7 +18,7 @@ from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.judgements.gold_records import GoldCheck, GoldRecord, check_assignment, decide, is_usable
 from mitl.proposals.sampling import gold_negatives, gold_positives
 from mitl.records import Decision, Finding, GoldControl, Judgement, Label, Outcome, Pair, PairRole
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 POSITIVE, NEGATIVE = PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE
 RULE = GoldRule()

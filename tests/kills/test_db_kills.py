@@ -14,8 +14,8 @@ from kill_table import EVERYTHING
 from mitl.db import migrate
 from mitl.settings import load
 from mitl.stages.operating.backup import backup
+from mitl.stages.operating.databases import upgrade
 from mitl.stages.operating.restore import restore
-from mitl.stages.operating.upgrading import upgrade
 
 POINTS = 12
 """Of each command, spread over its steps, unless every one is asked for; commits always are points."""

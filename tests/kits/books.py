@@ -22,7 +22,7 @@ from mitl.db.store import (
     journal,
     judgements,
     open_work,
-    preferences,
+    parses,
     proposals,
     rating_pages,
 )
@@ -143,11 +143,11 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
     }
     with open_database(settings.db_url, read_only=True) as session:
         rows = answers.assignments(session, SANDBOX)
-        here = {row.key: (_sha(answers.raw_xml(session, row.id)), row.status.lower()) for row in rows}
+        here = {row.key: (_sha(parses.raw(session, [row.id])[0].raw_xml), row.status.lower()) for row in rows}
         places = Counter(row.assignment_id for row in judgements.judgements(session, SANDBOX))
         # Of campaigns other than of pairs: what stands on their HITs, and what was answered.
         others = (
-            (comparisons.comparisons, preferences.answers),
+            (comparisons.comparisons, comparisons.answers),
             (rating_pages.questions, rating_pages.answers),
             (collection.questions, collection.STORED.rows),
         )

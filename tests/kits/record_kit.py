@@ -31,7 +31,7 @@ from mitl.records import (
     Proposal,
 )
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, PROPOSALS, frame
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,7 @@ def test_a_sentence_encoders_labels_agree_with_people_as_published(shared_data):
     if not captions.exists() or not ratings.exists():
         pytest.skip("the captions or CxC's ratings are not at hand")
     from annotators.sentences import shared_encoder
-    from mitl.datasets.compact import read_compact
+    from mitl.datasets.coco import read_compact
     from mitl.datasets.cxc import read_rated_pairs
     from mitl.records.similarity import Likeness
 

@@ -22,7 +22,7 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd.result_file import kept_rows
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, desk, hits, imports, items, judgements, open_work, proposals
+from mitl.db.store import answers, desk, hits, imports, items, judgements, open_work, parses, proposals
 from mitl.errors import DatasetError
 from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Decision, Direction, Environment, HitState, JudgementSource, Label, Outcome, PairRole
@@ -162,7 +162,7 @@ def test_no_cell_of_our_own_rows_is_lost_and_documents_stay_byte_for_byte(tmp_pa
 
     with open_database(settings.db_url, read_only=True) as session:
         documents = {
-            row.mturk_assignment_id: answers.raw_xml(session, row.id)
+            row.mturk_assignment_id: parses.raw(session, [row.id])[0].raw_xml
             for row in answers.assignments(session, SANDBOX)
         }
     assert what_is_known(settings) == before
@@ -472,7 +472,7 @@ def test_past_work_is_stored_alike_on_both_engines(folder, engine_url):
     assert [found[2] for found in stored(engine_url)] == [Label.YES, Label.NO]
     with open_database(engine_url, read_only=True) as session:
         (submission,) = answers.assignments(session, LIVE)
-        assert kept_rows(answers.raw_xml(session, submission.id)).cells == row
+        assert kept_rows(parses.raw(session, [submission.id])[0].raw_xml).cells == row
 
 
 def test_a_run_that_dies_leaves_nothing_or_all(folder, monkeypatch):

@@ -18,7 +18,7 @@ from mitl.crowd.parsed_csv import official_answer, official_judgements, official
 from mitl.crowd.result_file import ResultFile, ResultRow, read_result_file
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.db.session import open_database
-from mitl.db.store import answers, judgements, proposals
+from mitl.db.store import answers, judgements, parses, proposals
 from mitl.errors import DatasetError
 from mitl.records import (
     AnnotatorKind,
@@ -242,7 +242,7 @@ def test_a_released_csv_brought_into_a_new_project_is_released_again_as_it_was(
         said = [
             cell
             for row in answers.assignments(session, SANDBOX)
-            for cell in answers.raw_xml(session, row.id).partition("<?mitl-rows ")[2:]
+            for cell in parses.raw(session, [row.id])[0].raw_xml.partition("<?mitl-rows ")[2:]
         ]
     assert {row.record.source for row in stored} == {JudgementSource.IMPORT}
     assert set(kinds.values()) == {AnnotatorKind.RANKING}

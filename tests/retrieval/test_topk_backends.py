@@ -627,7 +627,7 @@ def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, by_sie
     left_out = ("sift", "sieve")[not by_sieve]
     monkeypatch.setattr(getattr(product, "_kernels" if by_sieve else "_sieve"), left_out, None)
     monkeypatch.setattr(product, "_patience", int(by_sieve))
-    monkeypatch.setattr("mitl.retrieval.int16_product._WORTH", 0)  # however many pass
+    monkeypatch.setattr("mitl.retrieval.integer_products._WORTH", 0)  # however many pass
     whole = slice(0, len(other))
     for floors in exact.T:
         asked = {side: Floors(floors, side, whole, 2 * exact.size + 96) for side in ("left", "right")}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import SANDBOX
 
+from mitl.core.packed import pack_each
 from mitl.crowd.golds import gold_state
 from mitl.db.session import open_database
 from mitl.db.store import judgements as judgement_store
@@ -24,8 +25,8 @@ from mitl.judgements.conduct import (
     longest_runs,
     medians_s,
 )
-from mitl.records import Direction, Outcome, Pair, PairRole, Proposal
-from mitl.records.frames import LABELS
+from mitl.records import Direction, Outcome, Pair, PairRole
+from mitl.records.frames import LABELS, PROPOSALS, frame
 from mitl.settings import Settings, load
 from mitl.stages.operating.backup import backup
 from mitl.stages.operating.restore import restore
@@ -122,8 +123,9 @@ def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(projec
         old = next(iter(sorted(known.keys() - set(proposals.candidate_pairs(session, list(Direction))))))
         before = open_work.pair_counts(session, SANDBOX)
         name = proposals.annotators(session)[0]
-        one = Proposal(old, name.name, Direction.I2T, 1, 0.5)
-        n_new = proposals.add_run(session, "later", "{}", {}, [name], [one])
+        one = {"pair": pack_each([old]), "annotator": [name.name], "direction": [0], "rank": [1]}
+        rows = frame(PROPOSALS, {**one, "similarity": [0.5]})
+        n_new = proposals.add_run(session, "later", "{}", {}, [name], rows)
         session.flush()
         after = open_work.pair_counts(session, SANDBOX)
 

@@ -23,10 +23,10 @@ from mitl.selection.diverse import Spread
 from mitl.selection.strategies import STRATEGIES
 from mitl.settings import Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
-from mitl.stages.choosing.choose import ChoiceOptions, choice_of, choose
 from mitl.stages.fusing.fuse import fuse
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.rounds.choosing import ChoiceOptions, choice_of, choose
 
 
 @pytest.fixture(scope="module")

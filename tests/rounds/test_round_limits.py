@@ -96,7 +96,7 @@ def test_what_nobody_can_walk_is_told_in_one_line(project, monkeypatch):
     assert "2 HITs with its choices still are out" in taken and "mitl hits expire" in taken
     ok("publish", "--sandbox")
     again = (*NEXT[:-1], "40.00", "--strategy", "random")
-    monkeypatch.setattr("mitl.stages.choosing.choose.ranked", _top(5))
+    monkeypatch.setattr("mitl.stages.rounds.choosing.ranked", _top(5))
     nothing = fails(1, *again)
     assert "is open: all were asked" in nothing and "`mitl round rollback`" in nothing
     assert "was asked for with other options" in fails(1, *NEXT)

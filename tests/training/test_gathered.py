@@ -7,12 +7,12 @@ import sys
 
 import torch
 
-from annotators.training.contrast import gathered, softmax_common
+from annotators.training.binary import gathered, softmax_common
 
 PROGRAM = """
 import sys, torch
 from torch import distributed
-from annotators.training.contrast import gathered, softmax_common
+from annotators.training.binary import gathered, softmax_common
 
 rank, store, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 torch.set_num_threads(1)

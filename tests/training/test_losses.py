@@ -10,13 +10,28 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotators.training.baselines import Rung, ladder_like, sam_like
-from annotators.training.contrast import softmax_common, softmax_own_outside
-from annotators.training.kendall import hard_sliding_window, kendall, sliding_window, windows
+from annotators.training.binary import (
+    hardest_negative,
+    semi_hard,
+    soft_negative,
+    softmax_common,
+    softmax_own_outside,
+    sum_of_hinges,
+)
+from annotators.training.continuous import (
+    Rung,
+    co_caption_similarities,
+    graded_contrast,
+    hard_sliding_window,
+    kendall,
+    ladder_like,
+    measured_alpha,
+    pseudo_relevance,
+    sam_like,
+    sliding_window,
+    windows,
+)
 from annotators.training.losses import LOSSES, Labels, LossSettings, Unjudged, loss_of
-from annotators.training.probabilistic import graded_contrast
-from annotators.training.pseudo import co_caption_similarities, measured_alpha, pseudo_relevance
-from annotators.training.triplet import hardest_negative, semi_hard, soft_negative, sum_of_hinges
 from mitl.errors import TrainingError
 
 M, GAMMA, ALPHA, BETA = 0.2, 50.0, 0.2, 0.1

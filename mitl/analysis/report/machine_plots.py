@@ -14,8 +14,7 @@ from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import EvaluationScore
 from mitl.judgements.calibration import Calibration
 from mitl.records import Direction
-from mitl.records.form_words import of_form
-from mitl.records.forms import IMAGES, SetForm
+from mitl.records.forms import IMAGES, SetForm, of_form
 
 WIDTH_IN = 9.0
 _LINES = (

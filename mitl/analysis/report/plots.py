@@ -23,8 +23,7 @@ from mitl.analysis.report.inputs import (
 from mitl.analysis.report.views import FunnelStep, histogram, truth_rows
 from mitl.core.formats import count, percent
 from mitl.records import Direction
-from mitl.records.form_words import of_form
-from mitl.records.forms import IMAGES, SetForm
+from mitl.records.forms import IMAGES, SetForm, of_form
 
 LOG_RATIO = 60
 """Beyond this ratio of the largest to the smallest bar, a linear axis shows the small ones as nothing."""

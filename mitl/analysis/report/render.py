@@ -21,8 +21,7 @@ from mitl.core import formats
 from mitl.core.formats import count, money, percent
 from mitl.core.templates import page_templates
 from mitl.records import Direction
-from mitl.records.form_words import of_form
-from mitl.records.forms import IMAGES, SetForm
+from mitl.records.forms import IMAGES, SetForm, of_form
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Jinja

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from mitl.core.pricing import amount
 from mitl.crowd_server.api import notifications, shapes
 from mitl.crowd_server.api.hits import fresh_token, key
 from mitl.crowd_server.api.registry import ApiCall, Reply, operation
@@ -23,7 +24,7 @@ _BY_STATUS = {name: state for state, name in shapes.STATUS.items()}
 
 @operation("ListAssignmentsForHIT", writes=False)
 def list_assignments(call: ApiCall) -> Reply:
-    """A HIT's submitted assignments with their answers, in any state of the HIT."""
+    """List the submitted assignments of a HIT with their answers, whatever the HIT's status."""
     hit_id = key(call)
     portion = call.portion()
     given = call.params.choices("AssignmentStatuses", tuple(_BY_STATUS))
@@ -35,7 +36,7 @@ def list_assignments(call: ApiCall) -> Reply:
 
 @operation("GetAssignment", writes=False)
 def get_assignment(call: ApiCall) -> Reply:
-    """A submitted assignment with its HIT, question included."""
+    """Return a submitted assignment together with its HIT, including the question."""
     own = _find(call)
     hit = _hit(call, own)
     question = hits.question(call.connection, hit.id)
@@ -47,7 +48,7 @@ def get_assignment(call: ApiCall) -> Reply:
 
 @operation("ApproveAssignment", writes=True)
 def approve_assignment(call: ApiCall) -> None:
-    """Pay a submitted assignment, or with OverrideRejection one rejected within 30 days of its submission."""
+    """Approve a submitted assignment, or with OverrideRejection a rejected one up to 30 days after submission."""
     own = _find(call)
     feedback = call.params.text("RequesterFeedback", longest=1024)
     override = call.params.flag("OverrideRejection")
@@ -70,7 +71,7 @@ def approve_assignment(call: ApiCall) -> None:
 
 @operation("RejectAssignment", writes=True)
 def reject_assignment(call: ApiCall) -> None:
-    """Refuse a submitted assignment, with the reason for the worker."""
+    """Reject a submitted assignment and tell the worker why."""
     own = _find(call)
     feedback = call.params.text("RequesterFeedback", longest=1024, required=True)
     if own.state is not AssignmentState.SUBMITTED:
@@ -83,7 +84,7 @@ def reject_assignment(call: ApiCall) -> None:
 
 @operation("SendBonus", writes=True)
 def send_bonus(call: ApiCall) -> None:
-    """Owe a worker a bonus for an assignment that they submitted."""
+    """Grant a worker a bonus for an assignment they submitted."""
     own = _find(call)
     worker = call.params.worker("WorkerId")
     cents = call.params.cents("BonusAmount")
@@ -92,20 +93,20 @@ def send_bonus(call: ApiCall) -> None:
     if worker != own.worker:
         raise invalid("WorkerId", f"assignment {own.mturk_id} was not submitted by {worker}")
     if cents < 1:
-        raise out_of_range("BonusAmount", shapes.dollars(cents), "at least 0.01")
+        raise out_of_range("BonusAmount", amount(cents), "at least 0.01")
     assignments.add_bonus(call, own, cents=cents, reason=reason)
     if token:
         accounts.remember(call, "bonus", token, call.request_id)
     workers.tell_worker(
         call,
         own.worker,
-        *notifications.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason),
+        *notifications.bonus(f"${amount(cents)}", _hit(call, own).type.values.title, reason),
     )
 
 
 @operation("ListBonusPayments", writes=False)
 def list_bonus_payments(call: ApiCall) -> Reply:
-    """The bonuses of a HIT or of an assignment."""
+    """List the bonuses granted for a HIT or an assignment."""
     params = call.params
     if not params.has("HITId") and not params.has("AssignmentId"):
         raise missing("HITId or AssignmentId")
@@ -118,13 +119,13 @@ def list_bonus_payments(call: ApiCall) -> Reply:
 
 @operation("GetAccountBalance", writes=False)
 def get_account_balance(call: ApiCall) -> Reply:
-    """What may be spent; in the sandbox always 10,000.00."""
+    """Return the available balance; in the sandbox it is always 10,000.00."""
     balance = accounts.balance(call.connection, call.environment)
     if call.environment is Environment.SANDBOX:
-        return {"AvailableBalance": shapes.dollars(accounts.SANDBOX_CENTS)}
-    reply = {"AvailableBalance": shapes.dollars(max(0, balance.available))}
+        return {"AvailableBalance": amount(accounts.SANDBOX_CENTS)}
+    reply = {"AvailableBalance": amount(max(0, balance.available))}
     if balance.held:
-        reply["OnHoldBalance"] = shapes.dollars(balance.held)
+        reply["OnHoldBalance"] = amount(balance.held)
     return reply
 
 

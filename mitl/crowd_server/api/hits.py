@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from mitl.core.pricing import amount
 from mitl.crowd_server.api import qualification_types, shapes
 from mitl.crowd_server.api.registry import ApiCall, Reply, operation, refuse_parameters
 from mitl.crowd_server.pages import questions
@@ -28,7 +29,7 @@ EXTENDABLE_SINCE = dt.datetime(2015, 7, 22, tzinfo=dt.UTC)
 
 @operation("CreateHITType", writes=True)
 def create_hit_type(call: ApiCall) -> Reply:
-    """Make a HIT type; the same values give the same one."""
+    """Create a HIT type; the same values always return the same HIT type."""
     return {"HITTypeId": type_of_values(call).mturk_id}
 
 
@@ -59,26 +60,26 @@ def type_of_values(call: ApiCall) -> TypeRow:
 
 @operation("CreateHIT", writes=True)
 def create_hit(call: ApiCall) -> Reply:
-    """Post a HIT with the values of its type."""
+    """Create a HIT, with the properties of its HIT type in the same request."""
     return _post(call, type_of_values)
 
 
 @operation("CreateHITWithHITType", writes=True)
 def create_hit_with_hit_type(call: ApiCall) -> Reply:
-    """Post a HIT of an existing type."""
+    """Create a HIT of an existing HIT type."""
     return _post(call, existing_type)
 
 
 @operation("GetHIT", writes=False)
 def get_hit(call: ApiCall) -> Reply:
-    """A HIT with its question; a deleted one says Disposed."""
+    """Return a HIT with its question; a deleted HIT has the status Disposed."""
     hit = find(call)
     return {"HIT": shapes.hit(hit, call.now, hits.question(call.connection, hit.id))}
 
 
 @operation("UpdateExpirationForHIT", writes=True)
 def update_expiration(call: ApiCall) -> None:
-    """Move a HIT's expiry, to the past to end it now; money is set aside or set free accordingly.
+    """Change when a HIT expires, and how much money is held for it; a time in the past ends it now.
 
     As on MTurk, ending may be repeated, but the same later time is refused as a repeat for 24 hours.
     """
@@ -96,7 +97,7 @@ def update_expiration(call: ApiCall) -> None:
 
 @operation("UpdateHITTypeOfHIT", writes=True)
 def update_hit_type(call: ApiCall) -> None:
-    """Give a HIT another type; who is at work on it never gets less than they were promised."""
+    """Change the HIT type of a HIT; workers who have accepted it are never paid less than they were promised."""
     hit, wanted = _undeleted(call, find(call)), existing_type(call)
     if wanted.id == hit.type.id:
         return
@@ -105,15 +106,15 @@ def update_hit_type(call: ApiCall) -> None:
         raise turk(
             "InvalidHITState",
             "Workers accepted or submitted this HIT at its present reward, so it cannot be moved to a HIT type "
-            f"that pays less ({shapes.dollars(wanted.values.reward_cents)} instead of "
-            f"{shapes.dollars(hit.type.values.reward_cents)}).",
+            f"that pays less ({amount(wanted.values.reward_cents)} instead of "
+            f"{amount(hit.type.values.reward_cents)}).",
         )
     accounts.change_type(call, hit.id, wanted.id, wanted.values.reward_cents)
 
 
 @operation("UpdateHITReviewStatus", writes=True)
 def update_review_status(call: ApiCall) -> None:
-    """Mark a Reviewable HIT as Reviewing, or with Revert a Reviewing one as Reviewable."""
+    """Move a HIT from Reviewable to Reviewing, or back with Revert."""
     hit = find(call)
     revert = call.params.flag("Revert")
     wanted = "Reviewing" if revert else "Reviewable"
@@ -124,7 +125,7 @@ def update_review_status(call: ApiCall) -> None:
 
 @operation("CreateAdditionalAssignmentsForHIT", writes=True)
 def create_additional_assignments(call: ApiCall) -> None:
-    """Ask for more assignments of a HIT, though never across ten."""
+    """Add assignments to a HIT; one created with fewer than ten cannot be raised to ten or more."""
     hit = find(call)
     count = call.params.integer("NumberOfAdditionalAssignments", 1, MAX_ASSIGNMENTS)
     token = fresh_token(call, "extend", "AdditionalAssignmentsAlreadyAdded", "The assignments", "request")
@@ -146,7 +147,7 @@ def create_additional_assignments(call: ApiCall) -> None:
 
 @operation("DeleteHIT", writes=True)
 def delete_hit(call: ApiCall) -> None:
-    """Dispose of a HIT that is reviewable with every submission decided; its rows stay."""
+    """Delete a reviewable HIT once every submission is approved or rejected; its records are kept."""
     hit = find(call)
     if hit.status(call.now) not in ("Reviewable", "Reviewing"):
         raise _wrong_state(call, hit, "Reviewing, Reviewable")
@@ -252,14 +253,14 @@ def _post(call: ApiCall, type_of: Callable[[ApiCall], TypeRow]) -> Reply:
 
 @operation("ListHITs", writes=False)
 def list_hits(call: ApiCall) -> Reply:
-    """All HITs that are not deleted."""
+    """List all HITs that have not been deleted."""
     portion = call.portion()
     return _listed(call, portion, hits.list_hits(call, portion))
 
 
 @operation("ListReviewableHITs", writes=False)
 def list_reviewable_hits(call: ApiCall) -> Reply:
-    """HITs on which no further work will come, marked Reviewing or not."""
+    """List the HITs that will receive no more work, either Reviewable or Reviewing."""
     portion = call.portion()
     status = call.params.choice("Status", ("Reviewable", "Reviewing"), "Reviewable")
     type_id = existing_type(call).id if call.params.has("HITTypeId") else None
@@ -269,7 +270,7 @@ def list_reviewable_hits(call: ApiCall) -> Reply:
 
 @operation("ListHITsForQualificationType", writes=False)
 def list_hits_for_qualification_type(call: ApiCall) -> Reply:
-    """HITs whose type has a requirement on a qualification type, one of MTurk's own included."""
+    """List the HITs that have a requirement on a qualification type, which may be one of MTurk's own."""
     type_id = call.params.entity("QualificationTypeId")
     if type_id not in qualifying.SYSTEM_TYPES:
         qualification_types.known_type(call, type_id)

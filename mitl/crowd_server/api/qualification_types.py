@@ -145,7 +145,7 @@ _DELETED = "The qualification does not exist any more."
 
 @operation("CreateQualificationType", writes=True)
 def create_qualification_type(call: ApiCall) -> Reply:
-    """A new type, with a test, granted by itself, or decided by its owner; names are unique in an environment."""
+    """Create a type that workers get by a test, automatically or on your decision; its name must be unique."""
     params = call.params
     row = qualifications.add_type(
         call,
@@ -166,7 +166,7 @@ def create_qualification_type(call: ApiCall) -> Reply:
 
 @operation("UpdateQualificationType", writes=True)
 def update_qualification_type(call: ApiCall) -> Reply:
-    """Change a type; its name and keywords stay, and a new test replaces the old one with its key."""
+    """Change a type, except its name and keywords; a new test replaces the old test and its answer key."""
     params = call.params
     own = find_type(call)
     changed = replace(
@@ -181,7 +181,7 @@ def update_qualification_type(call: ApiCall) -> Reply:
 
 @operation("DeleteQualificationType", writes=True)
 def delete_qualification_type(call: ApiCall) -> None:
-    """Take a type out of use; requests for it are rejected, and those who hold it keep it for open HITs."""
+    """Delete a type and reject the requests for it; workers who hold it keep it for HITs that require it."""
     own = find_type(call)
     letter = notifications.refused(own.name, _DELETED)
     for worker_id in qualifications.reject_undecided(call, own.id, _DELETED):
@@ -191,13 +191,13 @@ def delete_qualification_type(call: ApiCall) -> None:
 
 @operation("GetQualificationType", writes=False)
 def get_qualification_type(call: ApiCall) -> Reply:
-    """A type by its id, with its test and its key."""
+    """Return a type with its test and answer key."""
     return {"QualificationType": qualification_type(find_type(call))}
 
 
 @operation("ListQualificationTypes", writes=False)
 def list_qualification_types(call: ApiCall) -> Reply:
-    """Types whose name, description or keywords hold the query.
+    """List the types whose name, description or keywords contain the query.
 
     All types of an environment belong to its one requester, so MustBeOwnedByCaller leaves nothing out.
     """

@@ -68,13 +68,17 @@ class Params:
             raise out_of_range(name, f"{len(value)} characters long", allowed)
         return value
 
+    def _required(self, name: str, default: Any = None) -> Any:
+        """The value as given, else the default; the API's error where there is neither."""
+        value = self._values.get(name)
+        value = default if value is None else value
+        if value is None:
+            raise missing(name)
+        return value
+
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
         """An integer between two bounds; required where there is no default."""
-        value = self._values.get(name)
-        if value is None:
-            if default is None:
-                raise missing(name)
-            return default
+        value = self._required(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise invalid(name, "it must be an integer")
         if not low <= value <= high:
@@ -83,20 +87,14 @@ class Params:
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A boolean."""
-        value = self._values.get(name)
-        if value is None:
-            return default
+        value = self._required(name, default)
         if not isinstance(value, bool):
             raise invalid(name, "it must be true or false")
         return value
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str | None = None) -> str:
         """One of a few words."""
-        value = self._values.get(name)
-        if value is None:
-            if default is None:
-                raise missing(name)
-            return default
+        value = self._required(name, default)
         if value not in allowed:
             raise invalid(name, f"it must be one of {', '.join(allowed)}")
         return str(value)
@@ -157,9 +155,7 @@ class Params:
 
     def time(self, name: str) -> dt.datetime:
         """A time, on the wire in seconds since 1970; one before that is as good as 1970."""
-        value = self._values.get(name)
-        if value is None:
-            raise missing(name)
+        value = self._required(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise invalid(name, "it must be seconds since 1970")
         if isinstance(value, float) and not math.isfinite(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 
+from mitl.core.pricing import amount
 from mitl.crowd_server.api.registry import Reply
 from mitl.crowd_server.store.assignments import AssignmentRow, BonusRow
 from mitl.crowd_server.store.hits import HitRow
@@ -17,11 +18,6 @@ STATUS = {
     AssignmentState.APPROVED: "Approved",
     AssignmentState.REJECTED: "Rejected",
 }
-
-
-def dollars(cents: int) -> str:
-    """A CurrencyAmount."""
-    return f"{cents // 100}.{cents % 100:02d}"
 
 
 def seconds(time: dt.datetime) -> float:
@@ -42,7 +38,7 @@ def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> Reply:
         "Keywords": values.keywords,
         "HITStatus": row.status(now),
         "MaxAssignments": row.max_assignments,
-        "Reward": dollars(values.reward_cents),
+        "Reward": amount(values.reward_cents),
         "AutoApprovalDelayInSeconds": values.auto_approval_s,
         "Expiration": seconds(row.expires_at),
         "AssignmentDurationInSeconds": values.duration_s,
@@ -86,7 +82,7 @@ def bonus(row: BonusRow) -> Reply:
     """A bonus payment."""
     return {
         "WorkerId": row.worker,
-        "BonusAmount": dollars(row.cents),
+        "BonusAmount": amount(row.cents),
         "AssignmentId": row.assignment,
         "Reason": row.reason,
         "GrantTime": seconds(row.granted_at),

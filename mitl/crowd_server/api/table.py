@@ -16,14 +16,14 @@ END = "<!-- operations: end -->"
 
 
 def table() -> str:
-    """All operations by name, whether they are offered, and what they do."""
+    """All operations by name, with whether each is supported and what it does."""
     assert GROUPS, "the files of operations are not loaded"
     rows = ["| operation | status | what it does |", "| --- | --- | --- |"]
     for name, operation in sorted(OPERATIONS.items()):
         summary = (operation.handler.__doc__ or "").strip().partition("\n")[0]
         rows.append(f"| {name} | {'supported' if operation.offered else 'refused'} | {summary} |")
     offered = sum(operation.offered for operation in OPERATIONS.values())
-    count = f"{offered} of MTurk's {len(OPERATIONS)} operations are supported; the others answer one error."
+    count = f"{offered} of MTurk's {len(OPERATIONS)} operations are supported; the others return an error."
     return "\n".join([count, "", *rows])
 
 

@@ -18,7 +18,7 @@ from mitl.crowd_server.store.workers import WorkerRow
 
 @operation("AssociateQualificationWithWorker", writes=True)
 def associate_qualification(call: ApiCall) -> None:
-    """Give a worker a qualification, or change its value; requests that wait are left alone."""
+    """Grant a worker a qualification, or change its value; pending requests are not affected."""
     notify = call.params.flag("SendNotification", True)
     own, worker = find_type(call), find_worker(call)
     value = call.params.integer("IntegerValue", -INT32, INT32, 1)
@@ -29,7 +29,7 @@ def associate_qualification(call: ApiCall) -> None:
 
 @operation("DisassociateQualificationFromWorker", writes=True)
 def disassociate_qualification(call: ApiCall) -> None:
-    """Take a qualification away; where there is a reason, the worker is told."""
+    """Revoke a worker's qualification; the worker is told only if you give a reason."""
     reason = call.params.text("Reason", longest=1024)
     own, worker = find_type(call), find_worker(call)
     held = _granted(call)
@@ -40,13 +40,13 @@ def disassociate_qualification(call: ApiCall) -> None:
 
 @operation("GetQualificationScore", writes=False)
 def get_qualification_score(call: ApiCall) -> Reply:
-    """What a worker holds of a type; what was taken back has no score, and MTurk's clients wait for this error."""
+    """Return a worker's qualification of a type; if it was revoked, return MTurk's error instead."""
     return {"Qualification": qualification(_granted(call))}
 
 
 @operation("ListWorkersWithQualificationType", writes=False)
 def list_workers_with_qualification_type(call: ApiCall) -> Reply:
-    """Who holds a type, or whose was revoked."""
+    """List the workers who hold a type, or those from whom it was revoked."""
     own = find_type(call)
     status = call.params.choice("Status", ("Granted", "Revoked"), "Granted")
     portion = call.portion()
@@ -86,7 +86,7 @@ _NAMES = {
 
 @operation("ListQualificationRequests", writes=False)
 def list_qualification_requests(call: ApiCall) -> Reply:
-    """Requests that wait for a decision, of one type or of all."""
+    """List the pending requests for one type or for all types."""
     own = find_type(call) if call.params.has("QualificationTypeId") else None
     portion = call.portion()
     rows = qualifications.list_requests(call, portion, type_id=None if own is None else own.id)
@@ -100,7 +100,7 @@ def list_qualification_requests(call: ApiCall) -> Reply:
 
 @operation("AcceptQualificationRequest", writes=True)
 def accept_qualification_request(call: ApiCall) -> None:
-    """Grant what a worker asked for, with a value or without."""
+    """Accept a qualification request, with or without a value."""
     value = None
     if call.params.has("IntegerValue"):
         value = call.params.integer("IntegerValue", -INT32, INT32)
@@ -112,7 +112,7 @@ def accept_qualification_request(call: ApiCall) -> None:
 
 @operation("RejectQualificationRequest", writes=True)
 def reject_qualification_request(call: ApiCall) -> None:
-    """Refuse what a worker asked for; the reason is shown to them."""
+    """Reject a qualification request; the worker sees the reason."""
     reason = call.params.text("Reason", longest=1024)
     own = _pending(call)
     qualifications.decide_request(call, own.id, RequestState.REJECTED, reason)
@@ -138,7 +138,7 @@ MAX_WORKERS = 100
 
 @operation("NotifyWorkers", writes=True)
 def notify_workers(call: ApiCall) -> Reply:
-    """Write to workers whose work was approved or rejected; the reply names those who were not reached."""
+    """Send a message to workers whose work was approved or rejected; the reply lists those not reached."""
     subject = call.params.text("Subject", longest=200, required=True)
     text = call.params.text("MessageText", longest=4096, required=True)
     wanted = _workers(call.params)
@@ -182,7 +182,7 @@ def _failure(mturk_id: str, *, joined: bool, waits: bool) -> dict[str, str]:
 
 @operation("CreateWorkerBlock", writes=True)
 def create_worker_block(call: ApiCall) -> None:
-    """Keep a worker from all HITs; they are told that, though not the reason, which is the requester's note."""
+    """Block a worker from all HITs; the worker is told about the block, but not the reason."""
     worker = find_worker(call)
     reason = call.params.text("Reason", longest=1024, required=True)
     if workers.block(call, worker, reason):
@@ -191,7 +191,7 @@ def create_worker_block(call: ApiCall) -> None:
 
 @operation("DeleteWorkerBlock", writes=True)
 def delete_worker_block(call: ApiCall) -> None:
-    """Let a worker take HITs again; nothing happens where they were not blocked."""
+    """Unblock a worker; if the worker is not blocked, nothing happens."""
     worker = find_worker(call)
     call.params.text("Reason", longest=1024)
     if workers.unblock(call, worker.id):
@@ -200,6 +200,6 @@ def delete_worker_block(call: ApiCall) -> None:
 
 @operation("ListWorkerBlocks", writes=False)
 def list_worker_blocks(call: ApiCall) -> Reply:
-    """Who is blocked, and why."""
+    """List the blocked workers with the reasons."""
     portion = call.portion()
     return call.paged(portion, workers.list_blocks(call, portion), "WorkerBlocks", worker_block)

@@ -8,12 +8,12 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from mitl.core.pricing import format_dollars
 from mitl.crowd_server.api import shapes
 from mitl.crowd_server.operator.page import many
 from mitl.crowd_server.operator.session import Fields, action, nothing_here, page
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.pages.site import NoticeError, Site
-from mitl.crowd_server.pages.templates import money
 from mitl.crowd_server.store import assignments, hits, progress, reports
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.database import Books, Portion
@@ -179,7 +179,7 @@ def ask_to_expire(site: Site, request: Request) -> Response:
         f"{many(row.open_hits, 'HIT is', 'HITs are')} open; {many(row.left, 'answer is', 'answers are')} still wanted. "
         "Nobody could accept one any more.",
         f"{many(row.working, 'worker holds a HIT', 'workers hold a HIT')} just now and may finish it.",
-        f"Up to {money(free * row.reward_cents)} that is held for them would be free again.",
+        f"Up to {format_dollars(free * row.reward_cents)} that is held for them would be free again.",
         "Pausing stops the work too, and can be undone; to undo this, the requester has to move each HIT's expiry.",
     ]
     return site.page(

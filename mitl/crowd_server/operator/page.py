@@ -14,11 +14,11 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from mitl.core.pricing import format_dollars
 from mitl.crowd_server.operator import session as operator_session
 from mitl.crowd_server.operator.session import KeptSpans, page
 from mitl.crowd_server.pages.panels import link_of
 from mitl.crowd_server.pages.site import Site, origin
-from mitl.crowd_server.pages.templates import money
 from mitl.crowd_server.store import accounts, panels, progress, reports, workers
 from mitl.crowd_server.store.models import LedgerKind, VisitState
 from mitl.crowd_server.store.panels import PanelRow
@@ -93,7 +93,7 @@ def _round_up(at: dt.datetime, step: dt.timedelta) -> dt.datetime:
 
 
 SHOWN_INVITATIONS = 50
-ALWAYS = f"always {money(accounts.SANDBOX_CENTS)}"
+ALWAYS = f"always {format_dollars(accounts.SANDBOX_CENTS)}"
 
 Visits = Mapping[VisitState, int]
 
@@ -193,12 +193,12 @@ def _sums(
 def _money(environment: Environment, balance: accounts.Balance, bonuses: int) -> dict[str, str]:
     practice = environment is Environment.SANDBOX
     return {
-        f"{environment}.budget": money(balance.budget),
-        f"{environment}.held": money(balance.held),
-        f"{environment}.approved": money(balance.spent - bonuses),
-        f"{environment}.bonuses": money(bonuses),
-        f"{environment}.owed": money(balance.spent),
-        f"{environment}.available": ALWAYS if practice else money(balance.available),
+        f"{environment}.budget": format_dollars(balance.budget),
+        f"{environment}.held": format_dollars(balance.held),
+        f"{environment}.approved": format_dollars(balance.spent - bonuses),
+        f"{environment}.bonuses": format_dollars(bonuses),
+        f"{environment}.owed": format_dollars(balance.spent),
+        f"{environment}.available": ALWAYS if practice else format_dollars(balance.available),
     }
 
 

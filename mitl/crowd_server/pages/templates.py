@@ -7,15 +7,10 @@ from pathlib import Path
 
 import jinja2
 
+from mitl.core.pricing import format_dollars
 from mitl.core.templates import page_templates
 
 PAGES = Path(__file__).parent
-
-
-def money(cents: int) -> str:
-    """Dollars and cents: ``$1,234.56``, ``-$0.05``."""
-    sign = "-" if cents < 0 else ""
-    return f"{sign}${abs(cents) // 100:,}.{abs(cents) % 100:02d}"
 
 
 def _span(seconds: int) -> str:
@@ -35,5 +30,5 @@ def _when(time: dt.datetime) -> str:
 def template_environment() -> jinja2.Environment:
     """The server's templates, escaping whatever is put into them."""
     environment = page_templates(PAGES, auto_reload=False)
-    environment.filters |= {"money": money, "span": _span, "when": _when}
+    environment.filters |= {"money": format_dollars, "span": _span, "when": _when}
     return environment

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, case, delete, exists, func, insert, or_, select, update
 
 from mitl.crowd_server.protocol.errors import turk
 from mitl.crowd_server.store.database import Books, Database, Wide, add_row, change_row
 from mitl.crowd_server.store.models import (
+    IS_LIVE,
     WORK,
     Account,
     Assignment,
@@ -206,12 +207,11 @@ _HIT: Wide = (
     .join(HitType)
     .where(Hit.id == bindparam("own"))
 )
-_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
 _UNDECIDED = Assignment.state == AssignmentState.SUBMITTED
 _ON_HIT = select(
     func.count(case((_UNDECIDED, 1))).label("undecided"),
-    func.count(case((_LIVE, 1))).label("leases"),
-    func.max(case((_LIVE, Assignment.deadline_at))).label("last_deadline"),
+    func.count(case((IS_LIVE, 1))).label("leases"),
+    func.max(case((IS_LIVE, Assignment.deadline_at))).label("last_deadline"),
     func.max(case((_UNDECIDED, Assignment.auto_approve_at))).label("last_approval"),
 ).where(Assignment.hit_id == bindparam("own"))
 

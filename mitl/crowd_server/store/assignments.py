@@ -13,7 +13,7 @@ from statistics import median
 from sqlalchemy import Connection, bindparam, select, update
 
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, columns, every, first
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, every, first
 from mitl.crowd_server.store.leases import LeaseRow, OpenGroup
 from mitl.crowd_server.store.models import (
     WORK,
@@ -26,6 +26,7 @@ from mitl.crowd_server.store.models import (
     LateAnswer,
     Worker,
 )
+from mitl.db.base import columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine, Insert, Select, bindparam, func, insert, select, update
-from sqlalchemy.orm import InstrumentedAttribute
 
 from mitl.crowd_server.store.models import Account, Base
 from mitl.records import Environment
@@ -215,9 +214,3 @@ def every(
 ) -> list[RecordT]:
     """The rows of a select, each as a record of its columns in their order."""
     return [record(*row) for row in connection.execute(wanted, values)]
-
-
-def columns(record: type, table: type[Base], **others: Any) -> tuple[InstrumentedAttribute[Any], ...]:
-    """What to select for a record: for each field the one of ``others``, else the table's column of that name."""
-    names = [field.name for field in fields(record)]
-    return tuple(others[name] if name in others else getattr(table, name) for name in names)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, bindparam, case, exists, func, insert, or_, select
 
 from mitl.crowd_server.protocol.ids import entity_id
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, columns, first
-from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, first
+from mitl.crowd_server.store.models import IS_LIVE, Assignment, AssignmentState, Hit, HitQuestion, HitType
+from mitl.db.base import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +118,9 @@ _HIT_KEY = select(Hit.id).where(*_OF_ID)
 _QUESTION = select(HitQuestion.xml).where(HitQuestion.hit_id == bindparam("hit_id"))
 _FORM = _QUESTION.where(HitQuestion.xml.contains("/QuestionForm.xsd"))
 _ADD_QUESTION = insert(HitQuestion)
-_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
 _DECIDED = Assignment.decided_at.is_not(None)
 _COUNTS = (
-    select(Assignment.hit_id, func.count(case((_LIVE, 1))), func.count(case((_DECIDED, 1))))
+    select(Assignment.hit_id, func.count(case((IS_LIVE, 1))), func.count(case((_DECIDED, 1))))
     .where(Assignment.hit_id.in_(bindparam("hit_ids", expanding=True)))
     .group_by(Assignment.hit_id)
 )
@@ -162,7 +162,7 @@ def hit_key(books: Books, mturk_id: str) -> int | None:
 def is_promised(books: Books, hit_id: int) -> bool:
     """Whether somebody has this HIT, or submitted it and may still be paid for it."""
     open_states = (AssignmentState.SUBMITTED, AssignmentState.REJECTED)
-    promised = or_(Assignment.state.in_(open_states), _LIVE)
+    promised = or_(Assignment.state.in_(open_states), IS_LIVE)
     wanted = select(Assignment.id).where(Assignment.hit_id == hit_id, promised).limit(1)
     return books.connection.scalar(wanted, {"now": books.now}) is not None
 
@@ -237,7 +237,7 @@ def list_reviewable(
 ) -> list[HitRow]:
     """HITs on which no further work will come, marked as being reviewed or not."""
     over = or_(Hit.slots_left == 0, Hit.expires_at <= books.now)
-    narrowing = [Hit.reviewing.is_(reviewing), over, ~exists().where(Assignment.hit_id == Hit.id, _LIVE)]
+    narrowing = [Hit.reviewing.is_(reviewing), over, ~exists().where(Assignment.hit_id == Hit.id, IS_LIVE)]
     if hit_type_id is not None:
         narrowing.append(Hit.hit_type_id == hit_type_id)
     return list_hits(books, portion, *narrowing)

@@ -22,8 +22,9 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import Books, Wide, add_row, columns, every, first
+from mitl.crowd_server.store.database import Books, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
+    IS_LIVE,
     WORK,
     Assignment,
     AssignmentState,
@@ -33,6 +34,7 @@ from mitl.crowd_server.store.models import (
     WorkerBlock,
 )
 from mitl.crowd_server.store.workers import WorkerRow
+from mitl.db.base import columns
 from mitl.records import Environment
 
 
@@ -108,7 +110,6 @@ _LEASE: Wide = (
 )
 _ME: BindParameter[Any] = bindparam("me")
 _NOW: BindParameter[Any] = bindparam("now")
-_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > _NOW)
 _GIVEN_OUT = (
     HitType.environment == bindparam("environment"),
     HitType.paused_at.is_(None),
@@ -120,7 +121,7 @@ _OPEN = (
     Hit.expires_at > _NOW,
     Hit.deleted_at.is_(None),
 )
-_LIVE_LEASES = select(func.count(Assignment.id)).where(Assignment.hit_id == Hit.id, _LIVE).correlate(Hit)
+_LIVE_LEASES = select(func.count(Assignment.id)).where(Assignment.hit_id == Hit.id, IS_LIVE).correlate(Hit)
 _FREE = (*_GIVEN_OUT, *_OPEN, Hit.slots_left > _LIVE_LEASES.scalar_subquery())
 _BARRED = or_(
     Assignment.submitted_at.is_not(None),
@@ -130,7 +131,7 @@ _MINE = and_(Assignment.hit_id == Hit.id, Assignment.worker_id == _ME)
 # A list looks at every HIT, of which few are at work: leases are counted once for all, and texts read once for a group.
 _AT_WORK = (
     select(Assignment.hit_id, func.count().label("leases"))
-    .where(Assignment.environment == bindparam("environment"), _LIVE)
+    .where(Assignment.environment == bindparam("environment"), IS_LIVE)
     .group_by(Assignment.hit_id)
     .subquery()
 )
@@ -161,12 +162,12 @@ _GROUPS: Wide = (
     .where(*_GIVEN_OUT)
     .order_by(HitType.id)
 )
-_CURRENT = _LEASE.where(Assignment.worker_id == _ME, _LIVE).order_by(Assignment.id).limit(1)
+_CURRENT = _LEASE.where(Assignment.worker_id == _ME, IS_LIVE).order_by(Assignment.id).limit(1)
 _FIND = _LEASE.where(Assignment.id == bindparam("own"))
 _REQUIREMENTS = select(HitType.requirements).where(
     HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
 )
-_HELD = or_(Assignment.submitted_at.is_not(None), _LIVE)
+_HELD = or_(Assignment.submitted_at.is_not(None), IS_LIVE)
 _IDLE_ID = (
     select(Assignment.mturk_id)
     .where(Assignment.hit_id == Hit.id)

@@ -6,7 +6,7 @@ import datetime as dt
 from enum import StrEnum
 from typing import Annotated
 
-from sqlalchemy import BigInteger, ForeignKey, Index, MetaData, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, MetaData, UniqueConstraint, and_, bindparam, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, join, mapped_column
 
 from mitl.db.base import NAMING, TYPES, int_pk
@@ -70,17 +70,23 @@ class Base(DeclarativeBase):
     type_annotation_map = TYPES
 
 
+class Numbered(Base):
+    """A table whose rows are numbered in the order in which they came."""
+
+    __abstract__ = True
+    id: Mapped[int_pk]
+
+
 _IS_OPEN = text("slots_left > 0")
 """The next HIT for a worker is the first entry of this index that is free, however many were done before."""
 
 
-class HitType(Base):
+class HitType(Numbered):
     """What HITs of one group share; the same values give the same type."""
 
     __tablename__ = "hit_type"
     __table_args__ = (UniqueConstraint("environment", "digest"),)
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     mturk_id: Mapped[str] = mapped_column(unique=True)
     group_id: Mapped[str]
@@ -99,7 +105,7 @@ class HitType(Base):
     """Since when the operator gives out no more of its HITs; those that people hold may be finished."""
 
 
-class Hit(Base):
+class Hit(Numbered):
     """A HIT; its question is kept apart so that listing never reads it."""
 
     __tablename__ = "hit"
@@ -109,7 +115,6 @@ class Hit(Base):
         Index("ix_hit_settling", "environment", "settle_at"),
     )
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     mturk_id: Mapped[str] = mapped_column(unique=True)
     hit_type_id: Mapped[int] = mapped_column(ForeignKey("hit_type.id"))
@@ -137,7 +142,7 @@ class HitQuestion(Base):
     xml: Mapped[str]
 
 
-class Assignment(Base):
+class Assignment(Numbered):
     """One worker's go at one HIT, renewed when the worker takes the HIT again after a return."""
 
     __tablename__ = "assignment"
@@ -148,7 +153,6 @@ class Assignment(Base):
         Index("ix_assignment_auto_approval", "environment", "state", "auto_approve_at"),
     )
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
@@ -165,12 +169,11 @@ class Assignment(Base):
     """QuestionFormAnswers XML, as submitted."""
 
 
-class LateAnswer(Base):
+class LateAnswer(Numbered):
     """What arrived after an assignment's time, kept so that the person can be paid by hand; it is not a submission."""
 
     __tablename__ = "late_answer"
 
-    id: Mapped[int_pk]
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"), index=True)
     answer: Mapped[str]
     received_at: Mapped[dt.datetime]
@@ -199,13 +202,12 @@ class Account(Base):
     """Rewards and bonuses."""
 
 
-class RequestToken(Base):
+class RequestToken(Numbered):
     """A UniqueRequestToken and what its request made; forgotten 24 hours after ``used_at``."""
 
     __tablename__ = "request_token"
     __table_args__ = (UniqueConstraint("environment", "kind", "token"),)
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     kind: Mapped[str]
     """``hit``, ``extend``, ``bonus`` or ``expire``."""
@@ -215,12 +217,11 @@ class RequestToken(Base):
     used_at: Mapped[dt.datetime]
 
 
-class Bonus(Base):
+class Bonus(Numbered):
     """A bonus granted to a worker for one assignment."""
 
     __tablename__ = "bonus"
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"), index=True)
     cents: Mapped[Cents]
@@ -228,12 +229,11 @@ class Bonus(Base):
     granted_at: Mapped[dt.datetime]
 
 
-class LedgerEntry(Base):
+class LedgerEntry(Numbered):
     """One movement of money; rows are only ever added."""
 
     __tablename__ = "ledger"
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     kind: Mapped[LedgerKind]
     hit_id: Mapped[int | None] = mapped_column(ForeignKey("hit.id"))
@@ -242,12 +242,11 @@ class LedgerEntry(Base):
     at: Mapped[dt.datetime]
 
 
-class Invitation(Base):
+class Invitation(Numbered):
     """A link by which people become workers; only its token's hash is kept."""
 
     __tablename__ = "invitation"
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     token_sha256: Mapped[str] = mapped_column(unique=True)
     label: Mapped[str]
@@ -260,12 +259,11 @@ class Invitation(Base):
     revoked_at: Mapped[dt.datetime | None]
 
 
-class Worker(Base):
+class Worker(Numbered):
     """A person (or a script) who came by an invitation; nothing personal is kept."""
 
     __tablename__ = "worker"
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     mturk_id: Mapped[str] = mapped_column(unique=True)
     invitation_id: Mapped[int] = mapped_column(ForeignKey("invitation.id"), index=True)
@@ -290,25 +288,23 @@ class Study(Base):
     changed_at: Mapped[dt.datetime]
 
 
-class Consent(Base):
+class Consent(Numbered):
     """A worker's answer to one version of the study's information."""
 
     __tablename__ = "consent"
     __table_args__ = (UniqueConstraint("worker_id", "version"),)
 
-    id: Mapped[int_pk]
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
     version: Mapped[int]
     given: Mapped[bool]
     at: Mapped[dt.datetime]
 
 
-class Panel(Base):
+class Panel(Numbered):
     """A study link given to a panel, whose participants arrive with ids in the address."""
 
     __tablename__ = "panel"
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     slug: Mapped[str] = mapped_column(unique=True)
     """The last part of the study link."""
@@ -327,26 +323,24 @@ class Panel(Base):
     closed_at: Mapped[dt.datetime | None]
 
 
-class PanelIdentity(Base):
+class PanelIdentity(Numbered):
     """Which worker a panel's participant is; apart, so that it can be deleted when the study is over."""
 
     __tablename__ = "panel_identity"
     __table_args__ = (UniqueConstraint("environment", "profile", "external_id"),)
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     profile: Mapped[str]
     external_id: Mapped[str]
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"), index=True)
 
 
-class PanelVisit(Base):
+class PanelVisit(Numbered):
     """One arrival of a participant; a reload is the same visit."""
 
     __tablename__ = "panel_visit"
     __table_args__ = (UniqueConstraint("panel_id", "session"),)
 
-    id: Mapped[int_pk]
     panel_id: Mapped[int] = mapped_column(ForeignKey("panel.id"))
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"), index=True)
     session: Mapped[str]
@@ -369,12 +363,11 @@ class WorkerBlock(Base):
     blocked_at: Mapped[dt.datetime]
 
 
-class Message(Base):
+class Message(Numbered):
     """Something a requester told a worker, shown on the worker's page."""
 
     __tablename__ = "message"
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"), index=True)
     subject: Mapped[str]
@@ -383,13 +376,12 @@ class Message(Base):
     read_at: Mapped[dt.datetime | None]
 
 
-class QualificationType(Base):
+class QualificationType(Numbered):
     """A requester's own qualification."""
 
     __tablename__ = "qualification_type"
     __table_args__ = (UniqueConstraint("environment", "name"),)
 
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     mturk_id: Mapped[str] = mapped_column(unique=True)
     name: Mapped[str]
@@ -407,13 +399,12 @@ class QualificationType(Base):
     """None: not granted by itself."""
 
 
-class Qualification(Base):
+class Qualification(Numbered):
     """A qualification that a worker holds, or held until it was revoked."""
 
     __tablename__ = "qualification"
     __table_args__ = (UniqueConstraint("worker_id", "qualification_type_id"),)
 
-    id: Mapped[int_pk]
     qualification_type_id: Mapped[int] = mapped_column(ForeignKey("qualification_type.id"), index=True)
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
     value: Mapped[int | None]
@@ -421,12 +412,11 @@ class Qualification(Base):
     revoked_at: Mapped[dt.datetime | None]
 
 
-class QualificationRequest(Base):
+class QualificationRequest(Numbered):
     """A worker's request for a qualification, with the answers to its test where it has one."""
 
     __tablename__ = "qualification_request"
 
-    id: Mapped[int_pk]
     mturk_id: Mapped[str] = mapped_column(unique=True)
     environment: Mapped[Environment]
     type_id: Mapped[int] = mapped_column(ForeignKey("qualification_type.id"), index=True)
@@ -481,6 +471,9 @@ class Allowance(Base):
 
 WORK = join(Assignment, Hit).join(HitType)
 """Every assignment with its HIT and its HIT type, to select from."""
+
+IS_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
+"""Whether a worker holds the assignment just now and may still submit it."""
 
 RULES: dict[str, str] = {
     "accounts differ from what their ledger adds up to": """

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, delete, func, or_, select
 
-from mitl.crowd_server.store.database import Wide, add_row, change_row, columns, every, first
+from mitl.crowd_server.store.database import Wide, add_row, change_row, every, first
 from mitl.crowd_server.store.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
 from mitl.crowd_server.store.workers import WorkerRow
+from mitl.db.base import columns
 from mitl.records import Environment
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Books, Wide, columns, every, first
+from mitl.crowd_server.store.database import Books, Wide, every, first
 from mitl.crowd_server.store.models import (
     DONE_STATES,
     WORK,
@@ -24,6 +24,7 @@ from mitl.crowd_server.store.models import (
     HitType,
     Worker,
 )
+from mitl.db.base import columns
 from mitl.records import Environment
 
 HOUR = dt.timedelta(hours=1)

@@ -17,7 +17,6 @@ from mitl.crowd_server.store.database import (
     Wide,
     add_row,
     change_row,
-    columns,
     every,
     first,
 )
@@ -32,6 +31,7 @@ from mitl.crowd_server.store.models import (
     Worker,
 )
 from mitl.crowd_server.store.workers import WorkerRow
+from mitl.db.base import columns
 
 
 @dataclass(frozen=True, slots=True)

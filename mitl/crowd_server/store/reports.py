@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
-from mitl.crowd_server.store.database import Wide, columns, every, first
+from mitl.crowd_server.store.database import Wide, every, first
 from mitl.crowd_server.store.models import (
     WORK,
     Account,
@@ -28,6 +28,7 @@ from mitl.crowd_server.store.models import (
 )
 from mitl.crowd_server.store.panels import PanelRow
 from mitl.crowd_server.store.workers import InvitationRow
+from mitl.db.base import columns
 from mitl.records import Environment
 
 LEDGER_PORTION = 5000

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import token_hash, worker_id
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, columns, every, first
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     WORK,
     Assignment,
@@ -36,6 +36,7 @@ from mitl.crowd_server.store.models import (
     Worker,
     WorkerBlock,
 )
+from mitl.db.base import columns
 from mitl.records import Environment
 
 
@@ -289,7 +290,7 @@ class MessageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkerStanding:
     """What each of a worker's pages shows or looks at."""
 
     study: StudyRow | None
@@ -327,14 +328,14 @@ _STANDING: Wide = (
 )
 
 
-def find_standing(connection: Connection, mturk_id: str) -> tuple[WorkerRow, Standing] | None:
+def find_standing(connection: Connection, mturk_id: str) -> tuple[WorkerRow, WorkerStanding] | None:
     """The worker of this id, unless their invitation was revoked, and what every page of theirs looks at, at once."""
     row = connection.execute(_STANDING, {"mturk_id": mturk_id}).one_or_none()
     if row is None:
         return None
     worker, (given, unread, blocked, visit_id), study = row[:4], row[4:8], row[8:]
     shown = StudyRow(*study) if study[0] is not None else None
-    return WorkerRow(*worker), Standing(shown, given, unread, blocked is not None, visit_id)
+    return WorkerRow(*worker), WorkerStanding(shown, given, unread, blocked is not None, visit_id)
 
 
 def tell(books: Books, worker_id: int, subject: str, text: str) -> None:

@@ -23,7 +23,7 @@ from mitl.crowd_server.store import leases, panels, workers
 from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.panels import VisitRow
-from mitl.crowd_server.store.workers import Standing, WorkerRow
+from mitl.crowd_server.store.workers import WorkerRow, WorkerStanding
 from mitl.records import Environment
 
 COOKIE = "mitl_worker"
@@ -100,14 +100,14 @@ class Visitor:
             yield Books(connection, self.worker.environment, self.now)
         self._seen.clear()
 
-    def standing(self, connection: Connection) -> Standing:
+    def standing(self, connection: Connection) -> WorkerStanding:
         """The study, unread messages and block, read once for a page."""
         if "standing" not in self._seen:
             known = workers.find_standing(connection, self.worker.mturk_id)
             if known is None:
                 raise NoticeError(*NO_ENTRY)  # revoked since this page was asked for
             self._seen["standing"] = known[1]
-        standing: Standing = self._seen["standing"]
+        standing: WorkerStanding = self._seen["standing"]
         return standing
 
     def page(self, name: str, *, status: int = 200, **values: object) -> Response:

@@ -9,8 +9,7 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from mitl.datasets.scenes.composing import compose_query
-from mitl.datasets.scenes.describing import PICTURE_WORDS, Words, clear_relation, describe, say
+from mitl.datasets.scenes.describing import PICTURE_WORDS, Words, clear_relation, compose_query, describe, say
 from mitl.datasets.scenes.graph import CANVAS, Scene, Stream
 from mitl.datasets.scenes.moving import VIDEO_WORDS, compose_video
 from mitl.datasets.scenes.sounding import SOUND_WORDS, compose_sound

@@ -4,7 +4,6 @@ Items are numbered within their side, in tie order at load, and every sort uses 
 pipeline relies on is held by the database.
 """
 
-from mitl.db.models.audits import Audit, AuditPair, Labelling, MachineLabel
 from mitl.db.models.items import (
     Base,
     Dataset,
@@ -21,21 +20,31 @@ from mitl.db.models.items import (
     SideRow,
     StoredAnnotator,
 )
-from mitl.db.models.rounds import (
-    ChosenPair,
+from mitl.db.models.kinds import (
     CollectionAnswer,
     CollectionChoice,
     CollectionItem,
     CollectionTerms,
+    ComparisonRow,
+    PreferenceAnswer,
+    RankingSystem,
+    SimilarityAnswer,
+    SimilarityItem,
+    SimilaritySample,
+)
+from mitl.db.models.rounds import (
+    Audit,
+    AuditPair,
+    ChosenPair,
+    Labelling,
+    MachineLabel,
     StepOfRound,
     TrainedAnnotator,
 )
-from mitl.db.models.similarity import SimilarityAnswer, SimilarityItem, SimilaritySample
 from mitl.db.models.work import (
     AnswerSheet,
     Assignment,
     Batch,
-    ComparisonRow,
     ControlSheet,
     FindingRow,
     Hit,
@@ -44,8 +53,6 @@ from mitl.db.models.work import (
     Journal,
     JudgementRow,
     Ledger,
-    PreferenceAnswer,
-    RankingSystem,
     Rationale,
     Round,
     StandingRow,

@@ -12,10 +12,10 @@ from sqlalchemy import (
     false,
     text,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from mitl.db.base import NAMING, TYPES, int_pk
-from mitl.records import AnnotatorKind, Direction, ExclusionKind, IdKind, OriginalVerdict, PartKind
+from mitl.records import AnnotatorKind, Direction, ExclusionKind, IdKind, OriginalVerdict, Outcome, PartKind
 
 _UNPROPOSED = text("NOT proposed")
 """Controls and past work: few beside those that were proposed."""
@@ -28,16 +28,37 @@ class Base(DeclarativeBase):
     type_annotation_map = TYPES
 
 
+class Numbered(Base):
+    """A table whose rows are numbered in the order in which they came."""
+
+    __abstract__ = True
+    id: Mapped[int_pk]
+
+
+class AnsweredPlace(Numbered):
+    """What one worker answered at one place of a page, as given; a kind of campaign adds what it asks."""
+
+    __abstract__ = True
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
+    place: Mapped[int]
+    outcome: Mapped[Outcome]
+    active_ms: Mapped[int | None]
+    """As the page measured it; None where it measured nothing."""
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[UniqueConstraint, ...]:  # noqa: N805 - it is asked of the class
+        return (UniqueConstraint("assignment_id", "place"),)
+
+
 def points_to_item(side_id: str, item_id: str) -> ForeignKeyConstraint:
     """That these two columns name an item."""
     return ForeignKeyConstraint([side_id, item_id], ["item.side_id", "item.id"])
 
 
-class Dataset(Base):
+class Dataset(Numbered):
     """One retrieval set."""
 
     __tablename__ = "dataset"
-    id: Mapped[int_pk]
     name: Mapped[str] = mapped_column(unique=True)
     kind: Mapped[str]
     """Which reader made it."""
@@ -46,22 +67,20 @@ class Dataset(Base):
     """Over ids and texts: whether files named again hold the same data set."""
 
 
-class SideRow(Base):
+class SideRow(Numbered):
     """One of the sides of a data set that search in each other: ``image`` and ``caption`` of one such as COCO."""
 
     __tablename__ = "side"
     __table_args__ = (UniqueConstraint("dataset_id", "name"),)
-    id: Mapped[int_pk]
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"))
     name: Mapped[str] = mapped_column(String(32))
 
 
-class DirectionOfSearch(Base):
+class DirectionOfSearch(Numbered):
     """Which side asks and which side answers; both may be the same."""
 
     __tablename__ = "direction"
     __table_args__ = (UniqueConstraint("dataset_id", "name"),)
-    id: Mapped[int_pk]
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"))
     name: Mapped[str] = mapped_column(String(32))
     """``i2t`` and ``t2i`` of images and captions."""
@@ -106,7 +125,7 @@ class PartRow(Base):
     sha256: Mapped[str | None]
 
 
-class RatingRow(Base):
+class RatingRow(Numbered):
     """A CxC rating of two items, of two sides or of one."""
 
     __tablename__ = "rating"
@@ -115,7 +134,6 @@ class RatingRow(Base):
         points_to_item("left_side_id", "left_id"),
         points_to_item("right_side_id", "right_id"),
     )
-    id: Mapped[int_pk]
     left_side_id: Mapped[int]
     left_id: Mapped[int]
     right_side_id: Mapped[int]
@@ -125,12 +143,11 @@ class RatingRow(Base):
     sampling_method: Mapped[str]
 
 
-class ExclusionEntry(Base):
+class ExclusionEntry(Numbered):
     """One entry of an exclusion list: a pair, or an item alone on its side of pairs, the other being null."""
 
     __tablename__ = "exclusion"
     __table_args__ = (points_to_item("left_side_id", "left_id"), points_to_item("right_side_id", "right_id"))
-    id: Mapped[int_pk]
     kind: Mapped[ExclusionKind]
     left_side_id: Mapped[int | None]
     left_id: Mapped[int | None]
@@ -140,23 +157,21 @@ class ExclusionEntry(Base):
     source: Mapped[str]
 
 
-class OriginalReview(Base):
+class OriginalReview(Numbered):
     """What a person said of an item that people or CxC had refused for the one that it was made for."""
 
     __tablename__ = "original_verdict"
     __table_args__ = (UniqueConstraint("side_id", "item_id"), points_to_item("side_id", "item_id"))
-    id: Mapped[int_pk]
     side_id: Mapped[int]
     item_id: Mapped[int]
     verdict: Mapped[OriginalVerdict]
     at: Mapped[dt.datetime]
 
 
-class StoredAnnotator(Base):
+class StoredAnnotator(Numbered):
     """A machine annotator that has proposed pairs here."""
 
     __tablename__ = "annotator"
-    id: Mapped[int_pk]
     name: Mapped[str] = mapped_column(unique=True)
     kind: Mapped[AnnotatorKind]
     config: Mapped[str]
@@ -165,29 +180,27 @@ class StoredAnnotator(Base):
     """Hash of weights and configuration, as of its latest run."""
 
 
-class Run(Base):
+class Run(Numbered):
     """One propose configuration; its rankings lie in ``runs/<hash>/``."""
 
     __tablename__ = "run"
-    id: Mapped[int_pk]
     hash: Mapped[str] = mapped_column(unique=True)
     config: Mapped[str]
     """JSON, everything that decides the rankings and the sample."""
 
 
-class Query(Base):
+class Query(Numbered):
     """An item that searched in a run; the other side is the gallery."""
 
     __tablename__ = "query"
     __table_args__ = (UniqueConstraint("run_id", "direction", "item_id"),)
-    id: Mapped[int_pk]
     run_id: Mapped[int] = mapped_column(ForeignKey("run.id"))
     direction: Mapped[Direction]
     item_id: Mapped[int]
     """On the side that asks in this direction."""
 
 
-class PairRow(Base):
+class PairRow(Numbered):
     """Two items that somebody asks about, an image and a caption or any others: a candidate or a gold control."""
 
     __tablename__ = "pair"
@@ -197,7 +210,6 @@ class PairRow(Base):
         points_to_item("right_side_id", "right_id"),
         Index("ix_pair_unproposed", "id", sqlite_where=_UNPROPOSED),
     )
-    id: Mapped[int_pk]
     left_side_id: Mapped[int]
     left_id: Mapped[int]
     """The image, where there is one."""
@@ -207,12 +219,11 @@ class PairRow(Base):
     """Whether any annotator proposed it in any run; to find that out takes a look at every proposal."""
 
 
-class ProposalRow(Base):
+class ProposalRow(Numbered):
     """One annotator found the pair in one direction."""
 
     __tablename__ = "proposal"
     __table_args__ = (UniqueConstraint("run_id", "pair_id", "annotator_id", "direction"),)
-    id: Mapped[int_pk]
     run_id: Mapped[int] = mapped_column(ForeignKey("run.id"))
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
     annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"))

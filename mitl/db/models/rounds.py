@@ -1,22 +1,20 @@
-"""Rounds: what each step of one came to, what it chose, whom it taught; and texts that people wrote for items."""
+"""Rounds and audits: what a round's steps came to, what it chose and taught; samples with known probabilities."""
 
 import datetime as dt
 
 from sqlalchemy import ForeignKey, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from mitl.db.base import int_pk
-from mitl.db.models.items import Base, points_to_item
-from mitl.records import CollectionRole, Environment, Label, Outcome
+from mitl.db.models.items import Numbered
+from mitl.records import AuditPurpose, Environment, Label
 from mitl.records.rounds import RoundStep
 
 
-class StepOfRound(Base):
+class StepOfRound(Numbered):
     """One step of a round, from its first try on."""
 
     __tablename__ = "round_step"
     __table_args__ = (UniqueConstraint("round_id", "step"),)
-    id: Mapped[int_pk]
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     step: Mapped[RoundStep]
     result: Mapped[str]
@@ -25,12 +23,11 @@ class StepOfRound(Base):
     ended_at: Mapped[dt.datetime | None]
 
 
-class ChosenPair(Base):
+class ChosenPair(Numbered):
     """A pair that a round asks, whoever ranked it."""
 
     __tablename__ = "chosen_pair"
     __table_args__ = (UniqueConstraint("round_id", "pair_id"), UniqueConstraint("round_id", "place"))
-    id: Mapped[int_pk]
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
     place: Mapped[int]
@@ -39,11 +36,10 @@ class ChosenPair(Base):
     strategy: Mapped[str] = mapped_column(String(64))
 
 
-class TrainedAnnotator(Base):
+class TrainedAnnotator(Numbered):
     """An annotator that learnt from answers here; its weights lie in a file of the project."""
 
     __tablename__ = "trained_annotator"
-    id: Mapped[int_pk]
     name: Mapped[str] = mapped_column(unique=True)
     """As runs and ``mitl annotators`` have it."""
     round_id: Mapped[int | None] = mapped_column(ForeignKey("round.id"))
@@ -63,63 +59,65 @@ class TrainedAnnotator(Base):
     """When its round was rolled back; it proposes no more."""
 
 
-class CollectionChoice(Base):
-    """An item without partner for which people are asked to write or to pick one."""
+class Audit(Numbered):
+    """One random sample of a pool of pairs; nothing of it is changed after it was drawn."""
 
-    __tablename__ = "collection_choice"
-    __table_args__ = (
-        UniqueConstraint("environment", "side_id", "item_id"),
-        points_to_item("side_id", "item_id"),
-    )
-    id: Mapped[int_pk]
+    __tablename__ = "audit"
+    __table_args__ = (UniqueConstraint("environment", "number"),)
     environment: Mapped[Environment]
-    side_id: Mapped[int]
-    item_id: Mapped[int]
+    number: Mapped[int]
+    """Within its environment, from 1."""
+    purpose: Mapped[AuditPurpose]
+    design: Mapped[str]
+    """JSON of `mitl.records.audits.AuditDesign`: strata, sizes, seed, how the risk is dealt."""
+    pool_sha256: Mapped[str] = mapped_column(String(64))
+    """Over the data set's content and the queries asked, so over which pairs there are: another one voids the audit."""
+    listed: Mapped[bytes]
+    """Parquet of `mitl.records.audits.LISTED`: the stratum of each pair of the pool that is not in the last one."""
+    drawn_at: Mapped[dt.datetime]
+
+
+class AuditPair(Numbered):
+    """A pair that was drawn."""
+
+    __tablename__ = "audit_pair"
+    __table_args__ = (UniqueConstraint("audit_id", "pair_id"), UniqueConstraint("audit_id", "place"))
+    audit_id: Mapped[int] = mapped_column(ForeignKey("audit.id"))
+    pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
     place: Mapped[int]
-    score: Mapped[float]
-    strategy: Mapped[str] = mapped_column(String(64))
-    chosen_at: Mapped[dt.datetime]
+    """In the order of drawing over all strata, from 1."""
+    stratum: Mapped[int]
+    """Place among the design's strata, from 0."""
+    inclusion: Mapped[float]
+    """Probability that the draw holds the pair, above 0."""
+    recheck: Mapped[bool]
+    """Whether two further workers are asked though the first says no; a yes always goes to two more."""
+    known: Mapped[bool]
+    """Whether it was among the positives when the sample was drawn."""
 
 
-class CollectionTerms(Base):
-    """What a batch that collects was posted under."""
+class Labelling(Numbered):
+    """One run that gave machine labels, with the bound under which it did."""
 
-    __tablename__ = "collection_terms"
-    batch_id: Mapped[int] = mapped_column(ForeignKey("batch.id"), primary_key=True, autoincrement=False)
-    terms: Mapped[str]
-    """JSON: what texts must keep to, and which answers of a review accept one."""
-
-
-class CollectionItem(Base):
-    """What stands at a place of a HIT that collects: an item to describe, or a description to review."""
-
-    __tablename__ = "collection_item"
-    __table_args__ = (UniqueConstraint("hit_id", "place"), points_to_item("side_id", "item_id"))
-    id: Mapped[int_pk]
-    hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
-    place: Mapped[int]
-    role: Mapped[CollectionRole]
-    side_id: Mapped[int]
-    item_id: Mapped[int]
-    offered: Mapped[str | None]
-    """JSON: the items that may be picked, in the order shown, or the caption of a control; None elsewhere."""
-    reviewed_id: Mapped[int | None] = mapped_column(ForeignKey("collection_answer.id"), index=True)
-    """The answer that is under review; None where one is collected."""
+    __tablename__ = "labelling"
+    environment: Mapped[Environment]
+    audit_id: Mapped[int] = mapped_column(ForeignKey("audit.id"))
+    """The sample that bounds its error."""
+    config: Mapped[str]
+    """JSON: tolerated error, risk, thresholds and counts of each stratum, what scored the pairs."""
+    made_at: Mapped[dt.datetime]
+    withdrawn_at: Mapped[dt.datetime | None]
+    """When a later run, or a person, took its labels back; they are kept and not read."""
 
 
-class CollectionAnswer(Base):
-    """What one worker wrote, picked or said of another's text at one place, as given."""
+class MachineLabel(Numbered):
+    """A label that a machine gave to a pair that nobody was asked about."""
 
-    __tablename__ = "collection_answer"
-    __table_args__ = (UniqueConstraint("assignment_id", "place"),)
-    id: Mapped[int_pk]
-    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
-    place: Mapped[int]
-    outcome: Mapped[Outcome]
-    text: Mapped[str | None]
-    """What was written."""
-    picked_id: Mapped[int | None]
-    """The item that was picked, on the side that was offered."""
-    label: Mapped[Label | None]
-    """A review's answer."""
-    active_ms: Mapped[int | None]
+    __tablename__ = "machine_label"
+    __table_args__ = (UniqueConstraint("labelling_id", "pair_id"),)
+    labelling_id: Mapped[int] = mapped_column(ForeignKey("labelling.id"))
+    pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
+    label: Mapped[Label]
+    probability: Mapped[float]
+    """Calibrated, that the pair is a match."""
+    stratum: Mapped[str] = mapped_column(String(64))

@@ -5,32 +5,26 @@ import datetime as dt
 from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from mitl.db.base import int_pk
-from mitl.db.models.items import Base
+from mitl.db.models.items import AnsweredPlace, Base, Numbered
 from mitl.records import (
-    ComparisonRole,
     Decision,
-    Direction,
     Environment,
     HitState,
     JournalState,
     JudgementSource,
     Label,
-    Outcome,
     PairRole,
-    Preference,
 )
 
 _IS_OVERLAP = text("role = 'overlap'")
 """Few items are; to find out which HITs hold them would take a look at every item."""
 
 
-class Round(Base):
+class Round(Numbered):
     """One turn of the loop: propose, ask, learn."""
 
     __tablename__ = "round"
     __table_args__ = (UniqueConstraint("dataset_id", "number"),)
-    id: Mapped[int_pk]
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dataset.id"))
     number: Mapped[int]
     environment: Mapped[Environment | None]
@@ -44,11 +38,10 @@ class Round(Base):
     """When a person took it back: its trained annotators and open choices are read no more, its answers stay."""
 
 
-class Batch(Base):
+class Batch(Numbered):
     """HITs that were planned together: one template, one reward."""
 
     __tablename__ = "batch"
-    id: Mapped[int_pk]
     name: Mapped[str] = mapped_column(unique=True)
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     environment: Mapped[Environment]
@@ -71,12 +64,11 @@ class Batch(Base):
     planned_at: Mapped[dt.datetime]
 
 
-class Hit(Base):
+class Hit(Numbered):
     """One page of pairs on its way to the crowd and back."""
 
     __tablename__ = "hit"
     __table_args__ = (UniqueConstraint("batch_id", "number", "attempt"), Index("ix_hit_state", "state"))
-    id: Mapped[int_pk]
     batch_id: Mapped[int] = mapped_column(ForeignKey("batch.id"))
     number: Mapped[int]
     attempt: Mapped[int]
@@ -90,7 +82,7 @@ class Hit(Base):
     """``UniqueRequestToken``: derived from project, batch, number and attempt."""
 
 
-class HitItemRow(Base):
+class HitItemRow(Numbered):
     """Which pair stands at which place of a HIT; the crowd server never learns it."""
 
     __tablename__ = "hit_item"
@@ -98,19 +90,17 @@ class HitItemRow(Base):
         UniqueConstraint("hit_id", "place"),
         Index("ix_hit_item_overlap", "hit_id", sqlite_where=_IS_OVERLAP),
     )
-    id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
     place: Mapped[int]
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
     role: Mapped[PairRole]
 
 
-class Worker(Base):
+class Worker(Numbered):
     """Somebody who answered, as the requester API names them."""
 
     __tablename__ = "worker"
     __table_args__ = (UniqueConstraint("environment", "mturk_worker_id"),)
-    id: Mapped[int_pk]
     environment: Mapped[Environment]
     mturk_worker_id: Mapped[str]
     excluded_at: Mapped[dt.datetime | None]
@@ -119,7 +109,7 @@ class Worker(Base):
     note: Mapped[str | None]
 
 
-class Assignment(Base):
+class Assignment(Numbered):
     """One worker's submission of one HIT."""
 
     __tablename__ = "assignment"
@@ -128,7 +118,6 @@ class Assignment(Base):
         # What is counted over all submissions stands in it, so that no count reads the documents.
         Index("ix_assignment_worker", "worker_id", "decision", "status", "submitted_at", "hit_id"),
     )
-    id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"), index=True)
     worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
     mturk_assignment_id: Mapped[str]
@@ -141,11 +130,10 @@ class Assignment(Base):
     """The answer document, byte for byte."""
 
 
-class ImportFile(Base):
+class ImportFile(Numbered):
     """A file of past work that was brought in, once."""
 
     __tablename__ = "import_file"
-    id: Mapped[int_pk]
     sha256: Mapped[str] = mapped_column(unique=True)
     """Of its bytes, unpacked: the same file is not brought in twice."""
     name: Mapped[str]
@@ -158,19 +146,13 @@ class ImportFile(Base):
     imported_at: Mapped[dt.datetime]
 
 
-class JudgementRow(Base):
+class JudgementRow(AnsweredPlace):
     """One worker's answer on one pair, as given; only ``usable`` is ours to set."""
 
     __tablename__ = "judgement"
-    __table_args__ = (UniqueConstraint("assignment_id", "place"),)
-    id: Mapped[int_pk]
-    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
-    place: Mapped[int]
     pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
-    outcome: Mapped[Outcome]
     label: Mapped[Label | None]
     """None unless answered."""
-    active_ms: Mapped[int | None]
     usable: Mapped[bool]
     """Whether aggregation may read it."""
     source: Mapped[JudgementSource]
@@ -237,83 +219,30 @@ class StandingRow(Base):
     content: Mapped[str]
 
 
-class Rationale(Base):
+class Rationale(Numbered):
     """An answer to a question besides the label: one of its choices, or free text."""
 
     __tablename__ = "rationale"
-    id: Mapped[int_pk]
     judgement_id: Mapped[int] = mapped_column(ForeignKey("judgement.id"), index=True)
     kind: Mapped[str] = mapped_column(String(32))
     """The question's name."""
     value: Mapped[str]
 
 
-class FindingRow(Base):
+class FindingRow(Numbered):
     """Something noticed about an assignment."""
 
     __tablename__ = "finding"
-    id: Mapped[int_pk]
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"), index=True)
     code: Mapped[str]
     detail: Mapped[str]
 
 
-class RankingSystem(Base):
-    """One of the ranking systems that a batch compares."""
-
-    __tablename__ = "ranking_system"
-    __table_args__ = (UniqueConstraint("batch_id", "name"),)
-    id: Mapped[int_pk]
-    batch_id: Mapped[int] = mapped_column(ForeignKey("batch.id"))
-    name: Mapped[str]
-    origin: Mapped[str]
-    """Where its rankings come from: ``run <hash>``, or a file's name and hash."""
-
-
-class ComparisonRow(Base):
-    """Two rankings of one query at one place of a HIT; the crowd server never learns whose they are."""
-
-    __tablename__ = "comparison"
-    __table_args__ = (UniqueConstraint("hit_id", "place"),)
-    id: Mapped[int_pk]
-    hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
-    place: Mapped[int]
-    role: Mapped[ComparisonRole]
-    direction: Mapped[Direction]
-    query_id: Mapped[int]
-    """On the side that asks in this direction."""
-    left_system: Mapped[str]
-    """Its name."""
-    right_system: Mapped[str]
-    left_items: Mapped[str]
-    """JSON: items of the side that is searched, best first."""
-    right_items: Mapped[str]
-    expected: Mapped[Preference | None]
-    """The right answer of a control."""
-
-
-class PreferenceAnswer(Base):
-    """One worker's answer on one comparison, as given."""
-
-    __tablename__ = "preference"
-    __table_args__ = (UniqueConstraint("assignment_id", "place"),)
-    id: Mapped[int_pk]
-    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"))
-    place: Mapped[int]
-    outcome: Mapped[Outcome]
-    answer: Mapped[Preference | None]
-    """None unless answered."""
-    text: Mapped[str | None]
-    """The worker's own words."""
-    active_ms: Mapped[int | None]
-
-
-class Journal(Base):
+class Journal(Numbered):
     """One row for every call that costs or binds, written before the call."""
 
     __tablename__ = "journal"
     __table_args__ = (UniqueConstraint("kind", "key"),)
-    id: Mapped[int_pk]
     kind: Mapped[str]
     """create, approve, reject, override, bonus, expire, extend, delete, qualification, message."""
     key: Mapped[str]
@@ -329,11 +258,10 @@ class Journal(Base):
     """When the call was first made; a server remembers its token for 24 hours from then."""
 
 
-class Ledger(Base):
+class Ledger(Numbered):
     """Money that an assignment has cost."""
 
     __tablename__ = "ledger"
-    id: Mapped[int_pk]
     assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"), index=True)
     kind: Mapped[str]
     """reward, fee or bonus."""
@@ -341,11 +269,10 @@ class Ledger(Base):
     cents: Mapped[int]
 
 
-class StoredRelease(Base):
+class StoredRelease(Numbered):
     """A release that was built, with the secret of its pseudonyms."""
 
     __tablename__ = "release"
-    id: Mapped[int_pk]
     name: Mapped[str] = mapped_column(unique=True)
     manifest_sha256: Mapped[str | None]
     rules: Mapped[str | None]

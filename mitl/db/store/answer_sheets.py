@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from mitl.core.arrays import Ints
 from mitl.core.packed import contains
 from mitl.db.models import AnswerSheet, Assignment, ControlSheet, Worker
 from mitl.db.store.bulk import add_tuples, chunks, number_columns, plain_rows
 from mitl.records import Environment, PairRole
 from mitl.records.frames import LABELS, NONE, OUTCOMES, ROLES
-
-Ints = NDArray[np.int64]
 
 OUTCOME, LABEL, ROLE, PLACE, ACTIVE_MS = 1 << 1, 1 << 4, 1 << 8, 1 << 12, 1 << 28
 """Where each begins in the word of an answer, whose lowest bit says whether it is usable; the label is one more than

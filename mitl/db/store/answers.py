@@ -7,16 +7,17 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints
+from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
-from mitl.db.store.bulk import chunks, number_columns
+from mitl.db.store.bulk import chunks, number_columns, rows_among
+from mitl.db.store.joins import query_by_worker, query_submissions
 from mitl.db.store.parses import add_all_findings
 from mitl.records import Decision, Environment, Finding, JudgementSource
 
@@ -68,20 +69,9 @@ def workers_wanted(session: Session, assignment_id: int) -> int:
     return session.execute(query.where(Assignment.id == assignment_id)).scalar_one()
 
 
-def raw_xml(session: Session, assignment_id: int) -> str:
-    """The answer document of a submission, as received."""
-    return session.execute(select(Assignment.raw_xml).where(Assignment.id == assignment_id)).scalar_one()
-
-
 def stored_counts(session: Session, environment: Environment) -> dict[int, int]:
     """How many submissions of each HIT are stored."""
-    query = (
-        select(Assignment.hit_id, func.count())
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment)
-        .group_by(Assignment.hit_id)
-    )
+    query = query_submissions(environment, Assignment.hit_id, func.count()).group_by(Assignment.hit_id)
     return dict(session.execute(query).all())
 
 
@@ -102,27 +92,22 @@ def assignments(
         settled: whether those are among them that the server has paid and whose worker need not be excluded any more.
     """
     query = (
-        select(
-            Assignment.id,
-            Assignment.hit_id,
-            Batch.name,
-            Hit.number,
-            Hit.attempt,
-            Hit.mturk_hit_id,
-            Worker.id,
-            Worker.mturk_worker_id,
-            Worker.excluded_at,
-            Assignment.mturk_assignment_id,
-            Assignment.accepted_at,
-            Assignment.submitted_at,
-            Assignment.status,
-            Assignment.decision,
-            Hit.assignments,
+        query_submissions(
+            environment,
+            *columns(
+                AssignmentRow,
+                Assignment,
+                batch=Batch.name,
+                number=Hit.number,
+                attempt=Hit.attempt,
+                mturk_hit_id=Hit.mturk_hit_id,
+                worker=Worker.mturk_worker_id,
+                excluded=Worker.excluded_at.is_not(None),
+                wanted=Hit.assignments,
+            ),
         )
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Batch.environment == environment, Assignment.decision.in_(list(decisions)))
+        .where(Assignment.decision.in_(list(decisions)))
         .order_by(Assignment.submitted_at, Assignment.id)
     )
     if rows is not None:
@@ -132,10 +117,7 @@ def assignments(
     if not settled:
         leaving = and_(Assignment.decision == Decision.APPROVE_EXCLUDE, Worker.excluded_at.is_(None))
         query = query.where(or_(Assignment.status != "Approved", leaving))
-    found: list[list[Any]] = [list(row) for row in session.execute(query)]
-    for row in found:
-        row[8] = row[8] is not None  # excluded_at → excluded
-    return [AssignmentRow(*row) for row in found]
+    return [AssignmentRow(*row) for row in session.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +182,8 @@ def exclude_worker(session: Session, worker_id: int, note: str, now: dt.datetime
 def finding_counts(session: Session, environment: Environment) -> dict[str, int]:
     """How often each code was noticed, by code."""
     query = (
-        select(FindingRow.code, func.count())
-        .join(Assignment, Assignment.id == FindingRow.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
+        query_by_worker(environment, FindingRow.code, func.count())
+        .join(FindingRow, FindingRow.assignment_id == Assignment.id)
         .group_by(FindingRow.code)
         .order_by(FindingRow.code)
     )
@@ -213,11 +193,8 @@ def finding_counts(session: Session, environment: Environment) -> dict[str, int]
 def latest_submissions(session: Session, environment: Environment, count: int) -> list[dt.datetime]:
     """When the newest submissions from the crowd came in, newest first, at most so many."""
     query = (
-        select(Assignment.submitted_at)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_submissions(environment, Assignment.submitted_at)
         .where(
-            Batch.environment == environment,
             Batch.source == JudgementSource.CROWD,
             Assignment.submitted_at.is_not(None),
         )
@@ -230,11 +207,8 @@ def latest_submissions(session: Session, environment: Environment, count: int) -
 def findings(session: Session, environment: Environment) -> dict[int, list[Finding]]:
     """What was noticed about each submission."""
     query = (
-        select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
-        .join(Assignment, Assignment.id == FindingRow.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment)
+        query_submissions(environment, FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
+        .join(FindingRow, FindingRow.assignment_id == Assignment.id)
         .order_by(FindingRow.id)
     )
     found: dict[int, list[Finding]] = defaultdict(list)
@@ -247,9 +221,8 @@ def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, li
     """What was noticed about these submissions, by kind; numbers in it, as those of places, by their size."""
     query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail).order_by(FindingRow.id)
     found: dict[int, list[Finding]] = defaultdict(list)
-    for chunk in chunks(assignment_ids):
-        for assignment_id, code, detail in session.execute(query.where(FindingRow.assignment_id.in_(chunk))):
-            found[assignment_id].append(Finding(code, detail))
+    for assignment_id, code, detail in rows_among(session, query, FindingRow.assignment_id, assignment_ids):
+        found[assignment_id].append(Finding(code, detail))
     for notes in found.values():
         notes.sort(key=lambda note: (note.code, _by_size(note.detail)))
     return found
@@ -262,12 +235,7 @@ def _by_size(text: str) -> list[tuple[int, str]]:
 
 def decision_counts(session: Session, environment: Environment) -> dict[Decision, int]:
     """How many submissions stand at each decision."""
-    query = (
-        select(Assignment.decision, func.count())
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-        .group_by(Assignment.decision)
-    )
+    query = query_by_worker(environment, Assignment.decision, func.count()).group_by(Assignment.decision)
     return dict(session.execute(query).all())
 
 

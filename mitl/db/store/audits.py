@@ -15,6 +15,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.packed import Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
+from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,
     Audit,
@@ -31,6 +32,7 @@ from mitl.db.models import (
 from mitl.db.store.bulk import add_tuples, ids_were_given, next_id, number_columns
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import dataset, pair_sides
+from mitl.db.store.joins import AT_PLACE
 from mitl.db.store.proposals import queries
 from mitl.records import AuditPurpose, Decision, Environment, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
@@ -235,7 +237,7 @@ def _given(audit_id: int) -> Any:
         .join(JudgementRow, JudgementRow.pair_id == AuditPair.pair_id)
         .join(Assignment, Assignment.id == JudgementRow.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(HitItemRow, (HitItemRow.hit_id == Assignment.hit_id) & (HitItemRow.place == JudgementRow.place))
+        .join(HitItemRow, AT_PLACE)
         .join(Audit, (Audit.id == AuditPair.audit_id) & (Audit.environment == Worker.environment))
         .where(AuditPair.audit_id == audit_id, JudgementRow.label.is_not(None))
         # Both engines then have what came without a time first.
@@ -409,14 +411,11 @@ def add_labelling(
 
 def labellings(session: Session, environment: Environment) -> list[LabellingRow]:
     """The runs of an environment, oldest first, withdrawn ones among them."""
-    columns = (
-        Labelling.id,
-        Labelling.audit_id,
-        Labelling.config,
-        Labelling.made_at,
-        Labelling.withdrawn_at,
+    query = (
+        select(*columns(LabellingRow, Labelling))
+        .where(Labelling.environment == environment)
+        .order_by(Labelling.id)
     )
-    query = select(*columns).where(Labelling.environment == environment).order_by(Labelling.id)
     return [LabellingRow(*row) for row in session.execute(query)]
 
 

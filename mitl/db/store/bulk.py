@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, insert, text
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy import ColumnElement, Connection, Select, insert, text
+from sqlalchemy.orm import DeclarativeBase, QueryableAttribute, Session
 
 CHUNK = 10_000
 
@@ -26,6 +26,17 @@ def chunks(values: Sequence[T], size: int = IN_LIST) -> Iterator[list[T]]:
     """The values in lists that a statement can take."""
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
+
+
+def rows_among(
+    session: Session,
+    query: Select[*tuple[Any, ...]],
+    column: ColumnElement[Any] | QueryableAttribute[Any],
+    values: Iterable[Any],
+) -> Iterator[Any]:
+    """The rows of a query whose column is one of these values, for as many values at a time as a statement can take."""
+    for chunk in chunks(list(values)):
+        yield from session.execute(query.where(column.in_(chunk)))
 
 
 def add_rows(session: Session, model: type, rows: Iterable[Mapping[str, Any]]) -> int:

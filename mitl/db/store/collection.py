@@ -22,9 +22,10 @@ from mitl.db.models import (
     Ledger,
     Worker,
 )
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import pair_sides
+from mitl.db.store.joins import query_hits, query_submissions
 from mitl.db.store.parses import Submissions, add_all_findings
 from mitl.records import CollectionRole, Environment, Label, Outcome, Parsed
 from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
@@ -130,11 +131,9 @@ def choices(session: Session, environment: Environment) -> list[ChosenItem]:
 def paid_cents(session: Session, environment: Environment) -> int:
     """Cents paid so far for all pages that collect, reviews included: rewards, fees and bonuses."""
     query = (
-        select(func.coalesce(func.sum(Ledger.cents), 0))
-        .join(Assignment, Assignment.id == Ledger.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.kind == TEXTS)
+        query_submissions(environment, func.coalesce(func.sum(Ledger.cents), 0))
+        .join(Ledger, Ledger.assignment_id == Assignment.id)
+        .where(Batch.kind == TEXTS)
     )
     return int(session.scalar(query) or 0)
 
@@ -218,11 +217,7 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
         .join(CollectionAnswer, CollectionAnswer.id == CollectionItem.reviewed_id, isouter=True)
         .order_by(CollectionItem.hit_id, CollectionItem.place)
     )
-    rows = [
-        row
-        for chunk in chunks(hit_ids)
-        for row in session.execute(query.where(CollectionItem.hit_id.in_(chunk)))
-    ]
+    rows = list(rows_among(session, query, CollectionItem.hit_id, hit_ids))
     controls = [
         json.loads(row[1].offered or "[0]")[0] for row in rows if row[1].role is CollectionRole.CONTROL
     ]
@@ -249,14 +244,10 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
 
 def _own_images(session: Session, caption_side: int, captions: Sequence[int]) -> dict[int, int | None]:
     query = select(ItemRow.id, ItemRow.group_id).where(ItemRow.side_id == caption_side)
-    return {
-        id_: image
-        for chunk in chunks(sorted(set(captions)))
-        for id_, image in session.execute(query.where(ItemRow.id.in_(chunk)))
-    }
+    return dict(rows_among(session, query, ItemRow.id, sorted(set(captions))))
 
 
-STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer)
+STORED = Submissions(TEXTS, CollectionItem, CollectionAnswer, "text")
 
 
 def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None:
@@ -305,8 +296,7 @@ def _offered(session: Session, assignments: Sequence[int]) -> dict[tuple[int, in
     )
     return {
         (assignment, place): json.loads(offered or "[]")
-        for chunk in chunks(assignments)
-        for assignment, place, offered in session.execute(query.where(Assignment.id.in_(chunk)))
+        for assignment, place, offered in rows_among(session, query, Assignment.id, assignments)
     }
 
 
@@ -318,7 +308,8 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
     """Every place of every HIT that collects, with each answer there, in the order in which answers came."""
     left, _ = pair_sides(session)
     query = (
-        select(
+        query_hits(
+            environment,
             CollectionItem,
             Hit.state,
             Hit.batch_id,
@@ -328,8 +319,7 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
             Worker.mturk_worker_id,
             Worker.excluded_at,
         )
-        .join(Hit, Hit.id == CollectionItem.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        .join(CollectionItem, CollectionItem.hit_id == Hit.id)
         .join(Assignment, Assignment.hit_id == Hit.id, isouter=True)
         .join(Worker, Worker.id == Assignment.worker_id, isouter=True)
         .join(
@@ -338,7 +328,6 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
             & (CollectionAnswer.place == CollectionItem.place),
             isouter=True,
         )
-        .where(Batch.environment == environment)
         .order_by(Assignment.submitted_at, Assignment.id, CollectionItem.hit_id, CollectionItem.place)
     )
     found = []

@@ -16,8 +16,6 @@ from sqlalchemy.orm import Session
 from mitl.core.packed import Ints, contains, pack_ids
 from mitl.db.models import (
     Assignment,
-    Batch,
-    Hit,
     ItemRow,
     JudgementRow,
     ProposalRow,
@@ -30,6 +28,7 @@ from mitl.db.models import (
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.bulk import number_columns
 from mitl.db.store.items import QRELS, RIGHT, pair_sides
+from mitl.db.store.joins import query_submissions
 from mitl.db.store.proposals import withdrawn_names
 from mitl.records import Direction, Environment, PairRole
 from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, is_role, judgement_schema
@@ -202,12 +201,10 @@ def _at(keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
 def _texts(session: Session, environment: Environment, keys: Ints, question: str) -> pd.Categorical[str]:
     """What was written in answer to a question at these places; several remarks at one are lines of one text."""
     query = (
-        select(JudgementRow.assignment_id, JudgementRow.place, Rationale.value)
-        .join(JudgementRow, JudgementRow.id == Rationale.judgement_id)
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Rationale.kind == question)
+        query_submissions(environment, JudgementRow.assignment_id, JudgementRow.place, Rationale.value)
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(Rationale, Rationale.judgement_id == JudgementRow.id)
+        .where(Rationale.kind == question)
         .order_by(Rationale.id)
     )
     written: dict[int, str] = {}

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
 from mitl.db.store import journal
 from mitl.db.store.hits import LIVE_STATES, hits
+from mitl.db.store.joins import query_hits
 from mitl.records import Environment, HitState, JournalState, JudgementSource
 
 COST = "cost_cents"
@@ -121,17 +122,17 @@ def promises(session: Session, environment: Environment, *, round_id: int | None
     of_round = () if round_id is None else (paid_by(session, environment, round_id),)
     unsettled = case((Assignment.status == SUBMITTED, 1), (_to_override(), 1), else_=0)
     per_hit = (
-        select(
+        query_hits(
+            environment,
             Batch.reward_cents.label("reward"),
             Hit.assignments.label("wanted"),
             (Hit.state != HitState.CLOSED).label("live"),
             func.count(Assignment.id).label("submitted"),
             func.coalesce(func.sum(unsettled), 0).label("unsettled"),
         )
-        .join(Batch, Batch.id == Hit.batch_id)
         .outerjoin(Assignment, Assignment.hit_id == Hit.id)
         .outerjoin(Worker, Worker.id == Assignment.worker_id)
-        .where(Batch.environment == environment, Batch.source == JudgementSource.CROWD, *of_round)
+        .where(Batch.source == JudgementSource.CROWD, *of_round)
         .group_by(Hit.id, Hit.assignments, Hit.state, Batch.reward_cents)
         .subquery()
     )
@@ -152,10 +153,8 @@ def paid_by(session: Session, environment: Environment, round_id: int) -> Column
         if plan.environment == environment and plan.round is not None
         for key in plan.again
     }
-    query = (
-        select(Hit.id, Batch.round_id, Batch.name, Hit.number, Hit.attempt)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Hit.attempt > 1)
+    query = query_hits(environment, Hit.id, Batch.round_id, Batch.name, Hit.number, Hit.attempt).where(
+        Hit.attempt > 1
     )
     taken: list[int] = []
     given: list[int] = []

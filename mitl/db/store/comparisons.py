@@ -1,28 +1,31 @@
-"""Preference HITs: which rankings stand side by side on them, and which of them are to be asked again."""
+"""Preference HITs: which rankings stand side by side, which are to be asked again, and what people preferred."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, RankingSystem, Worker
-from mitl.db.store.bulk import add_rows, chunks
-from mitl.db.store.hits import hits
+from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, RankingSystem, Worker
+from mitl.db.store.bulk import add_rows, chunks, rows_among
+from mitl.db.store.hits import latest_hits
+from mitl.db.store.joins import KEPT, query_by_worker, query_hits, query_submissions
 from mitl.db.store.open_work import HitToReplace
+from mitl.db.store.parses import Submissions
 from mitl.records import (
     BatchKind,
     Comparison,
+    ComparisonAnswer,
     ComparisonRole,
-    Decision,
     Environment,
     HitState,
+    Preference,
     System,
+    Vote,
 )
-
-KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
 
 
 def add_systems(session: Session, batch_id: int, systems: Sequence[System]) -> None:
@@ -82,32 +85,24 @@ def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Comp
 
 def hit_ids(session: Session, environment: Environment) -> set[int]:
     """The HITs of an environment that ask for preferences."""
-    query = (
-        select(Hit.id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.kind == BatchKind.RANKINGS)
-    )
+    query = query_hits(environment, Hit.id).where(Batch.kind == BatchKind.RANKINGS)
     return set(session.scalars(query))
 
 
 def hits_to_replace(session: Session, environment: Environment) -> list[HitToReplace]:
     """What is to be asked again: closed HITs whose submissions were not all kept, by batch and number."""
-    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
     usable = _usable_submissions(session, environment)
-    closed = hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS)
     return [
         HitToReplace(hit, hit.assignments - usable.get(hit.id, 0))
-        for hit in closed
-        if hit.id not in replaced and usable.get(hit.id, 0) < hit.assignments
+        for hit in latest_hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS)
+        if usable.get(hit.id, 0) < hit.assignments
     ]
 
 
 def _usable_submissions(session: Session, environment: Environment) -> Mapping[int, int]:
     query = (
-        select(Assignment.hit_id, func.count(Assignment.worker_id.distinct()))
-        .join(Worker, Worker.id == Assignment.worker_id)
+        query_by_worker(environment, Assignment.hit_id, func.count(Assignment.worker_id.distinct()))
         .where(
-            Worker.environment == environment,
             Worker.excluded_at.is_(None),
             Assignment.decision.in_(KEPT),
         )
@@ -119,10 +114,9 @@ def _usable_submissions(session: Session, environment: Environment) -> Mapping[i
 def asked(session: Session, environment: Environment) -> list[Comparison]:
     """Every comparison that is on a HIT of an environment, controls left out; what was asked need not be again."""
     query = (
-        select(ComparisonRow)
-        .join(Hit, Hit.id == ComparisonRow.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, ComparisonRow.role == ComparisonRole.ASKED)
+        query_hits(environment, ComparisonRow)
+        .join(ComparisonRow, ComparisonRow.hit_id == Hit.id)
+        .where(ComparisonRow.role == ComparisonRole.ASKED)
         .order_by(ComparisonRow.id)
     )
     return [record_of(row) for row in session.scalars(query)]
@@ -141,3 +135,66 @@ def record_of(row: ComparisonRow) -> Comparison:
         right_items=tuple(json.loads(row.right_items)),
         expected=row.expected,
     )
+
+
+STORED = Submissions(BatchKind.RANKINGS, ComparisonRow, PreferenceAnswer, "answer")
+
+
+def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[ComparisonAnswer]]:
+    """What these submissions say, by place."""
+    return {
+        id_: [
+            ComparisonAnswer(row.place, row.outcome, row.answer, row.text or "", row.active_ms)
+            for row in rows
+        ]
+        for id_, rows in STORED.rows(session, assignment_ids).items()
+    }
+
+
+def controls(
+    session: Session, assignment_ids: Sequence[int]
+) -> dict[int, list[tuple[int, Preference, Preference | None]]]:
+    """Submission → place, right answer and given answer of each control on its page; None where none was given."""
+    query = (
+        select(Assignment.id, ComparisonRow.place, ComparisonRow.expected, PreferenceAnswer.answer)
+        .join(ComparisonRow, ComparisonRow.hit_id == Assignment.hit_id)
+        .outerjoin(
+            PreferenceAnswer,
+            (PreferenceAnswer.assignment_id == Assignment.id)
+            & (PreferenceAnswer.place == ComparisonRow.place),
+        )
+        .where(ComparisonRow.role == ComparisonRole.CONTROL)
+        .order_by(Assignment.id, ComparisonRow.place)
+    )
+    found: dict[int, list[tuple[int, Preference, Preference | None]]] = defaultdict(list)
+    for id_, place, expected, given in rows_among(session, query, Assignment.id, assignment_ids):
+        found[id_].append((place, Preference(str(expected)), given))
+    return found
+
+
+def votes(session: Session, environment: Environment, batch: str | None = None) -> list[Vote]:
+    """The preferences that count, in order of arrival: of submissions that are kept, by workers who are not excluded.
+
+    Answers on controls do not count.
+    """
+    query = (
+        query_submissions(environment, Worker.mturk_worker_id, PreferenceAnswer.answer, ComparisonRow)
+        .join(PreferenceAnswer, PreferenceAnswer.assignment_id == Assignment.id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(
+            ComparisonRow, (ComparisonRow.hit_id == Hit.id) & (ComparisonRow.place == PreferenceAnswer.place)
+        )
+        .where(
+            Assignment.decision.in_(KEPT),
+            Worker.excluded_at.is_(None),
+            ComparisonRow.role == ComparisonRole.ASKED,
+            PreferenceAnswer.answer.is_not(None),
+        )
+        .order_by(Assignment.submitted_at, Assignment.id, ComparisonRow.place)
+    )
+    if batch is not None:
+        query = query.where(Batch.name == batch)
+    return [
+        Vote(worker, record_of(row), Preference(str(answer)))
+        for worker, answer, row in session.execute(query)
+    ]

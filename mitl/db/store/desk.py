@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.base import microseconds
+from mitl.db.base import columns, microseconds
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -31,6 +31,7 @@ from mitl.db.store.answer_sheets import ANSWER_BYTES
 from mitl.db.store.answers import submission_key
 from mitl.db.store.bulk import number_columns
 from mitl.db.store.items import LEFT, RIGHT
+from mitl.db.store.joins import AT_PLACE, query_by_worker, query_submissions
 from mitl.db.store.ledger import answer_tables
 from mitl.records import (
     Decision,
@@ -166,15 +167,10 @@ def _unsent_reversals(session: Session, environment: Environment) -> int:
     planned = open_keys(session, "override")
     if not planned:
         return 0
-    query = (
-        select(Assignment.mturk_assignment_id, Worker.mturk_worker_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(
-            Worker.environment == environment,
-            Assignment.status == "Rejected",
-            Assignment.decision.in_(_DECIDED),
-            Assignment.decision != Decision.REJECT,
-        )
+    query = query_by_worker(environment, Assignment.mturk_assignment_id, Worker.mturk_worker_id).where(
+        Assignment.status == "Rejected",
+        Assignment.decision.in_(_DECIDED),
+        Assignment.decision != Decision.REJECT,
     )
     return sum(submission_key(name, worker) in planned for name, worker in session.execute(query))
 
@@ -236,7 +232,7 @@ def hourly_answers(
 def calls(session: Session, kind: str, prefix: str) -> list[JournalEntry]:
     """The journal's rows of a kind whose key starts so, oldest first."""
     query = (
-        select(Journal.key, Journal.state, Journal.request, Journal.reply, Journal.error, Journal.at)
+        select(*columns(JournalEntry, Journal))
         .where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
         .order_by(Journal.id)
     )
@@ -252,11 +248,9 @@ def open_keys(session: Session, kind: str) -> set[str]:
 def paid(session: Session, environment: Environment) -> dict[int, int]:
     """Worker's row → cents booked as rewards and bonuses."""
     query = (
-        select(Assignment.worker_id, func.sum(Ledger.cents))
+        query_submissions(environment, Assignment.worker_id, func.sum(Ledger.cents))
         .join(Ledger, Ledger.assignment_id == Assignment.id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Ledger.kind != "fee")
+        .where(Ledger.kind != "fee")
         .group_by(Assignment.worker_id)
     )
     return {worker: int(cents) for worker, cents in session.execute(query)}
@@ -357,7 +351,7 @@ def _answers() -> Any:
         .join(Worker, Worker.id == Assignment.worker_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
+        .join(HitItemRow, AT_PLACE)
         .join(PairRow, PairRow.id == JudgementRow.pair_id)
         .order_by(JudgementRow.assignment_id, JudgementRow.place)
     )

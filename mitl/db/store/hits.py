@@ -11,8 +11,10 @@ from typing import Any
 from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
-from mitl.db.store.bulk import add_rows
+from mitl.db.store.bulk import add_rows, chunks, rows_among
+from mitl.db.store.joins import query_hits
 from mitl.db.store.proposals import ensure_pairs
 from mitl.records import (
     BatchKind,
@@ -101,37 +103,8 @@ class NewHit:
     token: str
 
 
-_HIT = (
-    Hit.id,
-    Hit.batch_id,
-    Batch.name,
-    Hit.number,
-    Hit.attempt,
-    Hit.assignments,
-    Hit.state,
-    Hit.mturk_hit_id,
-    Hit.token,
-)
-_BATCH = (
-    Batch.id,
-    Batch.name,
-    Batch.environment,
-    Batch.direction,
-    Batch.template,
-    Batch.reward_cents,
-    Batch.assignments,
-    Batch.seed,
-    Batch.pilot,
-    Batch.server_id,
-    Batch.source,
-    Batch.estimate_s,
-    Batch.kind,
-)
-
-
-def _batch_row(row: Any) -> BatchRow:
-    values: list[Any] = list(row)
-    return BatchRow(*values)
+_HIT = columns(HitRow, Hit, batch=Batch.name)
+_BATCH = columns(BatchRow, Batch)
 
 
 def open_round(session: Session, dataset_id: int, environment: Environment | None, now: dt.datetime) -> int:
@@ -189,7 +162,7 @@ def next_batch_name(session: Session, after: int = 0) -> str:
 
 def batch(session: Session, batch_id: int) -> BatchRow:
     """One batch."""
-    return _batch_row(session.execute(select(*_BATCH).where(Batch.id == batch_id)).one())
+    return BatchRow(*session.execute(select(*_BATCH).where(Batch.id == batch_id)).one())
 
 
 def batches(session: Session, environment: Environment | None = None) -> list[BatchRow]:
@@ -197,12 +170,12 @@ def batches(session: Session, environment: Environment | None = None) -> list[Ba
     query = select(*_BATCH).order_by(Batch.id)
     if environment is not None:
         query = query.where(Batch.environment == environment)
-    return [_batch_row(row) for row in session.execute(query)]
+    return [BatchRow(*row) for row in session.execute(query)]
 
 
-def add_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> None:
-    """Insert planned HITs with the pairs that stand on them."""
-    add_items(session, insert_hits(session, batch_id, new))
+def posted_batches(session: Session) -> list[BatchRow]:
+    """The batches that were planned here, of both environments, oldest first; past work from files is no such."""
+    return [batch for batch in batches(session) if batch.source is JudgementSource.CROWD]
 
 
 def insert_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> dict[int, Sequence[Any]]:
@@ -254,9 +227,8 @@ def hits(
         kind: those that ask this; None takes all.
     """
     query = (
-        select(*_HIT)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Hit.state.in_(list(states)))
+        query_hits(environment, *_HIT)
+        .where(Hit.state.in_(list(states)))
         .order_by(Hit.batch_id, Hit.number, Hit.attempt)
     )
     if kind is not None:
@@ -264,13 +236,20 @@ def hits(
     return [HitRow(*row) for row in session.execute(query)]
 
 
+def latest_hits(
+    session: Session,
+    environment: Environment,
+    states: Sequence[HitState] = tuple(HitState),
+    kind: str | None = None,
+) -> list[HitRow]:
+    """Those of `hits` that no other has replaced."""
+    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
+    return [hit for hit in hits(session, environment, states, kind) if hit.id not in replaced]
+
+
 def other_kinds(session: Session, environment: Environment) -> dict[int, str]:
     """HIT → what it asks, of the HITs of an environment that ask for something else than pairs."""
-    query = (
-        select(Hit.id, Batch.kind)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.kind != BatchKind.PAIRS)
-    )
+    query = query_hits(environment, Hit.id, Batch.kind).where(Batch.kind != BatchKind.PAIRS)
     return dict(session.execute(query).all())
 
 
@@ -278,9 +257,7 @@ def hits_of(session: Session, hit_ids: Sequence[int]) -> list[HitRow]:
     """These HITs, oldest batch first, by number and attempt."""
     query = select(*_HIT).join(Batch, Batch.id == Hit.batch_id)
     found = [
-        HitRow(*row)
-        for start in range(0, len(hit_ids), 1000)
-        for row in session.execute(query.where(Hit.id.in_(list(hit_ids[start : start + 1000]))))
+        HitRow(*row) for chunk in chunks(hit_ids) for row in session.execute(query.where(Hit.id.in_(chunk)))
     ]
     return sorted(found, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
 
@@ -293,29 +270,35 @@ def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitIte
         .join(PairRow, PairRow.id == HitItemRow.pair_id)
         .order_by(HitItemRow.hit_id, HitItemRow.place)
     )
-    for start in range(0, len(hit_ids), 1000):
-        chunk = list(hit_ids[start : start + 1000])
-        for hit_id, place, image, caption, role in session.execute(query.where(HitItemRow.hit_id.in_(chunk))):
-            found[hit_id].append(HitItem(place, Pair(image, caption), role))
+    for hit_id, place, image, caption, role in rows_among(session, query, HitItemRow.hit_id, hit_ids):
+        found[hit_id].append(HitItem(place, Pair(image, caption), role))
     return found
 
 
 def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None:
     """Move these HITs to a state."""
-    for start in range(0, len(hit_ids), 1000):
-        session.execute(
-            update(Hit).where(Hit.id.in_(list(hit_ids[start : start + 1000]))).values(state=state)
-        )
+    for chunk in chunks(hit_ids):
+        session.execute(update(Hit).where(Hit.id.in_(chunk)).values(state=state))
+
+
+def set_wanted(session: Session, hit_id: int, assignments: int) -> None:
+    """The HIT asks for so many workers in all, and is out."""
+    session.execute(
+        update(Hit).where(Hit.id == hit_id).values(assignments=assignments, state=HitState.POSTED)
+    )
+
+
+def set_batch_wanted(session: Session, batch_id: int, assignments: int) -> None:
+    """Pages of the batch that are asked again want so many workers too."""
+    session.execute(update(Batch).where(Batch.id == batch_id).values(assignments=assignments))
 
 
 def decided(session: Session, environment: Environment) -> list[int]:
     """Posted HITs of which every assignment that was paid for is decided."""
     query = (
-        select(Hit.id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_hits(environment, Hit.id)
         .join(Assignment, Assignment.hit_id == Hit.id)
         .where(
-            Batch.environment == environment,
             Hit.state == HitState.POSTED,
             Assignment.decision.not_in([Decision.NONE, Decision.QUEUED]),
         )
@@ -340,12 +323,10 @@ _POSTED = (
 def gold_use(session: Session, environment: Environment) -> dict[tuple[Pair, PairRole], int]:
     """How many HITs of an environment each gold control stands on."""
     query = (
-        select(PairRow.left_id, PairRow.right_id, HitItemRow.role, func.count())
-        .join(HitItemRow, HitItemRow.pair_id == PairRow.id)
-        .join(Hit, Hit.id == HitItemRow.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_hits(environment, PairRow.left_id, PairRow.right_id, HitItemRow.role, func.count())
+        .join(HitItemRow, HitItemRow.hit_id == Hit.id)
+        .join(PairRow, PairRow.id == HitItemRow.pair_id)
         .where(
-            Batch.environment == environment,
             HitItemRow.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
         )
         .group_by(PairRow.left_id, PairRow.right_id, HitItemRow.role)
@@ -355,12 +336,7 @@ def gold_use(session: Session, environment: Environment) -> dict[tuple[Pair, Pai
 
 def state_counts(session: Session, environment: Environment) -> dict[HitState, int]:
     """How many HITs are in each state."""
-    query = (
-        select(Hit.state, func.count())
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment)
-        .group_by(Hit.state)
-    )
+    query = query_hits(environment, Hit.state, func.count()).group_by(Hit.state)
     counts: dict[HitState, int] = defaultdict(int)
     counts.update(dict(session.execute(query).all()))
     return counts

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.proposals import ensure_pairs
 from mitl.records import Environment, HitState, JudgementSource, Pair, PairRole
 
@@ -51,15 +52,9 @@ class StoredDocument:
 
 def imports(session: Session) -> dict[str, ImportRow]:
     """The files that were brought in, by the hash of their bytes."""
-    query = select(
-        ImportFile.sha256,
-        ImportFile.name,
-        ImportFile.kind,
-        ImportFile.columns,
-        Batch.name,
-        ImportFile.rows,
-        ImportFile.imported_at,
-    ).join(Batch, Batch.id == ImportFile.batch_id)
+    query = select(*columns(ImportRow, ImportFile, batch=Batch.name)).join(
+        Batch, Batch.id == ImportFile.batch_id
+    )
     return {row[0]: ImportRow(*row) for row in session.execute(query.order_by(ImportFile.id))}
 
 
@@ -97,11 +92,7 @@ def set_columns(session: Session, sha256: str, columns: str) -> None:
 def past_hits(session: Session, tokens: Sequence[str]) -> dict[str, int]:
     """Token → row, of those HITs that an earlier file brought in."""
     query = select(Hit.token, Hit.id)
-    return {
-        token: id_
-        for chunk in chunks(tokens)
-        for token, id_ in session.execute(query.where(Hit.token.in_(chunk)))
-    }
+    return dict(rows_among(session, query, Hit.token, tokens))
 
 
 def add_past_hits(session: Session, batch_id: int, hits: Sequence[PastHit]) -> dict[str, int]:
@@ -157,11 +148,7 @@ def hits_of(session: Session, batch_id: int) -> list[int]:
 def documents(session: Session, hit_ids: Sequence[int]) -> list[StoredDocument]:
     """The submissions of these HITs, in order of arrival."""
     query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
-    found = [
-        StoredDocument(*row)
-        for chunk in chunks(hit_ids)
-        for row in session.execute(query.where(Assignment.hit_id.in_(chunk)))
-    ]
+    found = [StoredDocument(*row) for row in rows_among(session, query, Assignment.hit_id, hit_ids)]
     return sorted(found, key=lambda document: document.id)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl import records
+from mitl.db.base import columns
 from mitl.db.models import Dataset, DirectionOfSearch, ExclusionEntry, ItemRow, PartRow, RatingRow, SideRow
 from mitl.db.store.bulk import add_rows
 from mitl.errors import DatasetError, StoreError
@@ -395,11 +396,9 @@ def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Ex
 def exclusions(session: Session) -> list[ExclusionRow]:
     """All exclusion lists' entries."""
     query = select(
-        ExclusionEntry.kind,
-        ExclusionEntry.left_id,
-        ExclusionEntry.right_id,
-        ExclusionEntry.reason,
-        ExclusionEntry.source,
+        *columns(
+            ExclusionRow, ExclusionEntry, image_id=ExclusionEntry.left_id, caption_id=ExclusionEntry.right_id
+        )
     ).order_by(ExclusionEntry.id)
     return [ExclusionRow(*row) for row in session.execute(query)]
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, bindparam, exists, func, literal, select, text, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, Journal, Ledger
-from mitl.db.store.bulk import add_rows
+from mitl.db.base import columns
+from mitl.db.models import Assignment, Batch, Journal, Ledger
+from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.joins import query_submissions
 from mitl.records import Environment, JournalState
 
 
@@ -30,17 +32,7 @@ class JournalRow:
     """The server remembers the token for 24 hours from then."""
 
 
-_ROW = (
-    Journal.kind,
-    Journal.key,
-    Journal.state,
-    Journal.token,
-    Journal.request,
-    Journal.reply,
-    Journal.error,
-    Journal.at,
-    Journal.first_sent_at,
-)
+_ROW = columns(JournalRow, Journal)
 
 
 def find(session: Session, kind: str, key: str) -> JournalRow | None:
@@ -84,9 +76,9 @@ def first_sent(session: Session, kind: str, keys: Sequence[str]) -> dict[str, dt
         Journal.kind == kind, Journal.first_sent_at.is_not(None)
     )
     found: dict[str, dt.datetime] = {}
-    for start in range(0, len(keys), 1000):
-        chunk = Journal.key.in_(list(keys[start : start + 1000]))
-        found.update({key: at for key, at in session.execute(query.where(chunk)) if at is not None})
+    for chunk in chunks(keys):
+        rows = session.execute(query.where(Journal.key.in_(chunk)))
+        found.update({key: at for key, at in rows if at is not None})
     return found
 
 
@@ -99,8 +91,8 @@ def _keys(session: Session, kind: str, keys: Sequence[str], *conditions: ColumnE
     """Those of these keys that the journal knows."""
     query = select(Journal.key).where(Journal.kind == kind, *conditions)
     found: set[str] = set()
-    for start in range(0, len(keys), 1000):
-        found.update(session.scalars(query.where(Journal.key.in_(list(keys[start : start + 1000])))))
+    for chunk in chunks(keys):
+        found.update(session.scalars(query.where(Journal.key.in_(chunk))))
     return found
 
 
@@ -121,12 +113,12 @@ def mark(
     sent = {}
     if state is JournalState.SENDING:
         sent["first_sent_at"] = func.coalesce(Journal.first_sent_at, literal(now, Journal.first_sent_at.type))
-    for start in range(0, len(keys), 1000):
+    for chunk in chunks(keys):
         session.execute(
             update(Journal)
             .where(
                 Journal.kind == kind,
-                Journal.key.in_(list(keys[start : start + 1000])),
+                Journal.key.in_(chunk),
                 Journal.state != JournalState.DONE,
             )
             .values(state=state, reply=reply, error=error, at=now, **sent)
@@ -150,12 +142,12 @@ _DONE = (
 
 def take_back(session: Session, kind: str, keys: Sequence[str], since: dt.datetime) -> None:
     """These calls were marked as sending and not made; those first marked so since then are planned again."""
-    for start in range(0, len(keys), 1000):
+    for chunk in chunks(keys):
         session.execute(
             update(Journal)
             .where(
                 Journal.kind == kind,
-                Journal.key.in_(list(keys[start : start + 1000])),
+                Journal.key.in_(chunk),
                 Journal.state == JournalState.SENDING,
                 Journal.first_sent_at >= since,
             )
@@ -177,12 +169,9 @@ _BOOK = text(
 
 def spent(session: Session, environment: Environment) -> dict[str, int]:
     """Cents paid so far by kind (reward, fee, bonus)."""
-    query = select(Ledger.kind, func.sum(Ledger.cents)).group_by(Ledger.kind)
+    sums = (Ledger.kind, func.sum(Ledger.cents))
+    query = select(*sums)
     if session.scalar(select(exists().where(Batch.environment != environment))):  # else all is of this one
-        query = (
-            query.join(Assignment, Assignment.id == Ledger.assignment_id)
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(Batch, Batch.id == Hit.batch_id)
-            .where(Batch.environment == environment)
-        )
+        query = query_submissions(environment, *sums).join(Ledger, Ledger.assignment_id == Assignment.id)
+    query = query.group_by(Ledger.kind)
     return {kind: int(cents) for kind, cents in session.execute(query)}

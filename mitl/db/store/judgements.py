@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, false, select, update
+from sqlalchemy import and_, false, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow, Rationale, Worker
+from mitl.db.models import Assignment, Hit, HitItemRow, JudgementRow, PairRow, Rationale, Worker
 from mitl.db.store.bulk import chunks
+from mitl.db.store.joins import AT_PLACE, query_by_worker, query_submissions
 from mitl.records import Environment, Judgement, Outcome, Pair, PairRole
 from mitl.records.questions import TEXT, Given
 
@@ -45,7 +46,8 @@ def gold_judgements(
         submissions: on these submissions alone.
     """
     query = (
-        select(
+        query_by_worker(
+            environment,
             JudgementRow.id,
             JudgementRow.assignment_id,
             Assignment.hit_id,
@@ -57,20 +59,19 @@ def gold_judgements(
             JudgementRow.label,
             HitItemRow.role,
         )
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .join(HitItemRow, (HitItemRow.hit_id == Assignment.hit_id) & (HitItemRow.place == JudgementRow.place))
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(HitItemRow, AT_PLACE)
         .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .where(Worker.environment == environment, HitItemRow.role.in_(_GOLD_ROLES))
+        .where(HitItemRow.role.in_(_GOLD_ROLES))
         .order_by(JudgementRow.assignment_id, JudgementRow.place)
     )
     parts = [query]
     if submissions is not None:
         parts = [query.where(Assignment.id.in_(chunk)) for chunk in chunks(sorted(submissions))]
     return [
-        StoredJudgement(*row[:5], Judgement(Pair(*row[5:7]), row[7], row[8], role=row[9]))
+        StoredJudgement(id_, of, hit, worker_id, place, Judgement(Pair(*pair), worker, label, role=role))
         for part in parts
-        for row in session.execute(part)
+        for id_, of, hit, worker_id, place, *pair, worker, label, role in session.execute(part)
     ]
 
 
@@ -79,7 +80,8 @@ _IS_ANSWERED = and_(JudgementRow.outcome == Outcome.ANSWERED, JudgementRow.label
 
 def _judgements(environment: Environment) -> Any:
     return (
-        select(
+        query_submissions(
+            environment,
             JudgementRow.id,
             JudgementRow.assignment_id,
             Hit.id,
@@ -96,13 +98,10 @@ def _judgements(environment: Environment) -> Any:
             JudgementRow.source,
             Assignment.submitted_at,
         )
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
+        .join(HitItemRow, AT_PLACE)
         .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .where(Batch.environment == environment)
     )
 
 
@@ -135,12 +134,10 @@ def _stored(results: Iterable[Any], rationale: Mapping[int, Given]) -> list[Stor
 
 def _rationale(session: Session, environment: Environment) -> Mapping[int, Given]:
     query = (
-        select(Rationale.judgement_id, Rationale.kind, Rationale.value)
-        .join(JudgementRow, JudgementRow.id == Rationale.judgement_id)
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Rationale.kind != TEXT.name)
+        query_submissions(environment, Rationale.judgement_id, Rationale.kind, Rationale.value)
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(Rationale, Rationale.judgement_id == JudgementRow.id)
+        .where(Rationale.kind != TEXT.name)
         .order_by(Rationale.id)
     )
     values: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)

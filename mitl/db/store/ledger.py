@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Base, Batch, Hit, Journal, Ledger, Worker
 from mitl.db.store.answers import submission_key
+from mitl.db.store.joins import query_submissions
 from mitl.records import Environment, JournalState, JudgementSource
 
 BONUS = "bonus"
@@ -87,12 +88,9 @@ def _active_times(session: Session, environment: Environment) -> dict[int, int]:
     times: dict[int, int] = {}
     for answers in answer_tables():
         query = (
-            select(answers.c.assignment_id, func.sum(answers.c.active_ms))
-            .join(Assignment, Assignment.id == answers.c.assignment_id)
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(Batch, Batch.id == Hit.batch_id)
+            query_submissions(environment, answers.c.assignment_id, func.sum(answers.c.active_ms))
+            .join(answers, answers.c.assignment_id == Assignment.id)
             .where(
-                Batch.environment == environment,
                 Batch.source == JudgementSource.CROWD,
                 answers.c.active_ms > 0,  # 0 ms is not a measurement
             )
@@ -116,12 +114,9 @@ def settled_work(session: Session, environment: Environment) -> list[SettledWork
     """All submissions on HITs that were posted from here, in order of arrival; past work from files is left out."""
     booked, times = _booked(session, environment), _active_times(session, environment)
     query = (
-        select(*_WORK)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_submissions(environment, *_WORK)
         .join(Worker, Worker.id == Assignment.worker_id)
         .where(
-            Batch.environment == environment,
             Batch.source == JudgementSource.CROWD,
             Hit.mturk_hit_id.is_not(None),
         )
@@ -143,11 +138,8 @@ def _booked(session: Session, environment: Environment) -> dict[int, dict[str, i
         (Ledger.key.startswith(f"bonus:{COMPENSATE}:", autoescape=True), COMPENSATE), else_=Ledger.kind
     )
     query = (
-        select(Ledger.assignment_id, kind, func.sum(Ledger.cents))
-        .join(Assignment, Assignment.id == Ledger.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment)
+        query_submissions(environment, Ledger.assignment_id, kind, func.sum(Ledger.cents))
+        .join(Ledger, Ledger.assignment_id == Assignment.id)
         .group_by(Ledger.assignment_id, kind)
     )
     found: dict[int, dict[str, int]] = defaultdict(dict)
@@ -159,11 +151,9 @@ def _booked(session: Session, environment: Environment) -> dict[int, dict[str, i
 def bonuses(session: Session, environment: Environment) -> dict[int, list[int]]:
     """Submission → the cents of each bonus that was booked for it, rising."""
     query = (
-        select(Ledger.assignment_id, Ledger.cents)
-        .join(Assignment, Assignment.id == Ledger.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Ledger.kind == BONUS)
+        query_submissions(environment, Ledger.assignment_id, Ledger.cents)
+        .join(Ledger, Ledger.assignment_id == Assignment.id)
+        .where(Ledger.kind == BONUS)
         .order_by(Ledger.cents)
     )
     found: dict[int, list[int]] = defaultdict(list)

@@ -18,6 +18,7 @@ from mitl.db.store import audits as audit_store
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.commitments import SUBMITTED
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
+from mitl.db.store.joins import AT_PLACE, KEPT, query_hits, query_submissions
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.db.store.worker_tallies import Tallies, tallies_of
@@ -96,12 +97,10 @@ def live_pairs(
 ) -> set[Pair]:
     """The candidates on HITs that are planned, on their way or out; of all pairs, or of those asked on some HITs."""
     query = (
-        select(PairRow.left_id, PairRow.right_id)
-        .join(HitItemRow, HitItemRow.pair_id == PairRow.id)
-        .join(Hit, Hit.id == HitItemRow.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_hits(environment, PairRow.left_id, PairRow.right_id)
+        .join(HitItemRow, HitItemRow.hit_id == Hit.id)
+        .join(PairRow, PairRow.id == HitItemRow.pair_id)
         .where(
-            Batch.environment == environment,
             Hit.state.in_(list(LIVE_STATES)),
             HitItemRow.role == PairRole.CANDIDATE,
         )
@@ -130,14 +129,13 @@ def usable_workers(
     Answers on controls do not count.
     """
     query = (
-        select(PairRow.left_id, PairRow.right_id, func.count(Assignment.worker_id.distinct()))
-        .join(JudgementRow, JudgementRow.pair_id == PairRow.id)
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
+        query_submissions(
+            environment, PairRow.left_id, PairRow.right_id, func.count(Assignment.worker_id.distinct())
+        )
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .join(HitItemRow, AT_PLACE)
         .where(
-            Batch.environment == environment,
             JudgementRow.usable.is_(True),
             HitItemRow.role.in_(_ASKED),
         )
@@ -153,12 +151,9 @@ def usable_workers(
 def lost_share(session: Session, environment: Environment) -> float:
     """The share of the settled submissions about pairs of which no answer can be used; 0 before there is one."""
     usable = (
-        select(func.max(case((JudgementRow.usable, 1), else_=0)).label("is_usable"))
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_submissions(environment, func.max(case((JudgementRow.usable, 1), else_=0)).label("is_usable"))
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
         .where(
-            Batch.environment == environment,
             Batch.source == JudgementSource.CROWD,
             Assignment.status != SUBMITTED,
         )
@@ -272,14 +267,11 @@ _CLOSED = """
 def _second_opinions(session: Session, environment: Environment) -> set[Pair]:
     """Pairs that a second worker has judged usably on a HIT of overlaps."""
     query = (
-        select(PairRow.left_id, PairRow.right_id)
-        .join(JudgementRow, JudgementRow.pair_id == PairRow.id)
-        .join(Assignment, Assignment.id == JudgementRow.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItemRow, (HitItemRow.hit_id == Hit.id) & (HitItemRow.place == JudgementRow.place))
+        query_submissions(environment, PairRow.left_id, PairRow.right_id)
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .join(HitItemRow, AT_PLACE)
         .where(
-            Batch.environment == environment,
             JudgementRow.usable.is_(True),
             HitItemRow.role == PairRole.OVERLAP,
         )
@@ -289,10 +281,9 @@ def _second_opinions(session: Session, environment: Environment) -> set[Pair]:
 
 def _overlap_hits(session: Session, environment: Environment) -> set[int]:
     query = (
-        select(HitItemRow.hit_id)
-        .join(Hit, Hit.id == HitItemRow.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, text("hit_item.role = 'overlap'"))  # as its index has it
+        query_hits(environment, HitItemRow.hit_id)
+        .join(HitItemRow, HitItemRow.hit_id == Hit.id)
+        .where(text("hit_item.role = 'overlap'"))  # as its index has it
         .distinct()
     )
     return set(session.scalars(query))
@@ -302,10 +293,11 @@ def open_work(session: Session, environment: Environment) -> OpenWork:
     """What is out: per posted HIT, the workers that are wanted less those who submitted or were decided about."""
     undecided = (Decision.NONE, Decision.QUEUED)
     query = (
-        select(Hit.assignments, Batch.reward_cents, func.count(Assignment.id), _decided(undecided))
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_hits(
+            environment, Hit.assignments, Batch.reward_cents, func.count(Assignment.id), _decided(undecided)
+        )
         .outerjoin(Assignment, Assignment.hit_id == Hit.id)
-        .where(Batch.environment == environment, Hit.state == HitState.POSTED)
+        .where(Hit.state == HitState.POSTED)
         .group_by(Hit.id, Hit.assignments, Batch.reward_cents)
     )
     waiting = to_come = held = 0
@@ -319,9 +311,6 @@ def open_work(session: Session, environment: Environment) -> OpenWork:
 
 def _decided(undecided: Sequence[Decision]) -> ColumnElement[int]:
     return func.sum(case((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0), else_=1))
-
-
-_KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +345,7 @@ def measured_pages(session: Session, batch_id: int) -> list[MeasuredPage]:
             )
             .join(Assignment, Assignment.id == answers.c.assignment_id)
             .join(Hit, Hit.id == Assignment.hit_id)
-            .where(Hit.batch_id == batch_id, answers.c.active_ms > 0, Assignment.decision.in_(_KEPT))
+            .where(Hit.batch_id == batch_id, answers.c.active_ms > 0, Assignment.decision.in_(KEPT))
             .group_by(Assignment.id, Assignment.accepted_at, Assignment.submitted_at)
             .order_by(Assignment.id)
         )

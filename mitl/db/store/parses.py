@@ -29,7 +29,8 @@ from mitl.db.models import (
     SimilarityAnswer,
     SimilarityItem,
 )
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
+from mitl.db.store.joins import query_submissions
 from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed, PlaceAnswer
 
 UNREADABLE = "unreadable"
@@ -59,17 +60,16 @@ class Submissions:
     kind: str
     items: ItemTable
     answers: AnswerTable
+    answer: str
+    """The column, and the field of a parsed answer, that holds what the page asks."""
 
     def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
         """HIT → its batch and the places that its page has; nothing for a HIT that asks something else."""
         items = self.items
         query = select(Hit.batch_id, items.hit_id, items.place).join(Hit, Hit.id == items.hit_id)
         found: dict[int, tuple[int, list[int]]] = {}
-        for chunk in chunks(hit_ids):
-            for batch, hit, place in session.execute(
-                query.where(items.hit_id.in_(chunk)).order_by(items.place)
-            ):
-                found.setdefault(hit, (batch, []))[1].append(place)
+        for batch, hit, place in rows_among(session, query.order_by(items.place), items.hit_id, hit_ids):
+            found.setdefault(hit, (batch, []))[1].append(place)
         return found
 
     def ids(
@@ -77,10 +77,8 @@ class Submissions:
     ) -> list[int]:
         """The submissions that came that way to an environment, in order of their rows."""
         query = (
-            select(Assignment.id)
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(Batch, Batch.id == Hit.batch_id)
-            .where(Batch.environment == environment, Batch.source == source, Batch.kind == self.kind)
+            query_submissions(environment, Assignment.id)
+            .where(Batch.source == source, Batch.kind == self.kind)
             .order_by(Assignment.id)
         )
         return list(session.scalars(query))
@@ -91,11 +89,8 @@ class Submissions:
         """Submissions to HITs posted from here that have no parse, by id; all of them, or those among ``ids``."""
         answers = self.answers
         query = (
-            select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(Batch, Batch.id == Hit.batch_id)
+            query_submissions(environment, Assignment.id, Assignment.hit_id, Assignment.raw_xml)
             .where(
-                Batch.environment == environment,
                 Batch.source == JudgementSource.CROWD,
                 Batch.kind == self.kind,
                 ~select(answers.id).where(answers.assignment_id == Assignment.id).exists(),
@@ -119,12 +114,8 @@ class Submissions:
                 found[row.assignment_id].append(row)
         return found
 
-    def set_parses(self, session: Session, given: Mapping[int, Parsed[Any]], answer: str) -> None:
-        """Write what was parsed from these submissions, in place of an earlier parse.
-
-        Args:
-            answer: the column, and the field of a parsed answer, that holds what the page asks.
-        """
+    def set_parses(self, session: Session, given: Mapping[int, Parsed[Any]]) -> None:
+        """Write what was parsed from these submissions, in place of an earlier parse."""
         for chunk in chunks(list(given)):
             session.execute(delete(self.answers).where(self.answers.assignment_id.in_(chunk)))
         add_rows(
@@ -135,7 +126,7 @@ class Submissions:
                     "assignment_id": id_,
                     "place": at.place,
                     "outcome": at.outcome,
-                    answer: getattr(at, answer),
+                    self.answer: getattr(at, self.answer),
                     "text": at.text or None,
                     "active_ms": at.active_ms,
                 }
@@ -146,17 +137,13 @@ class Submissions:
         add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
 
 
-PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow)
+PAIRS = Submissions(BatchKind.PAIRS, HitItemRow, JudgementRow, "label")
 
 
 def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:
     """These submissions with their documents as received, parsed or not, in order of their rows."""
     query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml).order_by(Assignment.id)
-    return [
-        RawSubmission(*row)
-        for chunk in chunks(assignment_ids)
-        for row in session.execute(query.where(Assignment.id.in_(chunk)))
-    ]
+    return [RawSubmission(*row) for row in rows_among(session, query, Assignment.id, assignment_ids)]
 
 
 def set_parses(
@@ -202,11 +189,7 @@ def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:
     query = select(Assignment.id, HitItemRow.place, HitItemRow.pair_id).join(
         HitItemRow, HitItemRow.hit_id == Assignment.hit_id
     )
-    return {
-        (id_, place): pair
-        for chunk in chunks(ids)
-        for id_, place, pair in session.execute(query.where(Assignment.id.in_(chunk)))
-    }
+    return {(id_, place): pair for id_, place, pair in rows_among(session, query, Assignment.id, ids)}
 
 
 def _add_rationale(session: Session, parses: Mapping[int, Parsed[PlaceAnswer]]) -> None:
@@ -233,9 +216,8 @@ def add_all_findings(session: Session, given: Mapping[int, Iterable[Finding]]) -
     wanted = {id_: notes for id_, notes in wanted.items() if notes}
     known: dict[int, set[tuple[str, str]]] = defaultdict(set)
     query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
-    for chunk in chunks(list(wanted)):
-        for id_, code, detail in session.execute(query.where(FindingRow.assignment_id.in_(chunk))):
-            known[id_].add((code, detail))
+    for id_, code, detail in rows_among(session, query, FindingRow.assignment_id, wanted):
+        known[id_].add((code, detail))
     add_rows(
         session,
         FindingRow,

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import Ints
+from mitl.core.packed import (
+    Ints,
+    contains,
+    distinct,
+    pack_ids,
+    pack_pairs,
+    places,
+    unpack_ids,
+    unpack_pairs,
+)
+from mitl.db.base import columns
 from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
-from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id
+from mitl.db.store.bulk import (
+    CHUNK,
+    add_rows,
+    add_tuples,
+    chunks,
+    ids_were_given,
+    next_id,
+    number_columns,
+    rows_among,
+)
 from mitl.db.store.items import pair_sides
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction, Pair, Proposal
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes longer to load than most commands take
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +85,15 @@ def add_run(
     config: str,
     queries: Mapping[Direction, Sequence[int]],
     annotators: Sequence[AnnotatorRow],
-    proposals: Iterable[Proposal],
+    proposals: pd.DataFrame,
 ) -> int:
-    """Insert a run with its queries, annotators, new pairs and proposals; returns the number of new pairs."""
+    """Insert a run with its queries, annotators, new pairs and proposals; returns the number of new pairs.
+
+    Proposals are inserted by pair, whatever their order, so that both of their indexes grow at one end.
+
+    Args:
+        proposals: ``PROPOSALS``.
+    """
     run = Run(hash=run_hash, config=config)
     session.add(run)
     session.flush()
@@ -77,23 +107,32 @@ def add_run(
         ),
     )
     annotator_ids = _annotator_ids(session, annotators)
-    rows = list(proposals)
-    ids, n_new = _ensure_pairs(session, {row.pair for row in rows}, pair_sides(session), proposed=True)
-    _mark_proposed(session, {ids[row.pair] for row in rows})
+    pair, n_new = _number_pairs(
+        session, proposals["pair"].to_numpy(np.int64), pair_sides(session), proposed=True
+    )
+    _mark_proposed(session, pair)
+    names = proposals["annotator"].cat
+    annotator = np.array([annotator_ids[name] for name in names.categories], np.int64)[names.codes]
+    direction = proposals["direction"].to_numpy(np.int64)
+    order = np.lexsort((direction, annotator, pair))
+    ways = np.array([direction.value for direction in Direction], np.object_)
+    columns = (
+        pair,
+        annotator,
+        ways[direction],
+        proposals["rank"].to_numpy(np.int64),
+        proposals["similarity"].to_numpy(np.float64),
+    )
     add_tuples(
         session,
         ProposalRow,
         ("run_id", "pair_id", "annotator_id", "direction", "rank", "similarity"),
         (
-            (
-                run.id,
-                ids[row.pair],
-                annotator_ids[row.annotator],
-                row.direction.value,
-                row.rank,
-                row.similarity,
+            (run.id, *row)
+            for start in range(0, len(order), CHUNK)
+            for row in zip(
+                *(column[order[start : start + CHUNK]].tolist() for column in columns), strict=True
             )
-            for row in rows
         ),
     )
     return n_new
@@ -113,8 +152,7 @@ def pairs_of_rows(session: Session, rows: Ints) -> list[Pair]:
     query = select(PairRow.id, PairRow.left_id, PairRow.right_id)
     known = {
         row: Pair(image, caption)
-        for chunk in chunks(rows.tolist())
-        for row, image, caption in session.execute(query.where(PairRow.id.in_(chunk)))
+        for row, image, caption in rows_among(session, query, PairRow.id, rows.tolist())
     }
     return [known[row] for row in rows.tolist()]
 
@@ -122,31 +160,74 @@ def pairs_of_rows(session: Session, rows: Ints) -> list[Pair]:
 def ensure_pairs(
     session: Session, pairs: Iterable[Pair], sides: tuple[int, int] | None = None
 ) -> dict[Pair, int]:
-    """Insert the pairs that are not there yet, in canonical order; returns the row of every known pair of the sides."""
-    return _ensure_pairs(session, set(pairs), sides or pair_sides(session), proposed=False)[0]
+    """Insert the pairs that are not there yet, in canonical order; returns the row of each of these pairs."""
+    packed = pack_pairs(pairs)
+    rows, _ = _number_pairs(session, packed, sides or pair_sides(session), proposed=False)
+    return dict(zip(unpack_pairs(packed), rows.tolist(), strict=True))
 
 
-def _mark_proposed(session: Session, ids: set[int]) -> None:
+def _mark_proposed(session: Session, ids: Ints) -> None:
     """Pairs that were there as controls or past work before anything proposed them."""
-    before = session.scalars(select(PairRow.id).where(PairRow.proposed.is_(False))).all()
-    for chunk in chunks([id_ for id_ in before if id_ in ids]):
+    before = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
+    for chunk in chunks(before[contains(distinct(ids), before)].tolist()):
         session.execute(update(PairRow).where(PairRow.id.in_(chunk)).values(proposed=True))
 
 
-def _ensure_pairs(
-    session: Session, pairs: set[Pair], sides: tuple[int, int], *, proposed: bool
-) -> tuple[dict[Pair, int], int]:
-    """The same, and how many were new; only new ones are marked as proposed."""
-    known = pair_ids(session, sides)
-    keys = sorted((pair.image_id, pair.caption_id) for pair in pairs - known.keys())
+def _number_pairs(
+    session: Session, packed: Ints, sides: tuple[int, int], *, proposed: bool
+) -> tuple[Ints, int]:
+    """The row of each pair, (n,), and how many were inserted; only these are marked as proposed or not."""
+    wanted = distinct(packed)
+    known, rows = _known_pairs(session, wanted, sides)
+    new = wanted[~contains(known, wanted)]
     first = next_id(session, PairRow)
-    rows = [(first + n, *sides, left, right, proposed) for n, (left, right) in enumerate(keys)]
-    if rows:
-        names = ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed")
-        add_tuples(session, PairRow, names, rows)
+    if len(new):
+        left, right = unpack_ids(new)
+        add_tuples(
+            session,
+            PairRow,
+            ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed"),
+            (
+                (first + start + place, *sides, *pair, proposed)
+                for start in range(0, len(new), CHUNK)
+                for place, pair in enumerate(
+                    zip(
+                        *(side[start : start + CHUNK].tolist() for side in (left, right)),
+                        strict=True,
+                    )
+                )
+            ),
+        )
         ids_were_given(session, PairRow)
-    known |= {Pair(left, right): id_ for id_, _, _, left, right, _ in rows}
-    return known, len(rows)
+    known = np.concatenate([known, new])
+    rows = np.concatenate([rows, np.arange(first, first + len(new))])
+    order = np.argsort(known)
+    return rows[order][places(known[order], packed)], len(new)
+
+
+_FEW = 50_000
+"""Pairs that are looked for one by one rather than by a look at all."""
+
+
+def _known_pairs(session: Session, wanted: Ints, sides: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Those that are there, packed and ascending, with their rows; of these pairs, or of all where these are many."""
+    of_sides = f"p.left_side_id = {sides[0]} AND p.right_side_id = {sides[1]}"
+    query = f"SELECT p.left_id, p.right_id, p.id FROM {{}} p WHERE {of_sides}"
+    parts = [np.empty((3, 0), np.int64)]
+    if len(wanted) > _FEW:
+        parts.append(number_columns(session, query.format("pair"), 3))
+    else:
+        for chunk in chunks(list(zip(*(side.tolist() for side in unpack_ids(wanted)), strict=True))):
+            listed = ", ".join(map(str, chunk))
+            # SQLite looks for each of a list of two columns by its index in a join alone.
+            given = (
+                query.format("wanted CROSS JOIN pair") + " AND p.left_id = wanted.l AND p.right_id = wanted.r"
+            )
+            parts.append(number_columns(session, f"WITH wanted (l, r) AS (VALUES {listed}) {given}", 3))
+    left, right, rows = np.concatenate(parts, axis=1)
+    known = pack_ids(left, right)
+    order = np.argsort(known)
+    return known[order], rows[order]
 
 
 def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Direction, list[int]]:
@@ -162,9 +243,7 @@ def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Dire
 
 def annotators(session: Session) -> list[AnnotatorRow]:
     """All annotators in the order in which they first proposed."""
-    query = select(
-        StoredAnnotator.name, StoredAnnotator.kind, StoredAnnotator.config, StoredAnnotator.fingerprint
-    )
+    query = select(*columns(AnnotatorRow, StoredAnnotator))
     return [AnnotatorRow(*row) for row in session.execute(query.order_by(StoredAnnotator.id))]
 
 

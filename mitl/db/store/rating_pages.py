@@ -11,11 +11,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
-from mitl.db.store.bulk import add_rows, chunks
-from mitl.db.store.hits import LIVE_STATES, HitRow, hits
+from mitl.db.store.bulk import add_rows, rows_among
+from mitl.db.store.hits import LIVE_STATES, HitRow, hits, latest_hits
+from mitl.db.store.joins import KEPT, query_by_worker, query_hits
 from mitl.db.store.parses import Submissions
-from mitl.db.store.similarity import KEPT, ensure_similarity_pairs
-from mitl.records import Environment, HitState, Parsed
+from mitl.db.store.similarity import ensure_similarity_pairs
+from mitl.records import Environment, HitState
 from mitl.records.similarity import (
     SIMILARITY,
     GivenRating,
@@ -85,9 +86,8 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Simila
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .order_by(SimilarityItem.hit_id, SimilarityItem.place)
     )
-    for chunk in chunks(hit_ids):
-        for row in session.execute(query.where(SimilarityItem.hit_id.in_(chunk))):
-            found[row[0]].append(SimilarityQuestion(*row[1:]))
+    for row in rows_among(session, query, SimilarityItem.hit_id, hit_ids):
+        found[row[0]].append(SimilarityQuestion(*row[1:]))
     return found
 
 
@@ -105,12 +105,10 @@ def _pairs_on_pages(
     session: Session, environment: Environment, task: Likeness, roles: Sequence[SimilarityRole]
 ) -> set[TwoItems]:
     query = (
-        select(PairRow.left_id, PairRow.right_id)
-        .join(SimilarityItem, SimilarityItem.pair_id == PairRow.id)
-        .join(Hit, Hit.id == SimilarityItem.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
+        query_hits(environment, PairRow.left_id, PairRow.right_id)
+        .join(SimilarityItem, SimilarityItem.hit_id == Hit.id)
+        .join(PairRow, PairRow.id == SimilarityItem.pair_id)
         .where(
-            Batch.environment == environment,
             SimilarityItem.role.in_(roles),
             SimilarityItem.task == task,
         )
@@ -119,12 +117,7 @@ def _pairs_on_pages(
     return {(left, right) for left, right in session.execute(query)}
 
 
-STORED = Submissions(SIMILARITY, SimilarityItem, SimilarityAnswer)
-
-
-def set_parses(session: Session, given: Mapping[int, Parsed[GivenRating]]) -> None:
-    """Write what was parsed from these submissions, in place of an earlier parse."""
-    STORED.set_parses(session, given, "score")
+STORED = Submissions(SIMILARITY, SimilarityItem, SimilarityAnswer, "score")
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[GivenRating]]:
@@ -138,22 +131,21 @@ def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[G
 def usable_raters(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
     """How many different workers have rated each pair usably; ratings of controls do not count."""
     query = (
-        select(
+        query_by_worker(
+            environment,
             SimilarityItem.task,
             PairRow.left_id,
             PairRow.right_id,
             func.count(Assignment.worker_id.distinct()),
         )
+        .join(SimilarityItem, SimilarityItem.hit_id == Assignment.hit_id)
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
-        .join(Assignment, Assignment.hit_id == SimilarityItem.hit_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
         .join(
             SimilarityAnswer,
             (SimilarityAnswer.assignment_id == Assignment.id)
             & (SimilarityAnswer.place == SimilarityItem.place),
         )
         .where(
-            Worker.environment == environment,
             Worker.excluded_at.is_(None),
             Assignment.decision.in_(KEPT),
             SimilarityItem.role == SimilarityRole.ASKED,
@@ -170,10 +162,7 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
     As many different workers are wanted for a pair as its batch was posted for. They are listed by batch and number,
     and a pair is named once.
     """
-    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
-    closed = [
-        hit for hit in hits(session, environment, (HitState.CLOSED,), SIMILARITY) if hit.id not in replaced
-    ]
+    closed = latest_hits(session, environment, (HitState.CLOSED,), SIMILARITY)
     if not closed:
         return []
     wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())

@@ -21,8 +21,9 @@ from mitl.db.models import (
 )
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.items import pair_sides
+from mitl.db.store.joins import KEPT, query_by_worker
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import Decision, Environment, Outcome, Pair
+from mitl.records import Environment, Outcome, Pair
 from mitl.records.frames import frame
 from mitl.records.similarity import (
     METHODS,
@@ -34,8 +35,6 @@ from mitl.records.similarity import (
     SamplingMethod,
     SimilarityRole,
 )
-
-KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
 
 
 def sides_of(session: Session, task: Likeness) -> tuple[int, int]:
@@ -225,12 +224,11 @@ def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame
 def comments(session: Session, environment: Environment) -> pd.DataFrame:
     """What workers wrote beside their ratings: ``assignment``, ``place`` and ``text``, which is never empty."""
     query = (
-        select(SimilarityAnswer.assignment_id, SimilarityAnswer.place, SimilarityAnswer.text)
-        .join(Assignment, Assignment.id == SimilarityAnswer.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(
-            Worker.environment == environment, SimilarityAnswer.text.is_not(None), SimilarityAnswer.text != ""
+        query_by_worker(
+            environment, SimilarityAnswer.assignment_id, SimilarityAnswer.place, SimilarityAnswer.text
         )
+        .join(SimilarityAnswer, SimilarityAnswer.assignment_id == Assignment.id)
+        .where(SimilarityAnswer.text.is_not(None), SimilarityAnswer.text != "")
         .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
     )
     return _table(session, query).rename(columns={"assignment_id": "assignment"})

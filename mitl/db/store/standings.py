@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from sqlalchemy import Connection, text
 
 from mitl.records import Environment
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Worker
 from mitl.db.store.answers import submission_key
-from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.bulk import add_rows, chunks, rows_among
+from mitl.db.store.joins import query_by_worker
 from mitl.records import Decision, Environment
 
 
@@ -102,10 +103,11 @@ def _ids(session: Session, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, i
     wanted = set(keys)
     query = select(Assignment.mturk_assignment_id, Assignment.worker_id, Assignment.id)
     found = {}
-    for chunk in chunks(sorted({name for name, _ in wanted})):
-        for name, worker, id_ in session.execute(query.where(Assignment.mturk_assignment_id.in_(chunk))):
-            if (name, worker) in wanted:
-                found[name, worker] = id_
+    for name, worker, id_ in rows_among(
+        session, query, Assignment.mturk_assignment_id, sorted({name for name, _ in wanted})
+    ):
+        if (name, worker) in wanted:
+            found[name, worker] = id_
     return found
 
 
@@ -120,18 +122,12 @@ def stored_submissions(session: Session, hit_ids: Sequence[int]) -> dict[str, St
     ).join(Worker, Worker.id == Assignment.worker_id)
     return {
         submission_key(name, worker): StoredSubmission(id_, status, decision)
-        for chunk in chunks(hit_ids)
-        for name, worker, id_, status, decision in session.execute(query.where(Assignment.hit_id.in_(chunk)))
+        for name, worker, id_, status, decision in rows_among(session, query, Assignment.hit_id, hit_ids)
     }
 
 
 def stored_counts(session: Session, environment: Environment) -> dict[int, tuple[int, int]]:
     """HIT → how many of its submissions are stored, and how many of those the server has settled."""
     settled = func.sum(case((Assignment.status == "Submitted", 0), else_=1))
-    query = (
-        select(Assignment.hit_id, func.count(), settled)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-        .group_by(Assignment.hit_id)
-    )
+    query = query_by_worker(environment, Assignment.hit_id, func.count(), settled).group_by(Assignment.hit_id)
     return {hit_id: (stored, int(done)) for hit_id, stored, done in session.execute(query)}

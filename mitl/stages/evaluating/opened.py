@@ -24,8 +24,7 @@ from mitl.positives.folders import MANIFEST, read_checked, read_manifest
 from mitl.positives.loading import read_references, sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
-from mitl.records.form_words import message_of_form
-from mitl.records.forms import SET_FORMS, SetForm
+from mitl.records.forms import SET_FORMS, SetForm, message_of_form
 from mitl.stages.evaluating.figures import Sampling, figures
 from mitl.stages.evaluating.gathering import RELEASE
 from mitl.stages.evaluating.model_files import (

@@ -16,7 +16,7 @@ from annotators.inputs.numpy_files import id_texts, read_archive
 from annotators.precomputed import directions_among
 from mitl.errors import MetricError
 from mitl.records import Direction
-from mitl.records.form_words import DIRECTION_OF
+from mitl.records.forms import DIRECTION_OF
 
 ENDED = -1
 """In the place of an item where a ranking has ended."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mitl.core.formats import csv_bytes
-from mitl.core.latex import escape_tex
+from mitl.core.formats import csv_bytes, escape_tex
 from mitl.metrics.table import metric_named
 from mitl.records import Table, several
 from mitl.stages.evaluating.fair import FairComparison, FairDifference, FairFigure, FairGroup

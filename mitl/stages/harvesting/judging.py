@@ -28,7 +28,7 @@ from mitl.db.store.answers import DECISIONS, AssignmentRow, SubmissionColumns
 from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import Columns, Flags, is_asked, is_labelled
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.settings import AUTO_APPROVAL_S
 
 REVERSIBLE_FOR = dt.timedelta(days=30)

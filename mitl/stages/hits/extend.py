@@ -15,8 +15,9 @@ from mitl.campaign.publish import COMPLETED
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import ListedHit
-from mitl.db.store import commitments, hit_changes, journal
+from mitl.db.store import commitments, journal
 from mitl.db.store import desk as desk_store
+from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import FundsError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
@@ -102,7 +103,7 @@ def extend(
         total = run.plan(fresh, confirm, announce or (lambda line: None)) if fresh else 0
         extended = run.ask_more(due)
         if wish.assignments is not None and wish.assignments > batch.assignments:
-            hit_changes.set_batch_wanted(scope.context.session, batch.id, wish.assignments)
+            hit_store.set_batch_wanted(scope.context.session, batch.id, wish.assignments)
             scope.context.session.commit()
         prolonged = run.prolong()
         lines = []
@@ -269,7 +270,7 @@ class _Run:
             self._session.rollback()
 
         def book(more: More, _: bool) -> None:
-            hit_changes.set_wanted(self._session, more.hit.id, more.wanted)
+            hit_store.set_wanted(self._session, more.hit.id, more.wanted)
 
         return make_calls(self._context, Operation(EXTEND, call, book, before_window=recheck), due)
 
@@ -279,7 +280,7 @@ class _Run:
             row.key: (row.state, json.loads(row.request))
             for row in desk_store.calls(self._session, EXTEND, "")
         }
-        latest = {hit.id: hit for hit in hit_changes.latest_hits(self._session, self._environment)}
+        latest = {hit.id: hit for hit in hit_store.latest_hits(self._session, self._environment)}
         self._session.rollback()
         if self._wish.days is None:
             return 0

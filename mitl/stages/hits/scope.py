@@ -18,7 +18,8 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
-from mitl.db.store import hit_changes, journal
+from mitl.db.store import hits as hit_store
+from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress
@@ -106,7 +107,7 @@ def open_scope(
             # HITs whose posting was cut short are on the server too, and belong to their batch.
             sweep = sweep_server(context, client, listed)
             ids = {batch.id for batch in batches}
-            latest = hit_changes.latest_hits(session, context.environment)
+            latest = hit_store.latest_hits(session, context.environment)
             session.rollback()
             yield Scope(
                 context=context,
@@ -121,7 +122,7 @@ def open_scope(
 
 def choose_batches(session: Session, names: Sequence[str], environment: Environment | None) -> list[BatchRow]:
     """The batches of these names, or all of one environment; at least one."""
-    batches = hit_changes.posted_batches(session)
+    batches = hit_store.posted_batches(session)
     if not batches:
         raise StoreError("no batch was posted yet; run `mitl publish` first")
     if names:
@@ -151,17 +152,15 @@ def list_hits(
         UsageError: there is no such batch.
     """
     with open_database(settings.db_url, read_only=True) as session:
-        if batch is None:
-            batches = hit_changes.posted_batches(session)
-        else:
-            batches = choose_batches(session, [batch], environment)
+        chosen = None if batch is None else choose_batches(session, [batch], environment)
+        batches = hit_store.posted_batches(session) if chosen is None else chosen
         hits: dict[int, list[HitRow]] = {
             row.id: [] for row in batches if environment in (None, row.environment)
         }
         stored: Counter[int] = Counter()
         for of in {row.environment for row in batches if row.id in hits}:
             stored.update(answer_store.stored_counts(session, of))
-            for hit in hit_changes.latest_hits(session, of):
+            for hit in hit_store.latest_hits(session, of):
                 if hit.batch_id in hits:
                     hits[hit.batch_id].append(hit)
         states = journal.states(session, EXTEND)

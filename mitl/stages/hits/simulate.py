@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
 
-from mitl.campaign.kinds.texts.checking import check_text
+from mitl.campaign.kinds.texts.answers import check_text
 from mitl.crowd.context import choose_environment
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.populations import ListTruth, parse_population

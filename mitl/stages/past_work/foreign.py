@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import pack_each
 from mitl.crowd.batch_csv import ANSWER_PREFIX, Layout, expanded_cells, own_answers, require_known
 from mitl.crowd.column_map import ColumnMap, require_pairs, shown_columns
 from mitl.crowd.mapped_rows import MappedAnswer
@@ -27,6 +28,7 @@ from mitl.db.store import proposals as proposal_store
 from mitl.db.store.proposals import AnnotatorRow
 from mitl.errors import AnswerError, DatasetError
 from mitl.records import AnnotatorKind, Direction, IdKind, Proposal
+from mitl.records.frames import PROPOSALS, frame
 from mitl.records.questions import RATIONALE
 from mitl.stages.harvesting.deriving import ProjectItems, Reading, paired, read_rows
 from mitl.stages.past_work.own import SubmissionRow
@@ -207,7 +209,15 @@ def store_proposals(
         Direction.I2T: sorted({p.pair.image_id for p in found if p.direction is Direction.I2T}),
         Direction.T2I: sorted({p.pair.caption_id for p in found if p.direction is Direction.T2I}),
     }
-    proposal_store.add_run(session, run_hash, config, queries, rows, found)
+    directions = tuple(Direction)
+    columns = {
+        "pair": pack_each(proposal.pair for proposal in found),
+        "annotator": [proposal.annotator for proposal in found],
+        "direction": [directions.index(proposal.direction) for proposal in found],
+        "rank": [proposal.rank for proposal in found],
+        "similarity": [proposal.similarity for proposal in found],
+    }
+    proposal_store.add_run(session, run_hash, config, queries, rows, frame(PROPOSALS, columns))
     return len(found)
 
 

@@ -18,8 +18,7 @@ from mitl.settings import Settings
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
 from mitl.stages.auditing.drawing import answer_price
 from mitl.stages.auditing.pools import pool_of, strata_for_recall
-from mitl.stages.planning.candidates import candidates
-from mitl.stages.planning.options import PlannedWays, PlanWish, make_plan, not_reachable
+from mitl.stages.planning.options import PlannedWays, PlanWish, candidates, make_plan, not_reachable
 from mitl.stages.planning.showing import (
     PlanCounts,
     about,

@@ -52,13 +52,15 @@ from mitl.stages.proposing.crisscross_counts import (
     method_counts,
     methods_table,
 )
-from mitl.stages.proposing.crisscross_encoders import (
+from mitl.stages.proposing.crisscross_samples import (
+    KeptSamples,
+    Ratings,
     SideEncoders,
     images_by_captions,
     images_by_pictures,
+    new_rows,
     side_encoders,
 )
-from mitl.stages.proposing.crisscross_samples import KeptSamples, Ratings, new_rows
 from mitl.stages.proposing.ranking import SearchedItems, read_items
 
 VERSION = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -12,16 +12,15 @@ from typing import Annotated, TypedDict
 import pandas as pd
 
 from annotators.base import device_name
-from mitl.core.packed import unpack_pairs
 from mitl.core.whole_files import folder_bytes
 from mitl.db.session import open_database
 from mitl.db.store import proposals as store
 from mitl.errors import RetrievalError, UsageError
 from mitl.progress import Progress, no_progress
-from mitl.proposals.candidates import DIRECTIONS, proposal_summary, ranking_path
+from mitl.proposals.candidates import proposal_summary, ranking_path
 from mitl.proposals.candidates import propose as take_top
 from mitl.proposals.sampling import sample
-from mitl.records import Direction, Proposal, StageResult, Table
+from mitl.records import Direction, StageResult, Table
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
@@ -202,17 +201,10 @@ class _Run:
             # The same command may have run beside this one and stored it meanwhile.
             if store.find_run(session, self.name) is None:
                 new_pairs = store.add_run(
-                    session, self.name, self.config, dict(self.queries), rows, _records(proposals)
+                    session, self.name, self.config, dict(self.queries), rows, proposals
                 )
             session.commit()
         return new_pairs
-
-
-def _records(proposals: pd.DataFrame) -> Iterator[Proposal]:
-    pairs = unpack_pairs(proposals["pair"].to_numpy())
-    columns = (proposals[name].tolist() for name in ("annotator", "direction", "rank", "similarity"))
-    for pair, annotator, direction, rank, similarity in zip(pairs, *columns, strict=True):
-        yield Proposal(pair, annotator, DIRECTIONS[direction], rank, similarity)
 
 
 def _queries(items: SearchedItems, direction: Direction, choice: QueryChoice, seed: int) -> list[int]:

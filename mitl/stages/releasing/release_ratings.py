@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from mitl.campaign.kinds import wording_of
-from mitl.campaign.kinds.similarity.checking import RULE
-from mitl.campaign.kinds.similarity.standing import TaskStanding, standing
+from mitl.campaign.kinds.similarity.answers import RULE
+from mitl.campaign.kinds.similarity.scores import TaskStanding, standing
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import items as item_store

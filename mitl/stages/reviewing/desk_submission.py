@@ -33,8 +33,7 @@ from mitl.records import (
     PartKind,
     Table,
 )
-from mitl.records.gold_rule import GoldRule
-from mitl.records.questions import PLAYED, RATIONALE, TEXT, Given
+from mitl.records.questions import PLAYED, RATIONALE, TEXT, Given, GoldRule
 from mitl.records.similarity import GivenRating
 from mitl.stages.reviewing.decisions import Rejection, find_submission, rejection_of
 

@@ -34,7 +34,7 @@ from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label, PartKind
 from mitl.records.frames import LABELS, Columns, is_asked, is_labelled
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.settings import ASSIGNMENT_DURATION_S
 
 

@@ -27,13 +27,13 @@ from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import RoundStep
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.showing import audit_state
-from mitl.stages.choosing.choose import ChoiceOptions, choose
 from mitl.stages.fusing.fuse import fuse
 from mitl.stages.fusing.gathering import annotator_names
 from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.labelling.label import label
 from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.rounds.asking import harvest_chosen, publish_chosen
+from mitl.stages.rounds.choosing import ChoiceOptions, choose
 from mitl.stages.rounds.wish import Done, RoundRequest, Turn, Waits
 from mitl.stages.training.train import TrainRequest, train
 

@@ -24,8 +24,7 @@ from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import CONFIG_FILE, DEPTH, TOP_K, WORLD_FOLDER, Settings, write_config
-from mitl.stages.setup.loading import Loaded
-from mitl.stages.setup.overview import overview
+from mitl.stages.setup.loading import Loaded, overview
 
 
 @printed_by("init")

@@ -8,15 +8,17 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
 from mitl.campaign.kinds.protocol import (
     Golds,
+    PostingCounts,
     Shown,
     Wording,
     WorkingTime,
     again_lines,
     columns,
+    dry_keys,
+    posted_keys,
     spread,
 )
 from mitl.campaign.pilots import estimate_of
@@ -40,7 +42,7 @@ from mitl.records import (
     Table,
     several,
 )
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 
 

@@ -9,9 +9,17 @@ from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.again import rotated, seed_of, within
 from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
-from mitl.campaign.pilots import PilotBatch, find_pilots, pilot_is_out, pilot_out, waits_for
+from mitl.campaign.pilots import (
+    PilotBatch,
+    find_pilots,
+    pilot_is_out,
+    pilot_out,
+    rotated,
+    seed_of,
+    waits_for,
+    within,
+)
 from mitl.core.packed import unpack_pairs
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store

@@ -9,26 +9,27 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.again import within
-from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
 from mitl.campaign.kinds.protocol import (
     Golds,
     Plan,
+    PostingCounts,
     Replacement,
     Shown,
     Wording,
     WorkingTime,
     again_lines,
     columns,
+    dry_keys,
     leftover,
     plans_out,
+    posted_keys,
     spread,
 )
 from mitl.campaign.kinds.rankings.systems import Contest, PreferenceStudy, contest
-from mitl.crowd.comparison_answers import parse_comparisons
+from mitl.campaign.pilots import within
+from mitl.crowd.answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import items as item_store
-from mitl.db.store import preferences as preference_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.errors import ProposalError
 from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons
@@ -49,7 +50,7 @@ from mitl.records import (
     System,
     Table,
 )
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
@@ -229,11 +230,11 @@ class RankingsKind:
     to_replace = staticmethod(comparison_store.hits_to_replace)
     add_items = staticmethod(comparison_store.add_items)
     items = staticmethod(comparison_store.comparisons)
-    unparsed = preference_store.STORED.unparsed
-    submissions = preference_store.STORED.ids
-    places = preference_store.STORED.places
+    unparsed = comparison_store.STORED.unparsed
+    submissions = comparison_store.STORED.ids
+    places = comparison_store.STORED.places
     parse = staticmethod(parse_comparisons)
-    set_parses = staticmethod(preference_store.set_parses)
+    set_parses = comparison_store.STORED.set_parses
 
     def estimate(self, template: HitTemplate, plan: StudyPlan) -> WorkingTime:
         """By the wording's seconds for each comparison of the fullest page; the batch keeps it."""
@@ -300,8 +301,8 @@ class RankingsKind:
     ) -> Mapping[int, GoldVerdict]:
         """By the page's controls, and by the worker's record on pages of pairs."""
         ids = [row.id for row in rows]
-        controls = preference_store.controls(session, ids)
-        given = preference_store.answers(session, ids)
+        controls = comparison_store.controls(session, ids)
+        given = comparison_store.answers(session, ids)
         verdicts = {}
         for row in rows:
             answered = any(answer.answer is not None for answer in given.get(row.id, ()))
@@ -313,7 +314,7 @@ class RankingsKind:
         """All comparisons of a submission with their answers."""
         page = comparison_store.comparisons(session, [row.hit_id])[row.hit_id]
         given = {
-            answer.place: answer for answer in preference_store.answers(session, [row.id]).get(row.id, ())
+            answer.place: answer for answer in comparison_store.answers(session, [row.id]).get(row.id, ())
         }
         images, captions = item_store.id_maps(session, item_store.dataset(session).id)
         known = {Direction.I2T: images, Direction.T2I: captions}

@@ -30,7 +30,6 @@ from mitl.crowd.context import open_context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store import preferences as preference_store
 from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote
 from mitl.records.results import printed_by
@@ -146,7 +145,7 @@ def score_votes(
         names = _batches(session, chosen, batch)
         votes = [
             vote
-            for vote in first_votes(preference_store.votes(session, chosen, batch))
+            for vote in first_votes(comparison_store.votes(session, chosen, batch))
             if direction in (None, vote.comparison.direction)
         ]
         queued = _queued(session, chosen)

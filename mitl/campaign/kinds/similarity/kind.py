@@ -8,11 +8,20 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
-from mitl.campaign.kinds.protocol import Golds, Shown, Wording, WorkingTime, again_lines, columns, spread
-from mitl.campaign.kinds.similarity.checking import RULE, check_ratings, expectation
+from mitl.campaign.kinds.protocol import (
+    Golds,
+    PostingCounts,
+    Shown,
+    Wording,
+    WorkingTime,
+    again_lines,
+    columns,
+    dry_keys,
+    posted_keys,
+    spread,
+)
+from mitl.campaign.kinds.similarity.answers import RULE, check_ratings, expectation, parse_ratings
 from mitl.campaign.kinds.similarity.packing import ShownPair, check_page, render_similarity
-from mitl.campaign.kinds.similarity.parsing import parse_ratings
 from mitl.campaign.kinds.similarity.planning import PER_HIT, RatePairs, RatingPlan, make_plan
 from mitl.campaign.pilots import estimate_of
 from mitl.db.store import desk as desk_store
@@ -26,7 +35,7 @@ from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.judgements.rating_conduct import rating_conduct
 from mitl.judgements.rating_controls import untrusted
 from mitl.records import Environment, Table
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 from mitl.records.similarity import (
     SIMILARITY,
@@ -71,7 +80,7 @@ class SimilarityKind:
     submissions = rating_pages.STORED.ids
     places = rating_pages.STORED.places
     parse = staticmethod(parse_ratings)
-    set_parses = staticmethod(rating_pages.set_parses)
+    set_parses = rating_pages.STORED.set_parses
 
     def estimate(self, template: HitTemplate, plan: RatingPlan) -> WorkingTime:
         """By the times of the task's latest pilot, else by the wording's seconds; the batch keeps it."""

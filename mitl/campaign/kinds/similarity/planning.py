@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.again import rotated, seed_of, within
 from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
 from mitl.campaign.kinds.similarity.packing import (
     MAX_PER_HIT,
@@ -20,7 +19,16 @@ from mitl.campaign.kinds.similarity.packing import (
     pack_ratings,
 )
 from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
-from mitl.campaign.pilots import PilotBatch, find_pilots, pilot_is_out, pilot_out, waits_for
+from mitl.campaign.pilots import (
+    PilotBatch,
+    find_pilots,
+    pilot_is_out,
+    pilot_out,
+    rotated,
+    seed_of,
+    waits_for,
+    within,
+)
 from mitl.crowd.context import open_context
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages

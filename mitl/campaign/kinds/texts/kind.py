@@ -8,11 +8,20 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.counts import PostingCounts, dry_keys, posted_keys
-from mitl.campaign.kinds.protocol import Golds, Shown, Wording, WorkingTime, again_lines, columns, spread
-from mitl.campaign.kinds.texts.checking import NO_ANSWER, check_controls, normalised
+from mitl.campaign.kinds.protocol import (
+    Golds,
+    PostingCounts,
+    Shown,
+    Wording,
+    WorkingTime,
+    again_lines,
+    columns,
+    dry_keys,
+    posted_keys,
+    spread,
+)
+from mitl.campaign.kinds.texts.answers import NO_ANSWER, check_controls, normalised, parse_texts
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, render_texts
-from mitl.campaign.kinds.texts.parsing import parse_texts
 from mitl.campaign.kinds.texts.planning import PER_HIT, CollectTexts, TextPlan, make_plan
 from mitl.campaign.kinds.texts.standing import ItemState, faults_of, standing, tally
 from mitl.db.store import collection as collection_store
@@ -24,7 +33,7 @@ from mitl.hits.templates import HitTemplate
 from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.records import CollectionRole, Environment, Finding, HitState, Outcome, Table, several
 from mitl.records.collection import TEXTS, CollectionQuestion
-from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 
 

@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import Leftover, Plan, Request, leftover, plans_out
+from mitl.campaign.kinds.protocol import Plan, Request, leftover, plans_out
 from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
-from mitl.campaign.kinds.texts.checking import ANY, USUAL_WORDS
+from mitl.campaign.kinds.texts.answers import ANY, MOST_OFFERED, USUAL_WORDS
 from mitl.campaign.kinds.texts.packing import MAX_PER_HIT, N_CONTROLS, pack_texts
-from mitl.campaign.kinds.texts.parsing import MOST_OFFERED
 from mitl.campaign.kinds.texts.standing import ItemStanding, ItemState, standing
 from mitl.core.packed import unpack_ids
 from mitl.crowd.context import open_context
@@ -98,7 +97,8 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
     """
     left = leftover(session, request.environment, TEXTS, collection_store.questions)
     if left:
-        return TextPlan(left=left, per_hit=_fullest(left, request))
+        fullest = max((len(page) for page in left.pages.values()), default=request.per_hit)
+        return TextPlan(left=left, per_hit=fullest)
     known = standing(session, request.environment)
     if not known:
         raise RoundError(
@@ -118,10 +118,6 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
         terms=request.terms,
         n_unranked=n_unranked,
     )
-
-
-def _fullest(left: Leftover, request: CollectTexts) -> int:
-    return max((len(page) for page in left.pages.values()), default=request.per_hit)
 
 
 def _open(

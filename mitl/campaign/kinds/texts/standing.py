@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.texts.checking import check_beside, check_text, normalised
+from mitl.campaign.kinds.texts.answers import check_beside, check_text, normalised
 from mitl.db.store import collection as collection_store
 from mitl.db.store import items as item_store
 from mitl.db.store.collection import ChosenItem, CollectionPlace

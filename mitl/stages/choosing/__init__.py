@@ -1,1 +1,0 @@
-"""Which pairs a round asks."""
