@@ -93,8 +93,7 @@ def _reflected_once(connection: Connection) -> list[Table]:
 tables.reflected = _reflected_once
 
 
-# Fusion learns the same from the same answers: in both steps of a round that fuse, in each command that is killed and
-# run again, in the copies of one project.
+# Fusion learns the same from the same answers: in each command that is killed and run again.
 _Learnt = fusing._Learnt
 _learn, _learn_towers = fusing._learn, Towers.learn
 _learnt: LRUCache[Hashable, _Learnt] = LRUCache(512)
