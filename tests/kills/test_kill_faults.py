@@ -1,7 +1,7 @@
 """A network and a server that fail in every way: lost replies, delays, throttling, errors, disordered listings.
 
-Every kind of call of every command is spoilt, and every fault is met. Usually the first or the last call of a kind
-meets one of them, in turn; ``make kill-tests`` lets every fault meet every call and writes the table of
+Every kind of call of every command is spoilt, and every fault is met. Usually the first and the last call of a kind
+meet one of them, in turn; ``make kill-tests`` lets every fault meet every call and writes the table of
 ``docs/crash-safety.md``.
 """
 
@@ -12,7 +12,7 @@ from fault_proxy import FaultProxy
 from fault_trials import DISORDERS, SPOILINGS, calls, disorder, spoil
 from kill_scenarios import SCENARIOS, Bases, Scenario
 from kill_stand import Stand
-from kill_table import EVERYTHING, FAULTS, assert_told, first_or_last, keep, steps
+from kill_table import EVERYTHING, FAULTS, assert_told, first_and_last, keep, steps
 from kill_trials import WHOLE
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def test_a_command_whose_calls_are_spoilt_loses_and_doubles_nothing(
 
     disorders = DISORDERS if any(call.startswith("List") for call in made) else ()
     trials = [disorder(stand, proxy, bases, scenario, name) for name in disorders]
-    for number, call in enumerate(made if EVERYTHING else first_or_last(made), first):
+    for number, call in enumerate(made if EVERYTHING else first_and_last(made), first):
         chosen = SPOILINGS if EVERYTHING else [SPOILINGS[number % len(SPOILINGS)]]
         trials += [spoil(stand, proxy, bases, scenario, spoiling, call) for spoiling in chosen]
 

@@ -1,7 +1,7 @@
 """``kill -9`` and Ctrl-C at calls and commits of every kind: the command run again ends as if nothing had happened.
 
 The points are counted in a run that nobody disturbs; none is known beforehand. ``make kill-tests`` kills at each and
-writes the table of ``docs/crash-safety.md``; usually the first or the last of each kind stands for the others.
+writes the table of ``docs/crash-safety.md``; usually the first and the last of each kind stand for the others.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from kill_child import KILLED
 from kill_points import AFTER
 from kill_scenarios import Bases, named
 from kill_stand import Stand
-from kill_table import EVERYTHING, first_or_last, steps
+from kill_table import EVERYTHING, first_and_last, steps
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("kill_fixtures",)
@@ -28,7 +28,7 @@ def test_a_simulation_killed_at_any_request_is_completed_by_running_it_again(sta
         done = project.must(SIMULATE)
         whole = server_rows(project.settings, ANSWERED)
     points = (
-        list(done.points) if EVERYTHING else first_or_last([p for p in done.points if p.startswith(AFTER)])
+        list(done.points) if EVERYTHING else first_and_last([p for p in done.points if p.startswith(AFTER)])
     )
     wrong = []
     for point in points:

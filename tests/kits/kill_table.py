@@ -46,23 +46,23 @@ def steps(names: Iterable[str]) -> dict[str, int]:
     return dict(Counter(_NUMBER.sub("", name) for name in names))
 
 
-def first_or_last(names: Sequence[str]) -> list[str]:
-    """Of each step the first or the last, in turn; the number of names says which begins, so that commands differ."""
-    of_steps: dict[str, list[str]] = {}
+def first_and_last(names: Sequence[str]) -> list[str]:
+    """Of each step the first and the last."""
+    ends: dict[str, list[str]] = {}
     for name in names:
-        of_steps.setdefault(_NUMBER.sub("", name), []).append(name)
-    chosen = {same[-(place % 2)] for place, same in enumerate(of_steps.values(), len(names))}
+        ends.setdefault(_NUMBER.sub("", name), []).append(name)
+    chosen = {name for found in ends.values() for name in (found[0], found[-1])}
     return [name for name in names if name in chosen]
 
 
 def points_to_kill(points: Sequence[str]) -> list[str]:
-    """Usually the first point, and of each step the first or the last whose effect stands; else every point.
+    """Usually the first point, and of each step the first and the last whose effect stands; else every point.
 
     Between the end of a step and the begin of the next nothing leaves the process.
     """
     if EVERYTHING:
         return list(points)
-    return [*points[:1], *first_or_last([point for point in points if point.startswith(AFTER)])]
+    return [*points[:1], *first_and_last([point for point in points if point.startswith(AFTER)])]
 
 
 def keep(kind: str, scenario: str, trials: Sequence[Trial], counted: Mapping[str, int]) -> None:

@@ -6,10 +6,8 @@ Commands open and close all they use; tests, and the children they fork, call hu
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import ssl
-from collections.abc import Hashable
 from typing import Any
 
 import botocore.session
@@ -25,9 +23,6 @@ from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
 from mitl.core.arrays import Floats
 from mitl.db import tables
-from mitl.fusion import fusing
-from mitl.fusion.models import Examples
-from mitl.fusion.towers import Pairs, Towers
 
 _transport = httpx.HTTPTransport.__init__.__globals__
 _make_context = _transport["create_ssl_context"]
@@ -91,38 +86,3 @@ def _reflected_once(connection: Connection) -> list[Table]:
 
 
 tables.reflected = _reflected_once
-
-
-# Fusion learns the same from the same answers: in each command that is killed and run again.
-_Learnt = fusing._Learnt
-_learn, _learn_towers = fusing._learn, Towers.learn
-_learnt: LRUCache[Hashable, _Learnt] = LRUCache(512)
-_towers: LRUCache[Hashable, np.ndarray[Any, Any]] = LRUCache(64)
-
-
-def _of(*arrays: np.ndarray[Any, Any]) -> Hashable:
-    digests = (hashlib.blake2b(np.ascontiguousarray(array), digest_size=16).digest() for array in arrays)
-    return tuple(
-        (array.shape, array.dtype.str, digest) for array, digest in zip(arrays, digests, strict=True)
-    )
-
-
-def _learn_once(examples: Examples, of: np.ndarray[Any, Any], fold: int, count: int) -> _Learnt:
-    key = _of(examples.features, examples.yes, examples.no, of), fold, count
-    if key not in _learnt:
-        _learnt[key] = _learn(examples, of, fold, count)
-    return _learnt[key]
-
-
-def _learn_towers_once(self: Towers, pairs: Pairs, yes: Floats, no: Floats) -> None:
-    """The weights that they begin with say what they will draw."""
-    key = _of(self._flat, *self._tables, pairs.images, pairs.captions, pairs.similarities, yes, no)
-    if key in _towers:
-        self._flat[...] = _towers[key]
-    else:
-        _learn_towers(self, pairs, yes, no)
-        _towers[key] = self._flat.copy()
-
-
-fusing._learn = _learn_once
-Towers.learn = _learn_towers_once  # type: ignore[method-assign]

@@ -21,3 +21,29 @@ from mitl.datasets.scenes.graph import (
 from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion, Truth, truth
 from mitl.datasets.scenes.world import Defect, Description, World, generate, truth_matrix
+
+__all__ = [
+    "Assertion",
+    "Background",
+    "Color",
+    "Defect",
+    "Description",
+    "Group",
+    "Meaning",
+    "Relation",
+    "RelationAssertion",
+    "Scene",
+    "Shape",
+    "Size",
+    "Spot",
+    "Truth",
+    "World",
+    "draw",
+    "generate",
+    "graded_similarity",
+    "read_world",
+    "relation_holds",
+    "truth",
+    "truth_matrix",
+    "write_world",
+]
