@@ -33,6 +33,7 @@ _WISHED = (
     "budget",
     "strategy",
     "annotators",
+    "ranks",
     "template",
     "assignments",
     "reward",
@@ -68,6 +69,12 @@ def _wish_options(function: F) -> F:
         default="",
         show_default=False,
         help="Annotators that propose [default: those of mitl.toml].",
+    )
+    @click.option(
+        "--ranks",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Choose only among each ranking's first N items [default: all that were kept].",
     )
     @click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates.")
     @click.option("--assignments", type=click.IntRange(1, 100), default=1, help="Workers per HIT.")
@@ -112,6 +119,7 @@ def _wish(asked: dict[str, Any], turns: int = 1) -> RoundRequest:
         budget_cents=asked["budget"],
         strategy=asked["strategy"],
         annotators=tuple(name.strip() for name in asked["annotators"].split(",") if name.strip()),
+        ranks=asked["ranks"],
         template=asked["template"],
         assignments=asked["assignments"],
         reward_cents=asked["reward"],

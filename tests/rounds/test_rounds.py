@@ -242,6 +242,20 @@ def test_a_dry_run_tells_what_the_round_then_asks_and_stores_nothing(project):
         assert asks[side]["most"] == max(Counter(ids).values())
 
 
+def test_a_round_chooses_only_among_the_first_ranks_that_are_wanted(project):
+    """With one rank every choice is some ranking's first."""
+    ok("round", "next", "--sandbox", "--strategy", "random", "--budget", "2.20", "--ranks", "1")
+
+    with open_database(f"sqlite:///{project / 'mitl.db'}", read_only=True) as session:
+        chosen = round_store.chosen_pairs(session, _rounds(project)[0].id)["pair"]
+    with open_context(load_settings(Path(), environ={}), SANDBOX, read_only=True) as context:
+        rows = ranked(
+            context, read_items(context.session, context.settings)[1], proposals.runs(context.session)
+        )
+    assert len(chosen) > 0
+    assert set(chosen) <= set(rows["pair"][rows["rank"] == 1]) < set(rows["pair"])
+
+
 def test_a_dry_run_of_a_project_without_proposals_says_what_is_missing(tmp_path, monkeypatch):
     """It proposes nothing by itself."""
     clear_environment(monkeypatch)

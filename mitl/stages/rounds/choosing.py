@@ -90,9 +90,12 @@ def choice_of(
     asked = distinct(np.concatenate([pack_pairs(open_work.asked_pairs(session, environment)), sampled]))
     pool = pool_of(rows, asked, answers, fused_scores(context))
     if not pool["open"].any():
+        within, more = "", ""
+        if options.deepest is not None:
+            within, more = f" within {several(options.deepest, 'rank')}", "choose among more ranks, "
         raise RoundError(
-            f"none of {several(len(pool), 'ranked pair')} is open: all were asked, or labelled by machine; propose "
-            "with another annotator or deeper, or go on with `mitl build-dataset`"
+            f"none of {several(len(pool), 'ranked pair')}{within} is open: all were asked, or labelled by machine; "
+            f"{more}propose with another annotator or deeper, or go on with `mitl build-dataset`"
         )
     hit_cents = options.hit_cents or answer_price(context).hit_cents
     return SelectionProblem(pool, rows, budget, seed, hit_cents / CANDIDATES_PER_HIT, likeness=likeness)

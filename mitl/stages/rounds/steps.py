@@ -204,15 +204,16 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
         StoreError: nothing has been proposed yet.
         UsageError: there is no such strategy.
     """
-    seed, priced = context.settings.seed + number, ChoiceOptions(hit_cents=wish.hit(context).total_cents)
+    seed = context.settings.seed + number
+    options = ChoiceOptions(deepest=wish.ranks, hit_cents=wish.hit(context).total_cents)
     unanswered = open_work.hits_to_replace(context.session, context.environment)
     lost = pack_pairs({pair for hit in unanswered for pair in hit.pairs})
     try:
-        chosen = choose(context, wish.strategy, budget + len(lost), seed, priced)
+        chosen = choose(context, wish.strategy, budget + len(lost), seed, options)
     except RoundError:
         if fused_scores(context) is not None:
             raise
-        chosen = choose(context, UNFUSED, budget + len(lost), seed, priced)
+        chosen = choose(context, UNFUSED, budget + len(lost), seed, options)
     most = hits_at_first(context, wish)
 
     def fitting(choices: pd.DataFrame) -> pd.DataFrame:

@@ -33,6 +33,8 @@ class RoundRequest:
     strategy: str = STRATEGY
     annotators: tuple[str, ...] = ()
     """Who proposes; empty for those of the settings."""
+    ranks: int | None = None
+    """A choice is among each ranking's first so many items; None for all that the rankings hold."""
     template: str = "pairs-plain"
     assignments: int = 1
     reward_cents: int | None = None
