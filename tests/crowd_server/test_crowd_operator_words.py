@@ -6,6 +6,7 @@ import datetime as dt
 
 import pytest
 
+from mitl.core.pricing import format_dollars
 from mitl.crowd_server.operator import page as words
 from mitl.crowd_server.store.progress import GroupRow, Recent, Span
 from mitl.records import Environment
@@ -97,6 +98,6 @@ def test_the_overall_rate_runs_from_first_to_last():
 
 def test_money_and_numbers_are_parted():
     """Thousands by commas, cents by two digits, the sign in front."""
-    assert words.money(123456) == "$1,234.56"
-    assert words.money(-5) == "-$0.05"
+    assert format_dollars(123456) == "$1,234.56"
+    assert format_dollars(-5) == "-$0.05"
     assert words.number(1234567) == "1,234,567"
