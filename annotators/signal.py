@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from annotators.base import Ranking, fingerprint, ids_of
 from annotators.options import Options
+from mitl.core.arrays import Floats
 from mitl.datasets.media import sound_samples, video_frames
 from mitl.errors import AnnotatorError, DatasetError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem, PartKind
 
 VERSION = 1
 """Raised when the same items give another ranking."""
-Floats = NDArray[np.float64]
 RATE, WINDOW, HOP, BANDS = 8_000, 256, 128, 24
 """Of sounds: samples a second, samples of a spectrum and between two, and bands of frequencies."""
 FRAMES, SIZE = 8, 48

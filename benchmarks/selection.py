@@ -31,7 +31,7 @@ from annotators.minis.train import HELD_OUT, TRAINING, Training, TrainingPairs, 
 from annotators.minis.twin import DualTwin
 from annotators.minis.twins import TWINS, TwinRecipe
 from annotators.training.reading import map_at_r
-from mitl.core.packed import Ints
+from mitl.core.arrays import Ints
 from mitl.datasets.scenes import World, generate, truth_matrix
 from mitl.datasets.scenes.world import CAPTIONS_PER_IMAGE
 from mitl.records import Label

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from annotators.encoding import Inputs
 from annotators.training.learner import Learner, Side, rows_of
 from annotators.training.taught import HeldOut
-from mitl.core.packed import Ints
+from mitl.core.arrays import Ints
 from mitl.records import CaptionItem, ImageItem
 
 AT_A_TIME = 64

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from annotators.base import ids_of
 from annotators.training.recipe import LabelKind, Recipe
-from mitl.core.packed import Ints, distinct, pack_ids, places, unpack_ids
+from mitl.core.arrays import Flags, Ints
+from mitl.core.packed import distinct, pack_ids, places, unpack_ids
 from mitl.errors import TrainingError
 from mitl.records import CaptionItem, ImageItem
 
@@ -27,7 +28,6 @@ GALLERY = 500
 QUERIES = 100
 """Held-out queries of a direction, at most."""
 
-Flags = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Ints
 from mitl.records import Pair
-
-Ints = NDArray[np.int64]
 
 _CAPTION_BITS = 32
 _DENSE = 8

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mitl.addresses import names_loopback
-from mitl.core.packed import Ints
+from mitl.core.arrays import Ints
 from mitl.core.templates import page_templates
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mitl.core.arrays import Floats
 from mitl.core.formats import rounded
 from mitl.core.packed import distinct
 from mitl.judgements.answer_table import POSITIVE_LABELS, UNKNOWN, AnswerTable, answer_table
@@ -21,7 +22,6 @@ from mitl.records.frames import counts as that_count
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 REPLICATES = 1000

@@ -9,17 +9,15 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, contains, places, unpack_ids
+from mitl.core.arrays import Floats, Ints
+from mitl.core.packed import contains, places, unpack_ids
 from mitl.errors import RoundError
 from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors
 from mitl.fusion.rankings import ranking_features
 from mitl.proposals.sampling import draw_key
 from mitl.records.frames import PROPOSALS, Flags, frame
 from mitl.records.rounds import CHOSEN
-
-Floats = NDArray[np.float64]
 
 TOP_K = 5
 """ECCV Caption's: every annotator's first five are candidates."""

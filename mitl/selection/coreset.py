@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, places
+from mitl.core.arrays import Floats, Ints
+from mitl.core.packed import places
 from mitl.fusion.evidence import UnitVectors
-from mitl.selection.choice import Floats, SelectionProblem, draws, in_order
+from mitl.selection.choice import SelectionProblem, draws, in_order
 
 _CELLS = 1 << 24
 """Distances held at once."""

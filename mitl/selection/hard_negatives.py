@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import Ints
+from mitl.core.arrays import Floats, Ints
 from mitl.errors import RoundError
 from mitl.records import several
-from mitl.selection.choice import Floats, draws
+from mitl.selection.choice import draws
 
 Similarities = NDArray[np.floating[Any]]
 Similarity: TypeAlias = Callable[[Ints, Ints], Similarities]

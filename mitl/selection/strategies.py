@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import Ints, contains, places
+from mitl.core.arrays import Floats, Ints
+from mitl.core.packed import contains, places
 from mitl.errors import RoundError, UsageError
 from mitl.proposals.sampling import draw_below
 from mitl.records import Direction
 from mitl.records.frames import Flags
-from mitl.selection.choice import Floats, SelectionProblem, Strategy, draws, highest, in_order
+from mitl.selection.choice import SelectionProblem, Strategy, draws, highest, in_order
 from mitl.selection.coreset import coreset
 from mitl.selection.diverse import Spread, diverse
 

@@ -26,14 +26,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.arrays import Floats, Ints
 from mitl.datasets.scenes.graph import Background, Color, Relation, Scene, Shape, relation_holds
 from mitl.datasets.scenes.truth import SHAPE_COLUMN, Assertion, Fact, Meaning
 from mitl.datasets.scenes.world import World
 from mitl.errors import DatasetError
 from mitl.records.similarity import Likeness
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 TOP = 5.0

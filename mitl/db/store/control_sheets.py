@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
+from mitl.core.arrays import Ints
 from mitl.db.models import AnswerSheet, Assignment, ControlSheet, Worker
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.bulk import add_tuples, chunks
 from mitl.records import Environment
 from mitl.records.frames import NONE, Columns, is_gold
-
-Ints = NDArray[np.int64]
 
 _STORED = np.dtype("<i8")
 _LABEL, _ROLE, _PAIR = 0, 4, 8

@@ -13,7 +13,7 @@ from annotators.base import Annotator
 from annotators.item_encoders import item_vectors
 from mitl.campaign.kinds import fitting
 from mitl.campaign.kinds.texts.planning import CollectTexts
-from mitl.core.packed import Ints
+from mitl.core.arrays import Ints
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import collection as collection_store
 from mitl.db.store import items as item_store

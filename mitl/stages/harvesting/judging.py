@@ -14,7 +14,8 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
-from mitl.core.packed import Ints, coded, distinct
+from mitl.core.arrays import Ints
+from mitl.core.packed import coded, distinct
 from mitl.crowd.golds import gold_state
 from mitl.crowd.paying import SUBMITTED
 from mitl.db.store import answer_sheets, control_sheets, worker_tallies

@@ -17,15 +17,14 @@ from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, Pilot, R
 from mitl.audits.pilot_scores import pilot_scores, rank_features
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.core.packed import Ints, contains, pack_each, pack_pairs, places
+from mitl.core.arrays import Floats, Ints
+from mitl.core.packed import contains, pack_each, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.errors import AuditError, UsageError
 from mitl.records import Direction, Environment, PairRole, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.auditing.hit_price import HitPrice, latest_wording, price_of
 from mitl.stages.fusing.scores import fused_scores
-
-Floats = NDArray[np.float64]
 
 BANDS = 10
 """Of equally many candidates by score, within which answers that are no random sample are weighted."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
+from mitl.core.arrays import Ints
+from mitl.core.packed import contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.db.store import audits, open_work, proposals
 from mitl.errors import RoundError
