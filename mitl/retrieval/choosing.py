@@ -35,7 +35,7 @@ _NEWCOMER = 5000.0
 _TILE_ITEMS, _SHARP = 2048, 1.6
 _CARD_PROBE = 2048, 8192
 """Queries and items of its probe: some 20 microseconds of a large card, as long as it takes to ask it."""
-_LOADING = {"numpy": 14.0, "bf16": 60.0, "int16": 90.0, "int8": 90.0, "cuda": 14.0}
+_LOADING = {"numpy": 14.0, "bf16": 60.0, "int16": 45.0, "int8": 90.0, "cuda": 14.0}
 """What converting one number costs, in multiply-adds of the float32 product."""
 _OF_TORCH = {"torch", "linear", "bf16", "int8"}
 _SAMPLE_QUERIES, _SAMPLE_ITEMS, _SAMPLE_RANK = 16, 2048, 16

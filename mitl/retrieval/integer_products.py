@@ -272,7 +272,8 @@ class Int16Product(FloatProduct):
         number = 0 if side == "left" else 1
         panel, part = math.lcm(self._panels[number], self._blocks[number]), self._sieve.PART
         padded, sieved = -(-count // panel) * panel, numbers == 1 and width <= _WIDEST
-        data = np.zeros((numbers, count, -(-width // part) * part), np.int16)
+        data = np.empty((numbers, count, -(-width // part) * part), np.int16)
+        data[:, :, width:] = 0
         coarse = self._coarse.empty_panels(padded if sieved else 0, data.shape[2], number)
         squares, (lost, coarsely_lost) = np.empty(count), np.empty((2, count))
         steps, scales = np.zeros((2, padded), np.float32)
@@ -340,7 +341,7 @@ class Int16Product(FloatProduct):
                 (left.steps, right.steps),
                 least,
                 found,
-                (*self._blocks, self._coarse.DEPTH, self._coarse.WORTH),
+                (*self._blocks, self._coarse.DEPTH, self._coarse.LEFT_BYTES, self._coarse.WORTH),
             )[:2]
             self._patience = min(_PATIENCE, self._patience + (1 if counts[0] >= 0 else -1))
         if counts[0] < 0:
@@ -352,20 +353,21 @@ class Int16Product(FloatProduct):
         if counts[0] < 0:
             return None
         reached: dict[Side, Reached] = {}
-        sides: tuple[Side, Side] = ("left", "right")
-        for number, side in enumerate(sides):
+        for side, own in errors.items():
+            number = 0 if side == "left" else 1
             rows, columns, near = (numbers[number, : counts[number]] for numbers in found)
-            reached[side] = self.with_highest(Reached(rows, columns, np.empty(0)), near, errors[number], side)
+            reached[side] = self.with_highest(Reached(rows, columns, np.empty(0)), near, own, side)
         return reached
 
     def _least(
         self, left: Operand, right: Operand, floors: Mapping[Side, Floors]
-    ) -> tuple[list[Doubles], tuple[Floats, ...]]:
-        """The errors of rows and of columns, and their least near similarities; infinite for who has no floor."""
+    ) -> tuple[dict[Side, Doubles], tuple[Floats, ...]]:
+        """The errors of those who have floors, and the least near similarities of rows and columns, else infinite."""
         sides: list[tuple[Side, Operand, Operand]] = [("left", left, right), ("right", right, left)]
-        errors = [self.errors(own, partner) for _, own, partner in sides]
+        errors: dict[Side, Doubles] = {}
         least = tuple(np.full(len(own.steps), np.inf, np.float32) for _, own, _ in sides)
-        for number, (side, own, _) in enumerate(sides):
+        for numbers, (side, own, partner) in zip(least, sides, strict=True):
             if side in floors:
-                least[number][: len(own)] = self.least_near(floors[side], errors[number])
+                errors[side] = self.errors(own, partner)
+                numbers[: len(own)] = self.least_near(floors[side], errors[side])
         return errors, least

@@ -39,7 +39,7 @@ MOST = (63, 127)
 """The largest number of the left and of the right: two products of these, shifted, do not leave 16 bits."""
 LONGEST = (126.0, 260.0)
 """The longest part of a vector that one sum of 16 bits takes in; the product of the two lies within 16 bits."""
-_LEFT_BYTES = 1 << 17
+LEFT_BYTES = 1 << 17
 """Rows that stay in a core's second cache while all columns go by."""
 
 _WORD, _SIZE = ir.IntType(32), ir.IntType(64)
@@ -209,7 +209,7 @@ def sieve(
         steps, least: (n,) and (m,) float32: the same of these.
         found: (2, most) rows and columns, int32, and near similarities, float32: those that reach the rows' and those
             that reach the columns', in no order.
-        form: ROWS, COLUMNS and DEPTH of the panels, and pairs to one that passes, below which the sieve does not pay.
+        form: ROWS, COLUMNS, DEPTH, LEFT_BYTES and WORTH of who made the panels.
 
     Returns:
         How many there are of either, and how many sums of 16 bits were made; -1 where there is no room, or where too
@@ -217,8 +217,8 @@ def sieve(
     """
     (left, right), (rows, columns, near) = panels, found
     (queries, items), most = fine, found[0].shape[1]
-    height, width, depth, worth = form
-    high = max(1, _LEFT_BYTES // (height * queries.shape[1]))
+    height, width, depth, left_bytes, worth = form
+    high = max(1, left_bytes // (height * queries.shape[1]))
     first_count, second_count, tried = 0, 0, 0
     seen = len(left) * len(right) // 16  # some are let through before that is judged
     marks, scratch = np.zeros((high, height), np.uint32), np.empty((height, width), np.int32)
@@ -276,12 +276,12 @@ def sieve(
 
 
 def empty_panels(count: int, width: int, side: int) -> Any:
-    """Zeros (panels, segments, lines, ROWS or COLUMNS, QUAD) for so many vectors of the left, uint8, or right, int8.
+    """(Panels, segments, lines, ROWS or COLUMNS, QUAD) for so many vectors of the left, uint8, or right, int8.
 
     The first line of each segment of the right takes the shift off.
     """
     columns = (ROWS, COLUMNS)[side]
-    return np.zeros((-(-count // columns), width // PART, side + QUADS, columns, QUAD), ("u1", "i1")[side])
+    return np.empty((-(-count // columns), width // PART, side + QUADS, columns, QUAD), ("u1", "i1")[side])
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})

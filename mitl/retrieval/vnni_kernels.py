@@ -24,6 +24,8 @@ ROWS, COLUMNS = 12, 32
 SHIFT, MOST = 128, 127
 WORTH = 12
 """Pairs to one that passes the sieve, below which 16-bit sums of all of them are cheaper."""
+LEFT_BYTES = 1 << 20
+"""Rows that go by a panel of columns before its pairs are looked at (measured best of 2^16 to 2^20)."""
 
 _WORD, _SIZE = ir.IntType(32), ir.IntType(64)
 _WORDS = ir.VectorType(_WORD, LANES)
@@ -72,9 +74,9 @@ def write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
 
 
 def empty_panels(count: int, width: int, side: int) -> Any:
-    """Zeros (panels, lines, ROWS or COLUMNS) of words for so many vectors of the left or right."""
+    """(Panels, lines, ROWS or COLUMNS) of words for so many vectors of the left or right."""
     columns, lines = (ROWS, COLUMNS)[side], width // DEPTH
-    return np.zeros((-(-count // columns), side + lines, columns), np.uint32)
+    return np.empty((-(-count // columns), side + lines, columns), np.uint32)
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
