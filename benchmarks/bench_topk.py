@@ -110,7 +110,7 @@ def ours(queries: np.ndarray, gallery: np.ndarray, k: int) -> dict[str, Work]:
     task = SearchTask(Vectors(left), Vectors(right), k)
     taken = choose("auto", task).ladder[0].name
     found = {f"mitl top_k, auto (takes {taken})": by("auto"), "mitl top_k, numpy": by("numpy")}
-    for backend in ("bf16", "int8"):
+    for backend in ("bf16", "int16", "int8"):
         try:
             choose(backend, task)
         except RetrievalError as error:

@@ -35,8 +35,9 @@ _NEWCOMER = 5000.0
 _TILE_ITEMS, _SHARP = 2048, 1.6
 _CARD_PROBE = 2048, 8192
 """Queries and items of its probe: some 20 microseconds of a large card, as long as it takes to ask it."""
-_LOADING = {"numpy": 14.0, "bf16": 60.0, "int16": 90.0, "int8": 90.0, "cuda": 14.0}
+_LOADING = {"numpy": 14.0, "bf16": 60.0, "int16": 45.0, "int8": 90.0, "cuda": 14.0}
 """What converting one number costs, in multiply-adds of the float32 product."""
+_OF_TORCH = {"torch", "linear", "bf16", "int8"}
 _SAMPLE_QUERIES, _SAMPLE_ITEMS, _SAMPLE_RANK = 16, 2048, 16
 _FEWEST_ITEMS, _SAMPLE_SHARE = 256, 10
 
@@ -101,10 +102,11 @@ def _cheapest(task: SearchTask) -> ProductChoice:
     # A worker of a cluster that was lent a card is to use it; elsewhere waking one pays with the import alone.
     pays = CARD_WORK if os.environ.get("CUDA_VISIBLE_DEVICES") else IMPORT_WORK
     at_hand = loaded_torch() is not None or (task.work > pays and find_spec("torch") is not None)
-    if task.work < PROBE_WORK or not at_hand:
+    compiled = compiled_loops() is not None
+    if task.work < PROBE_WORK or not (at_hand or compiled):
         return ProductChoice((plain,), _places(task, survivors_of(plain, task)))
-    makers, rates = _makers(task), speeds(task.left.width, compiled_loops() is not None)
-    exact = max(("numpy", "torch", "linear"), key=lambda name: rates[name])
+    makers, rates = _makers(task), speeds(task.left.width, compiled, at_hand)
+    exact = max(("numpy", "torch", "linear"), key=lambda name: rates.get(name, 0.0))
     if rates[exact] < _CLEARLY_FASTER:
         exact = "numpy"
     low = ("int8", "bf16", "int16") if task.work >= INTEGER_WORK else ("bf16", "int16")
@@ -208,16 +210,18 @@ def _room(k: int, items: int, survivors: float) -> int:
 
 
 @cache
-def speeds(width: int, compiled: bool) -> dict[str, float]:
+def speeds(width: int, compiled: bool, with_torch: bool) -> dict[str, float]:
     """How many times faster than numpy's float32 product each unit is, with one thread; 0 where it is not to be used.
 
     Measured once in a process, in some 50 milliseconds. A unit that breaks its own error bound is not used.
+
+    Args:
+        compiled, with_torch: whether numba's and torch's units are asked; else they would have to start.
     """
     left, right = _probed(width, 256, 1024)
     makers = _makers(SearchTask(left, right, 1))
-    del makers["cuda"]
-    if not compiled:
-        del makers["int16"]  # it would start numba
+    started = {"numpy"} | ({"int16"} if compiled else set()) | (_OF_TORCH if with_torch else set())
+    makers = {name: make for name, make in makers.items() if name in started}
     with one_thread_of_blas():
         times = {name: _probe_s(make, left, right, time.thread_time) for name, make in makers.items()}
     return {name: times["numpy"] / seconds for name, seconds in times.items()}
@@ -263,8 +267,7 @@ def _probe_s(make: Callable[[], Product], left: Vectors, right: Vectors, clock: 
     for _ in range(3):
         start = clock()
         if product.sifted(one, other, {"left": nothing}, buffers) is None:
-            tile = product.multiply(one, other, buffers)
-            product.near(tile, slice(0, 1), slice(0, 1))  # a card is done when it can be read
+            product.reached(product.multiply(one, other, buffers), nothing)
         times.append(clock() - start)
     return min(times)
 

@@ -40,16 +40,16 @@ def _typed_block(typing: Any, where: Any) -> Any:
         where: addresses, and strides in bytes: a panel (pairs, ROWS, 2) of int16 of the left, one (pairs, COLUMNS, 2)
             of the right, their pairs, what the integer 1 stands for in each row and in each column, float32, the least
             of each row and of each column, float32, and rows of float32, which take the similarities, with how far
-            apart they are.
+            apart they are, and the rows' words, which take the marks (see ``near_sums``).
     """
-    return types.boolean(types.UniTuple(types.intp, 9)), _write_block
+    return types.boolean(types.UniTuple(types.intp, 10)), _write_block
 
 
 _block: Any = intrinsic(_typed_block)
 
 
 def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-    left, right, pairs, steps, scales, row_least, column_least, out, line = cgutils.unpack_tuple(
+    left, right, pairs, steps, scales, row_least, column_least, out, line, marks = cgutils.unpack_tuple(
         builder, arguments[0]
     )
     vectors = COLUMNS // LANES
@@ -85,7 +85,7 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
             sums[row][v].add_incoming(added[row][v], loop)
     builder.cbranch(builder.icmp_signed("<", following, pairs), loop, end)
     builder.position_at_end(end)
-    return near_sums(builder, added, (steps, scales), (row_least, column_least), (out, line))
+    return near_sums(builder, added, (steps, scales), (row_least, column_least), marks, (out, line))
 
 
 def load_at(builder: Any, address: Any, number: int, kind: Any) -> Any:
@@ -100,55 +100,46 @@ def spread(builder: Any, value: Any, kind: Any) -> Any:
     """A vector of one number."""
     empty = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(empty, value, ir.Constant(_WORD, 0))
-    return builder.shuffle_vector(first, empty, ir.Constant(_WORDS, [0] * LANES))
+    return builder.shuffle_vector(
+        first, empty, ir.Constant(ir.VectorType(_WORD, kind.count), [0] * kind.count)
+    )
 
 
-def near_sums(builder: Any, sums: Any, steps: Any, least: Any, out: Any) -> Any:
-    """Store ROWS x COLUMNS sums times their steps, and give whether any reaches the least of its row or column.
+def near_sums(builder: Any, sums: Any, steps: Any, least: Any, marks: Any, out: Any = None) -> Any:
+    """Mark which sums times their steps reach the least of their row or column, and give whether any does.
 
     Args:
+        sums: for each row its vectors of sums, of columns side by side.
         steps, least: addresses, of the rows and of the columns.
-        out: the address, and how far rows are apart.
+        marks: the address of a word for each row, which takes a bit for each column, the first lowest.
+        out: the address of rows of float32, which take the sums times their steps, and how far they are apart.
     """
-    some = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [0] * LANES)
-    for v in range(COLUMNS // LANES):
-        scale, floor = (load_at(builder, numbers[1], LANES * v, _REALS) for numbers in (steps, least))
-        for row in range(ROWS):
-            step, own = (
-                spread(builder, load_at(builder, numbers[0], row, _REAL), _REALS)
-                for numbers in (steps, least)
-            )
-            near = builder.fmul(builder.fmul(builder.sitofp(sums[row][v], _REALS), scale), step)
-            place = builder.add(out[0], builder.mul(out[1], ir.Constant(_SIZE, row)))
-            place = builder.add(place, ir.Constant(_SIZE, 4 * LANES * v))
-            builder.store(near, builder.inttoptr(place, _REALS.as_pointer())).align = 4
-            for limit in (floor, own):
-                some = builder.or_(some, builder.fcmp_ordered(">=", near, limit))
-    flags = ir.IntType(LANES)
-    return builder.icmp_unsigned("!=", builder.bitcast(some, flags), ir.Constant(flags, 0))
-
-
-def _typed_marks(typing: Any, where: Any) -> Any:
-    """Which of COLUMNS similarities reach the least of their row or of their column: a bit for each, the first lowest.
-
-    Args:
-        where: their address, and those of the least of the row and of the columns.
-    """
-    return types.int64(types.UniTuple(types.intp, 3)), _write_marks
-
-
-def _write_marks(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-    values, row_least, column_least = cgutils.unpack_tuple(builder, arguments[0])
-    own, marks = spread(builder, load_at(builder, row_least, 0, _REAL), _REALS), ir.Constant(_SIZE, 0)
-    for v in range(COLUMNS // LANES):
-        near, floor = (load_at(builder, address, LANES * v, _REALS) for address in (values, column_least))
-        reach = builder.or_(builder.fcmp_ordered(">=", near, floor), builder.fcmp_ordered(">=", near, own))
-        bits = builder.zext(builder.bitcast(reach, ir.IntType(LANES)), _SIZE)
-        marks = builder.or_(marks, builder.shl(bits, ir.Constant(_SIZE, LANES * v)))
-    return marks
-
-
-marks_of: Any = intrinsic(_typed_marks)
+    vectors, lanes = len(sums[0]), sums[0][0].type.count
+    reals, word = ir.VectorType(_REAL, lanes), ir.IntType(vectors * lanes)
+    some = ir.Constant(word, 0)
+    scales, floors = (
+        [load_at(builder, numbers[1], lanes * v, reals) for v in range(vectors)] for numbers in (steps, least)
+    )
+    for row, of_row in enumerate(sums):
+        step, own = (
+            spread(builder, load_at(builder, numbers[0], row, _REAL), reals) for numbers in (steps, least)
+        )
+        reach = None
+        for v, (vector, scale, floor) in enumerate(zip(of_row, scales, floors, strict=True)):
+            near = builder.fmul(builder.fmul(builder.sitofp(vector, reals), scale), step)
+            if out is not None:
+                place = builder.add(out[0], builder.mul(out[1], ir.Constant(_SIZE, row)))
+                place = builder.add(place, ir.Constant(_SIZE, 4 * lanes * v))
+                builder.store(near, builder.inttoptr(place, reals.as_pointer())).align = 4
+            limit = builder.select(builder.fcmp_ordered("<", own, floor), own, floor)
+            here = builder.fcmp_ordered(">=", near, limit)
+            both = ir.Constant(ir.VectorType(_WORD, (v + 1) * lanes), list(range((v + 1) * lanes)))
+            reach = here if reach is None else builder.shuffle_vector(reach, here, both)
+        bits = builder.bitcast(reach, word)
+        some = builder.or_(some, bits)
+        place = builder.inttoptr(builder.add(marks, ir.Constant(_SIZE, 4 * row)), _WORD.as_pointer())
+        builder.store(bits if word.width == _WORD.width else builder.zext(bits, _WORD), place).align = 4
+    return builder.icmp_unsigned("!=", some, ir.Constant(word, 0))
 
 
 def _typed_lowest(typing: Any, marks: Any) -> Any:
@@ -183,7 +174,7 @@ def multiply(left: Any, steps: Any, right: Any, scales: Any, out: Any) -> None:
         steps, scales: (n,) and (m,) float32, what the integer 1 stands for.
         out: (n, m) float32.
     """
-    never = np.full(COLUMNS, np.inf, np.float32)
+    never, marks = np.full(COLUMNS, np.inf, np.float32), np.zeros(ROWS, np.uint32)
     for first, last in _groups(left):
         for panel in range(len(right)):
             for row in range(first, last):
@@ -199,6 +190,7 @@ def multiply(left: Any, steps: Any, right: Any, scales: Any, out: Any) -> None:
                         never.ctypes.data,
                         place,
                         4 * out.shape[1],
+                        marks.ctypes.data,
                     )
                 )
 
@@ -226,7 +218,7 @@ def sift(sides: Any, steps: Any, least: Any, shape: tuple[int, int], found: Any)
     """
     (left, right), (rows, columns, near) = sides, found
     most, counts = rows.shape[1], np.zeros(2, np.int64)
-    block = np.empty((ROWS, COLUMNS), np.float32)
+    block, marks = np.empty((ROWS, COLUMNS), np.float32), np.zeros(ROWS, np.uint32)
     for first, last in _groups(left):
         for panel in range(len(right)):
             for group in range(first, last):
@@ -242,19 +234,17 @@ def sift(sides: Any, steps: Any, least: Any, shape: tuple[int, int], found: Any)
                         least[1].ctypes.data + 4 * column,
                         block.ctypes.data,
                         4 * COLUMNS,
+                        marks.ctypes.data,
                     )
                 ):
                     continue
                 if counts.max() + ROWS * COLUMNS > most:
                     return -1, -1
                 for i in range(row, min(row + ROWS, shape[0])):
-                    values = block.ctypes.data + 4 * COLUMNS * (i - row)
-                    marks = marks_of(
-                        (values, least[0].ctypes.data + 4 * i, least[1].ctypes.data + 4 * column)
-                    )
-                    while marks:
-                        j = column + lowest(marks)
-                        marks &= marks - 1
+                    left_over = np.int64(marks[i - row])
+                    while left_over:
+                        j = column + lowest(left_over)
+                        left_over &= left_over - 1
                         value = block[i - row, j - column]
                         for side in range(2 if j < shape[1] else 0):
                             if value >= (least[0][i] if side == 0 else least[1][j]):
@@ -265,38 +255,49 @@ def sift(sides: Any, steps: Any, least: Any, shape: tuple[int, int], found: Any)
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def to_steps(block: Any, most: tuple[float, float, float], out: Any, found: tuple[Any, Any, Any]) -> None:
+def to_steps(
+    block: Any, bits: Any, most: tuple[float, float, float], out: Any, found: tuple[Any, Any, Any]
+) -> None:
     """Whole steps nearest to vectors, in steps of each item's own.
 
     Args:
-        block: (n, K, D) float32.
+        block, bits: (n, K, D) float32, and the same memory as int32.
         most: the length that a vector may have in steps, the largest number, and the least step.
         out: (K, n, D or more) int16, takes the numbers.
         found: (n,) each: takes the steps, float32, and the squared lengths of the longest vectors and, in steps, of the
             most that is lost, float64.
     """
     steps, squares, lost = found
+    largest = np.zeros(1, np.int32)
+    reach = largest.view(np.float32)
     for item in range(block.shape[0]):
-        longest, reach = 0.0, np.float32(0)
+        longest, largest[0] = 0.0, 0
         for k in range(block.shape[1]):
-            vector, square, farthest = block[item, k], 0.0, np.float32(0)
+            vector, square = block[item, k], 0.0
             for d in range(len(vector)):
                 square += np.float64(vector[d]) * np.float64(vector[d])
-                size = abs(vector[d])
-                farthest = size if size > farthest else farthest
             longest = longest if square <= longest else square  # a NaN must not lose the comparison
-            reach = max(reach, farthest)
+            largest[0] = max(largest[0], largest_bits(bits[item, k]))
         # A little more, so that no rounding here makes a vector too long.
-        wanted = max(np.sqrt(longest) / most[0], np.float64(reach) / most[1]) * (1 + 2.0**-20)
+        wanted = max(np.sqrt(longest) / most[0], np.float64(reach[0]) / most[1]) * (1 + 2.0**-20)
         steps[item] = np.float32(max(wanted, most[2]))
-        inverse, farthest_lost = np.float32(1) / steps[item], 0.0
+        inverse, farthest_lost = np.float32(1) / steps[item], np.float32(0)
         for k in range(block.shape[1]):
-            vector, whole, total = block[item, k], out[k, item], 0.0
+            vector, whole, total = block[item, k], out[k, item], np.float32(0)
             for d in range(len(vector)):
                 scaled = vector[d] * inverse
                 nearest = np.rint(scaled)
                 whole[d] = np.int16(np.int32(nearest))
-                away = np.float64(scaled - nearest)
+                away = scaled - nearest
                 total += away * away
             farthest_lost = max(farthest_lost, total)
         squares[item], lost[item] = longest, farthest_lost
+
+
+@njit(nogil=True, cache=True)
+def largest_bits(bits: Any) -> Any:
+    """The bits of the largest number without its sign: those of floats have their order, and registers compare them."""
+    most = np.int32(0)
+    for d in range(len(bits)):
+        most = max(most, np.int32(bits[d] & np.int32(0x7FFFFFFF)))
+    return most

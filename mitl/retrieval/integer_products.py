@@ -227,10 +227,10 @@ def _sums_exactly() -> bool:
 _MOST_16 = 2.0**15 - 1
 _LONGEST = 46_340
 """Sums of products of two vectors up to this length, the root of 2^31, are integers of 32 bits."""
+_WIDEST = 1 << 16
+"""Sums of products of so many numbers of 8 bits are integers of 32 bits."""
 _PATIENCE = 16
 """Tiles that the sieve may fail to thin out, net of those where it does, until it is left."""
-_WORTH = 30
-"""Pairs to one that passes the sieve, below which 16-bit sums of all of them are cheaper."""
 _FOUND = {"rows": np.int32, "columns": np.int32, "near": np.float32}
 
 
@@ -247,7 +247,7 @@ class Int16Product(FloatProduct):
     name = "int16"
     roundoff = 0.0
     number_bytes = 3
-    tile = (768, 4096)
+    tile = (1024, 4096)
     loses = True
 
     def __init__(self) -> None:
@@ -261,26 +261,31 @@ class Int16Product(FloatProduct):
         if not self._kernels.runs_here():
             raise RetrievalError("backend 'int16' needs a processor with AVX2; use 'auto'")
         self._panels = self._kernels.ROWS, self._kernels.COLUMNS
+        vnni = self._sieve.vnni_kernels
+        self._coarse: Any = vnni if vnni.runs_here() else self._sieve
+        self._blocks = self._coarse.ROWS, self._coarse.COLUMNS
         self._patience = _PATIENCE
 
     def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
         """The items in steps, and in panels for the sieve; what that takes away is measured."""
         count, numbers, width = rows.stop - rows.start, vectors.per_item, vectors.width
         number = 0 if side == "left" else 1
-        panel, segments = self._panels[number], -(-width // self._sieve.SEGMENT)
-        padded = -(-count // panel) * panel
-        data = np.zeros((numbers, count, segments * self._sieve.SEGMENT), np.int16)
-        coarse = np.zeros((padded // panel, segments, *self._sieve.PARTS[number]), ("u1", "i1")[number])
+        panel, part = math.lcm(self._panels[number], self._blocks[number]), self._sieve.PART
+        padded, sieved = -(-count // panel) * panel, numbers == 1 and width <= _WIDEST
+        data = np.empty((numbers, count, -(-width // part) * part), np.int16)
+        data[:, :, width:] = 0
+        coarse = self._coarse.empty_panels(padded if sieved else 0, data.shape[2], number)
         squares, (lost, coarsely_lost) = np.empty(count), np.empty((2, count))
         steps, scales = np.zeros((2, padded), np.float32)
         # Rounding to whole steps lengthens a vector by half of the root.
         most = _LONGEST - math.sqrt(width) - 1, _MOST_16, _LEAST
         for piece, block in pieces(vectors, rows):
             block = writeable(block)
-            self._kernels.to_steps(block, most, data[:, piece], (steps[piece], squares[piece], lost[piece]))
-            if numbers == 1:
-                found = scales[piece], coarsely_lost[piece]
-                self._sieve.to_panels(block[:, 0], number, coarse, piece.start, found)
+            bits, found = block.view(np.int32), (steps[piece], squares[piece], lost[piece])
+            self._kernels.to_steps(block, bits, most, data[:, piece], found)
+            if sieved:
+                of_sieve = scales[piece], coarsely_lost[piece]
+                self._coarse.to_panels(block[:, 0], bits[:, 0], number, coarse, piece.start, of_sieve)
         lengths = vectors.checked(np.where(squares == 0, 0, bounded(squares, width)), rows.start)
 
         def operand(numbers: Any, lost: Doubles, steps: NDArray[Any], coarse: Operand | None) -> Operand:
@@ -289,10 +294,10 @@ class Int16Product(FloatProduct):
             losses[lengths == 0] = 0
             return Operand(numbers, lengths, losses, steps, coarse=coarse)
 
-        sieved = (
-            operand(coarse.reshape(1, len(coarse), -1), coarsely_lost, scales, None) if numbers == 1 else None
-        )
-        return operand(data, lost, steps, sieved)
+        first = None
+        if sieved:
+            first = operand(coarse.reshape(1, len(coarse), -1), coarsely_lost, scales, None)
+        return operand(data, lost, steps, first)
 
     def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
         """(rows, columns) float32, a view of what is padded to whole panels."""
@@ -336,7 +341,7 @@ class Int16Product(FloatProduct):
                 (left.steps, right.steps),
                 least,
                 found,
-                _WORTH,
+                (*self._blocks, self._coarse.DEPTH, self._coarse.LEFT_BYTES, self._coarse.WORTH),
             )[:2]
             self._patience = min(_PATIENCE, self._patience + (1 if counts[0] >= 0 else -1))
         if counts[0] < 0:
@@ -348,20 +353,21 @@ class Int16Product(FloatProduct):
         if counts[0] < 0:
             return None
         reached: dict[Side, Reached] = {}
-        sides: tuple[Side, Side] = ("left", "right")
-        for number, side in enumerate(sides):
+        for side, own in errors.items():
+            number = 0 if side == "left" else 1
             rows, columns, near = (numbers[number, : counts[number]] for numbers in found)
-            reached[side] = self.with_highest(Reached(rows, columns, np.empty(0)), near, errors[number], side)
+            reached[side] = self.with_highest(Reached(rows, columns, np.empty(0)), near, own, side)
         return reached
 
     def _least(
         self, left: Operand, right: Operand, floors: Mapping[Side, Floors]
-    ) -> tuple[list[Doubles], tuple[Floats, ...]]:
-        """The errors of rows and of columns, and their least near similarities; infinite for who has no floor."""
+    ) -> tuple[dict[Side, Doubles], tuple[Floats, ...]]:
+        """The errors of those who have floors, and the least near similarities of rows and columns, else infinite."""
         sides: list[tuple[Side, Operand, Operand]] = [("left", left, right), ("right", right, left)]
-        errors = [self.errors(own, partner) for _, own, partner in sides]
+        errors: dict[Side, Doubles] = {}
         least = tuple(np.full(len(own.steps), np.inf, np.float32) for _, own, _ in sides)
-        for number, (side, own, _) in enumerate(sides):
+        for numbers, (side, own, partner) in zip(least, sides, strict=True):
             if side in floors:
-                least[number][: len(own)] = self.least_near(floors[side], errors[number])
+                errors[side] = self.errors(own, partner)
+                numbers[: len(own)] = self.least_near(floors[side], errors[side])
         return errors, least

@@ -200,7 +200,7 @@ def test_products_of_a_search_are_made_with_every_switch_set(owner, seen, backen
 def test_probes_and_pcmes_products_are_made_with_every_switch_set(owner, seen):
     """What chooses a product, and both of PCME's uses of torch."""
     choosing.speeds.cache_clear()
-    choosing.speeds(32, compiled=False)
+    choosing.speeds(32, compiled=False, with_torch=True)
     rng = np.random.default_rng(0)
     left, right = (rng.normal(size=(n, 2, 16)).astype(np.float32) for n in (3, 5))
     squares = [match_probability.squared_lengths(side) for side in (left, right)]

@@ -1,0 +1,120 @@
+"""The sieve's 8-bit products for processors with AVX-512 and VNNI. Imported late.
+
+The instruction ``vpdpbusd`` multiplies 64 pairs of 8-bit numbers, of which the one of each pair has no sign, and adds
+four neighbours to a sum of 32 bits: four times the pairs of one in float32. So the left is shifted by ``SHIFT``, and
+what that adds is taken off each sum from the start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+
+from mitl.retrieval.int16_kernels import largest_bits, load_at, near_sums, spread
+
+DEPTH, LANES = 4, 16
+"""Numbers of a vector, and vectors, that one instruction takes."""
+ROWS, COLUMNS = 12, 32
+"""Sums that are kept in registers."""
+SHIFT, MOST = 128, 127
+WORTH = 12
+"""Pairs to one that passes the sieve, below which 16-bit sums of all of them are cheaper."""
+LEFT_BYTES = 1 << 20
+"""Rows that go by a panel of columns before its pairs are looked at (measured best of 2^16 to 2^20)."""
+
+_WORD, _SIZE = ir.IntType(32), ir.IntType(64)
+_WORDS = ir.VectorType(_WORD, LANES)
+
+
+def runs_here() -> bool:
+    """Whether the processor that numba compiles for has the instruction."""
+    features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+    return {"+avx512f", "+avx512bw", "+avx512vnni"} <= set(features)
+
+
+def write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+    """As ``sieve_kernels`` has it for AVX2; panels are (quads, ROWS or COLUMNS) words, the right's after its shifts."""
+    left, right, quads, steps, scales, row_least, column_least, marks, _scratch = cgutils.unpack_tuple(
+        builder, arguments[0]
+    )
+    vectors = COLUMNS // LANES
+    multiply_add = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(_WORDS, [_WORDS] * 3), "llvm.x86.avx512.vpdpbusd.512"
+    )
+    shifts = [load_at(builder, right, LANES * v, _WORDS) for v in range(vectors)]
+    entry, loop, end = builder.block, builder.append_basic_block("quads"), builder.append_basic_block("sums")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    quad = builder.phi(_SIZE)
+    sums = [[builder.phi(_WORDS) for _ in range(vectors)] for _ in range(ROWS)]
+    here, there = (
+        builder.add(panel, builder.mul(quad, ir.Constant(_SIZE, DEPTH * width)))
+        for panel, width in ((left, ROWS), (right, COLUMNS))
+    )
+    columns = [load_at(builder, there, COLUMNS + LANES * v, _WORDS) for v in range(vectors)]
+    added = []
+    for row in range(ROWS):
+        four = spread(builder, load_at(builder, here, row, _WORD), _WORDS)
+        added.append([builder.call(multiply_add, [sums[row][v], four, columns[v]]) for v in range(vectors)])
+    following = builder.add(quad, ir.Constant(_SIZE, 1))
+    quad.add_incoming(ir.Constant(_SIZE, 0), entry)
+    quad.add_incoming(following, loop)
+    for row in range(ROWS):
+        for v in range(vectors):
+            sums[row][v].add_incoming(shifts[v], entry)
+            sums[row][v].add_incoming(added[row][v], loop)
+    builder.cbranch(builder.icmp_signed("<", following, quads), loop, end)
+    builder.position_at_end(end)
+    return near_sums(builder, added, (steps, scales), (row_least, column_least), marks)
+
+
+def empty_panels(count: int, width: int, side: int) -> Any:
+    """(Panels, lines, ROWS or COLUMNS) of words for so many vectors of the left or right."""
+    columns, lines = (ROWS, COLUMNS)[side], width // DEPTH
+    return np.empty((-(-count // columns), side + lines, columns), np.uint32)
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tuple[Any, Any]) -> None:
+    """Whole steps nearest to vectors, in steps of each item's own, put into panels.
+
+    Args:
+        block, bits: (n, D) float32, and the same memory as int32.
+        side: 0 for the left, 1 for the right.
+        out: as ``empty_panels`` gives it.
+        first: which item of ``out`` the first one is.
+        found: (n,) each: takes the steps, float32, and the squared lengths of what is lost, in steps, float64.
+    """
+    steps, lost = found
+    columns = out.shape[2]
+    largest = np.zeros(1, np.int32)
+    reach = largest.view(np.float32)
+    whole = np.zeros(DEPTH * (out.shape[1] - side), np.uint8)
+    words = whole.view(np.uint32)
+    shift = np.float32(SHIFT * (1 - side))
+    for item in range(block.shape[0]):
+        vector = block[item]
+        largest[0] = largest_bits(bits[item])
+        # A little more, so that no rounding here makes a number too large.
+        wanted = np.float64(reach[0]) / MOST * (1 + 2.0**-20)
+        steps[item] = np.float32(max(wanted, 1e-30))
+        inverse = np.float32(1) / steps[item]
+        total, summed = np.float32(0), np.float32(0)
+        for d in range(len(vector)):
+            scaled = vector[d] * inverse
+            nearest = np.rint(scaled)
+            away = scaled - nearest
+            total += away * away
+            summed += nearest
+            whole[d] = np.uint8(np.int32(nearest + shift))
+        lost[item] = total
+        panel, column = divmod(first + item, columns)
+        for quad in range(len(words)):
+            out[panel, side + quad, column] = words[quad]
+        if side == 1:
+            out[panel, 0, column] = np.uint32(np.int32(-SHIFT * summed))
