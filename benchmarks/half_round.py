@@ -2,10 +2,10 @@
 
 Beside the two steps of ``machine_labels.py`` stands a campaign of five rounds: a random pilot of a tenth of the
 candidates, then four times the pairs of which new fused probabilities are least sure. A sample of 300 then bounds
-machine labels, and people answer what is left. At last workers may answer once more where the answers so far and the
-probability together say that the present call is wrong, until a budget is spent. A machine label that people answer is
-withdrawn, which leaves fewer wrong ones than were bounded; a third worker decides between two, and the probabilities
-only order the pairs. Nothing reads the truth or, before the bound, the sample.
+machine labels, and people answer what is left. At last rounds of doubts may follow: the strategy ``doubts`` of
+``mitl round`` chooses what is asked of another worker, and a third decides between two, until a budget is spent. A
+machine label that people answer is withdrawn, which leaves fewer wrong ones than were bounded. Nothing reads the truth
+or, before the bound, the sample.
 
     mitl init W --dataset scenes --seed 1
     mitl propose --project W --image-queries 200 --caption-queries 500
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from crowd_answers import Crowd, Ints, Places
 from machine_labels import State, ask, in_full, labelled, scores, tolerated
 from numpy.typing import NDArray
@@ -28,7 +29,11 @@ from rounds_table import interval
 
 from mitl.audits.machine_labels import Promise
 from mitl.fusion import fusing
-from mitl.records.frames import NONE
+from mitl.records.frames import LABELS, NONE, PROPOSALS, frame
+from mitl.records.rounds import DOUBTS
+from mitl.selection.choice import SelectionProblem
+from mitl.selection.doubts import MOST_ANSWERS, GivenAnswers, called_pairs
+from mitl.selection.strategies import select
 
 Floats = NDArray[np.float64]
 
@@ -38,10 +43,7 @@ SHARES = {TWO: (0.12, 0.25), FIVE: (0.10, 0.18, 0.26, 0.34, 0.38)}
 SAMPLE = 300
 STEP = 100
 """Pairs that are asked again at a time."""
-FALSE_MATCH = 0.5
-"""What a false match counts beside a lost one, where the doubtful are asked again."""
-CERTAIN = 2e-3
-"""Nearer to 0 and 1 no probability is believed."""
+_NOBODY = frame(PROPOSALS, dict.fromkeys(PROPOSALS, ()))
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ PLANS = (
     Plan("two steps (6 %, 10 %)", TWO, Promise(0.06, 0.10, siding=0.0)),
     Plan("two steps (10 %, 14 %)", TWO, Promise(0.10, 0.14, siding=0.0)),
     Plan("five rounds (12 %, 10 %)", FIVE, Promise(0.12, 0.10, siding=0.0)),
+    Plan("five rounds (12 %, 12 %)", FIVE, Promise(0.12, 0.12, siding=0.0)),
     Plan("five rounds (12 %, 12 %), 3 % again", FIVE, Promise(0.12, 0.12, siding=0.0), 0.03),
     Plan("the same, siding measured", FIVE, Promise(0.12, 0.12), 0.03),
 )
@@ -68,74 +71,40 @@ PLANS = (
 class Judged:
     """Every pair with its answers or its machine label."""
 
-    rows: Ints
-    """Of the answers, the pair of each."""
-    labels: Places
-    machine: Ints
-    called: NDArray[np.bool_]
-    """(machine,) whether the machine calls them a match."""
+    answers: GivenAnswers
+    machine: Places
+    """(n,) place in Label of a machine's label; NONE where it gave none."""
+    sampled: Ints
+    """The pairs that bound it, which are not asked again."""
 
-    def votes(self, n: int) -> tuple[Ints, Ints]:
-        """(n,) how many said yes and no."""
-        yes = self.labels < 2
-        return np.bincount(self.rows[yes], minlength=n), np.bincount(self.rows[~yes], minlength=n)
+    def pool(self, state: State) -> pd.DataFrame:
+        """As the product has it, of all pairs."""
+        return called_pairs(np.arange(len(state.truth)), state.probability, self.answers, self.machine)
 
-    def joined(self, rows: Ints, labels: Places) -> Judged:
-        """With more answers."""
-        return replace(self, rows=np.append(self.rows, rows), labels=np.append(self.labels, labels))
-
-
-def weights(probability: Floats, rows: Ints, labels: Places) -> Floats:
-    """(4,) log-odds of a match that each of the four answers adds.
-
-    Dawid and Skene's expectation maximisation, with each pair's cross-fitted probability as its prior.
-    """
-    prior = _log_odds(probability)[rows]
-    found = np.zeros(4)
-    for _ in range(6):
-        match = 1 / (1 + np.exp(-prior - found[labels]))
-        of_each = [1 + np.bincount(labels, weight, 4) for weight in (match, 1 - match)]
-        found = np.log(of_each[0] / of_each[0].sum()) - np.log(of_each[1] / of_each[1].sum())
-    return found
-
-
-def _log_odds(probability: Floats) -> Floats:
-    kept = probability.clip(CERTAIN, 1 - CERTAIN)
-    found: Floats = np.log(kept / (1 - kept))
-    return found
+    def asked(self, rows: Ints, crowd: Crowd) -> Judged:
+        """With one more answer on these pairs, each of a worker who has not answered it."""
+        given = self.answers
+        before = np.full((len(rows), MOST_ANSWERS), NONE, np.int64)
+        for place, row in enumerate(rows):
+            workers = given.workers[given.rows == row]
+            before[place, : len(workers)] = workers
+        labels, who = crowd.ask(rows, before)
+        columns = ((given.rows, rows), (given.labels, labels), (given.workers, who))
+        return replace(self, answers=GivenAnswers(*(np.append(*column) for column in columns)))
 
 
 def ask_again(state: State, judged: Judged, crowd: Crowd, budget: int) -> Judged:
-    """One more answer where the present call costs most in expectation, and a third wherever two differ."""
-    n = len(state.truth)
-    weight = weights(state.probability, state.rows, state.labels)
-    while True:
-        yes, no = judged.votes(n)
-        tied = np.flatnonzero((yes == no) & (yes > 0))
-        if budget <= 0:
-            break
-        odds = _log_odds(state.probability) + np.bincount(judged.rows, weight[judged.labels], n)
-        match = 1 / (1 + np.exp(-odds))
-        cost = np.where(_called(state, judged), FALSE_MATCH * (1 - match), match)
-        cost[np.abs(yes - no) >= 2] = 0.0  # two who agree
-        cost[yes + no >= 3] = 0.0
-        cost[tied] = 1.0
-        chosen = np.argsort(-cost, kind="stable")[: min(STEP, budget)]
-        chosen = chosen[cost[chosen] > 0]
-        if not len(chosen):
-            break
-        judged = judged.joined(chosen, crowd.ask(chosen)[0])
-        budget -= len(chosen)
-    return judged.joined(tied, crowd.ask(tied)[0])
-
-
-def _called(state: State, judged: Judged) -> NDArray[np.bool_]:
-    """(n,) people's majority, the machine where nobody answered; two who differ call it no match."""
-    yes, no = judged.votes(len(state.truth))
-    called = yes > no
-    alone = (yes + no)[judged.machine] == 0
-    called[judged.machine[alone]] = judged.called[alone]
-    return called
+    """Rounds of doubts: one more answer on what the product's strategy chooses, and a third where two then differ."""
+    while budget > 0:
+        pool = judged.pool(state).drop(judged.sampled)
+        choice = SelectionProblem(pool, _NOBODY, min(STEP, budget), 0)
+        chosen = select(DOUBTS, choice)["pair"].to_numpy()
+        judged = judged.asked(chosen, crowd)
+        yes, no = judged.answers.votes(len(state.truth))
+        tied = chosen[(yes == no)[chosen]]
+        judged = judged.asked(tied, crowd)
+        budget -= len(chosen) + len(tied)
+    return judged
 
 
 def outcome(state: State, plan: Plan, seed: int) -> tuple[float, ...]:
@@ -149,7 +118,7 @@ def outcome(state: State, plan: Plan, seed: int) -> tuple[float, ...]:
     crowd = Crowd(
         state.truth, state.population, np.random.default_rng([seed, SAMPLE]), answered=state.answered
     )
-    bounded, answers, drawn = labelled(state, crowd, SAMPLE, plan.promise, plan.promise.siding)
+    bounded, answers, drawn, who = labelled(state, crowd, SAMPLE, plan.promise, plan.promise.siding)
     machine = bounded.labels["pair"].to_numpy()
     called = bounded.labels["label"].to_numpy() < 2
     wrong = called != state.match[machine]
@@ -164,18 +133,21 @@ def outcome(state: State, plan: Plan, seed: int) -> tuple[float, ...]:
     # Of a pilot's pair that two workers answered the first answer counts, as in a full round.
     firsts = np.unique(state.rows, return_index=True)[1]
     given = answers != NONE
+    labels, workers = crowd.ask(left)
     judged = Judged(
-        np.concatenate([state.rows[firsts], np.repeat(drawn, given.sum(axis=1)), left]),
-        np.concatenate([state.labels[firsts], answers[given], crowd.ask(left)[0]]),
-        machine,
-        called,
+        GivenAnswers(
+            np.concatenate([state.rows[firsts], np.repeat(drawn, given.sum(axis=1)), left]),
+            np.concatenate([state.labels[firsts], answers[given], labels]),
+            np.concatenate([state.who[firsts], who[given], workers]),
+        ),
+        np.full(len(state.truth), NONE, np.int8),
+        drawn,
     )
-    if plan.again:
-        judged = ask_again(state, judged, crowd, int(plan.again * len(state.truth)))
-    recall, precision = scores(state, _called(state, judged))
+    judged.machine[machine] = np.where(called, 0, len(LABELS) - 1)
+    judged = ask_again(state, judged, crowd, int(plan.again * len(state.truth)))
+    recall, precision = scores(state, judged.pool(state)["positive"].to_numpy())
     full = in_full(state, seed)
-    yes, no = judged.votes(len(state.truth))
-    by_machine = float(((yes + no)[machine] == 0).sum() / len(state.truth))
+    by_machine = len(np.setdiff1d(machine, judged.answers.rows)) / len(state.truth)
     return (
         crowd.answered / full.answers,
         recall - full.recall,

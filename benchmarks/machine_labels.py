@@ -78,6 +78,8 @@ class State:
     second: Places
     area: float
     """Under the curve, of the pairs that are open."""
+    who: Ints
+    """(a,) who gave each answer."""
 
     @property
     def match(self) -> NDArray[np.bool_]:
@@ -153,11 +155,12 @@ def ask(project: Path, population: str, seed: int, shares: Sequence[float] = (PI
     labels, who = crowd.ask(rows)
     twice = rng.choice(len(rows), TWICE, replace=False)
     first = labels[twice]
-    second, _ = crowd.ask(rows[twice], who[twice][:, None])
+    second, others = crowd.ask(rows[twice], who[twice][:, None])
     rows, labels = np.concatenate([rows, rows[twice]]), np.concatenate([labels, second])
+    who = np.concatenate([who, others])
     for share, following in zip(shares, (*shares[1:], None), strict=True):
-        said = pd.DataFrame({"pair": pairs[rows], "yes": 1.0 * (labels < 2), "no": 1.0 * (labels >= 2)})
-        summed = said.groupby("pair").sum().reset_index()
+        votes = pd.DataFrame({"pair": pairs[rows], "yes": 1.0 * (labels < 2), "no": 1.0 * (labels >= 2)})
+        summed = votes.groupby("pair").sum().reset_index()
         answers = frame(ANSWERED, {name: summed[name] for name in ANSWERED})
         fused = fuse(_with(known, answers), seed=seed, count=FOLDS).fused
         probability = fused["probability"].to_numpy()[places(fused["pair"].to_numpy(), pairs)]
@@ -165,10 +168,11 @@ def ask(project: Path, population: str, seed: int, shares: Sequence[float] = (PI
         if following is not None:
             unsure = np.argsort(-np.minimum(probability, 1 - probability)[left], kind="stable")
             chosen = left[unsure[: int(following * n) - int(share * n)]]
-            rows, labels = np.append(rows, chosen), np.append(labels, crowd.ask(chosen)[0])
+            said, by = crowd.ask(chosen)
+            rows, labels, who = np.append(rows, chosen), np.append(labels, said), np.append(who, by)
     found = area(probability[left], truth[left] < 2, images[left]).value
     return State(
-        project.name, population, truth, probability, rows, labels, crowd.answered, first, second, found
+        project.name, population, truth, probability, rows, labels, crowd.answered, first, second, found, who
     )
 
 
@@ -209,6 +213,7 @@ def made(seed: int, population: str, share: float) -> State:
         labels[:TWICE],
         second,
         0.0,
+        who,
     )
 
 
@@ -238,7 +243,7 @@ def in_part(
     """
     rng = np.random.default_rng([seed, sample])
     crowd = Crowd(state.truth, state.population, rng, answered=state.answered)
-    found, answers, drawn = labelled(state, crowd, sample, promise, siding)
+    found, answers, drawn, _ = labelled(state, crowd, sample, promise, siding)
     said = _answered(state)
     said[drawn] = np.where(answers[:, 2] != NONE, (answers < 2).sum(axis=1) >= 2, answers[:, 0] < 2)
     machine = found.labels["pair"].to_numpy()
@@ -280,15 +285,17 @@ def tolerated(stratum: str, promise: Promise) -> float:
 
 def labelled(
     state: State, crowd: Crowd, sample: int, promise: Promise, siding: float | None
-) -> tuple[MachineLabels, Places, Ints]:
-    """What stands, the sample's answers (sample, 3), and which were sampled; pairs are places among the candidates."""
+) -> tuple[MachineLabels, Places, Ints, Ints]:
+    """What stands, the sample's answers (sample, 3), which were sampled, and who answered (sample, 3).
+
+    Pairs are places among the candidates.
+    """
     drawn = crowd.rng.choice(state.open, sample, replace=False)
-    first, who = crowd.ask(drawn)
-    answers = np.full((sample, 3), NONE, np.int8)
-    answers[:, 0] = first
-    disputed = np.flatnonzero((first < 2) != (state.probability[drawn] >= 0.5))
-    answers[disputed, 1], other = crowd.ask(drawn[disputed], who[disputed][:, None])
-    answers[disputed, 2], _ = crowd.ask(drawn[disputed], np.stack([who[disputed], other], axis=1))
+    answers, who = np.full((sample, 3), NONE, np.int8), np.full((sample, 3), -1)
+    answers[:, 0], who[:, 0] = crowd.ask(drawn)
+    disputed = np.flatnonzero((answers[:, 0] < 2) != (state.probability[drawn] >= 0.5))
+    for turn in (1, 2):
+        answers[disputed, turn], who[disputed, turn] = crowd.ask(drawn[disputed], who[disputed, :turn])
     columns = dict(zip(("first", "second", "third"), answers.T, strict=True))
     audited = frame(
         AUDITED,
@@ -306,7 +313,7 @@ def labelled(
     scored = pd.DataFrame({"pair": state.open, "probability": state.probability[state.open], "stratum": 0})
     if siding is None:
         siding = siding_upper(state.first, state.second, (1 - promise.confidence) * SIDING_SHARE)
-    return label_pairs(scored, audited, design, promise, siding=siding), answers, drawn
+    return label_pairs(scored, audited, design, promise, siding=siding), answers, drawn, who
 
 
 def _answered(state: State) -> Ints:

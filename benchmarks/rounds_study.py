@@ -137,6 +137,7 @@ def run(campaign: Campaign, world: Arrays, judge: Judge, out: Path) -> None:
             first,
             second,
             found,
+            who,
         ).save(out / f"{name}.npz")
         print(
             f"{name}: asked {len(rows):,} of {len(pool):,}, AUC where open {found:.4f}, {time.process_time():.0f} s",
@@ -145,7 +146,8 @@ def run(campaign: Campaign, world: Arrays, judge: Judge, out: Path) -> None:
         if following is not None:
             wanted = int(following * len(pool)) - len(rows)
             chosen = chooser.choose(Known(rows, labels < 2, probability), wanted)
-            rows, labels = np.append(rows, chosen), np.append(labels, crowd.ask(chosen)[0])
+            said, by = crowd.ask(chosen)
+            rows, labels, who = np.append(rows, chosen), np.append(labels, said), np.append(who, by)
 
 
 def main() -> None:

@@ -62,7 +62,9 @@ def _wish_options(function: F) -> F:
         metavar="DOLLARS",
         help="Upper limit on the cost of one round's HITs, e.g. 20.00.",
     )
-    @click.option("--strategy", default="expected", help="Strategy that orders the pairs to ask.")
+    @click.option(
+        "--strategy", default="expected", help="Strategy that orders the pairs to ask; `doubts` asks again."
+    )
     @click.option(
         "--annotators",
         metavar="A,B",

@@ -12,6 +12,7 @@ from mitl.positives.merging import MATCHES, REFUSES
 from mitl.positives.release_input import Origins, ReleaseInput, TrainedMachine
 from mitl.records import several
 from mitl.records.audits import AuditDesign
+from mitl.records.rounds import DOUBTS
 
 
 def unproposed(origins: Origins) -> str:
@@ -25,8 +26,15 @@ def rounds_told(origins: Origins) -> list[str]:
     return [
         f"Round {one.number} chose {several(one.pairs, 'pair')} to ask, by the strategy {one.strategy}"
         f"{', and was taken back later; its answers count' if one.rolled_back else ''}."
+        f"{_AGAIN if one.strategy == DOUBTS else ''}"
         for one in origins.rounds
     ]
+
+
+_AGAIN = (
+    " These pairs had an answer or a machine label already, which seemed to be wrong; workers agree less on them than "
+    "on others."
+)
 
 
 def learnt(machine: TrainedMachine) -> str:

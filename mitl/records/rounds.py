@@ -30,12 +30,19 @@ class RoundStep(StrEnum):
     """The bounds are written down and the round is closed."""
 
 
+DOUBTS = "doubts"
+"""The strategy that chooses among pairs that have an answer or a machine label; they are asked of further workers."""
+
 POOL: Schema = {
     "pair": ("int64", "packed, ascending and distinct: every ranked pair"),
-    "probability": ("float64", "fused, 0 to 1, that the pair is a match; NaN where nothing is fused yet"),
+    "probability": (
+        "float64",
+        "fused, 0 to 1, that the pair is a match; NaN where nothing is fused yet; of doubts after the pair's answers",
+    ),
     "open": (
         "bool",
-        "whether it may be asked: nobody was asked, no sample for machine labels holds it, no machine labelled it",
+        "whether it may be asked: nobody was asked, no sample for machine labels holds it, no machine labelled it; "
+        "of doubts whether it may be asked again",
     ),
     "positive": ("bool", "whether people's answers so far call it a match"),
     "negative": ("bool", "whether they refuse it"),

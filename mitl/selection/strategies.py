@@ -1,5 +1,5 @@
 """The strategies by name, and those that are short: the paper's exhaustive one, chance, probabilities, disagreement, a
-bandit, hard negatives.
+bandit, hard negatives, doubts.
 
 A new one is a function, in a module of its own where it needs more, and an entry of ``STRATEGIES``.
 """
@@ -18,6 +18,7 @@ from mitl.errors import RoundError, UsageError
 from mitl.proposals.sampling import draw_below
 from mitl.records import Direction
 from mitl.records.frames import Flags
+from mitl.records.rounds import DOUBTS
 from mitl.selection.choice import SelectionProblem, Strategy, draws, highest, in_order
 from mitl.selection.coreset import coreset
 from mitl.selection.diverse import Spread, diverse
@@ -235,6 +236,20 @@ def expected(choice: SelectionProblem) -> pd.DataFrame:
     return highest(choice, choice.probability / choice.cents, "expected")
 
 
+FALSE_MATCH = 0.5
+"""What a false match counts beside a lost one, where doubts are ordered."""
+
+
+def doubts(choice: SelectionProblem) -> pd.DataFrame:
+    """``CHOSEN``: the pairs whose present call is most likely wrong, a lost match counting twice a false one.
+
+    Args:
+        choice: over the pool of `mitl.selection.doubts.called_pairs`, whose open pairs have been answered.
+    """
+    match = choice.probability
+    return highest(choice, np.where(choice.positive, FALSE_MATCH * (1 - match), match), DOUBTS)
+
+
 STRATEGIES: Mapping[str, Strategy] = {
     "exhaustive": exhaustive,
     "random": at_random,
@@ -244,6 +259,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "bandit": bandit,
     "coreset": coreset,
     "hard-negatives": hard_negatives,
+    DOUBTS: doubts,
 }
 
 

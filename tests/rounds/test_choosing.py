@@ -18,7 +18,7 @@ from mitl.db.store import audits, open_work
 from mitl.errors import RoundError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import AuditPurpose
-from mitl.records.rounds import CHOSEN
+from mitl.records.rounds import CHOSEN, DOUBTS
 from mitl.selection.diverse import Spread
 from mitl.selection.strategies import STRATEGIES
 from mitl.settings import Settings
@@ -59,7 +59,7 @@ def closed(context: Context) -> np.ndarray:
 
 
 @given(
-    name=st.sampled_from([name for name in STRATEGIES if name != "coreset"]),
+    name=st.sampled_from([name for name in STRATEGIES if name not in ("coreset", DOUBTS)]),
     budget=st.integers(CANDIDATES_PER_HIT, 400),
     seed=st.integers(0, 9),
 )

@@ -118,12 +118,12 @@ def test_a_pair_that_was_not_fused_has_the_mean_probability():
     assert chosen["score"].tolist() == pytest.approx([0.6, 0.4, 0.2])
 
 
-@pytest.mark.parametrize("name", ["uncertainty", "expected"])
+@pytest.mark.parametrize("name", ["uncertainty", "expected", "doubts"])
 def test_without_probabilities_one_line_says_what_to_do(name):
     """The others go on."""
     with pytest.raises(RoundError, match="run `mitl fuse`"):
         select(name, choice(is_fused=False))
-    for other in set(STRATEGIES) - {"uncertainty", "expected"}:
+    for other in set(STRATEGIES) - {"uncertainty", "expected", "doubts"}:
         assert len(select(other, choice(is_fused=False)))
 
 

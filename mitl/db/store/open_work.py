@@ -16,15 +16,17 @@ from mitl.core.packed import contains, distinct
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
 from mitl.db.store.bulk import chunks, number_columns
-from mitl.db.store.commitments import SUBMITTED
+from mitl.db.store.commitments import SUBMITTED, paid_by
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
 from mitl.db.store.joins import AT_PLACE, KEPT, query_hits, query_submissions
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.db.store.worker_tallies import Tallies, tallies_of
-from mitl.records import Decision, Environment, HitState, JudgementSource, Pair, PairRole
+from mitl.records import Decision, Environment, HitState, JudgementSource, Label, Pair, PairRole
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
+ANSWERING = (PairRole.CANDIDATE, PairRole.OVERLAP)
+"""Roles in which a page out there will answer for its pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +95,24 @@ _OUT = f"""
 
 
 def live_pairs(
-    session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
+    session: Session,
+    environment: Environment,
+    *,
+    of_hits: Sequence[int] | None = None,
+    roles: Collection[PairRole] = (PairRole.CANDIDATE,),
 ) -> set[Pair]:
-    """The candidates on HITs that are planned, on their way or out; of all pairs, or of those asked on some HITs."""
+    """The candidates on HITs that are planned, on their way or out; of all pairs, or of those asked on some HITs.
+
+    Args:
+        roles: in which they are asked there.
+    """
     query = (
         query_hits(environment, PairRow.left_id, PairRow.right_id)
         .join(HitItemRow, HitItemRow.hit_id == Hit.id)
         .join(PairRow, PairRow.id == HitItemRow.pair_id)
         .where(
             Hit.state.in_(list(LIVE_STATES)),
-            HitItemRow.role == PairRole.CANDIDATE,
+            HitItemRow.role.in_(roles),
         )
     )
     return {Pair(*row) for part in _narrowed(query, of_hits) for row in session.execute(part)}
@@ -117,7 +127,7 @@ def _narrowed(
         return
     for chunk in chunks(of_hits):
         stands = aliased(HitItemRow)
-        asked = stands.role.in_([PairRole.CANDIDATE, PairRole.OVERLAP])  # controls stand on many others too
+        asked = stands.role.in_(ANSWERING)  # controls stand on many others too
         yield query.where(PairRow.id.in_(select(stands.pair_id).where(stands.hit_id.in_(chunk), asked)))
 
 
@@ -146,6 +156,38 @@ def usable_workers(
         for part in _narrowed(query, of_hits)
         for image, caption, count in session.execute(part)
     }
+
+
+def answered_again(session: Session, environment: Environment, round_id: int) -> dict[Pair, tuple[int, int]]:
+    """Of each pair that HITs of a round have usable answers on, the matches less the others among all its answers.
+
+    Returns:
+        pair → (now, without that round's HITs); 0 where workers are evenly divided, or none answered.
+    """
+    balance = case((JudgementRow.label.in_([label for label in Label if label.is_positive]), 1), else_=-1)
+    is_own = case((paid_by(session, environment, round_id), 1), else_=0)
+    query = (
+        query_submissions(
+            environment,
+            PairRow.left_id,
+            PairRow.right_id,
+            func.sum(balance),
+            func.sum(balance * (1 - is_own)),
+        )
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .join(HitItemRow, AT_PLACE)
+        .where(JudgementRow.usable.is_(True), HitItemRow.role.in_(_ASKED))
+        .group_by(PairRow.left_id, PairRow.right_id)
+        .having(func.max(is_own) == 1)
+    )
+    return {Pair(*pair): (int(now), int(before)) for *pair, now, before in session.execute(query)}
+
+
+def undecided(session: Session, environment: Environment, round_id: int, pairs: Sequence[Pair]) -> list[Pair]:
+    """Those of a round's doubts that no HIT of it has a usable answer on, or on which workers are evenly divided."""
+    given = answered_again(session, environment, round_id)
+    return [pair for pair in pairs if pair not in given or not given[pair][0]]
 
 
 def lost_share(session: Session, environment: Environment) -> float:

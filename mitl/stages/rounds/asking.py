@@ -7,15 +7,18 @@ from dataclasses import replace
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.campaign.kinds.protocol import leftover
 from mitl.campaign.publish import publish
-from mitl.core.packed import pack_pairs, unpack_pairs
+from mitl.core.packed import unpack_pairs
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import commitments, open_work
 from mitl.db.store import hits as hit_store
 from mitl.db.store import rounds as round_store
+from mitl.db.store.rounds import RoundRow
 from mitl.errors import RoundError
+from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import BatchKind, Pair, PairRole, several
+from mitl.records.rounds import DOUBTS
 from mitl.stages.harvesting.harvest import harvest_once
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import settle
@@ -45,27 +48,31 @@ def _left(context: Context, turn: Turn) -> int:
 
 
 def unanswered(context: Context, turn: Turn) -> set[Pair]:
-    """The chosen pairs, and those of the sample for machine labels, that lack a usable answer."""
+    """The chosen pairs, and those of the sample for machine labels, that lack a usable answer.
+
+    A pair in doubt lacks one until another worker has answered it, and a third where two differ.
+    """
     session, environment = context.session, context.environment
     chosen = unpack_pairs(round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy())
     workers = open_work.usable_workers(session, environment)
-    sample = audit_store.drawn_for_labels(session, environment)
-    return {
-        *(pair for pair in chosen if workers.get(pair, 0) < turn.wish.assignments),
-        *(pair for pair in sample if not workers.get(pair, 0)),
-    }
+    sample = {pair for pair in audit_store.drawn_for_labels(session, environment) if not workers.get(pair, 0)}
+    if turn.wish.strategy == DOUBTS:
+        return sample.union(open_work.undecided(session, environment, turn.row.id, chosen))
+    return sample.union(pair for pair in chosen if workers.get(pair, 0) < turn.wish.assignments)
 
 
 def _affordable(context: Context, turn: Turn) -> Campaign | None:
     """What asks again within what is left of the budget; None where no HIT of it does.
 
-    All of it; else without what the sample for machine labels disputes; else so many HITs, that sample's first.
+    All of it; else as many of the pairs that further workers are asked as its HITs hold, what the sample for machine
+    labels disputes first; else none of these; else so many HITs, that sample's first.
     """
     left, price = _left(context, turn), turn.wish.hit(context).total_cents
     wanted = turn.wish.campaign(turn.environment, left)
-    for one in (wanted, replace(wanted, disputes=False)):
+    for further in (None, left // price * CANDIDATES_PER_HIT, 0):
+        one = replace(wanted, further=further)
         plan = make_plan(context.session, context.settings, one)
-        if plan.n_hits * price <= left:
+        if 0 < plan.n_hits * price <= left:
             return one
     asked = [[item for item in hit.page.items if item.role in _ASKED] for hit in plan.again[: left // price]]
     return replace(one, limit=sum(map(len, asked))) if asked else None
@@ -76,16 +83,24 @@ def publish_chosen(turn: Turn) -> Done:
     for _ in range(_MOST_TRIES):
         with open_context(turn.settings, turn.environment, read_only=True) as context:
             session = context.session
-            chosen = round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy()
-            asked = pack_pairs(open_work.asked_pairs(session, context.environment))
+            chosen = unpack_pairs(round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy())
             # A pair counts as asked once it is planned; what was planned and not posted is no question yet.
-            if set(chosen.tolist()) <= set(asked.tolist()) and not _interrupted(context):
+            if asked_pairs(context, turn.row).issuperset(chosen) and not _interrupted(context):
                 hits = round_store.posted_hits(session, context.environment, turn.row.id)
                 return Done(f"all {several(len(chosen), 'chosen pair')} are asked", {"hits_posted": hits})
         _post(turn)
     raise RoundError(
         "not all of what the round chose could be posted; run `mitl publish --chosen` to see why"
     )
+
+
+def asked_pairs(context: Context, row: RoundRow) -> set[Pair]:
+    """What a round need not ask any more: of doubts what its own HITs ask again."""
+    session, environment = context.session, context.environment
+    if row.strategy != DOUBTS:
+        return open_work.asked_pairs(session, environment)
+    out = open_work.live_pairs(session, environment, roles=open_work.ANSWERING)
+    return out.union(open_work.answered_again(session, environment, row.id))
 
 
 def _interrupted(context: Context) -> bool:
@@ -109,6 +124,18 @@ def _post(turn: Turn, what: Campaign | None = None) -> None:
     )
 
 
+def _changed(context: Context, turn: Turn) -> tuple[str, dict[str, int]]:
+    """What asking again has made of the calls, in words and numbers; nothing where the round asks no doubts."""
+    if turn.wish.strategy != DOUBTS:
+        return "", {}
+    calls = open_work.answered_again(context.session, context.environment, turn.row.id).values()
+    changed = {
+        "became_match": sum(now > 0 >= before for now, before in calls),
+        "became_none": sum(before > 0 >= now for now, before in calls),
+    }
+    return f"; {changed['became_match']:,} became a match and {changed['became_none']:,} none", changed
+
+
 def harvest_chosen(turn: Turn) -> Done | Waits:
     """Look for answers until every chosen pair has one; what could not be used is asked again within the budget."""
     crowd, looks, did = turn.talk.crowd, 0, False
@@ -129,15 +156,19 @@ def harvest_chosen(turn: Turn) -> Done | Waits:
         did = did or seen.result.status == "done"
         with open_context(turn.settings, turn.environment, read_only=True) as context:
             missing = unanswered(context, turn)
-            lost = missing - open_work.live_pairs(context.session, context.environment)
+            roles = open_work.ANSWERING if turn.wish.strategy == DOUBTS else (PairRole.CANDIDATE,)
+            lost = missing - open_work.live_pairs(context.session, context.environment, roles=roles)
             left, affordable = _left(context, turn), _affordable(context, turn) if lost else None
+            told, changed = _changed(context, turn)
         if not missing:
-            return Done(f"all {several(n_chosen, 'chosen pair')} are answered", {"looks": looks})
+            return Done(
+                f"all {several(n_chosen, 'chosen pair')} are answered{told}", {"looks": looks, **changed}
+            )
         words = f"{several(len(missing), 'pair')} of the round or of its audits have no usable answer yet"
         if lost and affordable is None:
             spent = f"{words}, and {format_dollars(max(left, 0))} of the budget is left"
             if lost == missing:  # nothing is out either, so waiting would not end
-                return Done(spent, {"looks": looks, "unanswered": len(missing)})
+                return Done(spent + told, {"looks": looks, "unanswered": len(missing), **changed})
             return Waits(spent, "mitl round close, which goes on with the answers that are there", did)
         if lost:
             _post(turn, affordable)

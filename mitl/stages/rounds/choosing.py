@@ -10,15 +10,16 @@ import pandas as pd
 from mitl.core.arrays import Ints
 from mitl.core.packed import contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
-from mitl.db.store import audits, open_work, proposals
+from mitl.db.store import audits, columns, open_work, proposals
 from mitl.errors import RoundError
 from mitl.fusion.evidence import UnitVectors, joined
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import several
-from mitl.records.frames import frame
-from mitl.records.rounds import POOL
+from mitl.records.frames import NONE, counts, frame
+from mitl.records.rounds import DOUBTS, POOL
 from mitl.selection.choice import SelectionProblem, SideVectors
 from mitl.selection.diverse import Spread
+from mitl.selection.doubts import GivenAnswers, called_pairs
 from mitl.selection.strategies import select
 from mitl.stages.auditing.drawing import answer_price
 from mitl.stages.fusing.gathering import answered, evidence, ranked
@@ -52,12 +53,20 @@ def choose(
     """
     options = options or ChoiceOptions()
     needs_likeness = options.spread is not None or strategy == "coreset"
-    choice = choice_of(context, budget, seed, options, needs_likeness=needs_likeness)
+    choice = choice_of(
+        context, budget, seed, options, needs_likeness=needs_likeness, again=strategy == DOUBTS
+    )
     return select(strategy, choice, options.spread)
 
 
 def choice_of(
-    context: Context, budget: int, seed: int, options: ChoiceOptions, *, needs_likeness: bool = True
+    context: Context,
+    budget: int,
+    seed: int,
+    options: ChoiceOptions,
+    *,
+    needs_likeness: bool = True,
+    again: bool = False,
 ) -> SelectionProblem:
     """What a strategy is given.
 
@@ -65,6 +74,9 @@ def choice_of(
     machine labels does not hold: its pairs are asked before all others anyway, and teach nothing. Pairs of an audit of
     recall are open like any other: to leave them out would be to look at the sample, and its matches would never be
     found. Answers of audits, and on the sample, are not read.
+
+    Args:
+        again: open is, on the contrary, what has an answer or a machine label and may be asked again.
 
     Raises:
         StoreError: nothing has been proposed yet.
@@ -88,8 +100,17 @@ def choice_of(
         rows = ranked(context, items, proposals.runs(session))
     if options.deepest is not None:
         rows = rows[rows["rank"] <= options.deepest]
-    asked = distinct(np.concatenate([pack_pairs(open_work.asked_pairs(session, environment)), sampled]))
-    pool = pool_of(rows, asked, answers, fused_scores(context))
+    fused = fused_scores(context)
+    if again:
+        pool = doubted(context, distinct(rows["pair"].to_numpy()), sampled, fused)
+    else:
+        asked = distinct(np.concatenate([pack_pairs(open_work.asked_pairs(session, environment)), sampled]))
+        pool = pool_of(rows, asked, answers, fused)
+    if again and not pool["open"].any():
+        raise RoundError(
+            "no pair can be asked again: none with an answer or a machine label has a fused probability, and less than "
+            "three answers or two that agree; answer some pairs in another round first, then run `mitl fuse`"
+        )
     if not pool["open"].any():
         within, more = "", ""
         if options.deepest is not None:
@@ -129,6 +150,37 @@ def pool_of(
         "negative": more < 0,
     }
     return frame(POOL, columns)
+
+
+def doubted(context: Context, pairs: Ints, sampled: Ints, fused: pd.DataFrame | None) -> pd.DataFrame:
+    """``POOL`` of the pairs that may be in doubt: those with an answer, or a machine label, and a probability.
+
+    The sample for machine labels is not among them; what is out is not open.
+
+    Args:
+        pairs: ranked.
+        sampled: packed and ascending.
+        fused: ``FUSED``.
+    """
+    session, environment = context.session, context.environment
+    if fused is None:
+        return frame(POOL, dict.fromkeys(POOL, ()))
+    kept = contains(pairs, fused["pair"].to_numpy()) & ~contains(sampled, fused["pair"].to_numpy())
+    known = fused["pair"].to_numpy()[kept]
+    given = columns.judgement_columns(session, environment)
+    given = given[counts(given) & contains(known, given["pair"].to_numpy())]
+    labelled = audits.machine_labels(session, environment)
+    machine = np.full(len(known), NONE, np.int8)
+    at = places(known, labelled["pair"].to_numpy())
+    machine[at[at >= 0]] = labelled["label"].to_numpy()[at >= 0]
+    answers = GivenAnswers(
+        places(known, given["pair"].to_numpy()),
+        np.asarray(given["label"], np.int8),
+        np.asarray(given["worker"].cat.codes, np.int64),
+    )
+    pool = called_pairs(known, fused["probability"].to_numpy()[kept], answers, machine)
+    out = pack_pairs(open_work.live_pairs(session, environment, roles=open_work.ANSWERING))
+    return pool.assign(open=pool["open"] & ~contains(out, pool["pair"].to_numpy()))
 
 
 def _one(vectors: tuple[UnitVectors, ...]) -> UnitVectors | None:

@@ -7,18 +7,19 @@ from typing import Annotated, TypedDict
 
 import numpy as np
 
+from mitl.core.arrays import Ints
 from mitl.core.formats import lower_bound
-from mitl.core.packed import contains, distinct
+from mitl.core.packed import contains, distinct, pack_pairs, unpack_pairs
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
-from mitl.db.store import columns
+from mitl.db.store import columns, open_work
 from mitl.db.store import items as item_store
 from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import RoundRow
 from mitl.errors import RoundError
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
-from mitl.records.rounds import RoundStep
+from mitl.records.rounds import DOUBTS, RoundStep
 from mitl.settings import Settings
 from mitl.stages.fusing.gathering import answered
 from mitl.stages.rounds.asking import committed_cents
@@ -55,9 +56,9 @@ class RoundShowCounts(TypedDict):
         list[RoundFigures],
         "oldest first: strategy, trained (annotators that learnt in it), state (open, closed, rolled_back), "
         "budget_cents, asked (pairs it chose), answered, paid_cents and promised_cents of its HITs and of those it "
-        "asked again, positives among its answers, those beyond_originals, positives per_dollar paid, the audit's "
-        "bounds of recall and precision when it was closed, auc of the fusion before it, "
-        "pairs labelled by machine, and by annotator the share of the positives that it proposed",
+        "asked again, positives among its answers (of doubts those that were none before), those beyond_originals, "
+        "positives per_dollar paid, the audit's bounds of recall and precision when it was closed, auc of the fusion "
+        "before it, pairs labelled by machine, and by annotator the share of the positives that it proposed",
     ]
 
 
@@ -99,9 +100,7 @@ def figures_of(context: Context, row: RoundRow) -> RoundFigures:
     """A round by the answers that are there now; answers on audits' places are not read."""
     session = context.session
     chosen = distinct(round_store.chosen_pairs(session, row.id)["pair"].to_numpy())
-    answers = answered(context, np.empty(0, np.int64))
-    answers = answers[contains(chosen, answers["pair"].to_numpy())]
-    positive = answers.loc[answers["yes"] > answers["no"], "pair"].to_numpy()
+    positive, n_answered = _found(context, row, chosen)
     originals = distinct(columns.original_columns(session, item_store.dataset(session).id))
     paid = round_store.spent(session, context.environment, row.id)
     steps = {step: one.result for step, one in round_store.steps(session, row.id).items()}
@@ -113,7 +112,7 @@ def figures_of(context: Context, row: RoundRow) -> RoundFigures:
         "state": "open" if row.is_open else "rolled_back" if row.rolled_back_at else "closed",
         "budget_cents": int(row.config["budget_cents"]),
         "asked": len(chosen),
-        "answered": len(answers),
+        "answered": n_answered,
         "paid_cents": paid,
         "promised_cents": committed_cents(context, row.id) - paid,
         "positives": len(positive),
@@ -125,6 +124,20 @@ def figures_of(context: Context, row: RoundRow) -> RoundFigures:
         "labelled": int(steps.get(RoundStep.LABEL, {}).get("labelled", 0)),
         "proposed_by": _shares(context, positive),
     }
+
+
+def _found(context: Context, row: RoundRow, chosen: Ints) -> tuple[Ints, int]:
+    """The matches among a round's choices (packed), and how many of these are answered.
+
+    Of doubts, what was asked again and is called a match now, and was none by the answers that came before.
+    """
+    if row.strategy == DOUBTS:
+        again = open_work.answered_again(context.session, context.environment, row.id)
+        kept = {pair: again[pair] for pair in unpack_pairs(chosen) if pair in again}
+        return pack_pairs([pair for pair, (now, before) in kept.items() if now > 0 >= before]), len(kept)
+    answers = answered(context, np.empty(0, np.int64))
+    answers = answers[contains(chosen, answers["pair"].to_numpy())]
+    return answers.loc[answers["yes"] > answers["no"], "pair"].to_numpy(), len(answers)
 
 
 def _shares(context: Context, positive: np.ndarray) -> dict[str, float]:

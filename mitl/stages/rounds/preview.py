@@ -15,6 +15,7 @@ from mitl.db.store import columns, open_work
 from mitl.db.store import items as item_store
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import Table, several
+from mitl.records.rounds import DOUBTS
 from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.rounds.steps import asked_first, chosen_now, hits_at_first, instead_of, room
 from mitl.stages.rounds.wish import RoundRequest
@@ -79,7 +80,7 @@ def preview_of(context: Context, wish: RoundRequest, number: int) -> Preview:
         "cents": hits * price,
         "kept_cents": (wish.hits(context) - hits_at_first(context, wish)) * price,
         "asked_first": first[0] * CANDIDATES_PER_HIT + first[1],
-        "expected": _expected(context, pairs, originals),
+        "expected": None if wish.strategy == DOUBTS else _expected(context, pairs, originals),
         "originals": int(contains(originals, pairs).sum()),
         "images": images,
         "captions": captions,
@@ -119,15 +120,18 @@ def preview_table(asks: Preview, number: int, wish: RoundRequest) -> Table:
     expected, first, kept = asks["expected"], asks["asked_first"], asks["kept_cents"]
     price = f"{several(asks['hits'], 'HIT')} for {format_dollars(asks['cents'])} of {format_dollars(budget_cents)}"
     price += f", {several(first, 'question')} of audits and repeats included" if first else ""
+    again, unknown = "cannot be used", "nothing is fused yet"
+    if wish.strategy == DOUBTS:
+        again, unknown = "is divided or cannot be used", "these pairs are called a match or none already"
     rows = [
         ("pairs", f"{asks['pairs']:,} by {asks['strategy']}{why}, {asks['originals']:,} of them original"),
         (
             "price",
-            price + (f"; {format_dollars(kept)} kept to ask again what cannot be used" if kept else ""),
+            price + (f"; {format_dollars(kept)} kept to ask again what {again}" if kept else ""),
         ),
         (
             "expected matches",
-            "not known: nothing is fused yet" if expected is None else _matches(expected, asks),
+            f"not known: {unknown}" if expected is None else _matches(expected, asks),
         ),
         ("images", _told(asks["images"])),
         ("captions", _told(asks["captions"])),

@@ -24,7 +24,7 @@ from mitl.db.store import rounds as round_store
 from mitl.errors import AuditError, MetricError, RoundError, TrainingError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import AuditPurpose, Direction, several
-from mitl.records.rounds import RoundStep
+from mitl.records.rounds import DOUBTS, RoundStep
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.showing import audit_state
 from mitl.stages.fusing.fuse import fuse
@@ -39,6 +39,8 @@ from mitl.stages.training.train import TrainRequest, train
 
 _MOST_LOST = 0.5
 """Of a budget, at most so much is kept to ask again, however bad the work was."""
+_DIVIDED = 1 / 3
+"""Of a budget for doubts, what is kept for a third worker; some four in ten second ones differ from the first."""
 UNFUSED = "exhaustive"
 """What chooses where nothing is fused yet and the strategy goes by probabilities: the paper's own top five."""
 
@@ -137,7 +139,9 @@ def _fuse(turn: Turn) -> Done:
 def asked_first(context: Context, wish: RoundRequest, chosen: pd.DataFrame | None = None) -> tuple[int, int]:
     """HITs that only ask again, and questions that fill HITs together: of audits, samples and these choices."""
     pairs = () if chosen is None else unpack_pairs(chosen["pair"].to_numpy())
-    again, questions = asked_of(context.session, wish.campaign(context.environment), pairs)
+    again, questions = asked_of(
+        context.session, wish.campaign(context.environment), pairs, again=wish.strategy == DOUBTS
+    )
     return again, questions + sample_wanted(context, wish)
 
 
@@ -156,18 +160,20 @@ def hits_at_first(context: Context, wish: RoundRequest) -> int:
     """HITs that the budget buys beside those that will ask again: the share of the work so far that could not be used.
 
     One at least where machine labels are wanted: without it a round could spend all on its first try, and the sample
-    that is to bound them stay half asked.
+    that is to bound them stay half asked. Of doubts a third at least, for the third worker where two differ.
 
     Raises:
         RoundError: the budget is below one HIT.
     """
     most = wish.hits(context)
-    kept = max(int(_lost(context) * most), int(wish.label_sample is not None))
+    rounded = ceil if wish.strategy == DOUBTS else int
+    kept = max(rounded(_kept(context, wish) * most), int(wish.label_sample is not None))
     return max(most - kept, 1)
 
 
-def _lost(context: Context) -> float:
-    return min(open_work.lost_share(context.session, context.environment), _MOST_LOST)
+def _kept(context: Context, wish: RoundRequest) -> float:
+    lost = min(open_work.lost_share(context.session, context.environment), _MOST_LOST)
+    return max(lost, _DIVIDED) if wish.strategy == DOUBTS else lost
 
 
 def room(context: Context, wish: RoundRequest, again: int, questions: int) -> int:
@@ -179,7 +185,7 @@ def room(context: Context, wish: RoundRequest, again: int, questions: int) -> in
     left = (hits_at_first(context, wish) - again) * CANDIDATES_PER_HIT - questions
     if left < CANDIDATES_PER_HIT:
         least = again - (-questions // CANDIDATES_PER_HIT) + 1
-        needed = max(ceil(least / (1 - _lost(context))), least + int(wish.label_sample is not None))
+        needed = max(ceil(least / (1 - _kept(context, wish))), least + int(wish.label_sample is not None))
         price = format_dollars(needed * wish.hit(context).total_cents)
         what = [f"want {several(questions, 'question')}"] if questions else []
         what += [f"ask {several(again, 'HIT')} again"] if again else []
@@ -211,7 +217,7 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
     try:
         chosen = choose(context, wish.strategy, budget + len(lost), seed, options)
     except RoundError:
-        if fused_scores(context) is not None:
+        if wish.strategy == DOUBTS or fused_scores(context) is not None:
             raise
         chosen = choose(context, UNFUSED, budget + len(lost), seed, options)
     most = hits_at_first(context, wish)

@@ -19,10 +19,10 @@ from mitl.db.store.rounds import RoundRow
 from mitl.errors import RoundError, UsageError
 from mitl.records import AuditPurpose, BatchKind, Environment, StageResult, several
 from mitl.records.results import printed_by
-from mitl.records.rounds import RoundStep
+from mitl.records.rounds import DOUBTS, RoundStep
 from mitl.selection.strategies import STRATEGIES
 from mitl.settings import Settings
-from mitl.stages.rounds.asking import unanswered
+from mitl.stages.rounds.asking import asked_pairs, unanswered
 from mitl.stages.rounds.figures import RoundFigures, figures_of, rounds_table
 from mitl.stages.rounds.preview import Preview, preview_of, preview_table
 from mitl.stages.rounds.steps import STEPS, room
@@ -47,8 +47,8 @@ class RoundCounts(TypedDict, total=False):
         Preview,
         "what it would ask (`next --dry-run`): pairs, strategy, hits, cents, kept_cents (to ask again what cannot be "
         "used), asked_first (questions of audits and of HITs that are asked again, among them); expected: matches "
-        "with low and high (95 %) and those beyond_originals, null where nothing is fused; originals among the pairs; "
-        "images and captions: items, asked_before, most pairs of one",
+        "with low and high (95 %) and those beyond_originals, null where nothing is fused and of doubts; originals "
+        "among the pairs; images and captions: items, asked_before, most pairs of one",
     ]
 
 
@@ -194,7 +194,7 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
         session.rollback()
         withdrawn = audit_store.withdraw(session, chosen, context.now()) if labelled else 0
         unlearnt = [one.name for one in round_store.trained(session) if one.round_id == row.id]
-        dropped = round_store.drop_unasked(session, row.id, open_work.asked_pairs(session, chosen))
+        dropped = round_store.drop_unasked(session, row.id, asked_pairs(context, row))
         out = round_store.hits_out(session, row.id)
         round_store.roll_back(session, row.id, context.now())
         session.commit()
@@ -266,6 +266,11 @@ def _opened(
         check(TrainRequest(wish.annotators or settings.annotators, wish.recipe(settings.seed)))
     with open_context(settings, environment) as context:
         session = context.session
+        if wish.strategy == DOUBTS and not open_work.usable_workers(session, environment):
+            raise RoundError(
+                f"nobody has answered a pair on {environment} yet, so no answer is in doubt; run a round by another "
+                "strategy first"
+            )
         # The sample is drawn once there are probabilities, which may be in this very round.
         drawn = audit_store.current(session, environment, AuditPurpose.LABELS)
         again, questions = asked_of(session, wish.campaign(environment))

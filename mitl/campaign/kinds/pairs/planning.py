@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 from sqlalchemy.orm import Session
@@ -40,6 +41,7 @@ from mitl.hits.packing import (
 from mitl.hits.validation import check_batch
 from mitl.proposals.sampling import shuffled_pairs
 from mitl.records import BatchKind, Direction, HitItem, Page, Pair, PairRole
+from mitl.records.rounds import DOUBTS
 from mitl.settings import Settings
 
 PAIRS_PER_HIT = CANDIDATES_PER_HIT + 2
@@ -62,8 +64,8 @@ class Campaign(Request):
     """Whether only what an audit drew is asked, for recall or for machine labels; other candidates stay open."""
     chosen: bool = False
     """Whether only what the open round chose is asked, beside what audits drew; who proposed it does not matter."""
-    disputes: bool = True
-    """Whether disputed pairs of the sample for machine labels are asked of further workers."""
+    further: int | None = None
+    """The most pairs that are asked of further workers because their answers are disputed or in doubt; None for all."""
 
     def __post_init__(self) -> None:
         if self.chosen and (self.pilot is not None or self.drawn or self.direction != "both"):
@@ -134,37 +136,51 @@ def make_plan(session: Session, settings: Settings, request: Campaign, *, adopte
         RoundError: a round is open and its choices are not what is asked, or the other way about.
         UsageError: there is something to post, but a pilot of the same wording is out.
     """
-    candidates = _candidates(session, request)
+    candidates, doubts = _candidates(session, request)
     left = leftover(session, request.environment, BatchKind.PAIRS, hit_store.hit_items)
     pilots = tuple(find_pilots(session, request.environment, request.template, PAIRS_PER_HIT))
     out = pilot_out(pilots) if request.wait_for_pilot else None
     if out is None:
-        return dataclasses.replace(_open_plan(session, settings, request, candidates, left), pilots=pilots)
+        plan = _open_plan(session, settings, request, candidates, doubts, left)
+        return dataclasses.replace(plan, pilots=pilots)
     is_first_look = request.pilot is None and not left.hits and not adopted
-    if is_first_look and _open_plan(session, settings, request, candidates, left).n_hits:
+    if is_first_look and _open_plan(session, settings, request, candidates, doubts, left).n_hits:
         raise pilot_is_out(out, request.template)
     return PairsPlan(left=left, waits_for=waits_for(out), pilots=pilots)
 
 
-def _candidates(session: Session, request: Campaign) -> list[Pair]:
-    """What may be asked if it is open: what was proposed; or what the open round chose, in its order."""
+def _candidates(session: Session, request: Campaign) -> tuple[list[Pair], list[Pair]]:
+    """What may be asked if it is open: what was proposed; or what the open round chose, in its order.
+
+    Beside it what the round chose because it is in doubt, and wants another answer that no page out there will give.
+    """
     under_way = round_store.open_round(session, request.environment)
     if request.chosen:
         if under_way is None:
             raise RoundError(
                 f"no round is open on {request.environment}, so nothing is chosen; open one with `mitl round next`"
             )
-        return unpack_pairs(round_store.chosen_pairs(session, under_way.id)["pair"].to_numpy())
+        chosen = unpack_pairs(round_store.chosen_pairs(session, under_way.id)["pair"].to_numpy())
+        if under_way.strategy != DOUBTS:
+            return chosen, []
+        out = open_work.live_pairs(session, request.environment, roles=open_work.ANSWERING)
+        wanting = open_work.undecided(session, request.environment, under_way.id, chosen)
+        return chosen, [pair for pair in wanting if pair not in out]
     if under_way is not None and not request.drawn:
         raise RoundError(
             f"round {under_way.number} is open and asks only what it chose: add --chosen; or end it with "
             "`mitl round close`, after which every candidate is asked as before"
         )
-    return proposal_store.candidate_pairs(session, request.directions)
+    return proposal_store.candidate_pairs(session, request.directions), []
 
 
 def _open_plan(
-    session: Session, settings: Settings, request: Campaign, candidates: Sequence[Pair], left: Leftover
+    session: Session,
+    settings: Settings,
+    request: Campaign,
+    candidates: Sequence[Pair],
+    doubts: Sequence[Pair],
+    left: Leftover,
 ) -> PairsPlan:
     """What is open whether or not a pilot is out, or what is left."""
     environment = request.environment
@@ -172,7 +188,7 @@ def _open_plan(
         proposal_store.latest_run(session)
     if left:
         return PairsPlan(left=left)
-    what = _open_questions(session, request, candidates)
+    what = _open_questions(session, request, candidates, doubts)
     # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
     to_replace = [] if request.pilot is not None else what.again
     n_open = len(what.pairs) + len(what.audits) + sum(map(_n_asked, to_replace))
@@ -225,7 +241,7 @@ class _Questions:
     again: list[HitToReplace]
     """Those that hold a pair drawn for machine labels come first."""
     disputed: Mapping[Pair, int]
-    """Pairs of the sample for machine labels that are to be asked of so many further workers."""
+    """Pairs that are to be asked of so many further workers: of the sample for machine labels, then those in doubt."""
 
     def within(self, most: int) -> _Questions:
         """The first so many: what was drawn for labels, then the others in the proportion in which they wait."""
@@ -244,7 +260,9 @@ class _Questions:
         return dataclasses.replace(chosen, pairs=sorted(chosen.pairs))
 
 
-def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pair]) -> _Questions:
+def _open_questions(
+    session: Session, request: Campaign, candidates: Sequence[Pair], doubts: Sequence[Pair]
+) -> _Questions:
     """Candidates, audit questions and HITs to ask again, whatever may be posted of them."""
     environment = request.environment
     drawn = audit_store.drawn_for_labels(session, environment)
@@ -252,6 +270,7 @@ def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pa
     again = open_work.hits_to_replace(session, environment)
     wanted = audit_store.open_questions(session, environment)
     disputed = audit_store.disputes(session, environment)
+    disputed.update(pair for pair in doubts if pair in asked)  # who has lost all answers is a candidate again
     for hit in again:
         asked.update(hit.pairs)
         wanted.subtract(dict.fromkeys(hit.audits, hit.missing))
@@ -272,18 +291,26 @@ def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pa
         # A HIT of several workers gives several answers.
         audits=[pair for pair, count in wanted.items() for _ in range(-(-count // request.assignments))],
         again=sorted(again, key=lambda hit: drawn.isdisjoint(hit.pairs)),
-        disputed={
-            pair: n for pair, n in disputed.items() if n > 0 and request.pilot is None and request.disputes
-        },
+        disputed=dict(
+            islice(
+                ((pair, n) for pair, n in disputed.items() if n > 0),
+                0 if request.pilot is not None else request.further,
+            )
+        ),
     )
 
 
-def asked_of(session: Session, request: Campaign, candidates: Sequence[Pair] = ()) -> tuple[int, int]:
+def asked_of(
+    session: Session, request: Campaign, candidates: Sequence[Pair] = (), *, again: bool = False
+) -> tuple[int, int]:
     """HITs that only ask again, and questions that fill HITs together, if these were a round's choice.
 
     A choice that stands on a HIT to be asked again comes with it, though it does not fill it.
+
+    Args:
+        again: whether they were chosen to be asked of a further worker.
     """
-    what = _open_questions(session, request, candidates)
+    what = _open_questions(session, request, candidates, candidates if again else ())
     return len(what.again) + pages_again(what.disputed), len(what.pairs) + len(what.audits)
 
 
