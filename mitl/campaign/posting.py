@@ -92,7 +92,7 @@ def reconcile(context: Context, listed: Iterable[ListedHit]) -> int:
         now, call = context.now(), create_call(project_id, hit)
         # A restored database may not have written down yet that the HIT was to be sent.
         journal.plan(session, CREATE, [(call.key, call.token, json.dumps(call.request))], now)
-        hit_store.set_posted(session, hit.id, there.hit_id)
+        hit_store.set_posted(session, {hit.id: there.hit_id})
         reply = json.dumps({"HITId": there.hit_id})
         journal.mark(session, CREATE, [hit.key], JournalState.DONE, now, reply=reply)
     session.commit()

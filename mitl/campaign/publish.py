@@ -406,21 +406,20 @@ class _Run:
             self._limit.recheck()
             session.rollback()
             hits = [call.subject for call in window]
-            questions.clear()
             questions.update(
                 (hit.id, pages.question(items[hit.id], batches[hit.batch_id].wording)) for hit in hits
             )
             hit_store.set_state(session, [hit.id for hit in hits], HitState.SENDING)
 
         def create(hit: HitRow) -> dict[str, str]:
-            return {"HITId": create_hit(client, project_id, hit, types[hit.batch_id], questions[hit.id])}
+            return {"HITId": create_hit(client, project_id, hit, types[hit.batch_id], questions.pop(hit.id))}
 
         return make_calls(
             self._context,
             Operation(
                 CREATE,
                 create,
-                book=lambda hit, reply: hit_store.set_posted(session, hit.id, reply["HITId"]),
+                lambda made: hit_store.set_posted(session, {hit.id: reply["HITId"] for hit, reply in made}),
                 before_window=prepare,
                 not_made=lambda hit: hit_store.set_state(session, [hit.id], HitState.PLANNED),
             ),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from mitl.crowd.context import Context
 from mitl.db.store import journal
-from mitl.errors import CrowdError
+from mitl.errors import CrowdError, MitlError
 from mitl.interrupts import interrupts_held
 from mitl.records import JournalState
 
@@ -25,6 +26,8 @@ R = TypeVar("R")
 WINDOW = 16
 """Calls that are marked as sending in one commit, made together, and booked in one commit."""
 THREADS = 4
+_IN_FLIGHT = 2 * THREADS
+"""Calls of a window that are still made while the next one is written down, so that the server never waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,9 @@ class Operation(Generic[T, R]):
     """As the journal names it."""
     call: Callable[[T], R]
     """Is run in threads, and must not touch the session. Its value is journalled as JSON."""
-    book: Callable[[T, R], None]
-    """Writes the effect of one call that succeeded; in one transaction with the others of its window and their journal
-    rows, which is begun again where Ctrl-C breaks it."""
+    book: Callable[[Sequence[tuple[T, R]]], None] | None = None
+    """Writes the effects of calls that succeeded; in one transaction with their journal rows, which is begun again
+    where Ctrl-C breaks it."""
     before_window: Callable[[Sequence[Call[T]]], None] | None = None
     """Is run before a window is journalled and may raise to stop there, before anything is spent. What it writes is
     committed with the journal's rows."""
@@ -98,13 +101,12 @@ def make_calls(
                     release()
                 advance(len(window) - len(sent))
                 run.book_made(sent)
-                for _ in as_completed(sent):
-                    advance(1)
-                if any(future.exception() for future in sent):
+                if not run.await_all_but(_IN_FLIGHT, advance):
                     break
+            run.await_all_but(0, advance)
         run.book_made()
-    except BaseException:
-        run.stop()
+    except BaseException as error:
+        run.stop(cancel=not isinstance(error, MitlError))
         raise
     finally:
         # Nothing is in flight here, unless a second Ctrl-C asked not to wait for it.
@@ -121,7 +123,8 @@ def plan_calls(context: Context, kind: str, calls: Sequence[Call[Any]]) -> None:
 
 
 class _Run(Generic[T, R]):
-    """Windows of calls: each is announced and sent before the one ahead of it is booked, which costs no waiting.
+    """Windows of calls: each is announced and sent while the last calls of the one ahead of it are made, and before
+    that one is booked; so neither costs any waiting.
 
     No transaction is open while calls are awaited, so that other processes can write meanwhile.
     """
@@ -130,6 +133,8 @@ class _Run(Generic[T, R]):
         self._context, self._session, self._operation, self._pool = context, context.session, operation, pool
         self._open: dict[Future[R], Call[T]] = {}
         """Sent and not booked."""
+        self._over: SimpleQueue[Future[R]] = SimpleQueue()
+        self._in_flight = 0
         self._sent_at = context.now()
         self.made = 0
         self.failure: BaseException | None = None
@@ -144,15 +149,29 @@ class _Run(Generic[T, R]):
         journal.mark(session, kind, [call.key for call in left], JournalState.SENDING, self._sent_at)
         session.commit()
         sent = {self._pool.submit(self._operation.call, call.subject): call for call in left}
+        for future in sent:
+            future.add_done_callback(self._over.put)
         self._open.update(sent)
+        self._in_flight += len(sent)
         return list(sent)
 
+    def await_all_but(self, count: int, advance: Callable[[int], None]) -> bool:
+        """Wait until no more than so many calls are in flight; False where one of those awaited has failed."""
+        good = True
+        while self._in_flight > count:
+            future = self._over.get()
+            self._in_flight -= 1
+            good &= future.exception() is None
+            advance(1)
+        return good
+
     def book_made(self, awaited: Collection[Future[R]] = ()) -> None:
-        """Book what became of the calls that were sent, but for those that are still awaited; in one transaction."""
+        """Wait for the calls that were sent, but for those of ``awaited``, and book them in one transaction."""
         over = {future: call for future, call in self._open.items() if future not in awaited}
         if not over:
             return
         session, kind, now = self._session, self._operation.kind, self._context.now
+        made: list[tuple[T, R]] = []
         replies: dict[str, str] = {}
         unsent: list[Call[T]] = []
         failed: list[tuple[Call[T], BaseException]] = []
@@ -162,8 +181,10 @@ class _Run(Generic[T, R]):
             elif (fault := future.exception()) is not None:
                 failed.append((call, fault))
             else:
-                self._operation.book(call.subject, future.result())
+                made.append((call.subject, future.result()))
                 replies[call.key] = json.dumps(future.result())
+        if made and self._operation.book is not None:
+            self._operation.book(made)
         for call, fault in failed:
             # A call that failed may have had its effect all the same.
             unclear = fault.unclear if isinstance(fault, CrowdError) else True
@@ -180,9 +201,9 @@ class _Run(Generic[T, R]):
         self.made += len(replies)
         self.failure = self.failure or next((fault for _, fault in failed), None)
 
-    def stop(self) -> None:
-        """Start no further call, wait for those in flight, and book all that is not booked."""
-        for future in self._open:
+    def stop(self, *, cancel: bool) -> None:
+        """Wait for what was announced and book it; where ``cancel`` is set, start no further call."""
+        for future in self._open if cancel else ():
             future.cancel()
         wait(self._open)
         self._session.rollback()

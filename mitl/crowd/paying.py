@@ -21,6 +21,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import BatchRow
+from mitl.db.store.journal import Booking
 from mitl.db.store.ledger import SettledWork
 from mitl.errors import CrowdError
 from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
@@ -54,7 +55,7 @@ def plan_rejection(session: Session, row: AssignmentRow, reason: str) -> None:
     journal.plan(session, REJECT, [(row.key, None, request)], utc_now())
 
 
-def book_payment(
+def payment(
     session: Session,
     assignment_id: int,
     key: str,
@@ -62,16 +63,17 @@ def book_payment(
     *,
     charges_fee: bool,
     wanted: int | None = None,
-) -> None:
-    """Book an approved submission's reward, and the fee where the endpoint takes one; never twice.
+) -> list[Booking]:
+    """An approved submission's reward, and the fee where the endpoint takes one, as the ledger books them.
 
     Args:
         wanted: workers whom the submission's HIT asks for; looked up where it is not given.
     """
-    journal.add_ledger(session, assignment_id, "reward", f"reward:{key}", batch.reward_cents)
+    bookings = [(assignment_id, "reward", f"reward:{key}", batch.reward_cents)]
     if charges_fee:
         wanted = answer_store.workers_wanted(session, assignment_id) if wanted is None else wanted
-        journal.add_ledger(session, assignment_id, "fee", f"fee:{key}", fee_cents(batch.reward_cents, wanted))
+        bookings.append((assignment_id, "fee", f"fee:{key}", fee_cents(batch.reward_cents, wanted)))
+    return bookings
 
 
 def has_open_calls(session: Session, environment: Environment) -> bool:
@@ -89,24 +91,27 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
     too_late: set[int] = set()
 
     def run(kind: str, rows: Sequence[AssignmentRow], call: Callable[[AssignmentRow], bool]) -> int:
-        book = book_rejection if kind == REJECT else book_approval
+        book = book_rejections if kind == REJECT else book_approvals
         calls = [Call(row.key, row, {"assignment": row.mturk_assignment_id}) for row in rows]
         return make_calls(context, Operation(kind, call, book), calls)
 
-    def book_approval(row: AssignmentRow, _: bool) -> None:
-        answer_store.set_status(session, row.id, APPROVED)
-        batch = batches[row.batch]
-        book_payment(session, row.id, row.key, batch, charges_fee=charges_fee, wanted=row.wanted)
+    def book_approvals(made: Sequence[tuple[AssignmentRow, bool]]) -> None:
+        answer_store.set_status(session, [row.id for row, _ in made], APPROVED)
+        bookings: list[Booking] = []
+        for row, _ in made:
+            of = row.id, row.key, batches[row.batch]
+            bookings += payment(session, *of, charges_fee=charges_fee, wanted=row.wanted)
+        journal.add_ledger(session, bookings)
 
-    def book_rejection(row: AssignmentRow, rejected: bool) -> None:
-        if rejected:
-            answer_store.set_status(session, row.id, REJECTED)
-            return
-        book_approval(row, True)
-        answer_store.set_decision(session, [row.id], Decision.DROP)
+    def book_rejections(made: Sequence[tuple[AssignmentRow, bool]]) -> None:
+        answer_store.set_status(session, [row.id for row, rejected in made if rejected], REJECTED)
+        late = [(row, True) for row, rejected in made if not rejected]
+        book_approvals(late)
+        answer_store.set_decision(session, [row.id for row, _ in late], Decision.DROP)
         finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
-        answer_store.add_findings(session, row.id, [finding])
-        too_late.add(row.id)
+        for row, _ in late:
+            answer_store.add_findings(session, row.id, [finding])
+            too_late.add(row.id)
 
     approved = run(
         APPROVE,
@@ -174,12 +179,15 @@ def _exclude(context: Context, client: MTurkClient, rows: Sequence[AssignmentRow
         )
         for worker, row in leaving.items()
     ]
+
+    def exclude(rows: Sequence[AssignmentRow]) -> None:
+        for row in rows:
+            answer_store.exclude_worker(session, row.worker_id, f"submission {row.id}", context.now())
+
     excluding: Operation[AssignmentRow, None] = Operation(
         EXCLUDE,
         lambda row: client.associate_qualification(qualification, row.worker),
-        lambda row, _: answer_store.exclude_worker(
-            session, row.worker_id, f"submission {row.id}", context.now()
-        ),
+        lambda made: exclude([row for row, _ in made]),
     )
     return make_calls(context, excluding, calls)
 

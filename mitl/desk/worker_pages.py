@@ -102,7 +102,7 @@ def _send(context: Context, client: MTurkClient, one: Call[str], subject: str, t
         if failure is not None:
             raise CrowdError(f"the server could not deliver the message: {failure}")
 
-    make_calls(context, Operation(MESSAGE, call, lambda worker, _: None), [one])
+    make_calls(context, Operation(MESSAGE, call), [one])
 
 
 def messages_to(session: Session, worker: str) -> tuple[SentMessage, ...]:

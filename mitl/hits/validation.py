@@ -10,11 +10,11 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from xml.etree import ElementTree
+from xml.parsers import expat
 
 from mitl.errors import CrowdError, PackingError, TemplateError
 from mitl.hits.packing import CANDIDATES_PER_HIT, words
-from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, check_size
+from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, MAX_QUESTION_BYTES, check_size
 from mitl.protocol.answer_xml import xml_safe
 from mitl.protocol.pages import parse_page
 from mitl.records import HitItem, Label, Page, Pair, PairRole
@@ -36,7 +36,7 @@ _NUMBERS = {
     "MaxAssignments": (1, 1_000_000_000),
 }
 _CURRENCY = re.compile(r"[0-9]+(\.[0-9]{2})?")
-_CONTENT = f"{{{HTML_QUESTION_NAMESPACE}}}HTMLContent"
+_CONTENT = f"{HTML_QUESTION_NAMESPACE} HTMLContent"
 
 
 def check_request(operation: str, parameters: Mapping[str, object]) -> None:
@@ -118,11 +118,19 @@ def check_question(xml: str, html: str) -> int:
         TemplateError: it is too large, no well-formed XML, or carries another page.
     """
     size = check_size(xml)
+    found: list[str] = []
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text, parser.buffer_size = True, MAX_QUESTION_BYTES + 1  # or each line comes by itself
+    parser.StartElementHandler = lambda name, _: setattr(
+        parser, "CharacterDataHandler", found.append if name == _CONTENT else None
+    )
+    parser.EndElementHandler = lambda _: setattr(parser, "CharacterDataHandler", None)
     try:
-        found = ElementTree.fromstring(xml).findtext(_CONTENT)  # noqa: S314 - we made it, without a DTD
-    except ElementTree.ParseError as error:
+        parser.Parse(xml, True)
+    except expat.ExpatError as error:
         raise TemplateError(f"the question is not well-formed XML: {error}; {_WORDING}") from error
-    if found is None or (found != html and found != _as_read(html)):
+    read = "".join(found)
+    if read != html and read != _as_read(html):
         raise TemplateError(f"the question does not carry its page unchanged; {_WORDING}")
     return size
 

@@ -161,39 +161,53 @@ def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, AnswerRun]
     }
 
 
-def agreement_and_consistency(
-    worker: Ints, pair: Ints, label: Codes, distrusted: Flags
-) -> tuple[dict[int, Agreement], dict[int, Agreement]]:
-    """Worker → agreement with others on the same pairs, and with their own first answers; without such, nothing.
+@dataclass(frozen=True, slots=True)
+class FirstAnswers:
+    """Each worker's first answer on each pair, by worker and pair; each (answers,)."""
 
-    A worker's first answer on a pair counts; only agreement on match or no match does.
+    worker: Ints
+    """Codes."""
+    pair: Ints
+    side: Flags
+    """Whether it said match."""
+
+
+def first_answers(worker: Ints, pair: Ints, label: Codes) -> tuple[FirstAnswers, dict[int, Agreement]]:
+    """Each worker's first answers, and worker → agreement of their later ones with these; without such, nothing.
 
     Args:
         worker: (answers,), codes, of answers in the order in which they count.
         pair: (answers,).
         label: (answers,), codes, none missing.
-        distrusted: (workers,), with whom nobody is compared.
     """
-    n = len(distrusted)
-    _, pair = coded(pair)
-    several = np.bincount(pair)[pair] > 1  # few, among millions; the others are compared with nobody
-    worker, pair, label = worker[several], pair[several], label[several]
-    keys = pair * max(n, 1) + worker
+    keys = pack_ids(worker, pair)
     order = np.argsort(keys, kind="stable")
     keys, side = keys[order], _SIDES[label[order]]
-    is_first = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.empty(0, np.bool_)
-    of_first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1] if len(keys) else np.empty(0, np.int64)
+    is_first = np.diff(keys, prepend=-1) != 0
+    of_first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
     again = ~is_first
-    own = _tally(keys[again] % max(n, 1), (side == side[of_first])[again], np.ones(again.sum(), np.int64), n)
-    who, whose, mine = keys[is_first] % max(n, 1), keys[is_first] // max(n, 1), side[is_first]
+    who, pairs = unpack_ids(keys)
+    n = int(worker.max(initial=-1)) + 1
+    own = _tally(who[again], (side == side[of_first])[again], np.ones(again.sum(), np.int64), n)
+    return FirstAnswers(who[is_first], pairs[is_first], side[is_first]), own
+
+
+def agreement(first: FirstAnswers, distrusted: Flags) -> dict[int, Agreement]:
+    """Worker → agreement with others on the same pairs, on match or no match; without such, nothing.
+
+    Args:
+        distrusted: (workers,), with whom nobody is compared.
+    """
+    several = (
+        np.bincount(first.pair)[first.pair] > 1
+    )  # few, among millions; the others are compared with nobody
+    who, mine = first.worker[several], first.side[several]
+    pairs, pair = coded(first.pair[several])
     trusted = ~distrusted[who]
-    size = int(pair.max()) + 1 if len(pair) else 0
-    all_, positive = (
-        np.bincount(whose[trusted], minlength=size),
-        np.bincount(whose[trusted & mine], minlength=size),
-    )
-    same = np.where(mine, positive[whose], (all_ - positive)[whose]) - trusted
-    return _tally(who, same, all_[whose] - trusted, n), own
+    all_ = np.bincount(pair[trusted], minlength=len(pairs))[pair]
+    positive = np.bincount(pair[trusted & mine], minlength=len(pairs))[pair]
+    same = np.where(mine, positive, all_ - positive) - trusted
+    return _tally(who, same, all_ - trusted, len(distrusted))
 
 
 def _tally(worker: Ints, same: NDArray[np.generic], total: Ints, n: int) -> dict[int, Agreement]:

@@ -72,10 +72,10 @@ class Service:
             raise self.wrong[number]
         return {"reply": number}
 
-    def book(self, number: int, reply: dict[str, int]) -> None:
-        """Keep the reply's number."""
-        assert reply == {"reply": number}
-        self.booked.append(number)
+    def book(self, made: list[tuple[int, dict[str, int]]]) -> None:
+        """Keep the replies' numbers."""
+        assert all(reply == {"reply": number} for number, reply in made)
+        self.booked += [number for number, _ in made]
 
     def run(self, session, calls, **options) -> int:
         """Make the calls."""
@@ -225,11 +225,12 @@ def test_ctrl_c_while_booking_books_the_window_anew(session):
     """The half-booked transaction is rolled back, so that nothing is booked twice in the database."""
     pressed = []
 
-    def book(number, reply):
-        if number == 4 and not pressed:
-            pressed.append(number)
-            raise KeyboardInterrupt
-        journal.plan(session, "booked", [(str(number), None, "{}")], dt.datetime.now(dt.UTC))
+    def book(made):
+        for number, _ in made:
+            if number == 4 and not pressed:
+                pressed.append(number)
+                raise KeyboardInterrupt
+            journal.plan(session, "booked", [(str(number), None, "{}")], dt.datetime.now(dt.UTC))
 
     with pytest.raises(KeyboardInterrupt):
         make_calls(context(session), Operation(KIND, Service().call, book), numbered(8))
@@ -251,10 +252,24 @@ def test_calls_are_made_side_by_side(session):
     """As many as there are threads are in flight at once."""
     meeting = threading.Barrier(THREADS, timeout=20)
 
-    meet = Operation(KIND, lambda number: meeting.wait() >= 0, lambda number, reply: None)
+    meet = Operation(KIND, lambda number: meeting.wait() >= 0)
     made = make_calls(context(session), meet, numbered(THREADS))
 
     assert made == THREADS
+
+
+def test_the_server_need_not_wait_until_a_window_is_written_down(session):
+    """The first call of a window is made while the last one of the window before it still is."""
+    begun, booked = threading.Event(), []
+
+    def call(number: int) -> bool:
+        if number == WINDOW:
+            begun.set()
+        return number != WINDOW - 1 or begun.wait(20)
+
+    make_calls(context(session), Operation(KIND, call, booked.extend), numbered(WINDOW + 1))
+
+    assert booked == [(number, True) for number in range(WINDOW + 1)]
 
 
 @given(data=st.data())

@@ -83,7 +83,7 @@ def prepare(session: Session) -> None:
         new.append(hits.NewHit(Page(number, asked), 1, None, 3, f"token{number}"))
     hits.add_items(session, hits.insert_hits(session, batch.id, new))
     for hit in hits.hits(session, SANDBOX):
-        hits.set_posted(session, hit.id, f"HIT{hit.number}")
+        hits.set_posted(session, {hit.id: f"HIT{hit.number}"})
 
 
 def parsed(labels: tuple[Any, ...]) -> Parsed[PlaceAnswer]:

@@ -26,8 +26,10 @@ from mitl.judgements import gold_records
 from mitl.settings import Settings, load
 from mitl.stages.harvesting import judging
 from mitl.stages.operating.backup import backup
+from mitl.stages.operating.databases import upgrade
 from mitl.stages.operating.restore import restore
 from mitl.stages.operating.verify import verify
+from mitl.stages.reviewing.evidence import habits
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -102,12 +104,13 @@ def records_are_those_of_all_answers(settings: Settings) -> bool:
     )
 
 
-def counted(settings: Settings) -> tuple[object, object]:
-    """What `mitl status` and the desk's overview say."""
+def counted(settings: Settings) -> tuple[object, ...]:
+    """What `mitl status` and the desk's overview and workers say."""
     with open_database(settings.db_url, read_only=True) as session:
         groups = desk_store.submission_groups(session, SANDBOX)
         said = overview(Context(session, settings, SANDBOX, now=lambda: NOON), groups)
-        return standing(session, SANDBOX, settings.gold_rule), said
+        people = habits(session, SANDBOX, settings.gold_rule)
+        return standing(session, SANDBOX, settings.gold_rule), said, people
 
 
 def test_whatever_changes_is_judged_as_if_all_were(project):
@@ -183,10 +186,10 @@ def test_nothing_is_read_of_workers_who_did_nothing(project, monkeypatch):
     write(project, f"UPDATE assignment SET decision = 'drop' WHERE id = {id_}")
 
     counted(project)
-    assert asked == [[worker]] * 4  # controls and all of it, twice
+    assert asked == [[worker]] * 6  # controls and all of it, thrice
     judge(project)
 
-    assert asked == [[worker]] * 6
+    assert asked == [[worker]] * 8
 
 
 @pytest.mark.parametrize(
@@ -195,6 +198,7 @@ def test_nothing_is_read_of_workers_who_did_nothing(project, monkeypatch):
         ("control_sheet", {"content": np.array([1 << 8], "<i8").tobytes()}, "sheets of controls"),
         ("worker_tally", {"judged": np.array([1], "<i4").tobytes()}, "tallies of workers"),
         ("worker_tally", {"median_s": 0.5}, "tallies of workers"),
+        ("worker_tally", {"first": np.array([3], "<u4").tobytes()}, "tallies of workers"),
     ],
 )
 def test_verify_finds_a_sheet_that_the_rows_do_not_give(project, table, values, said):
@@ -205,6 +209,17 @@ def test_verify_finds_a_sheet_that_the_rows_do_not_give(project, table, values, 
         session.commit()
 
     assert said in str(verify(project).refusal)
+
+
+def test_an_upgrade_writes_the_tallies_that_a_revision_emptied(project):
+    """Of everybody who was judged, so that no page has to read the answers first."""
+    write(project, "DELETE FROM worker_tally")
+
+    upgrade(project)
+
+    with open_database(project.db_url, read_only=True) as session:
+        assert set(session.scalars(text("SELECT worker_id FROM worker_tally"))) == sheets(project)
+        assert worker_tallies.stale(session) == 0
 
 
 @pytest.mark.postgres

@@ -19,8 +19,9 @@ from mitl.db.store import judgements as judgement_store
 from mitl.db.store import open_work, proposals
 from mitl.db.store.columns import answer_columns
 from mitl.judgements.conduct import (
-    agreement_and_consistency,
+    agreement,
     entropy_of_counts,
+    first_answers,
     label_counts,
     longest_runs,
     medians_s,
@@ -61,7 +62,8 @@ def test_columns_and_records_say_the_same_of_each_worker(rows, distrusted):
     medians, runs = medians_s(worker, ms), longest_runs(worker, page, label)
     counts = label_counts(worker, label, WORKERS)
     has = label >= 0
-    agreeing, own = agreement_and_consistency(worker[has], pair[has], label[has], np.array(distrusted))
+    first, own = first_answers(worker[has], pair[has], label[has])
+    agreeing = agreement(first, np.array(distrusted))
 
     for who in range(WORKERS):
         labels = [one for sheet in pages[who].values() for one in sheet]

@@ -205,6 +205,9 @@ class WorkerTally(Base):
     median_s: Mapped[float | None]
     judged: Mapped[bytes]
     hits: Mapped[bytes]
+    conduct: Mapped[bytes]
+    first: Mapped[bytes]
+    """Last, since it is the longest and the least read."""
 
 
 class StandingRow(Base):

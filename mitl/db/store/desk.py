@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import distinct
 from mitl.db.base import columns, microseconds
 from mitl.db.models import (
     Assignment,
@@ -31,7 +33,7 @@ from mitl.db.store.answer_sheets import ANSWER_BYTES
 from mitl.db.store.answers import submission_key
 from mitl.db.store.bulk import number_columns
 from mitl.db.store.items import LEFT, RIGHT
-from mitl.db.store.joins import AT_PLACE, query_by_worker, query_submissions
+from mitl.db.store.joins import AT_PLACE, query_by_worker
 from mitl.db.store.ledger import answer_tables
 from mitl.records import (
     Decision,
@@ -246,14 +248,19 @@ def open_keys(session: Session, kind: str) -> set[str]:
 
 
 def paid(session: Session, environment: Environment) -> dict[int, int]:
-    """Worker's row → cents booked as rewards and bonuses."""
-    query = (
-        query_submissions(environment, Assignment.worker_id, func.sum(Ledger.cents))
-        .join(Ledger, Ledger.assignment_id == Assignment.id)
-        .where(Ledger.kind != "fee")
-        .group_by(Assignment.worker_id)
-    )
-    return {worker: int(cents) for worker, cents in session.execute(query)}
+    """Worker's row → cents booked as rewards and bonuses.
+
+    Submissions and money are joined here: SQLite would look up each document's row, PostgreSQL hash all three tables.
+    """
+    work = f"""
+        SELECT a.id, a.worker_id FROM assignment a JOIN worker w ON w.id = a.worker_id
+        WHERE w.environment = '{environment.value}'"""
+    id_, worker = number_columns(session, work, 2)
+    of, cents = number_columns(session, "SELECT assignment_id, cents FROM ledger WHERE kind <> 'fee'", 2)
+    worker_of = np.zeros(max(id_.max(initial=0), of.max(initial=0)) + 1, np.int64)
+    worker_of[id_] = worker
+    sums = np.bincount(worker_of[of], cents)  # of whole numbers below 2^53, so floats add them exactly
+    return {row: int(sums[row]) for row in distinct(worker_of[of]).tolist() if row}
 
 
 def image_place(session: Session, image_id: int) -> tuple[str | None, str | None] | None:

@@ -308,9 +308,11 @@ def decided(session: Session, environment: Environment) -> list[int]:
     return list(session.scalars(query))
 
 
-def set_posted(session: Session, hit_id: int, mturk_hit_id: str) -> None:
-    """The HIT is known to be on the server under this id."""
-    session.connection().execute(_POSTED, {"row": hit_id, "server_id": mturk_hit_id})
+def set_posted(session: Session, mturk_ids: Mapping[int, str]) -> None:
+    """These HITs, by their rows, are known to be on the server under these ids."""
+    if mturk_ids:
+        rows = [{"row": row, "server_id": mturk_id} for row, mturk_id in mturk_ids.items()]
+        session.connection().execute(_POSTED, rows)
 
 
 _POSTED = (

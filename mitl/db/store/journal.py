@@ -155,10 +155,15 @@ def take_back(session: Session, kind: str, keys: Sequence[str], since: dt.dateti
         )
 
 
-def add_ledger(session: Session, assignment_id: int, kind: str, key: str, cents: int) -> None:
+Booking = tuple[int, str, str, int]
+"""Money of a submission: its row, the kind, the key under which it is booked once, and cents."""
+
+
+def add_ledger(session: Session, bookings: Sequence[Booking]) -> None:
     """Book money once; a key that is booked already is left alone."""
-    row = {"assignment_id": assignment_id, "kind": kind, "key": key, "cents": cents}
-    session.connection().execute(_BOOK, row)
+    if bookings:
+        names = ("assignment_id", "kind", "key", "cents")
+        session.connection().execute(_BOOK, [dict(zip(names, one, strict=True)) for one in bookings])
 
 
 _BOOK = text(

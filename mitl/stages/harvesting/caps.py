@@ -92,8 +92,9 @@ def _change(context: Context, client: MTurkClient, changes: Sequence[CapChange])
             return True
         return client.revoke_qualification(qualification, change.load.worker)
 
-    def book(change: CapChange, _: bool) -> None:
-        cap_store.set_capped(context.session, change.load.id, context.now() if change.capped else None)
+    def book(made: Sequence[tuple[CapChange, bool]]) -> None:
+        for change, _ in made:
+            cap_store.set_capped(context.session, change.load.id, context.now() if change.capped else None)
 
     calls = [
         Call(

@@ -25,7 +25,7 @@ from mitl.crowd.paying import (
     REJECT,
     REJECTED,
     SUBMITTED,
-    book_payment,
+    payment,
 )
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
@@ -220,7 +220,7 @@ class Fetcher:
 
     def _settle(self, before: StoredSubmission, now: NewSubmission, batch: BatchRow) -> bool:
         """Book what the server has decided; returns whether a call of ours did it, whose booking was lost."""
-        answer_store.set_status(self._session, before.id, now.status)
+        answer_store.set_status(self._session, [before.id], now.status)
         kinds = (REJECT,) if now.status == REJECTED else (APPROVE, OVERRIDE)
         calls = [journal.find(self._session, kind, now.key) for kind in kinds]
         ours = any(call is not None and call.first_sent_at is not None for call in calls)
@@ -235,7 +235,8 @@ class Fetcher:
         return ours
 
     def _book(self, assignment_id: int, one: NewSubmission, batch: BatchRow) -> None:
-        book_payment(self._session, assignment_id, one.key, batch, charges_fee=self._charges_fee)
+        of = assignment_id, one.key, batch
+        journal.add_ledger(self._session, payment(self._session, *of, charges_fee=self._charges_fee))
 
 
 _Listed = tuple[HitRow, list[tuple[HitRow, ListedAssignment]] | None]

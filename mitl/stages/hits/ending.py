@@ -70,9 +70,7 @@ def expire(
             hits = [(hit.key, there) for hit, there in scope.out()]
         dropped = 0 if orphans else _drop_planned(scope)
         calls = _calls(scope, hits)
-        operation: Operation[ListedHit, None] = Operation(
-            EXPIRE, lambda hit: scope.client.expire(hit.hit_id), lambda hit, _: None
-        )
+        operation: Operation[ListedHit, None] = Operation(EXPIRE, lambda hit: scope.client.expire(hit.hit_id))
         counts: ExpireCounts = {
             "environment": scope.context.environment.value,
             "expired": make_calls(scope.context, operation, calls),
@@ -164,7 +162,7 @@ def delete(
             free, undecided, held = _free(scope)
         deleted = make_calls(
             scope.context,
-            Operation(DELETE, scope.client.delete, lambda hit_id, _: None),
+            Operation(DELETE, scope.client.delete),
             [Call(key, hit_id, {"hit": hit_id}) for key, hit_id in free],
         )
     lines = [

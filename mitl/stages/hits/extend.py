@@ -269,8 +269,9 @@ class _Run:
             self._limit.recheck()
             self._session.rollback()
 
-        def book(more: More, _: bool) -> None:
-            hit_store.set_wanted(self._session, more.hit.id, more.wanted)
+        def book(made: Sequence[tuple[More, bool]]) -> None:
+            for more, _ in made:
+                hit_store.set_wanted(self._session, more.hit.id, more.wanted)
 
         return make_calls(self._context, Operation(EXTEND, call, book, before_window=recheck), due)
 
@@ -304,6 +305,5 @@ class _Run:
         operation: Operation[dict[str, str | None], bool] = Operation(
             EXTEND,
             lambda to: self._client.set_expiry(to["hit"] or "", dt.datetime.fromisoformat(to["until"] or "")),
-            lambda to, _: None,
         )
         return make_calls(self._context, operation, calls, label="prolong")

@@ -18,7 +18,7 @@ from mitl.db.engine import open_engine, parse_url
 from mitl.db.explain import cannot_use
 from mitl.db.migrate import Line
 from mitl.db.session import describe
-from mitl.db.store import answer_sheets
+from mitl.db.store import answer_sheets, worker_tallies
 from mitl.errors import StoreError
 from mitl.records import StageResult, Table, several
 from mitl.records.results import printed_by
@@ -89,6 +89,7 @@ def write_sheets(connection: Connection) -> int:
     """What the pipeline's answers say, at hand: part of an upgrade or a restore; how many were missing."""
     with Session(connection) as session:
         missing = answer_sheets.fill(session)
+        worker_tallies.fill(session)
         session.commit()
     return missing
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from mitl.campaign.posting import CREATE
 from mitl.crowd.batch_csv import Layout, RowSubmission, own_answers, submission
 from mitl.crowd.context import Context
-from mitl.crowd.paying import APPROVED, REJECTED, SUBMITTED, book_payment
+from mitl.crowd.paying import APPROVED, REJECTED, SUBMITTED, payment
 from mitl.crowd.result_file import KeptRows, ResultFile, ResultRow, row_document
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
@@ -156,7 +156,8 @@ def store_own(
             batch = batches[batch_ids[one.hit_id]]
             key = answer_store.submission_key(one.mturk_assignment_id, one.worker)
             # Our crowd server says its name and charges nothing; Amazon's said none and did.
-            book_payment(session, id_, key, batch, charges_fee=batch.server_id is None)
+            due = payment(session, id_, key, batch, charges_fee=batch.server_id is None)
+            journal.add_ledger(session, due)
     return len(added)
 
 
@@ -165,6 +166,6 @@ def _adopt(session: Session, own: Sequence[tuple[HitRow, SubmissionRow]]) -> Non
     lost = {hit: row.submission.hit_id for hit, row in own if hit.mturk_hit_id is None}
     for hit, hit_id in lost.items():
         if hit_id:
-            hit_store.set_posted(session, hit.id, hit_id)
+            hit_store.set_posted(session, {hit.id: hit_id})
             reply, now = json.dumps({"HITId": hit_id}), dt.datetime.now(dt.UTC)
             journal.mark(session, CREATE, [hit.key], JournalState.DONE, now, reply=reply)

@@ -155,12 +155,13 @@ class BonusSender:
         calls = [bonus.call() for bonus in planned]
         make_calls(self._context, sending, calls, in_order=self._endpoint.in_process)
 
-    def _book(self, bonus: PlannedBonus, cents: int) -> None:
-        fee = self._fee_cents(cents)
-        journal.add_ledger(self._session, bonus.submission, BONUS, f"bonus:{bonus.key}", cents)
-        if fee:
-            journal.add_ledger(self._session, bonus.submission, "fee", f"fee:bonus:{bonus.key}", fee)
-        self.sent[bonus.key] = replace(bonus, cents=cents, cost_cents=cents + fee)
+    def _book(self, made: Sequence[tuple[PlannedBonus, int]]) -> None:
+        for bonus, cents in made:
+            bookings = [(bonus.submission, BONUS, f"bonus:{bonus.key}", cents)]
+            if fee := self._fee_cents(cents):
+                bookings.append((bonus.submission, "fee", f"fee:bonus:{bonus.key}", fee))
+            journal.add_ledger(self._session, bookings)
+            self.sent[bonus.key] = replace(bonus, cents=cents, cost_cents=cents + fee)
 
 
 def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:

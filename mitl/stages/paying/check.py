@@ -233,9 +233,10 @@ def _adopt(
             request = json.dumps({"environment": known.environment.value, "worker": bonus.worker_id})
             journal.plan(session, BONUS, [(key, None, request)], now)
             journal.mark(session, BONUS, [key], JournalState.DONE, now, reply=json.dumps(bonus.cents))
-            journal.add_ledger(session, row.id, BONUS, f"bonus:{key}", bonus.cents)
+            bookings = [(row.id, BONUS, f"bonus:{key}", bonus.cents)]
             if charges_fee:
-                journal.add_ledger(session, row.id, "fee", f"fee:bonus:{key}", fee_cents(bonus.cents, 1))
+                bookings.append((row.id, "fee", f"fee:bonus:{key}", fee_cents(bonus.cents, 1)))
+            journal.add_ledger(session, bookings)
             adopted.append(bonus)
     session.commit()
     return adopted

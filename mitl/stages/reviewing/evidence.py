@@ -10,30 +10,27 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import coded
 from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
-from mitl.db.store.answer_sheets import answers_of
+from mitl.db.store import worker_tallies
 from mitl.db.store.desk import WorkerSubmissions
 from mitl.db.store.ledger import SettledWork
+from mitl.db.store.worker_tallies import Conduct
 from mitl.judgements.conduct import (
     Agreement,
     AnswerRun,
-    agreement_and_consistency,
+    agreement,
     entropy_of_counts,
     gold_interval,
-    label_counts,
-    longest_runs,
-    medians_s,
 )
 from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label, PartKind
-from mitl.records.frames import LABELS, Columns, is_asked, is_labelled
+from mitl.records.frames import LABELS
 from mitl.records.questions import GoldRule
 from mitl.settings import ASSIGNMENT_DURATION_S
 
@@ -83,9 +80,15 @@ class Habits:
 
 def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits:
     """Everyone's answers, looked at together."""
-    every = answers_of(session, environment)
     golds = gold_state(session, environment, rule)
-    by_worker = _all_habits(every, desk_store.worker_names(session, environment), golds)
+    conduct, first = worker_tallies.conduct_of(session, environment)
+    names = desk_store.worker_names(session, environment)
+    known = [names[worker] for worker in conduct]
+    agreeing = agreement(first, np.array([golds.record(name).is_bad for name in known], np.bool_))
+    by_worker = {
+        name: _habit(own, agreeing.get(place))
+        for place, (name, own) in enumerate(zip(known, conduct.values(), strict=True))
+    }
     if item_store.dataset(session).form.left_part in (PartKind.AUDIO, PartKind.VIDEO):
         by_worker |= {
             name: replace(by_worker.get(name, Habit()), unplayed=1 - some / total)
@@ -98,41 +101,24 @@ def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits
     return Habits(
         of=by_worker,
         golds=golds,
-        answers=len(every["pair"]),
+        answers=sum(own.answers for own in conduct.values()),
         median_s=_usual(habit.median_s for habit in by_worker.values()),
         run=_usual(habit.run.length for habit in by_worker.values() if habit.run is not None),
         entropy=_usual(habit.entropy for habit in by_worker.values()),
     )
 
 
-def _all_habits(every: Columns, names: Mapping[int, str], golds: GoldState) -> dict[str, Habit]:
-    workers, code = coded(np.asarray(every["worker"]))
-    known = [names[row] for row in workers.tolist()]
-    distrusted = np.array([golds.record(name).is_bad for name in known], np.bool_)
-    given = is_labelled(every) & is_asked(every)
-    assignment, pair, label, active_ms = (
-        np.asarray(every[name]) for name in ("assignment", "pair", "label", "active_ms")
+def _habit(own: Conduct, agreement: Agreement | None) -> Habit:
+    total = sum(own.labels)
+    return Habit(
+        answers=total,
+        median_s=own.median_s,
+        run=own.run,
+        entropy=entropy_of_counts(own.labels),
+        shares={label: count / (total or 1) for label, count in zip(LABELS, own.labels, strict=True)},
+        agreement=agreement,
+        consistency=own.consistency,
     )
-    medians = medians_s(code, active_ms)
-    runs = longest_runs(code, assignment, label)
-    counts = label_counts(code, label, len(known)).tolist()
-    agreeing, consistent = agreement_and_consistency(code[given], pair[given], label[given], distrusted)
-    totals = [sum(given) for given in counts]
-    return {
-        name: Habit(
-            answers=totals[place],
-            median_s=medians.get(place),
-            run=runs.get(place),
-            entropy=entropy_of_counts(counts[place]),
-            shares={
-                label: count / (totals[place] or 1)
-                for label, count in zip(LABELS, counts[place], strict=True)
-            },
-            agreement=agreeing.get(place),
-            consistency=consistent.get(place),
-        )
-        for place, name in enumerate(known)
-    }
 
 
 def _usual(values: Iterable[float | None]) -> float | None:
