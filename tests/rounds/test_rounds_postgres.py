@@ -16,7 +16,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_url, monkeypatch):
-    """Trained, chosen, posted, harvested, asked again, taken back; written, reviewed; each a second time for nothing."""
+    """Trained, chosen, posted, harvested, asked again, taken back; written, reviewed; each twice for nothing."""
     clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=20, db_url=postgres_url)
     monkeypatch.chdir(settings.project)
