@@ -16,7 +16,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_url, monkeypatch):
-    """Trained, chosen, posted, harvested, shown, taken back; written, reviewed; each a second time for nothing."""
+    """Trained, chosen, posted, harvested, asked again, taken back; written, reviewed; each twice for nothing."""
     clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=20, db_url=postgres_url)
     monkeypatch.chdir(settings.project)
@@ -47,6 +47,11 @@ def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_u
     with open_database(postgres_url, read_only=True) as session:
         assert len(round_store.taught(session, learnt)) > 50
     assert "closed already" in fails(1, "round", "close", *where)
+    again = (*run[:3], "--strategy", "doubts", "--budget", "2.00", "--workers", "careful", "--json", *where)
+    doubts = ok(*again).json["counts"]
+    assert doubts["figures"]["answered"] == doubts["figures"]["asked"] == 18
+    assert doubts["steps"]["harvest"]["became_match"] == doubts["figures"]["positives"]
+    ok("round", "rollback", *where)
     assert ok("round", "rollback", "--json", *where).json["counts"]["unlearnt"] == [learnt]
 
     (settings.project / "images.txt").write_text("1\n2\n3\n4\n5\n")
