@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +92,28 @@ def _only(row: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def old_database(line: Line, revision: str, url: str) -> Content:
-    """Make the database of a revision at ``url`` from its dump; what it holds."""
+    """Make the database of a revision at ``url`` from its dump, as a file once a process; what it holds."""
+    path = url.removeprefix("sqlite:///")
+    if path == url:
+        _fill(line, revision, url)
+    else:
+        shutil.copy(_old_file(line, revision), path)
+    return content(url)
+
+
+@cache
+def _old_file(line: Line, revision: str) -> Path:
+    file = Path(tempfile.mkdtemp(prefix="mitl-old-")) / "old.db"
+    _fill(line, revision, sqlite_url(file))
+    return file
+
+
+def _fill(line: Line, revision: str, url: str) -> None:
     engine = make_engine(url)
     with open_dump(dump_of(revision)) as dump, changing(engine) as connection:
         fill_database(line, connection, dump, "the test's database")
         require_whole(connection, "the test's database")
     engine.dispose()
-    return content(url)
 
 
 def killed_at(url: str, number: int, work: Callable[[Engine], object]) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from botocore import hooks
 from numpy.typing import ArrayLike
 from sqlalchemy import Connection, Engine, Table
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
@@ -48,11 +49,12 @@ hooks.EventAliaser._alias_name_cache = property(lambda self: _names, lambda self
 _accepts_kwargs = functools.cache(hooks.accepts_kwargs)
 hooks.accepts_kwargs = lambda handler: _accepts_kwargs(getattr(handler, "__func__", handler))
 
-# Statements are compiled once, and not again for each engine: one SQLite is like another.
+# Statements are compiled once, and not again for each engine: those of one database system are alike here.
 _compiled: LRUCache[Any, Any] = LRUCache(2000)
 Engine._compiled_cache = property(lambda self: _compiled, lambda self, own: None)  # type: ignore[assignment]
-SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
-SQLiteDialect_pysqlite.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+for _dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
+    _dialect.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
+    _dialect.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
 
 
 @functools.lru_cache(2000)

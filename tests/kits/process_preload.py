@@ -1,11 +1,16 @@
-"""What the fork server imports once for all its children: everything that stages import late."""
+"""What the fork server imports and makes once for all its children: what stages import late, statements compiled."""
+
+import tempfile
+from pathlib import Path
 
 import alembic.command
 import once_kit
 import PIL.Image
 import process_work
+import psycopg
 import pyarrow.parquet
 import torch
+from world_kit import make_released
 
 import annotators.precomputed
 import mitl.analysis.report.render
@@ -14,4 +19,9 @@ import mitl.crowd_server.app
 import mitl.crowd_server.serving
 import mitl.retrieval.topk
 
-__all__ = ["PIL", "alembic", "annotators", "mitl", "once_kit", "process_work", "pyarrow", "torch"]
+__all__ = ["PIL", "alembic", "annotators", "mitl", "once_kit", "process_work", "psycopg", "pyarrow", "torch"]
+
+# Each child has to compile no statement again that the loop needs on SQLite.
+make_released(
+    Path(tempfile.mkdtemp(prefix="mitl-rehearsal-")), n_images=12, image_queries=5, caption_queries=6
+)
