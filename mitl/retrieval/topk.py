@@ -44,6 +44,7 @@ _PAIR_BYTES = 256
 BLOCK = (128, 2048)
 """Queries and items of a block, from the first ones on. An engine's tiles are multiples of it, so that what has a part
 in how an annotator's sums are rounded comes together alike everywhere."""
+_MANY_ROWS = 1 << 14
 _MOST_SHARE = 16
 """Newcomers that are taken in at once: one of so many pairs of a block."""
 
@@ -184,7 +185,10 @@ def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Searc
 
 
 def _ranking(queries: Encoded, gallery: Encoded, best: Best) -> Ranking:
-    return Ranking(np.asarray(queries.ids, np.int64), gallery.ids[best.positions], best.similarities)
+    places = best.positions
+    for start in range(0, len(places), _MANY_ROWS):  # in place: a copy of all would be a large share of the peak
+        places[start : start + _MANY_ROWS] = gallery.ids[places[start : start + _MANY_ROWS]]
+    return Ranking(np.asarray(queries.ids, np.int64), places, best.similarities)
 
 
 def _check(annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, options: SearchOptions) -> None:
