@@ -6,6 +6,7 @@ process of its own whose BLAS kernel was chosen before it was loaded. Minima of 
 
     python benchmarks/bench_topk.py
     python benchmarks/bench_topk.py --full
+    python benchmarks/bench_topk.py --products
     python benchmarks/bench_topk.py --queries 1261 --gallery 25000 --width 384
 """
 
@@ -120,13 +121,21 @@ def ours(queries: np.ndarray, gallery: np.ndarray, k: int) -> dict[str, Work]:
     return found
 
 
-def run_shape(queries: int, gallery: int, width: int, k: int, runs: int, faiss: FaissApart | None) -> None:
-    """Time one shape, print a table and the peak memory."""
+def run_shape(
+    queries: int,
+    gallery: int,
+    width: int,
+    k: int,
+    runs: int,
+    faiss: FaissApart | None,
+    baselines: bool = True,
+) -> None:
+    """Time one shape, print a table and the peak memory; without ``baselines`` the products and ours alone."""
     left, right = unit_vectors((queries, width), 1), unit_vectors((gallery, width), 2)
     work: dict[str, Work] = products(left, right) | ours(left, right, k)
-    if queries * gallery < LARGE * 2000:
+    if baselines and queries * gallery < LARGE * 2000:
         work["naive: numpy, argpartition"] = argpartition(left, right, k)
-    if queries < FULL_QUERIES:
+    if baselines and queries < FULL_QUERIES:
         work["baseline: torch.topk, blocked"] = torch_topk(left, right, k)
     timed: dict[str, Callable[[], float]] = {name: clocked(function) for name, function in work.items()}
     with tempfile.TemporaryDirectory() as folder:
@@ -170,6 +179,9 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=K)
     parser.add_argument("--runs", type=int, default=5, help="at least 5, but for --full")
     parser.add_argument(
+        "--products", action="store_true", help="the machine's products and ours, no other library"
+    )
+    parser.add_argument(
         "--full", action="store_true", help=f"{FULL_QUERIES:,} queries for all of COCO, one run"
     )
     options = parser.parse_args()
@@ -181,15 +193,15 @@ def main() -> None:
         shape = (options.queries or 1000, options.gallery or 25_000)
         run_several(*shape, options.vectors, widths[-1], options.k, runs)
         return
-    faiss = fastest_faiss()
+    faiss = None if options.products else fastest_faiss()
     if options.full:
         run_shape(FULL_QUERIES, SHAPES[-1][1], widths[0], options.k, 1, faiss)
         return
     shapes = SHAPES if options.queries is None else ((options.queries, options.gallery),)
     for queries, gallery in shapes:
         for width in widths:
-            run_shape(queries, gallery, width, options.k, runs, faiss)
-    if options.queries is None:
+            run_shape(queries, gallery, width, options.k, runs, faiss, not options.products)
+    if options.queries is None and not options.products:
         run_several(1000, 25_000, 2, 1024, options.k, runs)
 
 

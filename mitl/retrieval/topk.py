@@ -186,7 +186,9 @@ def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Searc
 
 def _ranking(queries: Encoded, gallery: Encoded, best: Best) -> Ranking:
     places = best.positions
-    for start in range(0, len(places), _MANY_ROWS):  # in place: a copy of all would be a large share of the peak
+    for start in range(
+        0, len(places), _MANY_ROWS
+    ):  # in place: a copy of all would be a large share of the peak
         places[start : start + _MANY_ROWS] = gallery.ids[places[start : start + _MANY_ROWS]]
     return Ranking(np.asarray(queries.ids, np.int64), places, best.similarities)
 
