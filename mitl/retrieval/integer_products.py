@@ -1,7 +1,7 @@
 """Products by integers, whose sums are exact.
 
-By 8 bits: a quarter of the time of float32 where processors have such products. By 16 bits, for processors whose only
-fast products are of float32: up to twice as fast.
+By 8 bits, torch's: a quarter of the time of float32 where processors have such products. By 16 bits, numba's, behind a
+sieve of 8-bit sums that stay in registers: faster than float32 on processors with AVX2, and fastest with VNNI.
 """
 
 from __future__ import annotations

@@ -81,15 +81,7 @@ def empty_panels(count: int, width: int, side: int) -> Any:
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tuple[Any, Any]) -> None:
-    """Whole steps nearest to vectors, in steps of each item's own, put into panels.
-
-    Args:
-        block, bits: (n, D) float32, and the same memory as int32.
-        side: 0 for the left, 1 for the right.
-        out: as ``empty_panels`` gives it.
-        first: which item of ``out`` the first one is.
-        found: (n,) each: takes the steps, float32, and the squared lengths of what is lost, in steps, float64.
-    """
+    """As ``sieve_kernels.to_panels``, whose arguments these are; no part of a vector limits its steps here."""
     steps, lost = found
     columns = out.shape[2]
     largest = np.zeros(1, np.int32)
