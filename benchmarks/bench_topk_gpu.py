@@ -1,36 +1,41 @@
-"""How fast a card would search 12.4 million items in 12.4 million, from some blocks of it; without a card it says so.
+"""How near the search on a card comes to the card's own matrix product; without a card it says so.
 
-The share is of the card's own measured product of bfloat16, large square matrices. Blocks are measured whole: sending
-and converting the gallery's vectors, products, sifting there, rescoring here. The job is scaled from the pairs done.
+The product is of large square matrices in float16, as the search's own. Searches are measured whole: vectors come from
+the processor's memory, what is found goes back there. One way by some groups of queries against one block of a
+gallery, from which the time for 12.4 million items in 12.4 million is scaled, and both ways for all of COCO.
 
     python benchmarks/bench_topk_gpu.py
-    python benchmarks/bench_topk_gpu.py --device cpu --items 4000
+    python benchmarks/bench_topk_gpu.py --device cpu --shrink 256
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 from topk_kit import Space, encoded, unit_vectors
 
+from annotators.base import Encoded
 from mitl.retrieval import choosing
-from mitl.retrieval.topk import top_k
-from mitl.retrieval.torch_products import DeviceProduct
+from mitl.retrieval.topk import top_k, top_k_both
 
 ITEMS = 12_400_000
-WIDTH, K = 512, 25
-QUERIES, GALLERY = 65_536, 1 << 20
-"""The measured part of the job: some groups of queries against one block of the gallery."""
+K = 25
+SHAPES = (("one way", 65_536, 1 << 20), ("one way", 262_144, 1 << 20), ("both ways", 123_287, 616_767))
+"""Queries and items."""
+WIDTHS = 512, 1024
 _SIDE = 8192
-BLOCK_BYTES = 8 << 30
 
 
-def peak_flops(device: str, side: int) -> float:
-    """FLOP a second of the device's product of two square bfloat16 matrices, the best of ten."""
+def peak_flops(device: str, side: int = _SIDE, dtype: str = "float16") -> float:
+    """FLOP a second of the device's product of two square matrices, the best of ten."""
     import torch
 
-    one = torch.randn(side, side, device=device).to(torch.bfloat16)
+    if not device.startswith("cuda"):
+        side, dtype = min(side, 1024), "float32"  # a look without a card
+
+    one = torch.randn(side, side, device=device).to(getattr(torch, dtype))
     best = float("inf")
     for _ in range(10):
         _wait(device)
@@ -41,21 +46,47 @@ def peak_flops(device: str, side: int) -> float:
     return 2.0 * side**3 / best
 
 
-def measured_rate(device: str, queries: int, gallery: int, runs: int) -> float:
-    """Pairs a second of our search on the device, the best of ``runs``."""
-    makers = choosing._makers
-    choosing._makers = lambda task: makers(task) | {"cuda": lambda: DeviceProduct(device)}
-    left, right = (
-        encoded(unit_vectors((queries, WIDTH), 1), "image"),
-        encoded(unit_vectors((gallery, WIDTH), 2), "x"),
+def seconds_of_search(
+    device: str, sides: tuple[Encoded, Encoded], *, both: bool, backend: str = "cuda", runs: int = 3
+) -> float:
+    """The best time of ``runs`` searches, the first of which also compiles loops."""
+    choosing.CARD = device
+    search: Callable[[], object] = (
+        (lambda: top_k_both(Space(), *sides, K, K, backend=backend))
+        if both
+        else (lambda: top_k(Space(), *sides, K, backend=backend))
     )
     best = float("inf")
     for _ in range(runs):
         start = time.perf_counter()
-        top_k(Space(), left, right, K, backend="cuda", block_bytes=BLOCK_BYTES)
+        search()
         _wait(device)
         best = min(best, time.perf_counter() - start)
-    return queries * gallery / best
+    return best
+
+
+def measured(device: str, shrink: int = 1, widths: tuple[int, ...] = WIDTHS) -> list[dict[str, object]]:
+    """A row for each shape: seconds, and the share of the product's rate that its products ran at."""
+    peak, rows = peak_flops(device), []
+    for width in widths:
+        pool = unit_vectors((max(max(shape[1:]) for shape in SHAPES) // shrink, width), 1)
+        for name, queries, items in SHAPES:
+            queries, items = queries // shrink, items // shrink
+            sides = encoded(unit_vectors((queries, width), 2), "image"), encoded(pool[:items], "caption")
+            seconds = seconds_of_search(device, sides, both=name == "both ways")
+            rate = float(queries) * items / seconds
+            rows.append(
+                {
+                    "search": name,
+                    "queries": queries,
+                    "items": items,
+                    "width": width,
+                    "seconds": round(seconds, 4),
+                    "share": round(2 * width * rate / peak, 3),
+                    "minutes_of_12.4_million": round(float(ITEMS) ** 2 / rate / 60, 1),
+                }
+            )
+    return rows
 
 
 def _wait(device: str) -> None:
@@ -73,21 +104,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--items", type=int, help="fewer queries and items, for a look without a card")
+    parser.add_argument("--shrink", type=int, default=1, help="by how much fewer items, for a look without a card")
+    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
     options = parser.parse_args()
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         print("torch sees no GPU here: nothing to measure; the same code runs in the tests on the processor")
         return
-    queries, gallery = (options.items, options.items) if options.items else (QUERIES, GALLERY)
     name = torch.cuda.get_device_name() if options.device.startswith("cuda") else "the processor"
-    peak = peak_flops(options.device, min(_SIDE, gallery))
-    rate = measured_rate(options.device, queries, gallery, 3)
-    seconds, share = float(ITEMS) ** 2 / rate, 2 * WIDTH * rate / peak
-    print(f"{name}: product {peak / 1e12:,.2f} TFLOP/s in bfloat16, measured on squares of {_SIDE:,}")
-    print(
-        f"{queries:,} x {gallery:,} x {WIDTH}, k = {K}: {rate:,.3g} pairs/s, {100 * share:.0f} % of that product"
-    )
-    print(f"so {ITEMS:,} x {ITEMS:,} would take {seconds / 60:,.1f} minutes on one such device")
+    print(f"{name}: product {peak_flops(options.device) / 1e12:,.2f} TFLOP/s in float16")
+    for row in measured(options.device, options.shrink, tuple(options.widths)):
+        print(
+            f"{row['search']}, {row['queries']:,} x {row['items']:,} x {row['width']}, k = {K}: {row['seconds']} s, "
+            f"{100 * float(str(row['share'])):.0f} % of that product; {ITEMS:,} x {ITEMS:,} one way would take "
+            f"{row['minutes_of_12.4_million']} minutes",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -33,8 +33,10 @@ _NEARER = 15
 _NEWCOMER = 5000.0
 """What taking an item in costs, in the same unit, and, measured, how many come while lists of ``survivors`` grow."""
 _TILE_ITEMS, _SHARP = 2048, 1.6
-_CARD_PROBE = 2048, 8192
-"""Queries and items of its probe: some 20 microseconds of a large card, as long as it takes to ask it."""
+CARD = "cuda"
+"""The device of torch's that the backend ``cuda`` uses."""
+_CARD_PROBE, _CARD_RANK = (8192, 32768), 16
+"""Queries and items of its probe, some 300 microseconds of a large card; the rank whose similarities are its floors."""
 _LOADING = {"numpy": 14.0, "bf16": 60.0, "int16": 45.0, "int8": 90.0, "cuda": 14.0}
 """What converting one number costs, in multiply-adds of the float32 product."""
 _OF_TORCH = {"torch", "linear", "bf16", "int8"}
@@ -62,8 +64,10 @@ class SearchTask:
 class ProductChoice:
     """Products to use, the first one first, and how many survivors an item of each side should have room for."""
 
-    ladder: tuple[Product, ...]
-    places: tuple[int, int]
+    ladder: tuple[Product, ...] = ()
+    places: tuple[int, int] = (0, 0)
+    device: str | None = None
+    """Where it is not the processor that searches."""
 
 
 def choose(backend: Backend, task: SearchTask) -> ProductChoice:
@@ -78,13 +82,15 @@ def choose(backend: Backend, task: SearchTask) -> ProductChoice:
     """
     if backend == "auto":
         return _cheapest(task)
+    if backend == "cuda":
+        return ProductChoice(device=CARD)
     product = _makers(task)[backend]()
     return ProductChoice((product,), _places(task, survivors_of(product, task)))
 
 
 def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
     from mitl.retrieval.integer_products import Int8Product, Int16Product
-    from mitl.retrieval.torch_products import Bfloat16Product, DeviceProduct, TorchProduct
+    from mitl.retrieval.torch_products import Bfloat16Product, TorchProduct
 
     return {
         "numpy": NumpyProduct,
@@ -93,7 +99,6 @@ def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
         "bf16": Bfloat16Product,
         "int16": Int16Product,
         "int8": Int8Product if task.k_back is None else lambda: Int8Product.for_both_ways(task.left),
-        "cuda": lambda: DeviceProduct(products=task.left.per_item * task.right.per_item),
     }
 
 
@@ -123,11 +128,13 @@ def _cheapest(task: SearchTask) -> ProductChoice:
         if costs[number] * _CLEARLY_FASTER < costs[first]:
             first = number
     if task.work >= CARD_WORK and (rate := card_speed(task.left.width)):
-        card = makers["cuda"]()
-        listed = survivors_of(card, task)
+        numbers = (
+            len(task.left) * task.left.per_item + len(task.right) * task.right.per_item
+        ) * task.left.width
         # All of our threads share the one card.
-        if _cost(task, rate / count(), _LOADING["cuda"], listed) * _CLEARLY_FASTER < costs[first]:
-            return ProductChoice((card,), _places(task, listed))
+        cost = count() * task.work / rate + _LOADING["cuda"] * numbers
+        if cost * _CLEARLY_FASTER < costs[first]:
+            return ProductChoice(device=CARD)
     return ProductChoice(tuple(products[first:]), _places(task, survivors[first]))
 
 
@@ -233,11 +240,13 @@ def card_speed(width: int) -> float:
     torch = loaded_torch()
     if torch is None or not torch.cuda.is_available():
         return 0.0
-    sides, small = _probed(width, *_CARD_PROBE), _probed(width, 256, 1024)
+    from mitl.retrieval.card import seconds_of_probe
+
     with one_thread_of_blas():
+        small = _probed(width, 256, 1024)
         plain = _probe_s(NumpyProduct, *small, time.thread_time) / (256 * 1024)
-        card = _probe_s(_makers(SearchTask(*sides, 1))["cuda"], *sides, time.perf_counter)
-    return plain * len(sides[0]) * len(sides[1]) / card
+        card = seconds_of_probe(CARD, width, *_CARD_PROBE, _CARD_RANK)
+    return plain * _CARD_PROBE[0] * _CARD_PROBE[1] / card
 
 
 def _probed(width: int, queries: int, items: int) -> tuple[Vectors, Vectors]:

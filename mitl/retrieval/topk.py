@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from mitl.retrieval.search import (
 from mitl.retrieval.survivors import MOST_POSITIONS, Survivors
 from mitl.retrieval.vectors import Floats, Vectors
 from mitl.settings import BACKENDS
+
+if TYPE_CHECKING:
+    from mitl.retrieval.card import CardSearch
 
 DEFAULT_BLOCK_BYTES = 256 << 20
 
@@ -164,9 +167,14 @@ def _vectors(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
     return left, right
 
 
-def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Search:
+def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Search | CardSearch:
     about_to_search(task.work)
     choice = choose(options.backend, task)
+    if choice.device is not None:
+        from mitl.retrieval.card import CardSearch
+
+        options.used.add("cuda")
+        return CardSearch(task.left, task.right, advance, device=choice.device, memory=options.block_bytes)
     first = choice.ladder[0]
     options.used.add(first.name)
     left, right = task.left, task.right

@@ -181,12 +181,18 @@ def product_errors(
         lengths, losses: (n,) upper bounds of |q| and |q - q'|.
         other_lengths, other_losses: (m,) upper bounds of |x| and |x - x'|.
     """
-    near, other_near = lengths + losses, other_lengths + other_losses
+    near = lengths + losses
+    one = np.stack([losses, near, near > 0], axis=1)
+    return np.asarray(one @ error_terms(other_lengths, other_losses, width, unit))
+
+
+def error_terms(lengths: Doubles, losses: Doubles, width: int, unit: float) -> Doubles:
+    """What ``product_errors`` multiplies |q - q'|, |q| + |q - q'| and "q is not zero" with, (3, m)."""
+    near = lengths + losses
     tiny = 2.0**-124 * math.sqrt(width)
     relative = gamma(width, unit) + 6 * UNIT + 2.0**-40
-    one = np.stack([losses, near, near > 0], axis=1)
-    other = np.stack([other_lengths, other_losses + relative * other_near, np.zeros_like(other_near)])
-    other *= _MARGIN
-    other[1] += tiny
-    other[2] = 2.0**-124 * width + tiny * other_near
-    return np.asarray(one @ other)
+    terms = np.stack([lengths, losses + relative * near, np.zeros_like(near)])
+    terms *= _MARGIN
+    terms[1] += tiny
+    terms[2] = 2.0**-124 * width + tiny * near
+    return terms

@@ -1,0 +1,111 @@
+"""Compiled loops of the search on a GPU, by Triton, which comes with torch's builds for CUDA.
+
+``sift_blocks`` multiplies two blocks in half precision and compares while the products are in registers: only blocks
+that hold something leave a word of bits for each 32 pairs. ``dot_pairs`` multiplies chosen pairs in float64.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Triton compiles the text of these functions, types among it.
+# mypy: ignore-errors
+
+
+@triton.jit(do_not_specialize=["rows", "columns"])
+def sift_blocks(
+    left,
+    right,
+    left_least,
+    right_least,
+    rows,
+    columns,
+    totals,
+    blocks,
+    words,
+    BOTH: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """One block of ``ROWS`` x ``COLUMNS`` pairs: a bit for each that reaches its row's, or its column's, least.
+
+    Args:
+        left, right: (n, WIDTH) and (m, WIDTH) float16; ``WIDTH`` is a multiple of ``DEPTH``.
+        left_least, right_least: (n,) and (m,) float32; the latter is read where ``BOTH``.
+        rows, columns: n and m.
+        totals: (2,) int64, raised by one for a block with bits, and by their number.
+        blocks: (most blocks, 2) int32, where each block with bits begins.
+        words: (most blocks, ROWS, COLUMNS // 32) int32.
+    """
+    # Some rows of blocks at a time, so that what is read stays in the cache.
+    across, down = tl.cdiv(columns, COLUMNS), tl.cdiv(rows, ROWS)
+    here = tl.program_id(0)
+    above = here // (GROUP * across) * GROUP
+    tall = tl.minimum(down - above, GROUP)
+    top = (above + here % (GROUP * across) % tall) * ROWS
+    first = here % (GROUP * across) // tall * COLUMNS
+    row, column, depth = top + tl.arange(0, ROWS), first + tl.arange(0, COLUMNS), tl.arange(0, DEPTH)
+    one = left + (tl.minimum(row, rows - 1).to(tl.int64)[:, None] * WIDTH + depth[None, :])
+    other = right + (tl.minimum(column, columns - 1).to(tl.int64)[None, :] * WIDTH + depth[:, None])
+    near = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for _ in range(0, WIDTH, DEPTH):
+        near = tl.dot(tl.load(one), tl.load(other), near)
+        one += DEPTH
+        other += DEPTH
+    infinite = float("inf")
+    least = tl.load(left_least + row, mask=row < rows, other=infinite)
+    found = (near >= least[:, None]) & (column < columns)[None, :]
+    if BOTH:
+        theirs = tl.load(right_least + column, mask=column < columns, other=infinite)
+        found = found | ((near >= theirs[None, :]) & (row < rows)[:, None])
+    bits = found.to(tl.int32)
+    count = tl.sum(tl.sum(bits, 1), 0)
+    if count > 0:
+        place = tl.atomic_add(totals, 1)
+        tl.atomic_add(totals + 1, count.to(tl.int64))
+        tl.store(blocks + 2 * place, top)
+        tl.store(blocks + 2 * place + 1, first)
+        # Another name: a branch may not change the shape of what was there before it.
+        lanes = tl.reshape(bits, (ROWS, COLUMNS // 32, 32)) << tl.arange(0, 32)[None, None, :]
+        packed = tl.sum(lanes, 2)
+        at = tl.arange(0, ROWS)[:, None] * (COLUMNS // 32) + tl.arange(0, COLUMNS // 32)[None, :]
+        tl.store(words + place * (ROWS * (COLUMNS // 32)) + at, packed)
+
+
+@triton.jit(do_not_specialize=["pairs"])
+def dot_pairs(
+    left,
+    right,
+    rows,
+    columns,
+    out,
+    pairs,
+    left_step,
+    right_step,
+    WIDTH: tl.constexpr,
+    PAIRS: tl.constexpr,
+    DEPTH: tl.constexpr,
+):
+    """Inner products of ``PAIRS`` pairs in float64.
+
+    Args:
+        left, right: (n, WIDTH) and (m, WIDTH), rows ``left_step`` and ``right_step`` numbers apart.
+        rows, columns: (pairs,) int64.
+        out: (pairs,) float64.
+    """
+    pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
+    there = pair < pairs
+    one = left + tl.load(rows + pair, mask=there, other=0) * left_step
+    other = right + tl.load(columns + pair, mask=there, other=0) * right_step
+    total = tl.zeros((PAIRS,), tl.float64)
+    for start in range(0, WIDTH, DEPTH):
+        depth = start + tl.arange(0, DEPTH)
+        mask = there[:, None] & (depth < WIDTH)[None, :]
+        q = tl.load(one[:, None] + depth[None, :], mask=mask, other=0.0).to(tl.float64)
+        x = tl.load(other[:, None] + depth[None, :], mask=mask, other=0.0).to(tl.float64)
+        total += tl.sum(q * x, 1)
+    tl.store(out + pair, total, mask=there)

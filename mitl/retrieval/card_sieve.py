@@ -1,0 +1,305 @@
+"""Two blocks on a GPU: which pairs may reach a floor, and the canonical similarities of those.
+
+By compiled loops where Triton and a GPU are there, by torch's own operations elsewhere: the pairs may differ by a few
+near the floors, which are let through to be on the safe side, the similarities never do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import Any
+
+import numpy as np
+
+from mitl.retrieval.rescoring import fixed_sum
+from mitl.retrieval.vectors import UNIT, Vectors, bounded, error_terms, gamma
+
+logger = logging.getLogger(__name__)
+
+ROUNDOFF = 2.0**-22
+"""Of sums on matrix units, which align and truncate what they add: some bits less than float32 in each step."""
+_DEPTH = 64
+"""Widths are filled up with zeros to a multiple of it."""
+_GROUP = 16
+_LARGE = (128, 256, 64, 3)
+"""Rows, columns and depth of a block, and blocks on their way, where 160 KiB of shared memory are there."""
+_SMALL = (128, 128, 32, 3)
+_LARGE_BYTES = 160 << 10
+_PAIRS, _NUMBERS = 16, 128
+_CHUNK = 1 << 17
+"""Pairs that torch multiplies in float64 at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Some items on the device."""
+
+    exact: Any
+    """(n, K, D), as they were given."""
+    halves: Any
+    """(K, n, D filled up) float16: the items times ``scale``, a power of two."""
+    scale: float
+    lengths: Any
+    """(n,) float64, upper bounds of the length of an item's longest vector."""
+    losses: Any
+    """(n,) float64, upper bounds of the length of what float16 took from any of an item's vectors."""
+    most: tuple[float, float]
+    """The largest of the lengths and of the losses, or more."""
+
+    def __len__(self) -> int:
+        return len(self.exact)
+
+    def part(self, rows: slice) -> Block:
+        """Some of its items, the same memory."""
+        halves = self.halves[:, rows]
+        return Block(self.exact[rows], halves, self.scale, self.lengths[rows], self.losses[rows], self.most)
+
+    @classmethod
+    def of(cls, torch: Any, exact: Any, vectors: Vectors | None = None, start: int = 0) -> Block:
+        """Items (n, K, D) of a device, those of ``vectors`` from ``start`` on.
+
+        Raises:
+            RetrievalError: an item is not finite or too long.
+        """
+        count, per_item, width = exact.shape
+        numbers = exact.float()
+        squares = numbers.square().sum(2).amax(1)
+        lengths = bounded(squares.cpu().numpy(), width)
+        # Vectors that are not zero have a length of at least what squares may lose.
+        lengths[~numbers.flatten(1).any(1).cpu().numpy()] = 0
+        if vectors is not None:
+            vectors.checked(lengths, start)
+        # Where items of one block differ by orders of magnitude the small ones lose more, and ``losses`` says so.
+        exponent = 14 - int(np.frexp(float(numbers.abs().amax()))[1])
+        scale = 2.0 ** min(120, max(-120, exponent))
+        halves = torch.zeros((per_item, count, _filled(width)), dtype=torch.float16, device=exact.device)
+        halves[:, :, :width] = (numbers * scale).transpose(0, 1)
+        back = halves[:, :, :width].transpose(0, 1).float() / scale
+        losses = bounded((numbers - back).square().sum(2).amax(1).cpu().numpy(), width)
+        losses[lengths == 0] = 0
+        bounds = [torch.from_numpy(values).to(exact.device) for values in (lengths, losses)]
+        return cls(exact, halves, scale, bounds[0], bounds[1], (float(lengths.max()), float(losses.max())))
+
+
+def block_bytes(width: int, per_item: int, itemsize: int) -> int:
+    """Device memory for an item of a block."""
+    return per_item * (width * itemsize + 2 * _filled(width)) + 16
+
+
+def _filled(width: int) -> int:
+    return -(-width // _DEPTH) * _DEPTH
+
+
+def _errors(asking: Block, partner: Block, *, unit: float, losses: bool) -> Any:
+    """How far near values of a block's items with any of another may be off, (n,); see ``product_errors``."""
+    length, loss = (np.array([value]) for value in partner.most)
+    terms = error_terms(length, loss if losses else 0 * loss, asking.exact.shape[2], unit)[:, 0]
+    own = asking.losses if losses else 0 * asking.losses
+    near = asking.lengths + own
+    return own * terms[0] + near * terms[1] + (near > 0) * terms[2]
+
+
+class Sieve:
+    """Looks at all pairs of two blocks on one device."""
+
+    def __init__(self, torch: Any, device: Any, *, compiled: Any = None) -> None:
+        self._torch, self._device, self._kernels = torch, device, compiled
+        self._shape = _SMALL
+        if device.type == "cuda":
+            properties = torch.cuda.get_device_properties(device)
+            self._shape = _LARGE if properties.shared_memory_per_block_optin >= _LARGE_BYTES else _SMALL
+        self._words: Any = None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether products are compared in registers, so that a tile takes a bit for each pair."""
+        return self._kernels is not None
+
+    def floors(self, asking: Block, partner: Block, k: int) -> Any:
+        """For each item of a block a number (n,) float64 that its k-th best of the other, or better, reaches.
+
+        By float32 products of the whole of both; minus infinity where there are fewer than k.
+        """
+        torch = self._torch
+        if len(partner) < k:
+            return torch.full((len(asking),), -torch.inf, dtype=torch.float64, device=self._device)
+        errors = _errors(asking, partner, unit=UNIT, losses=False)
+        kth = self._largest(asking, partner, self._near).topk(k, dim=1).values[:, -1]
+        return kth.double() - errors
+
+    def _near(self, one: Any, other: Any) -> Any:
+        """(n, m) sums in float32."""
+        return self._torch.mm(one.float(), other.float().T)
+
+    def sift(
+        self, left: Block, right: Block, left_floors: Any, right_floors: Any | None, most: int
+    ) -> tuple[Any, Any] | None:
+        """Places (p,) int64 of all pairs whose canonical similarity may reach the floor of either side.
+
+        None where they are more than ``most``.
+        """
+        torch = self._torch
+        least = self._least(left, right, left_floors)
+        theirs = None if right_floors is None else self._least(right, left, right_floors)
+        if self._kernels is None:
+            near = reduce(
+                torch.maximum, [self._near(one, other) for one in left.halves for other in right.halves]
+            )
+            found = near >= least[:, None]
+            if theirs is not None:
+                found |= near >= theirs
+            if int(found.sum()) > most:
+                return None
+            rows, columns = found.nonzero(as_tuple=True)
+            return rows, columns
+        pairs = []
+        for one in left.halves:
+            for other in right.halves:
+                flat = self._sift(one, other, least, theirs, most)
+                if flat is None:
+                    return None
+                pairs.append(flat)
+        flat = pairs[0] if len(pairs) == 1 else torch.cat(pairs).unique()
+        return flat // len(right), flat % len(right)
+
+    def _least(self, asking: Block, partner: Block, floors: Any) -> Any:
+        """(n,) float32: products of halves below it belong to pairs below the floors."""
+        torch = self._torch
+        errors = _errors(asking, partner, unit=ROUNDOFF, losses=True)
+        least = ((floors - errors) * (asking.scale * partner.scale)).float()
+        return torch.nextafter(least, torch.full_like(least, -torch.inf))
+
+    def _sift(self, one: Any, other: Any, least: Any, theirs: Any | None, most: int) -> Any | None:
+        torch = self._torch
+        rows, columns, depth, stages = self._shape
+        grid = -(-len(one) // rows) * -(-len(other) // columns)
+        across = columns // 32
+        if self._words is None or len(self._words) < grid:
+            self._words = None  # before more is asked for
+            self._words = torch.empty((grid, rows, across), dtype=torch.int32, device=self._device)
+            self._blocks = torch.empty((grid, 2), dtype=torch.int32, device=self._device)
+        totals = torch.zeros(2, dtype=torch.int64, device=self._device)
+        self._kernels.sift_blocks[(grid,)](
+            one,
+            other,
+            least,
+            least if theirs is None else theirs,
+            len(one),
+            len(other),
+            totals,
+            self._blocks,
+            self._words,
+            BOTH=theirs is not None,
+            WIDTH=one.shape[1],
+            ROWS=rows,
+            COLUMNS=columns,
+            DEPTH=depth,
+            GROUP=_GROUP,
+            num_warps=8,
+            num_stages=stages,
+        )
+        count, bits = totals.tolist()
+        if bits > most:
+            return None
+        words, blocks = self._words[:count].view(-1), self._blocks[:count].long()
+        place = words.nonzero()[:, 0]
+        word, bit = self._bits(words[place])
+        place = place[word]
+        block, within = place // (rows * across), place % (rows * across)
+        row = blocks[block, 0] + within // across
+        return row * len(other) + blocks[block, 1] + within % across * 32 + bit
+
+    def _bits(self, words: Any) -> tuple[Any, Any]:
+        """Which word each bit that is set belongs to, and its number."""
+        torch = self._torch
+        lanes = torch.arange(32, dtype=torch.int32, device=self._device)
+        word, bit = ((words[:, None] >> lanes) & 1).nonzero(as_tuple=True)
+        return word, bit
+
+    def similarities(self, left: Block, right: Block, rows: Any, columns: Any) -> Any:
+        """Canonical similarities (p,) float32 of pairs of places, as ``rescoring.Rescorer`` gives them."""
+        width = left.exact.shape[2]
+        best = self._largest(left, right, lambda query, item: self._dots(query, item, rows, columns))
+        # A sum in whatever order and the canonical one err by gamma_D |q| |x| each.
+        errors = (2.01 * gamma(width, 2.0**-53) * right.most[0]) * left.lengths[rows]
+        low, high = (best - errors).float(), (best + errors).float()
+        unsure = (low != high).nonzero()[:, 0]
+        for part in unsure.split(_CHUNK // 8):
+            low[part] = self._by_definition(left, right, rows[part], columns[part])
+        return low + 0.0  # -0.0 becomes 0.0
+
+    def _dots(self, left: Any, right: Any, rows: Any, columns: Any) -> Any:
+        """(p,) float64 sums of products, exact ones, in any order."""
+        torch = self._torch
+        out = torch.empty(len(rows), dtype=torch.float64, device=self._device)
+        if self._kernels is not None and len(rows):
+            self._kernels.dot_pairs[(-(-len(rows) // _PAIRS),)](
+                left,
+                right,
+                rows,
+                columns,
+                out,
+                len(rows),
+                left.stride(0),
+                right.stride(0),
+                WIDTH=left.shape[1],
+                PAIRS=_PAIRS,
+                DEPTH=_NUMBERS,
+                num_warps=4,
+            )
+            return out
+        for start in range(0, len(rows), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            out[part] = (left[rows[part]].double() * right[columns[part]].double()).sum(1)
+        return out
+
+    def _by_definition(self, left: Block, right: Block, rows: Any, columns: Any) -> Any:
+        def sums(query: Any, item: Any) -> Any:
+            return fixed_sum(query[rows].double() * item[columns].double())
+
+        return self._largest(left, right, sums).float()
+
+    def _largest(self, left: Block, right: Block, product: Callable[[Any, Any], Any]) -> Any:
+        """The largest of the K x L products of the exact vectors."""
+        every = [
+            product(left.exact[:, k], right.exact[:, m])
+            for k in range(left.exact.shape[1])
+            for m in range(right.exact.shape[1])
+        ]
+        return reduce(self._torch.maximum, every)
+
+
+@cache
+def kernels_for(device: str) -> Any:
+    """The module of compiled loops where they run on this device and find what torch finds; else None.
+
+    Triton comes with torch for Linux and compiles with the machine's C compiler: either may be missing.
+    """
+    import torch
+
+    try:
+        from mitl.retrieval import card_kernels
+
+        numbers = torch.randn((900, 1, 70), generator=torch.Generator().manual_seed(0)).to(device)
+        left, right = (Block.of(torch, part) for part in (numbers[:300], numbers[300:]))
+        floors = [
+            torch.full((len(side),), 20.0, dtype=torch.float64, device=device) for side in (left, right)
+        ]
+        by_both = []
+        for compiled in (card_kernels, None):
+            sieve = Sieve(torch, torch.device(device), compiled=compiled)
+            pairs = sieve.sift(left, right, floors[0], floors[1], 1 << 20)
+            assert pairs is not None
+            values = sieve.similarities(left, right, *pairs)
+            reach = values >= floors[0][0]
+            by_both.append({*zip(*(part[reach].tolist() for part in (*pairs, values)), strict=True)})
+        if by_both[0] == by_both[1]:
+            return card_kernels
+        reason = "they find other pairs than torch"
+    except Exception as error:  # whatever a compiler may raise
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    logger.warning("the search on %s does without compiled loops (%s)", device, reason)
+    return None
