@@ -7,6 +7,7 @@ many items, three kinds of variances. Rounds are interleaved, the best of each i
 
     python benchmarks/bench_pcme.py
     python benchmarks/bench_pcme.py --queries 64 --gallery 5000
+    python benchmarks/bench_pcme.py --device cuda
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from annotators.devices import full_precision
 from annotators.match_probability import Odds, SampleSet, match_probabilities
 from annotators.match_shortlist import COUNT, ShortlistSearch, shortlist
 
@@ -77,6 +79,34 @@ def best_seconds(timed: dict[str, Callable[[], object]], runs: int) -> dict[str,
             function()
             best[name] = min(best[name], time.perf_counter() - start)
     return best
+
+
+def time_on(device: str, queries: int, gallery: int, width: int, runs: int) -> None:
+    """Time the probabilities on a card beside its own float32 product, and print a table."""
+    left, right = (SampleSet.of(side) for side in world(queries, gallery, width, LOG_SIGMAS["mixed"]))
+    card = torch.device(device)
+    one = torch.from_numpy(left.samples.reshape(-1, width)).to(card)
+    other = torch.from_numpy(right.samples.reshape(-1, width)).to(card)
+    probabilities = np.empty((queries, gallery), np.float32)
+
+    def product() -> None:
+        with full_precision():
+            for part in other.split(1 << 14):
+                one @ part.T
+        if card.type == "cuda":
+            torch.cuda.synchronize()
+
+    def there() -> object:
+        return match_probabilities(left, right, ODDS, device=card, out=probabilities)
+
+    names = "limit: fp32 product only, vectors there", "exact, vectors brought there, probabilities back"
+    best = best_seconds(dict(zip(names, (product, there), strict=True)), runs)
+    speed = 2 * queries * gallery * SAMPLES**2 * width / best[names[0]] / 1e12
+    print(f"\non {device}: {queries:,} x {gallery:,}, {SAMPLES} samples of {width}, best of {runs}")
+    print(f"product {speed:,.1f} TFLOP/s in float32\n{'':52}{'seconds':>10}{'/ limit':>9}")
+    for name, seconds in best.items():
+        print(f"{name:52}{seconds:10.4f}{seconds / best[names[0]]:9.2f}")
+    check(left, right, probabilities, gallery)
 
 
 def describe_machine() -> None:
@@ -159,6 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--device", help="a card, in place of the processor")
     parser.add_argument("--queries", type=int, default=128)
     parser.add_argument("--gallery", type=int, default=25_000)
     parser.add_argument("--width", type=int, default=1024)
@@ -168,6 +199,9 @@ def main() -> None:
     options = parser.parse_args()
     describe_machine()
     piece = min(options.piece, options.gallery)
+    if options.device:
+        time_on(options.device, options.queries, options.gallery, options.width, max(5, options.runs))
+        return
     time_shape(options.queries, options.gallery, options.width, options.k, piece, max(5, options.runs))
     measure_recall(min(64, options.queries), options.gallery, options.width, options.k)
 

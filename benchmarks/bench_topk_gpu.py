@@ -104,7 +104,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--shrink", type=int, default=1, help="by how much fewer items, for a look without a card")
+    parser.add_argument(
+        "--shrink", type=int, default=1, help="by how much fewer items, for a look without a card"
+    )
     parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
     options = parser.parse_args()
     if options.device.startswith("cuda") and not torch.cuda.is_available():

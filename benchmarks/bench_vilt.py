@@ -6,6 +6,7 @@ query meets them; pictures and captions in the mixture of sizes of the COCO test
 The limit is the machine's own matrix product, measured in the same run.
 
     python benchmarks/bench_vilt.py --pairs 16 --runs 5
+    python benchmarks/bench_vilt.py --device cuda
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ from annotators.vilt import Vilt
 from annotators.vilt_core import OneDnnLinear, PlainLinear, ViltCore, fastest_linear
 from annotators.vilt_scorer import PairScorer, default_kept_bytes
 
-USUAL_BATCH = 16
+USUAL_BATCH, USUAL_BATCH_CUDA = 16, 128
+"""Pairs that the usual call takes at a time, on the processor and on a card."""
+REFERENCES = 64
+"""Pairs of a card's workload that the processor scores too."""
 GRIDS = (
     ((16, 12), 24),
     ((12, 16), 18),
@@ -48,6 +52,10 @@ GRIDS = (
 """Patches across and down, and how many in a hundred pictures of the COCO test split have so many."""
 LENGTHS = ((11, 15), (12, 21), (13, 21), (14, 16), (15, 11), (16, 7), (18, 6), (22, 3))
 """Word pieces, [CLS] and [SEP] included, and how many in a hundred captions of that split have so many."""
+
+
+CAPTIONS = 16
+"""Captions of each picture of a card's workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +72,8 @@ def one_picture(pairs: int, config: ViltConfig) -> Work:
     return Work([picture] * pairs, [_caption(14, config) for _ in range(pairs)])
 
 
-def mixed(pairs: int, config: ViltConfig) -> Work:
-    """Another picture and caption for every pair."""
+def mixed(pairs: int, config: ViltConfig, *, captions: int = 1) -> Work:
+    """Another caption for every pair, and another picture for each so many captions."""
     rng = np.random.default_rng(0)
 
     def draw(table: tuple[tuple[object, int], ...]) -> list[int]:
@@ -75,8 +83,9 @@ def mixed(pairs: int, config: ViltConfig) -> Work:
     grids = [GRIDS[place][0] for place in draw(GRIDS)]
     lengths = [LENGTHS[place][0] for place in draw(LENGTHS)]
     side = config.patch_size
+    pictures = [torch.randn(3, side * down, side * across) for across, down in grids[: -(-pairs // captions)]]
     return Work(
-        [torch.randn(3, side * down, side * across) for across, down in grids],
+        [pictures[pair // captions] for pair in range(pairs)],
         [_caption(length, config) for length in lengths],
     )
 
@@ -85,13 +94,15 @@ def _caption(length: int, config: ViltConfig) -> Tensor:
     return torch.randint(1000, config.vocab_size, (length,))
 
 
-def usual_call(network: Vilt, work: Work) -> Callable[[], Tensor]:
+def usual_call(
+    network: Vilt, work: Work, device: torch.device | None = None, dtype: torch.dtype = torch.float32
+) -> Callable[[], Tensor]:
     """The module's forward on padded batches; padding itself is done beforehand and not timed."""
-    batches = []
-    for start in range(0, len(work.pixels), USUAL_BATCH):
+    batches, size_of_batch = [], USUAL_BATCH if device is None else USUAL_BATCH_CUDA
+    for start in range(0, len(work.pixels), size_of_batch):
         pictures, captions = (
-            work.pixels[start : start + USUAL_BATCH],
-            work.tokens[start : start + USUAL_BATCH],
+            work.pixels[start : start + size_of_batch],
+            work.tokens[start : start + size_of_batch],
         )
         size = max(p.shape[1] for p in pictures), max(p.shape[2] for p in pictures)
         pixels, pixel_mask = torch.zeros(len(pictures), 3, *size), torch.zeros(len(pictures), *size).long()
@@ -107,7 +118,11 @@ def usual_call(network: Vilt, work: Work) -> Callable[[], Tensor]:
 
     def call() -> Tensor:
         with torch.inference_mode():
-            return torch.cat([network(**batch).logits[:, 0] for batch in batches])
+            if device is None:
+                return torch.cat([network(**batch).logits[:, 0] for batch in batches])
+            with torch.autocast(device.type, dtype):
+                moved = ({name: part.to(device) for name, part in batch.items()} for batch in batches)
+                return torch.cat([network(**batch).logits[:, 0].float().cpu() for batch in moved])
 
     return call
 
@@ -175,13 +190,16 @@ def run(
     config, pairs = network.sizes, len(work.pixels)
     network.to("cpu")
     timed: dict[str, Callable[[], object]] = {}
-    usual = usual_call(network, work)
-    if device.type == "cpu":
-        timed["transformers, float32, padded to 40"] = usual
-    reference = usual().numpy()
-    network.to(device)
     dtypes = (torch.float32, torch.bfloat16) if device.type == "cpu" else (torch.bfloat16, torch.float16)
-    images, captions, rows = encoded(ViltCore(network.to("cpu")), work, config)
+    images, captions, rows = encoded(ViltCore(network), work, config)
+    if device.type == "cpu":
+        timed["transformers, float32, padded to 40"] = usual = usual_call(network, work)
+        reference = usual().numpy()
+    else:
+        reference = usual_call(network, Work(work.pixels[:REFERENCES], work.tokens[:REFERENCES]))().numpy()
+        for dtype in dtypes:
+            label = f"transformers, autocast to {str(dtype).removeprefix('torch.')}, padded to 40"
+            timed[label] = usual_call(network, work, device, dtype)
     network.to(device)
     for dtype in dtypes:
         for compile_it in (False, True) if compiled else (False,):
@@ -209,12 +227,13 @@ def run(
     for label, seconds in times.items():
         best = min(seconds)
         own = next((dtype for dtype in dtypes if str(dtype).removeprefix("torch.") in label), torch.float32)
+        off = np.abs(found[label][: len(reference)] - reference).max()
         share = (
             operations(work, config) / best / 1e9 / peaks[own] if label.startswith("mitl") else float("nan")
         )
         print(
             f"| {label} | {best / pairs * 1e3:.1f} | {pairs / best:.1f} | {first / best:.2f} "
-            f"| {'' if share != share else f'{share:.2f}'} | {np.abs(found[label] - reference).max():.1e} |"
+            f"| {'' if share != share else f'{share:.2f}'} | {off:.1e} |"
         )
     print(
         "products: " + ", ".join(f"{str(d).removeprefix('torch.')} {p:.0f} GFLOP/s" for d, p in peaks.items())
@@ -225,6 +244,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--device", choices=["all", "cpu", "cuda"], default="all")
     parser.add_argument("--pairs", type=int, default=16, help="pairs of each workload (CPU)")
     parser.add_argument("--cuda-pairs", type=int, default=8192, help="the same on CUDA")
     parser.add_argument("--runs", type=int, default=5)
@@ -238,12 +258,16 @@ def main() -> None:
     kernels = torch.backends.cpu.get_cpu_capability()
     print(f"torch {torch.__version__}, {platform.machine()}, {kernels}, {given.threads} threads")
     for name, make in (("one picture, many captions", one_picture), ("mixed pictures and captions", mixed)):
+        if given.device == "cuda":
+            break
         work = make(given.pairs, network.sizes)
         run(name, work, network, torch.device("cpu"), given.runs, given.threads, given.compile)
+    if given.device == "cpu":
+        return
     if not torch.cuda.is_available():
         print("\nno CUDA device: the same path in half precision is not timed here")
         return
-    work = mixed(given.cuda_pairs, network.sizes)
+    work = mixed(given.cuda_pairs, network.sizes, captions=CAPTIONS)
     run(
         f"on {torch.cuda.get_device_name()}",
         work,

@@ -1,26 +1,28 @@
-"""Whether a card computes what the processor does, and how near its search comes to its own matrix product.
+"""Whether a card computes what the processor does, and how near its work comes to its own matrix product.
 
-Checked are the error bound, on embeddings that lose as much as a sum can; rankings, to the byte; PCME's probabilities;
-the five networks on pictures of `scenes`, ranking and a few
-steps learning. The last line says how the search compares with the card's product. The exit
-status is 1 where a check fails, and where there is no card: then nothing is checked.
+Checked are the error bound, on embeddings that lose as much as a sum can; rankings, to the byte, with the process set
+to every reduced precision; PCME's probabilities; the five networks on pictures of `scenes`, ranking and a few steps
+learning; and the tests that use a card. Then the searches, ViLT and PCME are timed. All of it goes into one file of
+figures. The exit status is 1 where a check fails, and where there is no card: then nothing is checked.
 
     make gpu-check
-    python benchmarks/gpu_check.py --device cpu --items 3000
+    python benchmarks/gpu_check.py --device cpu --items 3000 --no-figures
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from bench_topk_gpu import WIDTH, K, measured_rate, peak_flops
+from bench_topk_gpu import K, measured, peak_flops
 from topk_kit import Space, encoded, unit_vectors
 
 from annotators import registry
@@ -35,11 +37,13 @@ from mitl.datasets.scenes import generate, write_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
-from mitl.retrieval.products import Buffers
+from mitl.retrieval.card import sieve_for
+from mitl.retrieval.card_sieve import ROUNDOFF, Block, Sieve, errors
+from mitl.retrieval.processor import exactly
 from mitl.retrieval.topk import top_k, top_k_both
-from mitl.retrieval.torch_products import DeviceProduct
-from mitl.retrieval.vectors import Vectors
 
+WIDTH = 512
+ROOT = Path(__file__).resolve().parents[1]
 NEAR = {"pvse": 1e-4, "vsrn": 1e-4, "pcme": 1e-3, "vilt": 1e-4, "clip": 1e-4}
 """How far similarities of the small networks may be off: float32 in another order."""
 
@@ -48,20 +52,39 @@ Check = tuple[str, float, float]
 
 
 def bound(device: str) -> Iterator[Check]:
-    """Products against float64, in shares of their bound: random ones, and chains of which running sums lose all."""
+    """Near values against float64, in shares of their bound: random ones, and chains whose running sums lose all."""
+    where = torch.device(device)
     for name, sides in (
         ("random vectors", [unit_vectors((512, WIDTH), seed) for seed in (1, 2)]),
         *((f"sums of {lanes} lanes", _chains(lanes)) for lanes in (1, 2, 8, 32)),
     ):
-        product = DeviceProduct(device)
-        one, other = (
-            product.load(Vectors(encoded(side, "image")), slice(0, len(side)), where)
-            for side, where in zip(sides, ("left", "right"), strict=True)
-        )
-        near = product.near(product.multiply(one, other, Buffers()), slice(None), slice(None))
-        off = np.abs(near - sides[0].astype(np.float64) @ sides[1].T.astype(np.float64))
-        allowed = product.errors(one, other)[:, None] + product.rounding * np.abs(near)
-        yield f"bound, {name}", float((off / allowed).max()), 1.0
+        with exactly():
+            left, right = (Block.of(torch, torch.from_numpy(side[:, None]).to(where)) for side in sides)
+            yield f"bound, {name}", _share_of_bound(sieve_for(torch, where), left, right), 1.0
+
+
+def _share_of_bound(sieve: Sieve, left: Block, right: Block) -> float:
+    """How far a floor may rise above each row's similarity with its own column until they are let go, by bisection.
+
+    A floor at the similarity itself must find the pair, and only one above it by twice the bound may always lose it.
+    """
+    count, least = (
+        len(left),
+        torch.full((len(right),), torch.inf, dtype=torch.float64, device=left.exact.device),
+    )
+    rows = torch.arange(count, device=left.exact.device)
+    exact = (left.exact[:, 0].double() * right.exact[:, 0].double()).sum(1)
+    allowed = errors(left, right, unit=ROUNDOFF, losses=True)
+    low, high = torch.full_like(exact, -1.0), torch.full_like(exact, 3.0)
+    for _ in range(40):
+        middle = (low + high) / 2
+        pairs = sieve.sift(left, right, exact + middle * allowed, least, count * len(right))
+        assert pairs is not None, "there is room for all pairs"
+        kept = torch.zeros(count, dtype=torch.bool, device=rows.device)
+        kept[pairs[0][pairs[0] == pairs[1]]] = True
+        low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
+    # Kept is a pair whose near value is no more than its bound below the floor: low = 1 + (near - exact) / allowed.
+    return float((low - 1).abs().max())
 
 
 def _chains(lanes: int) -> list[np.ndarray]:
@@ -72,27 +95,43 @@ def _chains(lanes: int) -> list[np.ndarray]:
     return [left, right]
 
 
+@contextmanager
+def careless() -> Iterator[None]:
+    """The process allows every reduced precision that torch knows of."""
+    matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    for name in ("fp16", "bf16"):
+        setattr(matmul, f"allow_{name}_reduced_precision_reduction", True)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def rankings(device: str, items: int) -> Iterator[Check]:
     """Both ways, of embeddings with copies among them, against numpy's: rows of other bytes."""
-    makers = choosing._makers
-    choosing._makers = lambda task: makers(task) | {"cuda": lambda: DeviceProduct(device)}
-    sides = (
-        encoded(unit_vectors((items // 8, WIDTH), 1), "image"),
-        encoded(unit_vectors((items, WIDTH), 2), "caption"),
-    )
-    sides[1].arrays["embedding"][::7] = sides[1].arrays["embedding"][0]
-    by_numpy = top_k_both(Space(), *sides, K, K, backend="numpy")
-    for name, found, wanted in (
-        ("rankings", (top_k(Space(), *sides, K, backend="cuda"),), by_numpy[:1]),
-        ("rankings both ways", top_k_both(Space(), *sides, K, K, backend="cuda"), by_numpy),
-    ):
-        other = sum(
-            int((a.item_ids != b.item_ids).any(1).sum())
-            + int((a.similarities != b.similarities).any(1).sum())
-            for a, b in zip(found, wanted, strict=True)
+    choosing.CARD = device
+    for several in (1, 2):
+        sides = (
+            encoded(unit_vectors((items // 8, several, WIDTH), 1), "image"),
+            encoded(unit_vectors((items, several, WIDTH), 2), "caption"),
         )
-        yield name, float(other), 0.0
-    choosing._makers = makers
+        sides[1].arrays["embedding"][::7] = sides[1].arrays["embedding"][0]
+        space, label = Space(several=several > 1), f", {several} vectors an item" if several > 1 else ""
+        by_numpy = top_k_both(space, *sides, K, K, backend="numpy")
+        with careless():
+            one_way = (top_k(space, *sides, K, backend="cuda"),)
+            both_ways = top_k_both(space, *sides, K, K, backend="cuda")
+        for name, found, wanted in (
+            (f"rankings{label}", one_way, by_numpy[:1]),
+            (f"rankings both ways{label}", both_ways, by_numpy),
+        ):
+            other = sum(
+                int((a.item_ids != b.item_ids).any(1).sum())
+                + int((a.similarities != b.similarities).any(1).sum())
+                for a, b in zip(found, wanted, strict=True)
+            )
+            yield name, float(other), 0.0
 
 
 def networks(device: str) -> Iterator[Check]:
@@ -148,29 +187,69 @@ def trainings(device: str) -> Iterator[Check]:
             )
 
 
+TESTS = ("tests/retrieval", "tests/annotators", "tests/training")
+FIGURES = (
+    ("ViLT", ("bench_vilt.py", "--device", "cuda", "--runs", "3")),
+    ("PCME's match probability", ("bench_pcme.py", "--device", "cuda")),
+)
+
+
+def tests() -> Iterator[Check]:
+    """Those that use a card where there is one."""
+    run = [sys.executable, "-m", "pytest", "-q", "-k", "cuda or gpu or card or device", *TESTS]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
+    print(done.stdout[-2000:], flush=True)
+    yield "tests that use a card, exit status", float(done.returncode), 0.0
+
+
+def figures(device: str) -> Iterator[str]:
+    """The card, its own products, the searches as shares of them, and what other benchmarks print."""
+    properties = torch.cuda.get_device_properties(device)
+    yield f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, torch {torch.__version__}"
+    for dtype in ("float16", "bfloat16", "float32"):
+        side = 8192 if dtype != "float32" else 4096
+        with exactly():
+            peak = peak_flops(device, side, dtype)
+        yield f"product of squares of {side:,} in {dtype}: {peak / 1e12:,.1f} TFLOP/s"
+    yield "\n| search | queries | items | width | seconds | of the float16 product | 12.4 million², minutes |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for row in measured(device):
+        yield "| " + " | ".join(str(value) for value in row.values()) + " |"
+    for name, (script, *options) in FIGURES:
+        run = [sys.executable, str(ROOT / "benchmarks" / script), *options]
+        done = subprocess.run(run, capture_output=True, text=True)
+        yield f"\n## {name}\n\n`python benchmarks/{' '.join([script, *options])}`\n\n{done.stdout}{done.stderr}"
+
+
 def main() -> None:
-    """Check, print a line for each, and leave with 1 where one fails."""
+    """Check, print a line for each, write the figures, and leave with 1 where a check fails."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--items", type=int, default=100_000, help="of the gallery that is ranked and timed")
+    parser.add_argument("--items", type=int, default=40_000, help="of the gallery that is ranked")
+    parser.add_argument("--figures", type=Path, default=Path("gpu-figures.md"), help="the file of figures")
+    parser.add_argument("--no-figures", action="store_true", help="check only")
     options = parser.parse_args()
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("torch sees no CUDA device here, so nothing was checked")
-    failed = 0
-    device = options.device
-    for checks in (bound(device), rankings(device, options.items), networks(device), trainings(device)):
-        for name, off, most in checks:
+    failed, lines, device = 0, ["# What `make gpu-check` found\n"], options.device
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    checks = [bound(device), rankings(device, options.items), networks(device), trainings(device)]
+    for found in [*checks, tests()] if device.startswith("cuda") else checks:
+        for name, off, most in found:
             failed += not off <= most
-            print(
-                f"{'ok    ' if off <= most else 'FAILED'} {name}: {off:.3g} of at most {most:g}", flush=True
-            )
-    peak = peak_flops(options.device, min(8192, options.items))
-    rate = measured_rate(options.device, options.items // 8, options.items, 2)
-    print(
-        f"search at {100 * 2 * WIDTH * rate / peak:.0f} % of this device's product, {peak / 1e12:.2f} TFLOP/s"
-    )
+            say(f"- {'ok' if off <= most else 'FAILED'}: {name}: {off:.3g} of at most {most:g}")
+    if not options.no_figures:
+        say("")
+        for line in figures(device):
+            say(line)
+        options.figures.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"written to {options.figures}")
     sys.exit(f"{failed} of the checks failed" if failed else 0)
 
 

@@ -31,8 +31,10 @@ _SHARE = 0.8
 """Of the memory that is free on a GPU."""
 _LEAST = 64
 """Items of a span, at least."""
-_UNDER_WAY = 8
-"""Spans in memory, on either side this and the next one, and what becomes of one while it is loaded."""
+_AHEAD = 2
+"""Spans of the right that are loaded ahead."""
+_UNDER_WAY = 10
+"""Spans in memory: on either side this one and those ahead, and what becomes of one while it is loaded."""
 _PAIR_BYTES = 400
 """What a pair takes at most while its similarity is found and it is put into lists."""
 
@@ -103,7 +105,7 @@ class CardSearch:
             if self._device.type == "cuda":
                 settings.enter_context(torch.cuda.device(self._device))
             self._sieve = sieve_for(torch, self._device)
-            self._plan = plan(self._memory, left, right, k, compiled=self._sieve.compiled)
+            self._plan = plan(self._memory, left, right, k, compiled=self._sieve.kernels is not None)
             loader = Loader(torch, self._device, self._plan.kept)
             settings.callback(loader.close)
             rows, columns = (Side(side, self._plan.span, loader) for side in self._sides)
@@ -115,17 +117,19 @@ class CardSearch:
                     # Whatever comes next is on its way while these are multiplied.
                     if row + 1 < len(lists) or column + 1 < len(columns.spans):
                         rows.ask((row + 1) % len(lists))
-                    if column + 1 < len(columns.spans):
-                        columns.ask(column + 1)
+                    for ahead in range(1, _AHEAD + 1):
+                        columns.ask(column + ahead)
                     self._span(block, partner, own, theirs, (rows.spans[row].start, span.start))
                 if theirs is not None and back is not None:
-                    theirs.finish(back, span)
+                    loader.write(*theirs.best(), back, span)
             for own, part in zip(lists, rows.spans, strict=True):
-                own.finish(best, part)
+                loader.write(*own.best(), best, part)
+            loader.wait()
         return (best,) if back is None else (best, back)
 
     def _lists(self, part: slice, k: int, others: int) -> Lists:
-        return Lists(self._torch, self._device, part.stop - part.start, k, others)
+        items = part.stop - part.start
+        return Lists(self._torch, self._device, items, k, others, compiled=self._sieve.kernels)
 
     def _span(
         self, block: Block, partner: Block, own: Lists, theirs: Lists | None, starts: tuple[int, int]
@@ -165,11 +169,9 @@ class CardSearch:
             return
         row, column = found
         similarities = self._sieve.similarities(one, other, row, column)
-        own.add(row + rows.start, column + (columns.start + starts[1]), similarities)
-        own.settle()
+        own.add(row, column, similarities, (rows.start, columns.start + starts[1]))
         if theirs is not None:
-            theirs.add(column + columns.start, row + (rows.start + starts[0]), similarities)
-            theirs.settle()
+            theirs.add(column, row, similarities, (columns.start, rows.start + starts[0]))
 
 
 def sieve_for(torch: Any, device: Any) -> Sieve:

@@ -109,3 +109,44 @@ def dot_pairs(
         x = tl.load(other[:, None] + depth[None, :], mask=mask, other=0.0).to(tl.float64)
         total += tl.sum(q * x, 1)
     tl.store(out + pair, total, mask=there)
+
+
+@triton.jit(do_not_specialize=["pairs", "first_row", "first_position"])
+def take_pairs(
+    keys,
+    fill,
+    floors,
+    rows,
+    positions,
+    values,
+    left,
+    pairs,
+    first_row,
+    first_position,
+    ROOM: tl.constexpr,
+    PAIRS: tl.constexpr,
+):
+    """Put ``PAIRS`` pairs that reach their floors into free places of their rows' lists, in any order.
+
+    Args:
+        keys: (n, ROOM) int64, as ``card_lists.keys_of`` makes them.
+        fill: (n,) int64, places taken; raised also by pairs that find none.
+        floors: (n,) float64.
+        rows, positions: (pairs,) int64, which ``first_row`` and ``first_position`` are added to.
+        values: (pairs,) float32.
+        left: (pairs,) int8, 1 for a pair that found no place.
+    """
+    pair = tl.program_id(0).to(tl.int64) * PAIRS + tl.arange(0, PAIRS)
+    there = pair < pairs
+    row = tl.load(rows + pair, mask=there, other=0) + first_row
+    value = tl.load(values + pair, mask=there, other=0.0)
+    reach = there & (value.to(tl.float64) >= tl.load(floors + row, mask=there, other=0.0))
+    one = tl.full((PAIRS,), 1, tl.int64)
+    place = tl.atomic_add(fill + row, one, mask=reach)
+    bits = value.to(tl.int32, bitcast=True)
+    falling = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))
+    position = tl.load(positions + pair, mask=there, other=0) + first_position
+    key = (falling.to(tl.int64) << 32) | position
+    fits = reach & (place < ROOM)
+    tl.store(keys + row * ROOM + place, key, mask=fits)
+    tl.store(left + pair, (reach & (place >= ROOM)).to(tl.int8), mask=there)

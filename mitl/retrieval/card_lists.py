@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mitl.retrieval.search import Best
-
 _NOTHING = (1 << 63) - 1
 """A free place: worse than every key."""
 _STALE = 4
 """Lists are sorted, and floors raised, when a quarter of k newcomers came on average."""
+_PAIRS = 1024
 
 
 def _room(k: int, others: int) -> int:
@@ -22,19 +21,22 @@ def list_bytes(k: int, others: int) -> int:
 
 
 class Lists:
-    """The best found so far of the items of a span, on the device.
+    """The best k of each item of a span, among ``others``.
 
     A place holds a key: the similarity, falling, in its high half and the other's position in its low one.
+
+    Args:
+        compiled: ``mitl.retrieval.card_kernels``, where it runs on the device.
     """
 
-    def __init__(self, torch: Any, device: Any, items: int, k: int, others: int) -> None:
-        self._torch, self._device, self.k = torch, device, k
-        room = _room(k, others)
-        self._keys = torch.full((items, room), _NOTHING, dtype=torch.int64, device=device)
+    def __init__(
+        self, torch: Any, device: Any, items: int, k: int, others: int, *, compiled: Any = None
+    ) -> None:
+        self._torch, self._kernels, self.k = torch, compiled, k
+        self._keys = torch.full((items, _room(k, others)), _NOTHING, dtype=torch.int64, device=device)
         self._fill = torch.zeros(items, dtype=torch.int64, device=device)
         self.floors = torch.full((items,), -torch.inf, dtype=torch.float64, device=device)
         self.seen = 0
-        self._fresh = 0
 
     def __len__(self) -> int:
         return len(self._fill)
@@ -43,33 +45,61 @@ class Lists:
         """What the k-th best of these items reaches, at least."""
         self.floors[part] = self._torch.maximum(self.floors[part], values)
 
-    def add(self, places: Any, positions: Any, similarities: Any) -> None:
-        """Take pairs in: places of this span (p,), positions on the other side and canonical similarities."""
-        torch, room = self._torch, self._keys.shape[1]
-        reach = (similarities.double() >= self.floors[places]).nonzero()[:, 0]
-        places, order = places[reach].sort(stable=True)
-        chosen = reach[order]
-        keys = keys_of(torch, similarities[chosen], positions[chosen])
-        self._fresh += len(keys)
-        while len(keys):
-            counts = torch.bincount(places, minlength=len(self))
-            rank = torch.arange(len(keys), device=self._device) - (counts.cumsum(0) - counts)[places]
-            place = self._fill[places] + rank
-            fits = place < room
-            self._keys.view(-1)[(places * room + place)[fits]] = keys[fits]
-            self._fill = (self._fill + counts).clamp_(max=room)
-            places, keys = places[~fits], keys[~fits]
-            if len(keys):
-                self.sort()
+    def add(self, places: Any, positions: Any, values: Any, first: tuple[int, int]) -> None:
+        """Take pairs in: places of this span (p,), positions on the other side and canonical similarities.
 
-    def settle(self) -> None:
-        """Sort where enough came since it was done last."""
-        if self._fresh * _STALE >= len(self) * self.k:
-            self.sort()
+        Args:
+            first: what is added to the places and to the positions.
+        """
+        room = self._keys.shape[1]
+        while len(places):
+            put = self._put if self._kernels is None else self._put_compiled
+            left = put(places, positions, values, first)
+            self._fill.clamp_(max=room)
+            crowded, taken = self._torch.stack([left.any(), self._fill.sum()]).tolist()
+            if crowded or (taken - len(self) * self.k) * _STALE >= len(self) * self.k:
+                self.sort()
+            places, positions, values = (
+                part[left] if crowded else part[:0] for part in (places, positions, values)
+            )
+
+    def _put(self, places: Any, positions: Any, values: Any, first: tuple[int, int]) -> Any:
+        """Fill free places, and say (p,) which pairs reach their floors and found none."""
+        torch, room = self._torch, self._keys.shape[1]
+        reach = (values.double() >= self.floors[places + first[0]]).nonzero()[:, 0]
+        rows, order = (places[reach] + first[0]).sort(stable=True)
+        chosen = reach[order]
+        counts = torch.bincount(rows, minlength=len(self))
+        rank = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
+        place = self._fill[rows] + rank
+        fits = place < room
+        keys = keys_of(torch, values[chosen], positions[chosen] + first[1])
+        self._keys.view(-1)[(rows * room + place)[fits]] = keys[fits]
+        self._fill += counts
+        left = torch.zeros(len(places), dtype=torch.bool, device=rows.device)
+        left[chosen[~fits]] = True
+        return left
+
+    def _put_compiled(self, places: Any, positions: Any, values: Any, first: tuple[int, int]) -> Any:
+        left = self._torch.empty(len(places), dtype=self._torch.int8, device=places.device)
+        self._kernels.take_pairs[(-(-len(places) // _PAIRS),)](
+            self._keys,
+            self._fill,
+            self.floors,
+            places,
+            positions,
+            values,
+            left,
+            len(places),
+            *first,
+            ROOM=self._keys.shape[1],
+            PAIRS=_PAIRS,
+            num_warps=4,
+        )
+        return left.bool()
 
     def sort(self) -> None:
         """Keep the best k of each and raise the floors to the last of them."""
-        self._fresh = 0
         self._keys = self._keys.sort(dim=1).values
         self._keys[:, self.k :] = _NOTHING
         self._fill.clamp_(max=self.k)
@@ -77,12 +107,11 @@ class Lists:
         known = self._torch.where(last == _NOTHING, -self._torch.inf, values_of(self._torch, last).double())
         self.raise_floors(slice(None), known)
 
-    def finish(self, best: Best, part: slice) -> None:
-        """Write the best of each where they belong."""
+    def best(self) -> tuple[Any, Any]:
+        """The best k of each, (n, k) int64 positions and float32 similarities."""
         self.sort()
         keys = self._keys[:, : self.k]
-        best.positions[part] = (keys & 0xFFFFFFFF).cpu().numpy()
-        best.similarities[part] = values_of(self._torch, keys).cpu().numpy()
+        return keys & 0xFFFFFFFF, values_of(self._torch, keys)
 
 
 def keys_of(torch: Any, values: Any, positions: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mitl.retrieval.card_sieve import Block
 from mitl.retrieval.processor import exactly
-from mitl.retrieval.search import cut
+from mitl.retrieval.search import Best, cut
 from mitl.retrieval.vectors import Vectors
 
 _COPIERS = 8
@@ -28,8 +28,8 @@ class Side:
         self._coming: dict[int, Future[Block]] = {}
 
     def ask(self, number: int) -> None:
-        """Begin to load a span, where it is neither there nor on its way."""
-        if number not in self._kept and number not in self._coming:
+        """Begin to load a span, where there is one that is neither there nor on its way."""
+        if number < len(self.spans) and number not in self._kept and number not in self._coming:
             self._coming[number] = self._loader.load(self.vectors, self.spans[number])
 
     def block(self, number: int) -> Block:
@@ -44,20 +44,23 @@ class Side:
 
 
 class Loader:
-    """Brings spans to the device while it is busy with others: copies through pinned memory, on a stream of its own."""
+    """Copies by threads and streams of its own: to pinned memory, from there to the device, and what was found back."""
 
     def __init__(self, torch: Any, device: Any, keep_bytes: int) -> None:
         self._torch, self._device, self._left = torch, device, keep_bytes
-        self._on_gpu = device.type == "cuda"
-        self._stream = torch.cuda.Stream(device) if self._on_gpu else None
-        self._pinned: Any = None
-        self._one = ThreadPoolExecutor(1)
+        # Its blocks go before those of the tile that is multiplied, which would hold them up to its end.
+        streams: list[Any] = [
+            torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None for _ in range(2)
+        ]
+        self._in, self._out = streams
+        self._stagers, self._movers, self._writers = (ThreadPoolExecutor(1) for _ in range(3))
         self._copiers = ThreadPoolExecutor(_COPIERS)
+        self._written: list[Future[None]] = []
 
     def close(self) -> None:
-        """Wait for nothing more."""
-        self._one.shutdown(wait=True, cancel_futures=True)
-        self._copiers.shutdown(wait=True, cancel_futures=True)
+        """Drop what is still to be loaded."""
+        for pool in (self._stagers, self._movers, self._writers, self._copiers):
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def keeps(self, block: Block) -> bool:
         """Whether there is room to keep a block, which is then taken."""
@@ -69,25 +72,54 @@ class Loader:
 
     def load(self, vectors: Vectors, rows: slice) -> Future[Block]:
         """A block of these items, one after the other in the order of the calls."""
-        return self._one.submit(self._load, vectors, rows)
+        if self._in is None:
+            return self._movers.submit(self._block, vectors, rows)
+        staged = self._stagers.submit(self._stage, vectors.array[rows])
+        return self._movers.submit(self._move, staged, vectors, rows)
 
-    def _load(self, vectors: Vectors, rows: slice) -> Block:
+    def _block(self, vectors: Vectors, rows: slice) -> Block:
+        with exactly():
+            return Block.of(self._torch, self._torch.from_numpy(np.array(vectors.array[rows])), vectors, rows)
+
+    def _stage(self, array: Any) -> Any:
         torch = self._torch
-        array = vectors.array[rows]
-        with ExitStack() as stack:
-            stack.enter_context(exactly())
-            if self._stream is None:
-                return Block.of(torch, torch.from_numpy(np.array(array)), vectors, rows.start)
-            stack.enter_context(torch.cuda.stream(self._stream))
-            if self._pinned is None or self._pinned.numel() * self._pinned.itemsize < array.nbytes:
-                self._pinned = torch.empty(array.nbytes, dtype=torch.uint8, pin_memory=True)
-            staged = self._pinned[: array.nbytes].numpy().view(array.dtype).reshape(array.shape)
-            parts = list(cut(0, len(array), max(1, -(-len(array) // _COPIERS))))
-            list(self._copiers.map(lambda part: np.copyto(staged[part], array[part]), parts))
-            exact = torch.from_numpy(staged).to(self._device, non_blocking=True)
-            block = Block.of(torch, exact, vectors, rows.start)
-            # Then the pinned memory is free for the next block.
-            self._stream.synchronize()
-        for tensor in (block.exact, block.halves, block.lengths, block.losses):
+        staged = torch.empty(array.shape, dtype=getattr(torch, array.dtype.name), pin_memory=True)
+        there = staged.numpy()
+        parts = cut(0, len(array), max(1, -(-len(array) // _COPIERS)))
+        list(self._copiers.map(lambda part: np.copyto(there[part], array[part]), parts))
+        return staged
+
+    def _move(self, staged: Future[Any], vectors: Vectors, rows: slice) -> Block:
+        torch = self._torch
+        with ExitStack() as settings:
+            settings.enter_context(exactly())
+            settings.enter_context(torch.cuda.stream(self._in))
+            exact = staged.result().to(self._device, non_blocking=True)
+            block = Block.of(torch, exact, vectors, rows)
+            self._in.synchronize()
+        for tensor in (block.exact, block.halves, block.lengths, block.losses, block.scale):
             tensor.record_stream(torch.cuda.default_stream(self._device))
         return block
+
+    def write(self, positions: Any, similarities: Any, best: Best, part: slice) -> None:
+        """Put what was found where it belongs; ``wait`` says when all is there."""
+        found = (positions, best.positions), (similarities, best.similarities)
+        if self._out is None:
+            for here, there in found:
+                there[part] = here.numpy()
+            return
+        ready = self._torch.cuda.Event()
+        ready.record()
+
+        def bring() -> None:
+            with self._torch.cuda.stream(self._out):
+                self._out.wait_event(ready)
+                for here, there in found:
+                    there[part] = here.cpu().numpy()
+
+        self._written.append(self._writers.submit(bring))
+
+    def wait(self) -> None:
+        """Until all is written."""
+        for writing in self._written:
+            writing.result()

@@ -40,8 +40,9 @@ class Block:
     exact: Any
     """(n, K, D), as they were given."""
     halves: Any
-    """(K, n, D filled up) float16: the items times ``scale``, a power of two."""
-    scale: float
+    """(K, n, D filled up) float16: the items times ``scale``."""
+    scale: Any
+    """() float64, a power of two."""
     lengths: Any
     """(n,) float64, upper bounds of the length of an item's longest vector."""
     losses: Any
@@ -58,30 +59,32 @@ class Block:
         return Block(self.exact[rows], halves, self.scale, self.lengths[rows], self.losses[rows], self.most)
 
     @classmethod
-    def of(cls, torch: Any, exact: Any, vectors: Vectors | None = None, start: int = 0) -> Block:
-        """Items (n, K, D) of a device, those of ``vectors`` from ``start`` on.
+    def of(
+        cls, torch: Any, exact: Any, vectors: Vectors | None = None, rows: slice = slice(0, None)
+    ) -> Block:
+        """Items (n, K, D) of a device, the ``rows`` of ``vectors``.
 
         Raises:
             RetrievalError: an item is not finite or too long.
         """
         count, per_item, width = exact.shape
         numbers = exact.float()
-        squares = numbers.square().sum(2).amax(1)
-        lengths = bounded(squares.cpu().numpy(), width)
-        # Vectors that are not zero have a length of at least what squares may lose.
-        lengths[~numbers.flatten(1).any(1).cpu().numpy()] = 0
-        if vectors is not None:
-            vectors.checked(lengths, start)
         # Where items of one block differ by orders of magnitude the small ones lose more, and ``losses`` says so.
-        exponent = 14 - int(np.frexp(float(numbers.abs().amax()))[1])
-        scale = 2.0 ** min(120, max(-120, exponent))
+        exponent = 14 - numbers.abs().amax().frexp().exponent.long().clamp(-106, 134)
+        scale = torch.ones((), device=exact.device).ldexp(exponent)
         halves = torch.zeros((per_item, count, _filled(width)), dtype=torch.float16, device=exact.device)
         halves[:, :, :width] = (numbers * scale).transpose(0, 1)
-        back = halves[:, :, :width].transpose(0, 1).float() / scale
-        losses = bounded((numbers - back).square().sum(2).amax(1).cpu().numpy(), width)
-        losses[lengths == 0] = 0
-        bounds = [torch.from_numpy(values).to(exact.device) for values in (lengths, losses)]
-        return cls(exact, halves, scale, bounds[0], bounds[1], (float(lengths.max()), float(losses.max())))
+        lost = numbers - halves[:, :, :width].transpose(0, 1).float() / scale
+        squares = [part.square().sum(2).amax(1) for part in (numbers, lost)]
+        there, lost_there, some = torch.stack([*squares, numbers.flatten(1).any(1).float()]).cpu().numpy()
+        lengths, losses = bounded(there, width), bounded(lost_there, width)
+        # Vectors that are not zero have a length of at least what squares may lose.
+        lengths[some == 0] = losses[some == 0] = 0
+        if vectors is not None:
+            vectors.checked(lengths, rows.start)
+        bounds = torch.from_numpy(np.stack([lengths, losses])).to(exact.device)
+        most = float(lengths.max()), float(losses.max())
+        return cls(exact, halves, scale.double(), bounds[0], bounds[1], most)
 
 
 def block_bytes(width: int, per_item: int, itemsize: int) -> int:
@@ -93,7 +96,7 @@ def _filled(width: int) -> int:
     return -(-width // _DEPTH) * _DEPTH
 
 
-def _errors(asking: Block, partner: Block, *, unit: float, losses: bool) -> Any:
+def errors(asking: Block, partner: Block, *, unit: float, losses: bool) -> Any:
     """How far near values of a block's items with any of another may be off, (n,); see ``product_errors``."""
     length, loss = (np.array([value]) for value in partner.most)
     terms = error_terms(length, loss if losses else 0 * loss, asking.exact.shape[2], unit)[:, 0]
@@ -103,20 +106,19 @@ def _errors(asking: Block, partner: Block, *, unit: float, losses: bool) -> Any:
 
 
 class Sieve:
-    """Looks at all pairs of two blocks on one device."""
+    """Looks at all pairs of two blocks on one device.
+
+    Args:
+        compiled: ``mitl.retrieval.card_kernels``, where it runs there: then a tile takes a bit for each pair.
+    """
 
     def __init__(self, torch: Any, device: Any, *, compiled: Any = None) -> None:
-        self._torch, self._device, self._kernels = torch, device, compiled
+        self._torch, self._device, self.kernels = torch, device, compiled
         self._shape = _SMALL
         if device.type == "cuda":
             properties = torch.cuda.get_device_properties(device)
             self._shape = _LARGE if properties.shared_memory_per_block_optin >= _LARGE_BYTES else _SMALL
         self._words: Any = None
-
-    @property
-    def compiled(self) -> bool:
-        """Whether products are compared in registers, so that a tile takes a bit for each pair."""
-        return self._kernels is not None
 
     def floors(self, asking: Block, partner: Block, k: int) -> Any:
         """For each item of a block a number (n,) float64 that its k-th best of the other, or better, reaches.
@@ -126,9 +128,9 @@ class Sieve:
         torch = self._torch
         if len(partner) < k:
             return torch.full((len(asking),), -torch.inf, dtype=torch.float64, device=self._device)
-        errors = _errors(asking, partner, unit=UNIT, losses=False)
+        allowed = errors(asking, partner, unit=UNIT, losses=False)
         kth = self._largest(asking, partner, self._near).topk(k, dim=1).values[:, -1]
-        return kth.double() - errors
+        return kth.double() - allowed
 
     def _near(self, one: Any, other: Any) -> Any:
         """(n, m) sums in float32."""
@@ -144,7 +146,7 @@ class Sieve:
         torch = self._torch
         least = self._least(left, right, left_floors)
         theirs = None if right_floors is None else self._least(right, left, right_floors)
-        if self._kernels is None:
+        if self.kernels is None:
             near = reduce(
                 torch.maximum, [self._near(one, other) for one in left.halves for other in right.halves]
             )
@@ -168,8 +170,8 @@ class Sieve:
     def _least(self, asking: Block, partner: Block, floors: Any) -> Any:
         """(n,) float32: products of halves below it belong to pairs below the floors."""
         torch = self._torch
-        errors = _errors(asking, partner, unit=ROUNDOFF, losses=True)
-        least = ((floors - errors) * (asking.scale * partner.scale)).float()
+        allowed = errors(asking, partner, unit=ROUNDOFF, losses=True)
+        least = ((floors - allowed) * (asking.scale * partner.scale)).float()
         return torch.nextafter(least, torch.full_like(least, -torch.inf))
 
     def _sift(self, one: Any, other: Any, least: Any, theirs: Any | None, most: int) -> Any | None:
@@ -182,7 +184,7 @@ class Sieve:
             self._words = torch.empty((grid, rows, across), dtype=torch.int32, device=self._device)
             self._blocks = torch.empty((grid, 2), dtype=torch.int32, device=self._device)
         totals = torch.zeros(2, dtype=torch.int64, device=self._device)
-        self._kernels.sift_blocks[(grid,)](
+        self.kernels.sift_blocks[(grid,)](
             one,
             other,
             least,
@@ -235,8 +237,8 @@ class Sieve:
         """(p,) float64 sums of products, exact ones, in any order."""
         torch = self._torch
         out = torch.empty(len(rows), dtype=torch.float64, device=self._device)
-        if self._kernels is not None and len(rows):
-            self._kernels.dot_pairs[(-(-len(rows) // _PAIRS),)](
+        if self.kernels is not None and len(rows):
+            self.kernels.dot_pairs[(-(-len(rows) // _PAIRS),)](
                 left,
                 right,
                 rows,

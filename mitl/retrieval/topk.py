@@ -193,11 +193,13 @@ def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Searc
 
 
 def _ranking(queries: Encoded, gallery: Encoded, best: Best) -> Ranking:
-    places = best.positions
-    for start in range(
-        0, len(places), _MANY_ROWS
-    ):  # in place: a copy of all would be a large share of the peak
-        places[start : start + _MANY_ROWS] = gallery.ids[places[start : start + _MANY_ROWS]]
+    places, first = best.positions, gallery.ids[0]
+    if gallery.ids[-1] - first == len(gallery) - 1:  # they rise, so none is left out
+        places += first
+    else:
+        # In place: a copy of all would be a large share of the peak.
+        for start in range(0, len(places), _MANY_ROWS):
+            places[start : start + _MANY_ROWS] = gallery.ids[places[start : start + _MANY_ROWS]]
     return Ranking(np.asarray(queries.ids, np.int64), places, best.similarities)
 
 
