@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from annotators.base import Modality
-from annotators.devices import full_precision
+from annotators.devices import full_precision, to_device
 from mitl.errors import AnnotatorError
 
 NOISE_VERSION = 1
@@ -67,6 +67,8 @@ _NEAR = 2.0**-5
 _TOGETHER = 4096
 """Samples that are subtracted at once."""
 _DEVICE_NUMBERS = 1 << 26
+_DEVICE_BYTES = 48
+"""Of a card's free memory for each product of a tile: some numbers of 4 bytes, and as much for everything else."""
 """Numbers of a block on another device than the CPU."""
 
 Samples = NDArray[Any]
@@ -269,19 +271,30 @@ def _fill_on_device(
 ) -> None:
     """The same on a GPU: torch's product, larger blocks."""
     samples, other_samples = left.samples.shape[1], right.squares.shape[1]
-    step = max(1, int((_DEVICE_NUMBERS / samples) ** 0.5))
+    numbers = _DEVICE_NUMBERS
+    if device.type == "cuda":
+        numbers = max(numbers, torch.cuda.mem_get_info(device)[0] // _DEVICE_BYTES)
+    step = max(1, int((numbers / samples) ** 0.5))
     sums = _Sums.of(odds, left.squares, right.squares, device)
-    for rows in blocks(len(left), step):
-        queries = _moved(left.samples[rows], device)  # (q, S, D)
-        own = _moved(left.squares[rows], device)[:, :, None] + EPSILON
-        for columns in blocks(len(right), step):
-            gallery = _moved(right.samples[columns], device)  # (g, T, D)
+    tiles = [(rows, columns) for rows in blocks(len(left), step) for columns in blocks(len(right), step)]
+    queries = own = torch.empty(0)
+    with ThreadPoolExecutor(1) as ahead:
+        coming = [ahead.submit(_moved, right.samples[columns], device) for _, columns in tiles[:1]]
+        for number, (rows, columns) in enumerate(tiles):
+            if columns.start == 0:
+                queries = _moved(left.samples[rows], device)  # (q, S, D)
+                own = _moved(left.squares[rows], device)[:, :, None] + EPSILON
+            gallery = coming.pop().result()  # (g, T, D)
+            # The next block is copied while this one is multiplied.
+            coming += [
+                ahead.submit(_moved, right.samples[after], device) for _, after in tiles[number + 1 :][:1]
+            ]
             others = _moved(right.squares[columns], device)
-            total = torch.zeros(len(own), len(gallery), device=device)
+            total = torch.zeros(len(queries), len(gallery), device=device)
             for sample in range(other_samples):
                 items = gallery[:, sample]
                 with full_precision():
-                    products = (queries.flatten(0, 1) @ items.T).view(len(own), samples, -1)
+                    products = (queries.flatten(0, 1) @ items.T).view(len(queries), samples, -1)
                 total += sums.in_place(products, own, others[:, sample], queries, items)
             out[rows, columns] = total.div_(samples * other_samples).cpu().numpy()
 
@@ -328,4 +341,4 @@ class _Sums:
 
 
 def _moved(array: NDArray[Any], device: torch.device) -> Tensor:
-    return torch.from_numpy(np.array(array, np.float32)).to(device)
+    return to_device(array, device)

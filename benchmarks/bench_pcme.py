@@ -200,7 +200,8 @@ def main() -> None:
     describe_machine()
     piece = min(options.piece, options.gallery)
     if options.device:
-        time_on(options.device, options.queries, options.gallery, options.width, max(5, options.runs))
+        for queries in (options.queries, 16 * options.queries):
+            time_on(options.device, queries, options.gallery, options.width, max(5, options.runs))
         return
     time_shape(options.queries, options.gallery, options.width, options.k, piece, max(5, options.runs))
     measure_recall(min(64, options.queries), options.gallery, options.width, options.k)

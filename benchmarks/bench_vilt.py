@@ -97,7 +97,7 @@ def _caption(length: int, config: ViltConfig) -> Tensor:
 def usual_call(
     network: Vilt, work: Work, device: torch.device | None = None, dtype: torch.dtype = torch.float32
 ) -> Callable[[], Tensor]:
-    """The module's forward on padded batches; padding itself is done beforehand and not timed."""
+    """The module's forward on padded batches; padding, and the way to a card, are done before and not timed."""
     batches, size_of_batch = [], USUAL_BATCH if device is None else USUAL_BATCH_CUDA
     for start in range(0, len(work.pixels), size_of_batch):
         pictures, captions = (
@@ -112,17 +112,15 @@ def usual_call(
             pixels[row, :, : picture.shape[1], : picture.shape[2]] = picture
             pixel_mask[row, : picture.shape[1], : picture.shape[2]] = 1
             ids[row, : len(caption)], words[row, : len(caption)] = caption, 1
-        batches.append(
-            {"input_ids": ids, "attention_mask": words, "pixel_values": pixels, "pixel_mask": pixel_mask}
-        )
+        batch = {"input_ids": ids, "attention_mask": words, "pixel_values": pixels, "pixel_mask": pixel_mask}
+        batches.append({name: part.to(device or "cpu") for name, part in batch.items()})
 
     def call() -> Tensor:
         with torch.inference_mode():
             if device is None:
                 return torch.cat([network(**batch).logits[:, 0] for batch in batches])
             with torch.autocast(device.type, dtype):
-                moved = ({name: part.to(device) for name, part in batch.items()} for batch in batches)
-                return torch.cat([network(**batch).logits[:, 0].float().cpu() for batch in moved])
+                return torch.cat([network(**batch).logits[:, 0].float() for batch in batches]).cpu()
 
     return call
 
@@ -232,7 +230,7 @@ def run(
             operations(work, config) / best / 1e9 / peaks[own] if label.startswith("mitl") else float("nan")
         )
         print(
-            f"| {label} | {best / pairs * 1e3:.1f} | {pairs / best:.1f} | {first / best:.2f} "
+            f"| {label} | {best / pairs * 1e3:.3g} | {pairs / best:.1f} | {first / best:.2f} "
             f"| {'' if share != share else f'{share:.2f}'} | {off:.1e} |"
         )
     print(
@@ -246,7 +244,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["all", "cpu", "cuda"], default="all")
     parser.add_argument("--pairs", type=int, default=16, help="pairs of each workload (CPU)")
-    parser.add_argument("--cuda-pairs", type=int, default=8192, help="the same on CUDA")
+    parser.add_argument("--cuda-pairs", type=int, default=1024, help="the same on CUDA")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--compile", action="store_true", help="time torch.compile too")

@@ -78,7 +78,7 @@ def _share_of_bound(sieve: Sieve, left: Block, right: Block) -> float:
     low, high = torch.full_like(exact, -1.0), torch.full_like(exact, 3.0)
     for _ in range(40):
         middle = (low + high) / 2
-        pairs = sieve.sift(left, right, exact + middle * allowed, least, count * len(right))
+        pairs = sieve.sift(left, right, exact + (middle - 1) * allowed, least, count * len(right))
         assert pairs is not None, "there is room for all pairs"
         kept = torch.zeros(count, dtype=torch.bool, device=rows.device)
         kept[pairs[0][pairs[0] == pairs[1]]] = True
@@ -198,7 +198,7 @@ def tests() -> Iterator[Check]:
     """Those that use a card where there is one."""
     run = [sys.executable, "-m", "pytest", "-q", "-k", "cuda or gpu or card or device", *TESTS]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
-    print(done.stdout[-2000:], flush=True)
+    print((done.stdout + done.stderr)[-2000:], flush=True)
     yield "tests that use a card, exit status", float(done.returncode), 0.0
 
 

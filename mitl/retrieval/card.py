@@ -17,7 +17,7 @@ from mitl.errors import RetrievalError
 from mitl.progress import Advance
 from mitl.retrieval.card_lists import Lists, list_bytes
 from mitl.retrieval.card_loading import Loader, Side
-from mitl.retrieval.card_sieve import Block, Sieve, block_bytes, kernels_for
+from mitl.retrieval.card_sieve import ROUNDOFF, Block, Sieve, block_bytes, errors, kernels_for
 from mitl.retrieval.processor import exactly
 from mitl.retrieval.search import Best
 from mitl.retrieval.torch_products import import_torch
@@ -135,6 +135,9 @@ class CardSearch:
         self, block: Block, partner: Block, own: Lists, theirs: Lists | None, starts: tuple[int, int]
     ) -> None:
         """All pairs of a loaded row span and a loaded column span, by tiles that grow with what was seen."""
+        bounds = [errors(block, partner, unit=ROUNDOFF, losses=True)]
+        if theirs:
+            bounds.append(errors(partner, block, unit=ROUNDOFF, losses=True))
         for rows in growing(theirs.seen if theirs else len(block), len(block)):
             for columns in growing(own.seen, len(partner)):
                 one, other = block.part(rows), partner.part(columns)
@@ -142,7 +145,7 @@ class CardSearch:
                     own.raise_floors(rows, self._sieve.floors(one, other, own.k))
                 if theirs and not theirs.seen and rows.start == 0:
                     theirs.raise_floors(columns, self._sieve.floors(other, one, theirs.k))
-                self._tile(one, other, own, theirs, (rows, columns), starts)
+                self._tile((one, other), (own, theirs), bounds, (rows, columns), starts)
                 self._advance(len(one) * len(other))
         own.seen += len(partner)
         if theirs:
@@ -150,22 +153,22 @@ class CardSearch:
 
     def _tile(
         self,
-        one: Block,
-        other: Block,
-        own: Lists,
-        theirs: Lists | None,
+        blocks: tuple[Block, Block],
+        lists: tuple[Lists, Lists | None],
+        bounds: list[Any],
         parts: tuple[slice, slice],
         starts: tuple[int, int],
     ) -> None:
         """The pairs of a tile that reach a floor, into the lists; of a crowded one half by half."""
-        rows, columns = parts
-        floors = own.floors[rows], None if theirs is None else theirs.floors[columns]
-        found = self._sieve.sift(one, other, *floors, self._plan.most)
+        (one, other), (own, theirs), (rows, columns) = blocks, lists, parts
+        least = own.floors[rows] - bounds[0][rows]
+        their_least = None if theirs is None else theirs.floors[columns] - bounds[1][columns]
+        found = self._sieve.sift(one, other, least, their_least, self._plan.most)
         if found is None:
             middle = len(other) // 2
             for part in (slice(0, middle), slice(middle, len(other))):
                 narrow = slice(columns.start + part.start, columns.start + part.stop)
-                self._tile(one, other.part(part), own, theirs, (rows, narrow), starts)
+                self._tile((one, other.part(part)), lists, bounds, (rows, narrow), starts)
             return
         row, column = found
         similarities = self._sieve.similarities(one, other, row, column)
@@ -190,10 +193,11 @@ def seconds_of_probe(device: str, width: int, queries: int, items: int, k: int) 
                 Block.of(torch, torch.randn((n, 1, width), device=where)) for n in (queries, items)
             )
             floors = sieve.floors(left, right, k)
+            least = floors - errors(left, right, unit=ROUNDOFF, losses=True)
             times = []
             for _ in range(3):
                 start = time.perf_counter()
-                pairs = sieve.sift(left, right, floors, None, queries * items)
+                pairs = sieve.sift(left, right, least, None, queries * items)
                 times.append(time.perf_counter() - start)
             assert pairs is not None
             reach = sieve.similarities(left, right, *pairs) >= floors[pairs[0]]

@@ -76,30 +76,75 @@ def sift_blocks(
         tl.store(words + place * (ROWS * (COLUMNS // 32)) + at, packed)
 
 
-@triton.jit(do_not_specialize=["pairs"])
+@triton.jit(do_not_specialize=["words_count"])
+def spread_words(
+    words,
+    blocks,
+    rows,
+    columns,
+    total,
+    words_count,
+    ROWS: tl.constexpr,
+    ACROSS: tl.constexpr,
+    WORDS: tl.constexpr,
+):
+    """Write the pairs of the bits of ``WORDS`` words of ``sift_blocks``, in any order.
+
+    Args:
+        rows, columns: (pairs,) int64.
+        total: (1,) int64, how many are written, from 0 on.
+    """
+    place = tl.program_id(0).to(tl.int64) * WORDS + tl.arange(0, WORDS)
+    there = place < words_count
+    word = tl.load(words + place, mask=there, other=0)
+    lane = tl.arange(0, 32)
+    bits = (word[:, None] >> lane[None, :]) & 1
+    own = tl.sum(bits, 1)
+    count = tl.sum(own, 0)
+    if count > 0:
+        first = tl.atomic_add(total, count.to(tl.int64))
+        before = tl.cumsum(own, 0) - own
+        at = first + (before[:, None] + tl.cumsum(bits, 1) - 1)
+        block, within = place // (ROWS * ACROSS), place % (ROWS * ACROSS)
+        row = tl.load(blocks + 2 * block, mask=there, other=0) + within // ACROSS
+        column = tl.load(blocks + 2 * block + 1, mask=there, other=0) + within % ACROSS * 32
+        zero = tl.zeros((WORDS, 32), tl.int64)
+        tl.store(rows + at, row[:, None] + zero, mask=bits > 0)
+        tl.store(columns + at, column[:, None] + lane[None, :] + zero, mask=bits > 0)
+
+
+@triton.jit(do_not_specialize=["pairs", "relative"])
 def dot_pairs(
     left,
     right,
     rows,
     columns,
-    out,
+    lengths,
+    sums,
+    values,
+    unsure,
     pairs,
+    relative,
     left_step,
     right_step,
+    ROUNDED: tl.constexpr,
     WIDTH: tl.constexpr,
     PAIRS: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    """Inner products of ``PAIRS`` pairs in float64.
+    """Inner products of ``PAIRS`` pairs in float64; where ``ROUNDED``, to float32 with the sure ones apart.
 
     Args:
         left, right: (n, WIDTH) and (m, WIDTH), rows ``left_step`` and ``right_step`` numbers apart.
         rows, columns: (pairs,) int64.
-        out: (pairs,) float64.
+        lengths: (n,) float64; ``relative`` times it is how far a sum in another order may be off.
+        sums: (pairs,) float64, written unless ``ROUNDED``.
+        values, unsure: (pairs,) float32 and int8, 1 where another order might round to another number.
     """
-    pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
+    pair = tl.program_id(0).to(tl.int64) * PAIRS + tl.arange(0, PAIRS)
     there = pair < pairs
-    one = left + tl.load(rows + pair, mask=there, other=0) * left_step
+    row = tl.load(rows + pair, mask=there, other=0)
+    one = left + row * left_step
     other = right + tl.load(columns + pair, mask=there, other=0) * right_step
     total = tl.zeros((PAIRS,), tl.float64)
     for start in range(0, WIDTH, DEPTH):
@@ -108,7 +153,13 @@ def dot_pairs(
         q = tl.load(one[:, None] + depth[None, :], mask=mask, other=0.0).to(tl.float64)
         x = tl.load(other[:, None] + depth[None, :], mask=mask, other=0.0).to(tl.float64)
         total += tl.sum(q * x, 1)
-    tl.store(out + pair, total, mask=there)
+    if ROUNDED:
+        error = tl.load(lengths + row, mask=there, other=0.0) * relative
+        low, high = (total - error).to(tl.float32), (total + error).to(tl.float32)
+        tl.store(values + pair, tl.where(low == 0, 0.0, low), mask=there)  # -0.0 becomes 0.0
+        tl.store(unsure + pair, (low != high).to(tl.int8), mask=there)
+    else:
+        tl.store(sums + pair, total, mask=there)
 
 
 @triton.jit(do_not_specialize=["pairs", "first_row", "first_position"])
@@ -150,3 +201,21 @@ def take_pairs(
     fits = reach & (place < ROOM)
     tl.store(keys + row * ROOM + place, key, mask=fits)
     tl.store(left + pair, (reach & (place >= ROOM)).to(tl.int8), mask=there)
+
+
+@triton.jit(do_not_specialize=["items"])
+def sort_keys(keys, floors, items, K: tl.constexpr, ROOM: tl.constexpr, ITEMS: tl.constexpr):
+    """Sort the lists (items, ROOM) of ``ITEMS`` items, keep the best ``K`` and raise the floors to the last of them."""
+    item = tl.program_id(0).to(tl.int64) * ITEMS + tl.arange(0, ITEMS)
+    place = tl.arange(0, ROOM)
+    there = item < items
+    at = keys + item[:, None] * ROOM + place[None, :]
+    nothing = 0x7FFFFFFFFFFFFFFF
+    found = tl.sort(tl.load(at, mask=there[:, None], other=nothing), 1)
+    tl.store(at, tl.where(place[None, :] < K, found, nothing), mask=there[:, None])
+    last = tl.min(tl.where(place[None, :] == K - 1, found, nothing), 1)
+    rising = ~(last >> 32).to(tl.int32)
+    value = (rising ^ ((rising >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True).to(tl.float64)
+    floor = tl.load(floors + item, mask=there, other=0.0)
+    better = there & (last != nothing) & (value > floor)
+    tl.store(floors + item, value, mask=better)

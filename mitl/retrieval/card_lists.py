@@ -8,11 +8,13 @@ _NOTHING = (1 << 63) - 1
 """A free place: worse than every key."""
 _STALE = 4
 """Lists are sorted, and floors raised, when a quarter of k newcomers came on average."""
-_PAIRS = 1024
+_PAIRS, _ITEMS, _MOST_ROOM = 1024, 8, 256
+"""Pairs, and items, that one compiled loop takes; places up to which it sorts: for more it takes long to compile."""
 
 
 def _room(k: int, others: int) -> int:
-    return max(k + 1, min(others, 2 * k + 64))
+    """A power of two, as sorting wants it."""
+    return 1 << max(k, min(others, 2 * k + 60) - 1).bit_length()
 
 
 def list_bytes(k: int, others: int) -> int:
@@ -100,9 +102,15 @@ class Lists:
 
     def sort(self) -> None:
         """Keep the best k of each and raise the floors to the last of them."""
+        self._fill.clamp_(max=self.k)
+        room = self._keys.shape[1]
+        if self._kernels is not None and room <= _MOST_ROOM:
+            self._kernels.sort_keys[(-(-len(self) // _ITEMS),)](
+                self._keys, self.floors, len(self), K=self.k, ROOM=room, ITEMS=_ITEMS, num_warps=4
+            )
+            return
         self._keys = self._keys.sort(dim=1).values
         self._keys[:, self.k :] = _NOTHING
-        self._fill.clamp_(max=self.k)
         last = self._keys[:, self.k - 1]
         known = self._torch.where(last == _NOTHING, -self._torch.inf, values_of(self._torch, last).double())
         self.raise_floors(slice(None), known)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-
+from annotators.devices import to_device
 from mitl.retrieval.card_sieve import Block
 from mitl.retrieval.processor import exactly
 from mitl.retrieval.search import Best, cut
 from mitl.retrieval.vectors import Vectors
-
-_COPIERS = 8
-"""Threads that bring vectors to pinned memory: one moves a fifth of what a card takes in."""
 
 
 class Side:
@@ -54,12 +50,11 @@ class Loader:
         ]
         self._in, self._out = streams
         self._stagers, self._movers, self._writers = (ThreadPoolExecutor(1) for _ in range(3))
-        self._copiers = ThreadPoolExecutor(_COPIERS)
         self._written: list[Future[None]] = []
 
     def close(self) -> None:
         """Drop what is still to be loaded."""
-        for pool in (self._stagers, self._movers, self._writers, self._copiers):
+        for pool in (self._stagers, self._movers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def keeps(self, block: Block) -> bool:
@@ -72,48 +67,39 @@ class Loader:
 
     def load(self, vectors: Vectors, rows: slice) -> Future[Block]:
         """A block of these items, one after the other in the order of the calls."""
-        if self._in is None:
-            return self._movers.submit(self._block, vectors, rows)
-        staged = self._stagers.submit(self._stage, vectors.array[rows])
-        return self._movers.submit(self._move, staged, vectors, rows)
+        return self._movers.submit(
+            self._move, self._stagers.submit(self._stage, vectors, rows), vectors, rows
+        )
 
-    def _block(self, vectors: Vectors, rows: slice) -> Block:
-        with exactly():
-            return Block.of(self._torch, self._torch.from_numpy(np.array(vectors.array[rows])), vectors, rows)
+    def _stage(self, vectors: Vectors, rows: slice) -> Any:
+        array = vectors.array[rows]
+        with self._stream(self._in):
+            return to_device(array, self._device, getattr(self._torch, array.dtype.name))
 
-    def _stage(self, array: Any) -> Any:
-        torch = self._torch
-        staged = torch.empty(array.shape, dtype=getattr(torch, array.dtype.name), pin_memory=True)
-        there = staged.numpy()
-        parts = cut(0, len(array), max(1, -(-len(array) // _COPIERS)))
-        list(self._copiers.map(lambda part: np.copyto(there[part], array[part]), parts))
-        return staged
-
-    def _move(self, staged: Future[Any], vectors: Vectors, rows: slice) -> Block:
-        torch = self._torch
-        with ExitStack() as settings:
-            settings.enter_context(exactly())
-            settings.enter_context(torch.cuda.stream(self._in))
-            exact = staged.result().to(self._device, non_blocking=True)
-            block = Block.of(torch, exact, vectors, rows)
+    def _move(self, exact: Future[Any], vectors: Vectors, rows: slice) -> Block:
+        with exactly(), self._stream(self._in):
+            block = Block.of(self._torch, exact.result(), vectors, rows)
+        if self._in is not None:
             self._in.synchronize()
-        for tensor in (block.exact, block.halves, block.lengths, block.losses, block.scale):
-            tensor.record_stream(torch.cuda.default_stream(self._device))
+            for tensor in (block.exact, block.halves, block.lengths, block.losses, block.scale):
+                tensor.record_stream(self._torch.cuda.default_stream(self._device))
         return block
+
+    def _stream(self, stream: Any) -> AbstractContextManager[Any]:
+        return nullcontext() if stream is None else self._torch.cuda.stream(stream)
 
     def write(self, positions: Any, similarities: Any, best: Best, part: slice) -> None:
         """Put what was found where it belongs; ``wait`` says when all is there."""
         found = (positions, best.positions), (similarities, best.similarities)
-        if self._out is None:
-            for here, there in found:
-                there[part] = here.numpy()
-            return
-        ready = self._torch.cuda.Event()
-        ready.record()
+        ready = None
+        if self._out is not None:
+            ready = self._torch.cuda.Event()
+            ready.record()
 
         def bring() -> None:
-            with self._torch.cuda.stream(self._out):
-                self._out.wait_event(ready)
+            with self._stream(self._out):
+                if ready is not None:
+                    ready.wait()
                 for here, there in found:
                     there[part] = here.cpu().numpy()
 

@@ -28,7 +28,8 @@ _LARGE = (128, 256, 64, 3)
 """Rows, columns and depth of a block, and blocks on their way, where 160 KiB of shared memory are there."""
 _SMALL = (128, 128, 32, 3)
 _LARGE_BYTES = 160 << 10
-_PAIRS, _NUMBERS = 16, 128
+_PAIRS, _NUMBERS, _WORDS = 16, 128, 128
+"""Pairs, numbers of a vector and words that one compiled loop takes at once."""
 _CHUNK = 1 << 17
 """Pairs that torch multiplies in float64 at once."""
 
@@ -129,7 +130,10 @@ class Sieve:
         if len(partner) < k:
             return torch.full((len(asking),), -torch.inf, dtype=torch.float64, device=self._device)
         allowed = errors(asking, partner, unit=UNIT, losses=False)
-        kth = self._largest(asking, partner, self._near).topk(k, dim=1).values[:, -1]
+        near = self._largest(
+            asking, partner, lambda k, m: self._near(asking.exact[:, k], partner.exact[:, m])
+        )
+        kth = near.topk(k, dim=1).values[:, -1]
         return kth.double() - allowed
 
     def _near(self, one: Any, other: Any) -> Any:
@@ -137,15 +141,19 @@ class Sieve:
         return self._torch.mm(one.float(), other.float().T)
 
     def sift(
-        self, left: Block, right: Block, left_floors: Any, right_floors: Any | None, most: int
+        self, left: Block, right: Block, left_least: Any, right_least: Any | None, most: int
     ) -> tuple[Any, Any] | None:
-        """Places (p,) int64 of all pairs whose canonical similarity may reach the floor of either side.
+        """Places (p,) int64 of all pairs whose near value may reach the least of either side, in any order.
 
         None where they are more than ``most``.
+
+        Args:
+            left_least, right_least: (n,) and (m,) float64, floors of canonical similarities less the ``errors``.
         """
         torch = self._torch
-        least = self._least(left, right, left_floors)
-        theirs = None if right_floors is None else self._least(right, left, right_floors)
+        scale = left.scale * right.scale
+        least = self._below(left_least * scale)
+        theirs = None if right_least is None else self._below(right_least * scale)
         if self.kernels is None:
             near = reduce(
                 torch.maximum, [self._near(one, other) for one in left.halves for other in right.halves]
@@ -160,21 +168,23 @@ class Sieve:
         pairs = []
         for one in left.halves:
             for other in right.halves:
-                flat = self._sift(one, other, least, theirs, most)
-                if flat is None:
+                found = self._sift(one, other, least, theirs, most)
+                if found is None:
                     return None
-                pairs.append(flat)
-        flat = pairs[0] if len(pairs) == 1 else torch.cat(pairs).unique()
+                pairs.append(found)
+        if len(pairs) == 1:
+            return pairs[0]
+        flat = torch.cat([rows * len(right) + columns for rows, columns in pairs]).unique()
         return flat // len(right), flat % len(right)
 
-    def _least(self, asking: Block, partner: Block, floors: Any) -> Any:
-        """(n,) float32: products of halves below it belong to pairs below the floors."""
+    def _below(self, values: Any) -> Any:
+        """The largest float32 that are below these numbers."""
         torch = self._torch
-        allowed = errors(asking, partner, unit=ROUNDOFF, losses=True)
-        least = ((floors - allowed) * (asking.scale * partner.scale)).float()
-        return torch.nextafter(least, torch.full_like(least, -torch.inf))
+        return torch.nextafter(values.float(), torch.full((), -torch.inf, device=self._device))
 
-    def _sift(self, one: Any, other: Any, least: Any, theirs: Any | None, most: int) -> Any | None:
+    def _sift(
+        self, one: Any, other: Any, least: Any, theirs: Any | None, most: int
+    ) -> tuple[Any, Any] | None:
         torch = self._torch
         rows, columns, depth, stages = self._shape
         grid = -(-len(one) // rows) * -(-len(other) // columns)
@@ -206,72 +216,104 @@ class Sieve:
         count, bits = totals.tolist()
         if bits > most:
             return None
-        words, blocks = self._words[:count].view(-1), self._blocks[:count].long()
-        place = words.nonzero()[:, 0]
-        word, bit = self._bits(words[place])
-        place = place[word]
-        block, within = place // (rows * across), place % (rows * across)
-        row = blocks[block, 0] + within // across
-        return row * len(other) + blocks[block, 1] + within % across * 32 + bit
-
-    def _bits(self, words: Any) -> tuple[Any, Any]:
-        """Which word each bit that is set belongs to, and its number."""
-        torch = self._torch
-        lanes = torch.arange(32, dtype=torch.int32, device=self._device)
-        word, bit = ((words[:, None] >> lanes) & 1).nonzero(as_tuple=True)
-        return word, bit
+        if not bits:
+            return totals[:0], totals[:0]
+        pairs = torch.empty((2, bits), dtype=torch.int64, device=self._device)
+        total = torch.zeros(1, dtype=torch.int64, device=self._device)
+        number = count * rows * across
+        self.kernels.spread_words[(-(-number // _WORDS),)](
+            self._words,
+            self._blocks,
+            pairs[0],
+            pairs[1],
+            total,
+            number,
+            ROWS=rows,
+            ACROSS=across,
+            WORDS=_WORDS,
+            num_warps=4,
+        )
+        return pairs[0], pairs[1]
 
     def similarities(self, left: Block, right: Block, rows: Any, columns: Any) -> Any:
         """Canonical similarities (p,) float32 of pairs of places, as ``rescoring.Rescorer`` gives them."""
-        width = left.exact.shape[2]
-        best = self._largest(left, right, lambda query, item: self._dots(query, item, rows, columns))
+        torch, width, several = (
+            self._torch,
+            left.exact.shape[2],
+            left.exact.shape[1] * right.exact.shape[1] > 1,
+        )
         # A sum in whatever order and the canonical one err by gamma_D |q| |x| each.
-        errors = (2.01 * gamma(width, 2.0**-53) * right.most[0]) * left.lengths[rows]
-        low, high = (best - errors).float(), (best + errors).float()
-        unsure = (low != high).nonzero()[:, 0]
+        relative = 2.01 * gamma(width, 2.0**-53) * right.most[0]
+        if self.kernels is not None and not several and len(rows):
+            low = torch.empty(len(rows), device=self._device)
+            flags = torch.empty(len(rows), dtype=torch.int8, device=self._device)
+            self._dot(left, right, (0, 0), rows, columns, None, (low, flags), relative)
+            unsure = flags.nonzero()[:, 0]
+        else:
+            best = self._largest(left, right, lambda *which: self._sums(left, right, which, rows, columns))
+            errors = relative * left.lengths[rows]
+            low, high = (best - errors).float(), (best + errors).float()
+            unsure = (low != high).nonzero()[:, 0]
         for part in unsure.split(_CHUNK // 8):
             low[part] = self._by_definition(left, right, rows[part], columns[part])
         return low + 0.0  # -0.0 becomes 0.0
 
-    def _dots(self, left: Any, right: Any, rows: Any, columns: Any) -> Any:
+    def _sums(self, left: Block, right: Block, which: tuple[int, int], rows: Any, columns: Any) -> Any:
         """(p,) float64 sums of products, exact ones, in any order."""
         torch = self._torch
         out = torch.empty(len(rows), dtype=torch.float64, device=self._device)
         if self.kernels is not None and len(rows):
-            self.kernels.dot_pairs[(-(-len(rows) // _PAIRS),)](
-                left,
-                right,
-                rows,
-                columns,
-                out,
-                len(rows),
-                left.stride(0),
-                right.stride(0),
-                WIDTH=left.shape[1],
-                PAIRS=_PAIRS,
-                DEPTH=_NUMBERS,
-                num_warps=4,
-            )
+            self._dot(left, right, which, rows, columns, out, None, 0.0)
             return out
+        one, other = left.exact[:, which[0]], right.exact[:, which[1]]
         for start in range(0, len(rows), _CHUNK):
             part = slice(start, start + _CHUNK)
-            out[part] = (left[rows[part]].double() * right[columns[part]].double()).sum(1)
+            out[part] = (one[rows[part]].double() * other[columns[part]].double()).sum(1)
         return out
 
+    def _dot(
+        self,
+        left: Block,
+        right: Block,
+        which: tuple[int, int],
+        rows: Any,
+        columns: Any,
+        sums: Any,
+        rounded: tuple[Any, Any] | None,
+        relative: float,
+    ) -> None:
+        one, other = left.exact[:, which[0]], right.exact[:, which[1]]
+        values, unsure = rounded or (sums, sums)
+        self.kernels.dot_pairs[(-(-len(rows) // _PAIRS),)](
+            one,
+            other,
+            rows,
+            columns,
+            left.lengths,
+            values if sums is None else sums,
+            values,
+            unsure,
+            len(rows),
+            relative,
+            one.stride(0),
+            other.stride(0),
+            ROUNDED=rounded is not None,
+            WIDTH=one.shape[1],
+            PAIRS=_PAIRS,
+            DEPTH=_NUMBERS,
+            num_warps=4,
+        )
+
     def _by_definition(self, left: Block, right: Block, rows: Any, columns: Any) -> Any:
-        def sums(query: Any, item: Any) -> Any:
-            return fixed_sum(query[rows].double() * item[columns].double())
+        def sums(k: int, m: int) -> Any:
+            return fixed_sum(left.exact[rows, k].double() * right.exact[columns, m].double())
 
         return self._largest(left, right, sums).float()
 
-    def _largest(self, left: Block, right: Block, product: Callable[[Any, Any], Any]) -> Any:
-        """The largest of the K x L products of the exact vectors."""
-        every = [
-            product(left.exact[:, k], right.exact[:, m])
-            for k in range(left.exact.shape[1])
-            for m in range(right.exact.shape[1])
-        ]
-        return reduce(self._torch.maximum, every)
+    def _largest(self, left: Block, right: Block, product: Callable[[int, int], Any]) -> Any:
+        """The largest of the K x L products, ``product`` of each."""
+        which = [(k, m) for k in range(left.exact.shape[1]) for m in range(right.exact.shape[1])]
+        return reduce(self._torch.maximum, [product(*one) for one in which])
 
 
 @cache
