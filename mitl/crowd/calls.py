@@ -136,8 +136,11 @@ def quick_turns() -> Iterator[None]:
 
 def plan_calls(context: Context, kind: str, calls: Sequence[Call[Any]]) -> None:
     """Write down calls that are to be made later, so that what they cost counts as promised; commits nothing."""
-    rows = [(call.key, call.token, json.dumps(call.request)) for call in calls]
-    journal.plan(context.session, kind, rows, context.now())
+    journal.plan(context.session, kind, _rows(calls), context.now())
+
+
+def _rows(calls: Sequence[Call[Any]]) -> list[tuple[str, str | None, str]]:
+    return [(call.key, call.token, json.dumps(call.request)) for call in calls]
 
 
 class _Run(Generic[T, R]):
@@ -161,10 +164,8 @@ class _Run(Generic[T, R]):
     def send(self, calls: Sequence[Call[T]]) -> list[Future[R]]:
         """Write down that these calls are about to be made, and send those that are not done yet."""
         session, kind = self._session, self._operation.kind
-        done = journal.done_keys(session, kind, [call.key for call in calls])
+        done = journal.announce(session, kind, _rows(calls), self._sent_at)
         left = [call for call in calls if call.key not in done]
-        plan_calls(self._context, kind, left)
-        journal.mark(session, kind, [call.key for call in left], JournalState.SENDING, self._sent_at)
         session.commit()
         sent = {self._pool.submit(self._operation.call, call.subject): call for call in left}
         for future in sent:
