@@ -58,7 +58,7 @@ class Lists:
             put = self._put if self._kernels is None else self._put_compiled
             left = put(places, positions, values, first)
             self._fill.clamp_(max=room)
-            crowded, taken = self._torch.stack([left.any(), self._fill.sum()]).tolist()
+            crowded, taken = self._torch.stack([left.any(), self._fill.sum()]).cpu().tolist()
             if crowded or (taken - len(self) * self.k) * _STALE >= len(self) * self.k:
                 self.sort()
             places, positions, values = (
@@ -79,8 +79,7 @@ class Lists:
         self._keys.view(-1)[(rows * room + place)[fits]] = keys[fits]
         self._fill += counts
         left = torch.zeros(len(places), dtype=torch.bool, device=rows.device)
-        left[chosen[~fits]] = True
-        return left
+        return left.index_fill_(0, chosen[~fits], True)
 
     def _put_compiled(self, places: Any, positions: Any, values: Any, first: tuple[int, int]) -> Any:
         left = self._torch.empty(len(places), dtype=self._torch.int8, device=places.device)
@@ -110,7 +109,7 @@ class Lists:
             )
             return
         self._keys = self._keys.sort(dim=1).values
-        self._keys[:, self.k :] = _NOTHING
+        self._keys[:, self.k :].fill_(_NOTHING)
         last = self._keys[:, self.k - 1]
         known = self._torch.where(last == _NOTHING, -self._torch.inf, values_of(self._torch, last).double())
         self.raise_floors(slice(None), known)

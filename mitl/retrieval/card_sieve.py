@@ -213,7 +213,7 @@ class Sieve:
             num_warps=8,
             num_stages=stages,
         )
-        count, bits = totals.tolist()
+        count, bits = totals.cpu().tolist()
         if bits > most:
             return None
         if not bits:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from annotators import match_probability, registry
 from mitl.datasets.scenes import generate, write_world
 from mitl.records import CaptionItem, ImageItem
+from mitl.retrieval import card_loading
+from mitl.retrieval.card_sieve import Sieve
 from mitl.retrieval.topk import top_k, top_k_both
-from mitl.retrieval.torch_products import DeviceProduct
 
 CARD = torch.device("cuda:0")
 COPIES = {torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default}
@@ -75,6 +78,18 @@ class OnCard(Tensor):
         return tree_map(carried, made)
 
 
+class Order:
+    """A stream of the card, or an event of one: everything is done at once."""
+
+    def __init__(self, *args: object, **options: object) -> None: ...
+
+    def record(self) -> None: ...
+
+    def wait(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
 FACTORIES = ("arange", "as_tensor", "empty", "full", "linspace", "ones", "tensor", "zeros")
 
 
@@ -97,7 +112,7 @@ def card(monkeypatch) -> Iterator[pytest.MonkeyPatch]:
         return OnCard(move(here, *args, **options))
 
     def made(function: Any) -> Any:
-        def make(*args: Any, device: Any = None, **options: Any) -> Tensor:
+        def make(*args: Any, device: Any = None, pin_memory: bool = False, **options: Any) -> Tensor:
             if there(device):
                 return OnCard(function(*args, **options))
             return function(*args, device=device, **options)
@@ -110,6 +125,17 @@ def card(monkeypatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (1 << 30, 1 << 30))
+    for name in ("Stream", "Event"):
+        monkeypatch.setattr(torch.cuda, name, Order)
+    monkeypatch.setattr(torch.cuda, "default_stream", Order)
+    for name in ("stream", "device"):
+        monkeypatch.setattr(torch.cuda, name, lambda *args: nullcontext())
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda *args: None)
+    # Neither the loops that Triton compiles nor pinned memory are here.
+    monkeypatch.setattr("mitl.retrieval.card.sieve_for", Sieve)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(shared_memory_per_block_optin=0)
+    )
     yield monkeypatch
 
 
@@ -133,23 +159,27 @@ def test_a_search_leaves_nothing_behind(card, products):
     assert same_bytes(top_k(Vectors(), left, right, 5, backend="cuda"), there)
 
 
-class LeavesFloors(DeviceProduct):
-    def _found(self, tile, least, *args):
-        return super()._found(tile, least.cpu(), *args)
+class LeavesFloors(Sieve):
+    def sift(self, left, right, least, *args):
+        return super().sift(left, right, least.cpu(), *args)
 
 
-class LeavesItems(DeviceProduct):
-    def load(self, vectors, rows, side):
-        operand = super().load(vectors, rows, side)
-        return (
-            operand if side == "left" else type(operand)(operand.data.cpu(), operand.lengths, operand.losses)
-        )
+def test_a_search_that_leaves_floors_behind_is_caught(card):
+    """On the processor, where the products are not."""
+    card.setattr("mitl.retrieval.card.sieve_for", LeavesFloors)
+
+    with pytest.raises(MisplacedError):
+        top_k(Vectors(), *sides(), 5, backend="cuda")
 
 
-@pytest.mark.parametrize("product", [LeavesFloors, LeavesItems])
-def test_a_search_that_leaves_something_behind_is_caught(card, product):
-    """The floors, or one side's items, on the processor."""
-    card.setattr("mitl.retrieval.torch_products.DeviceProduct", product)
+def test_a_search_that_leaves_items_behind_is_caught(card):
+    """The captions' vectors, which are the larger side."""
+    move = card_loading.to_device
+
+    def some(array, device, *args):
+        return torch.from_numpy(np.array(array)) if len(array) > 1000 else move(array, device, *args)
+
+    card.setattr(card_loading, "to_device", some)
 
     with pytest.raises(MisplacedError):
         top_k(Vectors(), *sides(), 5, backend="cuda")

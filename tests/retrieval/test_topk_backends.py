@@ -5,14 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Barrier
 
 import numpy as np
 import pytest
@@ -24,11 +21,10 @@ from annotators.base import Encoded, Ranking
 from mitl.errors import RetrievalError
 from mitl.records import AnnotatorKind
 from mitl.retrieval import choosing, faiss_lists, processor, topk, vectors
-from mitl.retrieval.products import MOST_SHARE, Buffers, Floors
+from mitl.retrieval.products import Buffers, Floors
 from mitl.retrieval.rescoring import Rescorer, canonical_similarities
 from mitl.retrieval.survivors import Survivors
 from mitl.retrieval.topk import top_k, top_k_both
-from mitl.retrieval.torch_products import DeviceProduct, cell_bytes, tile_for
 from mitl.retrieval.vectors import UNIT
 
 BACKENDS = ["auto", "numpy", "torch", "bf16", "int16", "int8", "device", "faiss"]
@@ -37,12 +33,7 @@ BACKENDS = ["auto", "numpy", "torch", "bf16", "int16", "int8", "device", "faiss"
 @pytest.fixture(autouse=True)
 def device_on_the_cpu(monkeypatch):
     """``device`` names what ``cuda`` runs, on the processor instead of a GPU."""
-    known = choosing._makers
-
-    def makers(task):
-        return known(task) | {"cuda": lambda: DeviceProduct("cpu")}
-
-    monkeypatch.setattr(choosing, "_makers", makers)
+    monkeypatch.setattr(choosing, "CARD", "cpu")
 
 
 @contextmanager
@@ -368,19 +359,6 @@ def test_a_gpu_gives_the_same_bytes(monkeypatch):
     assert same_bytes(back, top_k(Vectors(), right, left, 25, backend="numpy"))
 
 
-@given(memory=st.integers(1 << 26, 1 << 38), number=st.integers(1, 8), products=st.sampled_from([1, 2, 4, 9]))
-def test_a_gpus_tiles_fit_its_memory(memory, number, products):
-    """All threads' tiles with what is computed from them stay within a quarter of the free memory."""
-    rows, columns = tile_for(memory, number, products)
-
-    assert rows >= 1024
-    assert columns >= 1024
-    least = 1024 * 1024
-    assert rows * columns * cell_bytes(products) * number <= max(
-        memory // 4, least * cell_bytes(products) * number
-    )
-
-
 def test_settings_of_libraries_come_back():
     """After a search, and after a failed one, torch, numpy and faiss have the threads and the precision they had."""
     torch = pytest.importorskip("torch")
@@ -468,10 +446,11 @@ def test_what_a_sum_in_float32_loses_is_allowed_for(backend, monkeypatch):
         expected = full_sort(*sides, 1)
         assert set(expected.item_ids.ravel()) == {21}
         task = choosing.SearchTask(*map(vectors.Vectors, sides), 1)
-        product = choosing._makers(task)["cuda" if backend == "device" else backend]()
-        monkeypatch.setattr(
-            topk, "choose", lambda *args, found=product: choosing.ProductChoice((found,), (114, 1))
-        )
+        if backend == "device":
+            choice = choosing.ProductChoice(device="cpu")
+        else:
+            choice = choosing.ProductChoice((choosing._makers(task)[backend](),), (114, 1))
+        monkeypatch.setattr(topk, "choose", lambda *args, chosen=choice: chosen)
 
         assert same_bytes(top_k(Vectors(), *sides, 1), expected)
         with pytest.MonkeyPatch.context() as patch:
@@ -479,73 +458,6 @@ def test_what_a_sum_in_float32_loses_is_allowed_for(backend, monkeypatch):
             decided.append(set(top_k(Vectors(), *sides, 1).item_ids.ravel()) == {9})
     if not any(decided):
         pytest.skip("this library adds in another order, which loses less")
-
-
-@pytest.mark.parametrize("products", [1, 4])
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("share", [0.0, 0.9])
-def test_a_gpus_tile_takes_as_much_memory_as_is_counted(products, side, share):
-    """Everything that sifting makes on the device lives within ``cell_bytes``, at its peak at most a third below."""
-    torch = pytest.importorskip("torch")
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Counting(TorchDispatchMode):
-        """The bytes of all memory that is alive, as on a device of its own."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.alive: dict[int, tuple[weakref.ref, int]] = {}
-            self.peak = 0
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            made = function(*args, **(kwargs or {}))
-            for one in made if isinstance(made, tuple | list) else (made,):
-                memory = one.untyped_storage() if isinstance(one, torch.Tensor) else None
-                if memory is not None and memory.data_ptr() != tile.data_ptr():
-                    self.alive[memory.data_ptr()] = weakref.ref(one), memory.nbytes()
-            now = sum(size for ref, size in self.alive.values() if ref() is not None)
-            self.peak = max(self.peak, now)
-            return made
-
-    rows, columns = 512, 1024
-    cells, product = rows * columns, DeviceProduct("cpu", products)
-    most = cells // MOST_SHARE
-    tile = torch.randn(products, rows, columns).to(torch.bfloat16)
-    largest = tile.amax(0).float().flatten().sort(descending=True).values
-    level = float(largest[int(share * most)])
-    least = torch.full((rows if side == "left" else columns,), level)
-
-    with Counting() as counted:
-        found = product._found(tile, least, Floors(np.empty(0), side, slice(0, columns), most))
-
-    assert found is not None
-    assert counted.peak + tile.nbytes <= cells * cell_bytes(products)
-    if share:
-        assert counted.peak + tile.nbytes >= cells * cell_bytes(products) * 2 / 3
-
-
-def test_threads_that_load_the_same_block_keep_it_once(monkeypatch):
-    """What is kept is counted once, and never beyond a quarter of the memory."""
-    product = DeviceProduct("cpu")
-    side = vectors.Vectors(encoded(some_vectors(2, (4096, 64)), "caption"))
-    room = product._keep_bytes
-    parts = [slice(start, start + 1024) for start in range(0, 4096, 1024)] * 8
-    barrier = Barrier(4)
-
-    def load(parts: list[slice]) -> None:
-        for part in parts:
-            barrier.wait()
-            product.load(side, part, "right")
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(load, [parts] * 4))
-
-    assert len(product._kept) == 4
-    assert (
-        room - product._keep_bytes
-        == sum(kept.data.nbytes for kept in product._kept.values())
-        == 4096 * 64 * 2
-    )
 
 
 def near_ties(width: int = 1024, part: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -568,7 +480,7 @@ def loaded(backend: str, left: np.ndarray, right: np.ndarray, back: int | None =
     """A product with both sides' operands and their tile, and the canonical similarities by the operands' places."""
     sides = [vectors.Vectors(encoded(side)) for side in (left, right)]
     task = choosing.SearchTask(*sides, 1, back)
-    product = choosing._makers(task)["cuda" if backend == "device" else backend]()
+    product = choosing._makers(task)[backend]()
     one = product.load(sides[0], slice(0, len(left)), "left")
     other = product.load(sides[1], slice(0, len(right)), "right")
     ranking = full_sort(encoded(left), encoded(right), len(right))
@@ -577,7 +489,7 @@ def loaded(backend: str, left: np.ndarray, right: np.ndarray, back: int | None =
     return product, one, other, product.multiply(one, other, Buffers()), exact
 
 
-PRODUCTS = ["numpy", "torch", "bf16", "int16", "int8", "device"]
+PRODUCTS = ["numpy", "torch", "bf16", "int16", "int8"]
 
 
 def off_by(product, one, other, tile, exact) -> tuple[np.ndarray, np.ndarray]:
