@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from topk_kit import Space, encoded, unit_vectors
 
@@ -65,9 +65,9 @@ def seconds_of_search(
     return best
 
 
-def measured(device: str, shrink: int = 1, widths: tuple[int, ...] = WIDTHS) -> list[dict[str, object]]:
+def measured(device: str, shrink: int = 1, widths: tuple[int, ...] = WIDTHS) -> Iterator[dict[str, object]]:
     """A row for each shape: seconds, and the share of the product's rate that its products ran at."""
-    peak, rows = peak_flops(device), []
+    peak = peak_flops(device)
     for width in widths:
         pool = unit_vectors((max(max(shape[1:]) for shape in SHAPES) // shrink, width), 1)
         for name, queries, items in SHAPES:
@@ -75,7 +75,7 @@ def measured(device: str, shrink: int = 1, widths: tuple[int, ...] = WIDTHS) -> 
             sides = encoded(unit_vectors((queries, width), 2), "image"), encoded(pool[:items], "caption")
             seconds = seconds_of_search(device, sides, both=name == "both ways")
             rate = float(queries) * items / seconds
-            rows.append(
+            yield (
                 {
                     "search": name,
                     "queries": queries,
@@ -86,7 +86,6 @@ def measured(device: str, shrink: int = 1, widths: tuple[int, ...] = WIDTHS) -> 
                     "minutes_of_12.4_million": round(float(ITEMS) ** 2 / rate / 60, 1),
                 }
             )
-    return rows
 
 
 def _wait(device: str) -> None:

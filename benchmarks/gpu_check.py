@@ -248,7 +248,8 @@ def main() -> None:
         say("")
         for line in figures(device):
             say(line)
-        options.figures.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            # Line by line: a card that is lent may go before all is timed.
+            options.figures.write_text("\n".join(lines) + "\n", encoding="utf-8")
         print(f"written to {options.figures}")
     sys.exit(f"{failed} of the checks failed" if failed else 0)
 
