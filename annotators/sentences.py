@@ -82,6 +82,10 @@ LONGEST = 256
 """Word pieces after which a text is cut, as the model's authors do."""
 BATCH = 16
 """Texts at a time: so few suffice for the matrix products, and a lone text does not cost many."""
+_FEW = 4
+"""The same for states that are kept, where each length has few new texts."""
+_STATE_BYTES = 1 << 30
+"""Of states that are kept: some 50,000 captions of 14 word pieces."""
 
 
 class SentenceEncoder:
@@ -103,6 +107,8 @@ class SentenceEncoder:
         self._network = Bert(load_file(path, device=str(device)), heads=HEADS)
         self.device = device
         self._known: dict[str, NDArray[np.float32]] = {}
+        self._states: dict[bytes, Tensor] = {}
+        self._room = _STATE_BYTES
 
     def pieces(self, text: str) -> list[int]:
         """Numbers of its word pieces, [CLS] first; what is longer than ``LONGEST`` is cut."""
@@ -113,6 +119,24 @@ class SentenceEncoder:
         """(B, L) pieces on the encoder's device, none of them padding -> (B, L, 384), without gradients."""
         with torch.no_grad():
             return self._network(tokens)
+
+    def kept_states(self, texts: Sequence[NDArray[np.int64]]) -> Tensor:
+        """(B, L, 384) states of the pieces of texts of one length, in float32, read once while there is room."""
+        keys = [pieces.tobytes() for pieces in texts]
+        found = {key: self._states[key] for key in keys if key in self._states}
+        new = {key: pieces for key, pieces in zip(keys, texts, strict=True) if key not in found}
+        # What is kept in one look enters the gradients of the next steps, whatever their precision.
+        with torch.inference_mode(False), torch.autocast(self.device.type, enabled=False):
+            for part in (list(new)[start : start + _FEW] for start in range(0, len(new), _FEW)):
+                # A full batch, for the reason of `_encode`: a training that was killed reads in another order.
+                full = np.stack([new[key] for key in part + [part[-1]] * (_FEW - len(part))])
+                states = self.states(torch.from_numpy(full).to(self.device))[: len(part)].clone()
+                read = dict(zip(part, states, strict=True))
+                found |= read
+                if states.nbytes <= self._room:
+                    self._room -= states.nbytes
+                    self._states |= read
+        return torch.stack([found[key] for key in keys])
 
     def vectors(self, texts: Sequence[str], threads: int) -> NDArray[np.float32]:
         """(N, 384) unit rows in the order of ``texts``."""

@@ -73,7 +73,9 @@ class TowersLearner(Learner):
         for place, each in enumerate(inputs):
             by_length.setdefault(len(each["tokens"]), []).append(place)
         parts = [
-            self._towers.embedding({"tokens": self.stacked([inputs[place] for place in places], "tokens")})
+            self._towers.towers.captions(
+                self._towers.frozen.sentences.kept_states([inputs[place]["tokens"] for place in places])
+            )
             for places in by_length.values()
         ]
         order = torch.tensor([place for places in by_length.values() for place in places])

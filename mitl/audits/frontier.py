@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mitl.audits.thresholds import Tolerance, allowed_errors
 from mitl.core.arrays import Floats, Ints
+from mitl.core.logistic import expit, logistic
 from mitl.errors import AuditError
 
 TOLERATED = ((0.01, 0.01), (0.05, 0.01), (0.10, 0.05))
@@ -24,7 +25,6 @@ BINS = 1000
 SAMPLES = 300
 LEAST_ANSWERS = 60
 LEAST_OF_A_KIND = 10
-_STEPS = 25
 _TINY = 1e-9
 _HIDDEN = 0.7
 """Added to a number of allowed errors: at that expectation a Poisson number stays within it every second time."""
@@ -303,32 +303,23 @@ def _features(probabilities: Floats) -> Floats:
 
 def _calibrated(form: Floats, yes: Floats, no: Floats) -> Floats:
     """(B + 1, K) rising with the score: the likeliest calibration, drawn a little towards leaving it as it is."""
-    kept = [0, 1, 2]
     prior = np.array([0.0, 1.0, 1.0])
-    rows = [_fit(form, one, other, prior, kept) for one, other in zip(yes, no, strict=True)]
-    return np.array([1 / (1 + np.exp(-np.clip(form @ row, -35, 35))) for row in rows])
+    rows = [_fit(form, one, other, prior) for one, other in zip(yes, no, strict=True)]
+    return np.array([expit(form @ row) for row in rows])
 
 
-def _fit(form: Floats, yes: Floats, no: Floats, prior: Floats, kept: list[int]) -> Floats:
-    """Newton's steps to the most probable weights under a normal prior of variance 1; slopes never below 0."""
-    some = (yes + no) > 0
-    own, hits, total = form[some], yes[some], (yes + no)[some]
-    weights, free = prior.copy(), list(kept)
-    for _ in range(_STEPS):
-        chance = 1 / (1 + np.exp(-np.clip(own @ weights, -35, 35)))
-        slope = own.T @ (hits - total * chance) - (weights - prior)
-        curve = (own * (total * chance * (1 - chance))[:, None]).T @ own + np.eye(3)
-        step = np.zeros(3)
-        step[free] = np.linalg.solve(curve[np.ix_(free, free)], slope[free])
-        weights = weights + np.clip(step, -2, 2)
-        if np.abs(step).max() < 1e-7:
-            break
-    low = [place for place in free if place and weights[place] < 0]
-    if low:
-        weights = prior.copy()
-        weights[low] = 0.0
-        return _fit(form, yes, no, weights, [place for place in free if place not in low])
-    return weights
+def _fit(form: Floats, yes: Floats, no: Floats, prior: Floats) -> Floats:
+    """The most probable weights under a normal prior of variance 1; a slope that would fall below 0 is 0."""
+    total = yes + no
+    some, kept = total > 0, np.arange(len(prior))
+    while True:
+        own, weights = form[some][:, kept], np.zeros(len(prior))
+        more = logistic(own, yes[some] / total[some], total[some], own @ prior[kept], np.ones(len(kept)))
+        weights[kept] = prior[kept] + more
+        low = (weights < 0) & (np.arange(len(prior)) > 0)
+        if not low.any():
+            return weights
+        kept = kept[~low[kept]]
 
 
 def _aucs(yes: Floats, no: Floats) -> Floats:

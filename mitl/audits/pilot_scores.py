@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats, Ints
+from mitl.core.logistic import expit, logistic
 
 FOLDS = 5
 RIDGE = 1.0
-_STEPS = 30
 
 
 def pilot_scores(
@@ -28,11 +28,13 @@ def pilot_scores(
     form = np.hstack([np.ones((len(own), 1)), own])
     names, at = np.unique(queries, return_inverse=True)
     fold = np.random.default_rng(seed).permutation(len(names))[at] % FOLDS
+    ridge = np.append(1e-3, np.full(own.shape[1], RIDGE))
     found = np.empty(len(form))
     for number in range(FOLDS):
         heard = fold[answered] != number
-        weights = _fit(form[answered[heard]], matches[heard].astype(np.float64))
-        found[fold == number] = _chance(form[fold == number] @ weights)
+        taught, ones = form[answered[heard]], np.ones(int(heard.sum()))
+        weights = logistic(taught, matches[heard].astype(np.float64), ones, 0 * ones, ridge)
+        found[fold == number] = expit(form[fold == number] @ weights)
     return found
 
 
@@ -55,23 +57,3 @@ def rank_features(sources: Ints, pairs: Ints, ranks: Ints, similarities: Floats,
             likeness[pairs[own], number] = (values - values.mean()) / spread
     listed = (place > 0).sum(axis=1, keepdims=True).astype(np.float64)
     return np.hstack([place, likeness, listed])
-
-
-def _fit(form: Floats, matches: Floats) -> Floats:
-    """Newton's steps under a normal prior on all weights but the constant."""
-    prior = np.full(form.shape[1], RIDGE)
-    prior[0] = 1e-3
-    weights = np.zeros(form.shape[1])
-    for _ in range(_STEPS):
-        chance = _chance(form @ weights)
-        slope = form.T @ (matches - chance) - prior * weights
-        curve = (form * (chance * (1 - chance))[:, None]).T @ form + np.diag(prior)
-        step = np.linalg.solve(curve, slope)
-        weights = weights + np.clip(step, -3, 3)
-        if np.abs(step).max() < 1e-8:
-            break
-    return weights
-
-
-def _chance(score: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-np.clip(score, -35, 35))))

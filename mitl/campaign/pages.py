@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
+import json
 import os
 import tempfile
 import threading
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,8 +27,7 @@ from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, SettingsError
-from mitl.hits.rendering import question_xml
-from mitl.hits.validation import PageChecker, check_question, fields_of
+from mitl.hits.validation import PageChecker, Pieces, fields_of
 from mitl.progress import Progress
 from mitl.proposals.sampling import shuffled
 from mitl.protocol.media import NOUNS
@@ -263,7 +262,7 @@ def _advice(source: str) -> str:
 
 
 _IN_MEMORY = 64 * 1024 * 1024
-"""Bytes of packed questions that are kept in memory; more go to a temporary file."""
+"""Bytes of questions that are kept in memory, without what they share; more go to a temporary file."""
 
 
 class Pages:
@@ -279,6 +278,8 @@ class Pages:
         self._captions = {caption.id: caption.text for caption in captions}
         self._references = {c.id: c.reference_id for c in captions if c.reference_id is not None}
         self.medium = dataset.form.left_part
+        self.largest = 0
+        """Bytes of the largest question so far."""
         self._sources: dict[int, str] = {}
         self._checker = PageChecker()
         self._kept: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -324,26 +325,24 @@ class Pages:
             at = self._kept.get(key)
             if at is not None:
                 self._store.seek(at[0])
-                return zlib.decompress(self._store.read(at[1])).decode()
-            xml = self._render(items, wording)
-            packed = zlib.compress(xml.encode(), 1)
-            self._kept[key] = self._store.seek(0, 2), len(packed)
-            self._store.write(packed)
-            return xml
+                return self._checker.joined(json.loads(self._store.read(at[1])))
+            pieces, size = self._render(items, wording)
+            self.largest = max(self.largest, size)
+            kept = json.dumps(pieces).encode()
+            self._kept[key] = self._store.seek(0, 2), len(kept)
+            self._store.write(kept)
+            return self._checker.joined(pieces)
 
-    def _render(self, items: Sequence[Any], wording: Wording) -> str:
+    def _render(self, items: Sequence[Any], wording: Wording) -> tuple[Pieces, int]:
         texts_of = {image: self._images[image].texts for item in items for image in self.kind.images(item)}
         shown = Shown(
             self._captions, self._sources, self._settings.contact, texts_of, references=self._references
         )
         html, texts = self.kind.render(items, wording, shown)
-        self._checker.check(
+        return self._checker.check(
             html,
             [item.place for item in items],
             [str(escape(text)) for text in texts],
             wording.template.name,
             [(self.kind.answer_field, self.kind.choices), *fields_of(wording.template.questions)],
         )
-        xml = question_xml(html)
-        check_question(xml, html)
-        return xml

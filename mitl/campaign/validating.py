@@ -58,7 +58,7 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
         CrowdError: a request is not as the API wants it.
         DatasetError: a page's picture cannot be shown.
     """
-    project_id, largest = context.settings.project_id, 0
+    project_id = context.settings.project_id
     pages.prepare([each.items for each in due])
     with (
         ValidatingClient(ValidatingTransport(keep)) as client,
@@ -76,9 +76,8 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
             if terms not in types:
                 types[terms] = create_hit_type(client, each.wording.template, each.reward_cents, guard)
             create_hit(client, project_id, each.hit, types[terms], question)
-            largest = max(largest, len(question.encode()))
             advance(1)
-    return largest
+    return pages.largest
 
 
 class ValidatingTransport(Transport):

@@ -55,9 +55,13 @@ class FindingLog:
         if self._counts[code] <= MAX_FINDINGS:
             self._kept.append(Finding(code, detail))
 
+    def __len__(self) -> int:
+        """How often something was noted."""
+        return self._counts.total()
+
     def all(self) -> tuple[Finding, ...]:
         """What was noted, with how much was dropped."""
-        dropped = self._counts.total() - len(self._kept)
+        dropped = len(self) - len(self._kept)
         more = [Finding("more_findings", f"{dropped} more of the same answer")] if dropped else []
         return (*self._kept, *more)
 

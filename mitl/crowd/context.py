@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
+from mitl.core.clock import Clock, utc_now
 from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
 from mitl.errors import EndpointError
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from mitl.crowd.endpoint import Endpoint  # importing it brings boto3's core and httpx
 
 
-def utc_now() -> dt.datetime:
-    """The time, as everything is stored and compared."""
-    return dt.datetime.now(dt.UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """The project, its open database, whose money it is about, the time, and who is told how far the work is."""
@@ -34,7 +29,7 @@ class Context:
     settings: Settings
     environment: Environment
     progress: Progress = no_progress
-    now: Callable[[], dt.datetime] = utc_now
+    now: Clock = utc_now
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.core.clock import utc_now
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls
 from mitl.crowd.client import MTurkClient, exclusion_qualification
-from mitl.crowd.context import Context, utc_now
+from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store

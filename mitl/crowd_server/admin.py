@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError
 
+from mitl.core.clock import Clock, utc_now
 from mitl.crowd_server.pages.panels import (
     ENDS,
     PROFILES,
@@ -23,7 +24,7 @@ from mitl.crowd_server.pages.panels import (
 )
 from mitl.crowd_server.protocol import ids
 from mitl.crowd_server.store import accounts, panels, reports, workers
-from mitl.crowd_server.store.database import Books, Clock, Database, utc_now
+from mitl.crowd_server.store.database import Books, Database
 from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import PanelRow, VisitRecord
 from mitl.crowd_server.store.reports import Payment

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from mitl.core.clock import Clock, utc_now
 from mitl.crowd_server import admin, media
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.api.registry import OPERATIONS
@@ -26,7 +27,7 @@ from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.pages.templates import PAGES
 from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, AllowedSources
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Clock, Database, utc_now
+from mitl.crowd_server.store.database import Database
 from mitl.crowd_server.work import entry, hit_frame, listing, qualifications, visitor
 from mitl.db.base import MOST_ROW
 

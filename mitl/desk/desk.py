@@ -5,13 +5,12 @@ That is this machine's own browser, by the link that was printed, and no foreign
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import hmac
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse
 
 from mitl.addresses import names_loopback
+from mitl.core.clock import Clock, utc_now
 from mitl.core.templates import page_templates
-from mitl.crowd.context import Context, utc_now
+from mitl.crowd.context import Context
 from mitl.db.session import open_database
 from mitl.db.store import desk as desk_store
 from mitl.db.store.desk import SubmissionGroup
@@ -92,8 +92,6 @@ def require_loopback(host: str) -> None:
 
 
 PAGES = Path(__file__).parent / "pages"
-
-Clock = Callable[[], dt.datetime]
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,8 @@ def fuse(
         MetricError: too few answers of a kind, or similarities that are all the same.
     """
     pair_folds = folds(evidence.images, evidence.groups, seed, count)
+    check(evidence, count)
     trained = AnsweredPairs.of(evidence)
-    _check(evidence, trained, count)
     with _one_blas_thread():
         features = _Features.of(evidence, groups, pair_folds, trained, count, seed)
     probability = np.empty(len(evidence.pairs))
@@ -121,7 +121,9 @@ def _one_blas_thread() -> AbstractContextManager[object]:
     return limits
 
 
-def _check(evidence: FusionEvidence, trained: AnsweredPairs, count: int) -> None:
+def check(evidence: FusionEvidence, count: int = FOLDS) -> None:
+    """MetricError unless there are enough answers of both kinds, and similarities that differ; reads no vectors."""
+    trained = AnsweredPairs.of(evidence)
     if not len(trained.rows):
         raise MetricError(
             "no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl publish`, then "

@@ -158,7 +158,11 @@ def render(template: HitTemplate, seconds: int, contact: str | None, **shown: ob
 
 def question_xml(html: str) -> str:
     """The page as HTMLQuestion XML; what XML cannot carry becomes U+FFFD."""
-    content = xml_safe(html).replace("]]>", "]]]]><![CDATA[>")
+    return question_of(xml_safe(html).replace("]]>", "]]]]><![CDATA[>"))
+
+
+def question_of(content: str) -> str:
+    """HTMLQuestion XML around what its CDATA section can carry."""
     return (
         f'<HTMLQuestion xmlns="{HTML_QUESTION_NAMESPACE}"><HTMLContent><![CDATA[{content}]]></HTMLContent>'
         "<FrameHeight>0</FrameHeight></HTMLQuestion>"

@@ -6,7 +6,6 @@ characters would be refused by the server, one HIT at a time, after others were 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,13 @@ from xml.parsers import expat
 
 from mitl.errors import CrowdError, PackingError, TemplateError
 from mitl.hits.packing import CANDIDATES_PER_HIT, words
-from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, MAX_QUESTION_BYTES, check_size
+from mitl.hits.rendering import (
+    HTML_QUESTION_NAMESPACE,
+    MAX_QUESTION_BYTES,
+    check_size,
+    question_of,
+    question_xml,
+)
 from mitl.protocol.answer_xml import xml_safe
 from mitl.protocol.pages import parse_page
 from mitl.records import HitItem, Label, Page, Pair, PairRole
@@ -149,11 +154,22 @@ def fields_of(questions: Sequence[Question]) -> list[Field]:
     return [(question.name, () if question.measured else question.values) for question in questions]
 
 
-class PageChecker:
-    """Checks pages as a browser would read them; pages that differ in captions and pictures only are read once."""
+Pieces = list[int | str]
+"""A question: what many share by its number, what is its own as text."""
+_NO_ROOM = -1
+_AROUND = len(question_of(""))
 
-    def __init__(self) -> None:
-        self._known: set[bytes] = set()
+
+class PageChecker:
+    """Checks pages as a browser and the server read them; what pages have in common is read and kept once."""
+
+    def __init__(self, room: int = 64 * 1024 * 1024) -> None:
+        """Args: room: characters of shared parts that are kept; pages beyond are each read in full."""
+        self._room = room
+        self._numbers: dict[str, int] = {}
+        self._parts: list[str] = []
+        self._sizes: list[int] = []
+        self._known: set[tuple[int, ...]] = set()
 
     def check(
         self,
@@ -162,49 +178,80 @@ class PageChecker:
         shown: Iterable[str],
         template: str,
         fields: Sequence[Field] = (("label", tuple(Label)),),
-    ) -> None:
-        """Compare a page with what a worker and the answers' reader need.
+    ) -> tuple[Pieces, int]:
+        """Compare a page with what a worker, the answers' reader and the server need.
+
+        What is escaped cannot change what surrounds it, and without ``]]>`` no text ends the question's CDATA section:
+        so a page whose surroundings are known reads as they did.
 
         Args:
             fields: what each place must offer.
             shown: the texts that differ from page to page, as escaped on this one, in the order in which they stand.
 
+        Returns:
+            the page as a question, for :meth:`joined`, and the question's size in bytes.
+
         Raises:
-            TemplateError: the page is not well-formed HTML, its form lacks the marks that bind it to an assignment, or
-                a pair cannot be answered.
+            TemplateError: the page is not well-formed HTML, its form lacks the marks that bind it to an assignment,
+                a pair cannot be answered, or the question is too large or cannot carry the page.
         """
-        frame = _frame(html, shown)
-        if frame in self._known:
-            return
-        check_markup(html, template)
-        offered = _check_form(html, template)
-        for place in places:
-            for field, values in fields:
-                name = f"p{place:02d}_{field}"
-                missing = {str(value) for value in values} - offered.get(name, set())
-                if missing or name not in offered:
-                    choice = f" with {', '.join(sorted(missing))}" if missing else ""
-                    raise TemplateError(
-                        f"HIT template {template!r} offers no field {name}{choice}, so place {place} could not be "
-                        f"answered; {_WORDING}"
-                    )
-        self._known.add(frame)
+        surroundings, own = _divided(html, shown)
+        frame = tuple(map(self._number, surroundings))
+        is_known, is_whole = frame in self._known, _NO_ROOM in frame or "]]>" in html
+        if not is_known:
+            check_markup(html, template)
+            _check_form(html, template, places, fields)
+        if not is_known or is_whole:
+            xml = question_xml(html)
+            size = check_question(xml, html)
+        if not is_known and _NO_ROOM not in frame:
+            self._known.add(frame)
+        if is_whole:
+            return [xml], size
+        together = "".join(own)
+        if together != xml_safe(together):
+            own = list(map(xml_safe, own))
+            together = "".join(own)
+        pieces: Pieces = [frame[0]]
+        for text, part in zip(own, frame[1:], strict=True):
+            pieces += text, part
+        size = _AROUND + sum(map(self._sizes.__getitem__, frame)) + len(together.encode())
+        if size > MAX_QUESTION_BYTES:
+            check_size(self.joined(pieces))
+        return pieces, size
+
+    def joined(self, pieces: Pieces) -> str:
+        """A question that was checked."""
+        if isinstance(pieces[0], str):
+            return pieces[0]
+        texts = [self._parts[piece] if isinstance(piece, int) else piece for piece in pieces]
+        return question_of("".join(texts))
+
+    def _number(self, part: str) -> int:
+        number = self._numbers.get(part, _NO_ROOM)
+        if number == _NO_ROOM and len(part) <= self._room:
+            self._room -= len(part)
+            number = self._numbers[part] = len(self._parts)
+            self._parts.append(xml_safe(part))
+            self._sizes.append(len(self._parts[-1].encode()))
+        return number
 
 
-def _frame(html: str, shown: Iterable[str]) -> bytes:
-    """Stands for a page without the texts that are its own; what is escaped cannot change what surrounds it."""
-    parts = []
+def _divided(html: str, shown: Iterable[str]) -> tuple[list[str], list[str]]:
+    """What surrounds the texts that are a page's own, and these texts: one fewer."""
+    parts, own = [], []
     at = 0
     for text in shown:
         start = html.find(text, at)
         if start >= 0:
             parts.append(html[at:start])
+            own.append(text)
             at = start + len(text)
-    return hashlib.sha256("\0".join((*parts, html[at:])).encode(errors="surrogatepass")).digest()
+    return [*parts, html[at:]], own
 
 
-def _check_form(html: str, template: str) -> dict[str, set[str]]:
-    """The fields of the page's one form with the values that each offers."""
+def _check_form(html: str, template: str, places: Sequence[int], fields: Sequence[Field]) -> None:
+    """The page has one form, which binds it to an assignment and offers all fields at every place."""
     for mark in ("data-mitl-submit", "data-mitl-assignment"):
         if len(re.findall(rf"<[^<>]*\b{mark}\b", html)) != 1:
             raise TemplateError(
@@ -218,7 +265,16 @@ def _check_form(html: str, template: str) -> dict[str, set[str]]:
     offered: dict[str, set[str]] = {}
     for control in forms[0].controls:
         offered.setdefault(control.name, set()).add(control.value)
-    return offered
+    for place in places:
+        for field, values in fields:
+            name = f"p{place:02d}_{field}"
+            missing = {str(value) for value in values} - offered.get(name, set())
+            if missing or name not in offered:
+                choice = f" with {', '.join(sorted(missing))}" if missing else ""
+                raise TemplateError(
+                    f"HIT template {template!r} offers no field {name}{choice}, so place {place} could not be "
+                    f"answered; {_WORDING}"
+                )
 
 
 _WORDING = "mend the wording's page.html.j2"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Flags, Floats
+from mitl.core.logistic import expit, logistic
 from mitl.core.packed import places
 from mitl.metrics.incomplete import AuditSample
 from mitl.metrics.partial_labels import PartialLabels
@@ -36,8 +37,6 @@ _SHIFT, _SLOPE = 0.5, 5.0
 """The same of what the audit adds to log-odds, and to their slope."""
 _PRIOR = 2.0
 """Pairs of the mean share that the remainder is taken to hold beside its audited ones."""
-_STEPS, _LONGEST, _STILL = 30, 4.0, 1e-7
-"""Of Newton's method: at most so many, none longer, and done when one is as short."""
 
 
 def with_rank_chances(
@@ -74,39 +73,16 @@ def with_rank_chances(
             found = logistic(line, matches[here], weights / weights.mean(), own, np.array([_SHIFT, _SLOPE]))
             odds[members] += found[0] + found[1] * odds[members]
     return _weighted(
-        replace(listed, chances=audit.reading.unread(_expit(odds), said == _HELD)),
+        replace(listed, chances=audit.reading.unread(expit(odds), said == _HELD)),
         said,
         (at, drawn, beyond),
         audit,
     )
 
 
-def logistic(features: Floats, labels: Floats, weights: Floats, offset: Floats, ridge: Floats) -> Floats:
-    """(F,) the weights of features that make labels likeliest, by Newton's method.
-
-    Args:
-        features: (n, F)
-        labels: (n,) from 0 to 1.
-        weights: (n,) pairs that each stands for.
-        offset: (n,) log-odds that are added as they are.
-        ridge: (F,) penalty of half the square of each weight.
-    """
-    found = np.zeros(features.shape[1])
-    for _ in range(_STEPS):
-        chances = _expit(offset + features @ found)
-        slope = features.T @ (weights * (labels - chances)) - ridge * found
-        bend = (features * (weights * chances * (1 - chances))[:, None]).T @ features + np.diag(ridge + 1e-9)
-        step = np.linalg.solve(bend, slope)
-        longest = float(np.abs(step).max())
-        found += step * (min(1.0, _LONGEST / longest) if longest > 0 else 1.0)
-        if longest < _STILL:
-            break
-    return found
-
-
 def _odds(labels: PartialLabels, features: Floats, said: Floats, taught: Flags) -> Floats:
     """(P,) log-odds that a pair is called a match, by its features and by the other pairs of its query and its item."""
-    first = _expit(_fitted(features, said, taught))
+    first = expit(_fitted(features, said, taught))
     surprises = np.where(taught, said - first, 0.0)
     spreads = np.where(taught, first * (1 - first), 0.0)
     more = []
@@ -201,7 +177,3 @@ def _weighted(
 def _standardised(values: Floats) -> Floats:
     spread = values.std(axis=0)
     return np.asarray((values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
-
-
-def _expit(odds: Floats) -> Floats:
-    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from crowd_kit import Crowd, Worker
+from crowd_kit import Crowd, ManualClock, Worker
 from publish_kit import proposed
 from sqlalchemy import text
 
@@ -18,7 +18,6 @@ from mitl.campaign.kinds.protocol import Request
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.database import ManualClock
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store

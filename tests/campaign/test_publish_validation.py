@@ -8,6 +8,7 @@ import shutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 from publish_kit import proposed
 from world_kit import SANDBOX, run_publish
 
@@ -30,6 +31,7 @@ from mitl.records import Page, Pair, PairRole
 from mitl.stages.reporting.status import status
 
 PAIRS = [Pair(image, image + 100) for image in range(1, 60)]
+HOSTILE = ["</p><script>", "<b>", 'a "quoted" & <odd> one', "]]>", "bell \x07 and\r\nline", "p", ""]
 GOLDS = ([Pair(1, 500), Pair(2, 500)], [Pair(3, 500), Pair(4, 500)])
 
 
@@ -132,12 +134,53 @@ def test_what_botocore_would_not_send_fails_in_the_rehearsal():
 @pytest.mark.parametrize("name", template_names())
 def test_the_bundled_wordings_are_well_formed(name):
     """Their pages pass as they are, with hostile captions too; the question carries the page unchanged."""
-    captions = ["</p><script>", "<b>", 'a "quoted" & <odd> one', "]]>", "bell \x07 and\r\nline", "p", ""]
-    pairs = [PagePair(place, "/i/a.jpg", text) for place, text in enumerate(captions, start=1)]
+    pairs = [PagePair(place, "/i/a.jpg", text) for place, text in enumerate(HOSTILE, start=1)]
     html = render_page(load_template(name), pairs)
 
     PageChecker().check(html, range(1, 8), [], name)
     assert check_question(question_xml(html), html) > 10_000
+
+
+@given(
+    st.lists(st.lists(st.text(max_size=30) | st.sampled_from(HOSTILE), min_size=3, max_size=3), max_size=4),
+    st.data(),
+)
+def test_pages_that_share_their_surroundings_become_the_questions_that_they_would_alone(captions, data):
+    """What is kept in pieces is joined to the same bytes, known before or not, and whatever room is left."""
+    checker = PageChecker(room=data.draw(st.sampled_from([0, 3000, 10**6])))
+    for texts in captions:
+        pairs = [PagePair(place, f"/i/{len(text)}.jpg", text) for place, text in enumerate(texts, start=1)]
+        html = render_page(load_template("pairs-plain"), pairs)
+
+        own = [str(escape(text)) for pair in pairs for text in pair.shown]
+        pieces, size = checker.check(html, range(1, 4), own, "own")
+
+        assert checker.joined(pieces) == question_xml(html)
+        assert size == len(question_xml(html).encode())
+
+
+def test_a_text_that_ends_the_questions_section_together_with_what_follows_is_kept_whole():
+    """An unquoted attribute ends with ``>``; after the text ``]]`` that would end the CDATA section."""
+    checker = PageChecker()
+    form = "<form method=post data-mitl-submit data-mitl-assignment><input name=assignmentId></form><i title={}>x</i>"
+    for text in ("a", "]]", "b"):
+        html = form.format(text)
+
+        pieces, size = checker.check(html, [], [text], "own")
+
+        assert checker.joined(pieces) == question_xml(html)
+        assert check_question(checker.joined(pieces), html) == size
+
+
+def test_a_page_that_its_own_texts_make_too_large_is_refused_beside_known_ones():
+    """Sizes are added up, not looked for."""
+    checker, wording = PageChecker(), load_template("pairs-plain")
+    for text in ("é" * 200, "é" * 10_000):
+        checker.check(render_page(wording, [PagePair(1, "/i/a.jpg", text)]), [1], ["/i/a.jpg", text], "own")
+
+    text = "é" * 30_000
+    with pytest.raises(TemplateError, match="65,535"):
+        checker.check(render_page(wording, [PagePair(1, "/i/a.jpg", text)]), [1], ["/i/a.jpg", text], "own")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from similarity_kit import likeness, rate, run_rate, sampled
 from sqlalchemy import select
 from world_kit import SANDBOX
 
-from mitl.crowd.context import utc_now
+from mitl.core.clock import utc_now
 from mitl.db.models import Worker
 from mitl.db.session import open_database
 from mitl.judgements.similarity import Aggregation

@@ -11,13 +11,12 @@ from functools import partial
 
 import httpx
 import pytest
-from crowd_kit import Crowd, post_hit, question, refusal
+from crowd_kit import Crowd, ManualClock, post_hit, question, refusal
 
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer, bind, serve
-from mitl.crowd_server.store.database import ManualClock
 from mitl.db.engine import make_engine
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment

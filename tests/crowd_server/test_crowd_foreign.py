@@ -10,7 +10,7 @@ import sys
 import httpx
 import pytest
 from cli_kit import fails
-from crowd_kit import Crowd, post_hit, question, refusal
+from crowd_kit import Crowd, ManualClock, post_hit, question, refusal
 from foreign_kit import (
     AMTI,
     BOOTSTRAP,
@@ -25,7 +25,6 @@ from foreign_kit import (
 )
 
 from mitl.crowd_server.protocol.html_page import CROWD_ELEMENTS, AllowedSources, bind, why_unfit
-from mitl.crowd_server.store.database import ManualClock
 
 pytest_plugins = ("crowd_fixtures",)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from crowd_kit import ManualClock
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
@@ -19,7 +20,7 @@ from mitl.crowd_server.protocol.errors import TurkError
 from mitl.crowd_server.protocol.ids import token_hash
 from mitl.crowd_server.store import accounts, assignments, hits, leases, reports
 from mitl.crowd_server.store import workers as worker_store
-from mitl.crowd_server.store.database import Books, Database, ManualClock
+from mitl.crowd_server.store.database import Books, Database
 from mitl.crowd_server.store.hits import TypeValues
 from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitType, LedgerKind, Worker
 from mitl.crowd_server.store.workers import WorkerRow

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from crowd_kit import running_crowd
+from crowd_kit import ManualClock, running_crowd
 from crowd_operator_kit import Operator, operator_of
 from guarded_kit import guarded_crowd
 from hypothesis import given
@@ -26,7 +26,6 @@ from mitl.crowd_server.middleware.callers import DrawnTokens, RequestRate
 from mitl.crowd_server.middleware.limits import CallerRates
 from mitl.crowd_server.middleware.meter import Meter
 from mitl.crowd_server.store.allowances import SharedAllowance
-from mitl.crowd_server.store.database import ManualClock
 from mitl.db.engine import make_engine
 
 PATIENCE_S = 60

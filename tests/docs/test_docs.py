@@ -16,7 +16,7 @@ official_files = official_files  # the fixture
 def smaller(words: list[str]) -> list[str]:
     """The same command on a world that a test can afford."""
     if words[:3] == ["init", "--dataset", "scenes"]:
-        return [*words, "--n-images", "40"]
+        return [*words, "--n-images", "20"]
     return [{"40": "5", "120": "8"}.get(word, word) for word in words]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,28 +20,9 @@ from mitl.db.store.columns import answer_columns
 from mitl.records.frames import ANSWERS, LABELS, OUTCOMES, ROLES
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.operating.backup import backup
 from mitl.stages.operating.restore import restore
 
 pytest_plugins = ("desk_fixtures",)
-
-
-@pytest.fixture
-def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
-    """A project with a review queue, on either engine."""
-    backup(reviewed, tmp_path / "dump", only="pipeline")
-    found = load(tmp_path / "p", db=engine_url, environ={})
-    restore(found, tmp_path / "dump", only="pipeline")
-    return found
-
-
-@pytest.fixture
-def stored_on_postgres(reviewed: Settings, postgres_url: str, tmp_path: Path) -> Settings:
-    """The same on PostgreSQL."""
-    backup(reviewed, tmp_path / "dump", only="pipeline")
-    found = load(tmp_path / "p", db=postgres_url, environ={})
-    restore(found, tmp_path / "dump", only="pipeline")
-    return found
 
 
 CHANGE = "UPDATE judgement SET active_ms = 123456 WHERE assignment_id = {one} AND place = {place}"
@@ -116,10 +96,10 @@ def test_a_harvest_leaves_every_answer_at_hand(reviewed):
     assert says_what_the_rows_say(reviewed)
 
 
-def test_a_restore_leaves_every_answer_at_hand(project):
+def test_a_restore_leaves_every_answer_at_hand(restored):
     """A dump holds no copies; they are written again."""
-    assert sheets(project) == set(columns(project).assignment.tolist())
-    assert says_what_the_rows_say(project)
+    assert sheets(restored) == set(columns(restored).assignment.tolist())
+    assert says_what_the_rows_say(restored)
 
 
 @pytest.mark.parametrize(
@@ -135,96 +115,95 @@ def test_a_restore_leaves_every_answer_at_hand(project):
         "UPDATE assignment SET hit_id = (SELECT hit_id FROM assignment WHERE id = {other}) WHERE id = {one}",
     ],
 )
-def test_a_change_of_rows_is_seen_at_once(project, statement):
+def test_a_change_of_rows_is_seen_at_once(restored, statement):
     """Also one that no command of mitl makes; the copy is written again by whoever judges next."""
-    one, other = sorted(sheets(project))[:2]
+    one, other = sorted(sheets(restored))[:2]
     if "{other}" in statement:  # a place of its own
         write(
-            project,
+            restored,
             f"DELETE FROM rationale; DELETE FROM judgement WHERE assignment_id = {other} AND place = 20",
         )
-    write(project, statement.format(one=one, other=other))
+    write(restored, statement.format(one=one, other=other))
 
-    assert one not in sheets(project)
-    assert says_what_the_rows_say(project)
+    assert one not in sheets(restored)
+    assert says_what_the_rows_say(restored)
 
-    with open_database(project.db_url) as session:
-        judge(session, SANDBOX, project.gold_rule)
+    with open_database(restored.db_url) as session:
+        judge(session, SANDBOX, restored.gold_rule)
         session.commit()
-    assert one in sheets(project)
-    assert says_what_the_rows_say(project)
+    assert one in sheets(restored)
+    assert says_what_the_rows_say(restored)
 
 
-def test_an_item_that_comes_late_is_seen(project):
+def test_an_item_that_comes_late_is_seen(restored):
     """Its judgement was a candidate's until then."""
-    one = min(sheets(project))
+    one = min(sheets(restored))
     place = f"hit_id = (SELECT hit_id FROM assignment WHERE id = {one}) AND role LIKE 'gold%'"
     write(
-        project,
+        restored,
         f"CREATE TABLE kept AS SELECT * FROM hit_item WHERE {place}",
         f"DELETE FROM hit_item WHERE {place}",
     )
-    filled(project)
-    assert one in sheets(project)
-    write(project, "INSERT INTO hit_item SELECT * FROM kept", "DROP TABLE kept")
+    filled(restored)
+    assert one in sheets(restored)
+    write(restored, "INSERT INTO hit_item SELECT * FROM kept", "DROP TABLE kept")
 
-    assert one not in sheets(project)
-    assert says_what_the_rows_say(project)
+    assert one not in sheets(restored)
+    assert says_what_the_rows_say(restored)
 
 
 @pytest.mark.postgres
-def test_emptied_tables_leave_no_copy(stored_on_postgres):
+def test_emptied_tables_leave_no_copy(restored_on_postgres):
     """PostgreSQL has a statement for that which is not a DELETE."""
-    write(stored_on_postgres, "TRUNCATE judgement CASCADE")
+    write(restored_on_postgres, "TRUNCATE judgement CASCADE")
 
-    assert sheets(stored_on_postgres) == set()
-    assert len(columns(stored_on_postgres)) == 0
+    assert sheets(restored_on_postgres) == set()
+    assert len(columns(restored_on_postgres)) == 0
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("is_written", [False, True])
-def test_a_person_at_a_prompt_and_a_harvest_take_turns(stored_on_postgres, is_written):
+def test_a_person_at_a_prompt_and_a_harvest_take_turns(restored_on_postgres, is_written):
     """A copy that one transaction makes of rows that another one is changing would stay, and be wrong."""
-    project = stored_on_postgres
-    one = min(sheets(project))
+    restored = restored_on_postgres
+    one = min(sheets(restored))
     if not is_written:
-        write(project, f"DELETE FROM answer_sheet WHERE assignment_id = {one}")
-    prompt = create_engine(parse_url(project.db_url), poolclass=NullPool)
+        write(restored, f"DELETE FROM answer_sheet WHERE assignment_id = {one}")
+    prompt = create_engine(parse_url(restored.db_url), poolclass=NullPool)
 
     def by_hand() -> None:
         with prompt.begin() as connection:
             connection.execute(text(CHANGE.format(one=one, place=3)))
             changed.set()
             if not is_written:
-                wait_for_a_waiting_one(project.db_url)
+                wait_for_a_waiting_one(restored.db_url)
 
     changed = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         if is_written:
-            with open_database(project.db_url) as session:
+            with open_database(restored.db_url) as session:
                 session.execute(text(CHANGE.format(one=one, place=4)))
                 answer_sheets.fill(session)
                 done = pool.submit(by_hand)
-                wait_for_a_waiting_one(project.db_url)
+                wait_for_a_waiting_one(restored.db_url)
                 session.commit()
         else:
             done = pool.submit(by_hand)
             assert changed.wait(60)
-            filled(project)
+            filled(restored)
         done.result(60)
 
-    assert says_what_the_rows_say(project)
+    assert says_what_the_rows_say(restored)
 
 
 @pytest.mark.postgres
-def test_the_copies_of_another_schema_are_left_alone(stored_on_postgres, reviewed, tmp_path):
+def test_the_copies_of_another_schema_are_left_alone(restored_on_postgres, reviewed_dump, tmp_path):
     """Two projects in one database; the search path of who changes rows names the other one."""
-    first = stored_on_postgres
+    first = restored_on_postgres
     write(first, "CREATE SCHEMA second")
     path = parse_url(first.db_url).update_query_dict({"options": "-csearch_path=second"})
     second = load(tmp_path / "q", db=path.render_as_string(hide_password=False), environ={})
-    backup(reviewed, tmp_path / "again", only="pipeline")
-    restore(second, tmp_path / "again", only="pipeline")
+    restore(second, reviewed_dump / "dump", only="pipeline")
     one = min(sheets(second))
     write(first, CHANGE.replace("judgement", "second.judgement").format(one=one, place=3))
 
@@ -234,13 +213,13 @@ def test_the_copies_of_another_schema_are_left_alone(stored_on_postgres, reviewe
 
 
 @pytest.mark.parametrize("few", [0, 5_000])
-def test_answers_without_a_copy_are_read_from_their_rows(project, few, monkeypatch):
+def test_answers_without_a_copy_are_read_from_their_rows(restored, few, monkeypatch):
     """Of some submissions or of all, whether they are looked for one by one or all together."""
     monkeypatch.setattr(answer_sheets, "_FEW", few)
-    before = columns(project)
+    before = columns(restored)
     for which in ("assignment_id % 2 = 0", "1 = 1"):
-        write(project, f"DELETE FROM answer_sheet WHERE {which}")
-        after = columns(project)
+        write(restored, f"DELETE FROM answer_sheet WHERE {which}")
+        after = columns(restored)
         for name in ANSWERS:
             assert np.array_equal(before[name], after[name]), name
 
@@ -259,11 +238,11 @@ def test_what_the_codes_on_sheets_mean_never_changes():
     ]
 
 
-def test_a_submission_that_goes_takes_its_copy_along(project):
+def test_a_submission_that_goes_takes_its_copy_along(restored):
     """Nothing keeps people from deleting what they may delete."""
-    one = min(sheets(project))
+    one = min(sheets(restored))
     write(
-        project,
+        restored,
         "DELETE FROM rationale",
         f"DELETE FROM judgement WHERE assignment_id = {one}",
         f"DELETE FROM finding WHERE assignment_id = {one}",
@@ -271,5 +250,5 @@ def test_a_submission_that_goes_takes_its_copy_along(project):
         f"INSERT INTO answer_sheet (assignment_id, content) VALUES ({one}, '')",
         f"DELETE FROM assignment WHERE id = {one}",
     )
-    assert one not in sheets(project)
-    assert says_what_the_rows_say(project)
+    assert one not in sheets(restored)
+    assert says_what_the_rows_say(restored)

@@ -264,6 +264,31 @@ def test_whatever_comes_every_place_is_answered_or_missing(fields):
     assert all(answer.label is not None for answer in result.answers)
 
 
+def test_places_that_say_the_same_are_each_read_with_their_own_oddities():
+    """What others said at other places is known; times, and what is odd, are each place's own, however often."""
+    half = [("label", "weak_no"), ("outcome", "answered"), ("concept", "color"), ("concept", "color")]
+    fields = [(f"p{place:02d}_{kind}", value) for place in (1, 2, 3) for kind, value in half]
+    fields += [
+        ("p01_shortcoming", "grammar"),
+        ("p03_shortcoming", "grammar"),
+        ("p01_ms", "7"),
+        ("p03_ms", "9"),
+    ]
+
+    first, second = parsed(fields, [1, 2, 3]), parsed(fields, [3, 1, 2])
+
+    assert first == second
+    assert codes(first) == [
+        "unasked_rationale",
+        "missing_rationale",
+        "unasked_rationale",
+        "unasked_rationale",
+    ]
+    assert [answer.active_ms for answer in first.answers] == [7, None, 9]
+    clean = [(f"p{place:02d}_label", "no") for place in (1, 2)]
+    assert [answer.place for answer in parsed(clean, [1, 2]).answers] == [1, 2]
+
+
 BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]>'
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,11 +22,9 @@ from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.desk.overview_page import overview
 from mitl.judgements import gold_records
-from mitl.settings import Settings, load
+from mitl.settings import Settings
 from mitl.stages.harvesting import judging
-from mitl.stages.operating.backup import backup
 from mitl.stages.operating.databases import upgrade
-from mitl.stages.operating.restore import restore
 from mitl.stages.operating.verify import verify
 from mitl.stages.reviewing.evidence import habits
 
@@ -57,13 +54,10 @@ JUDGED = (
 
 
 @pytest.fixture
-def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
+def project(restored: Settings) -> Settings:
     """A project with a review queue, on either engine, that was judged."""
-    backup(reviewed, tmp_path / "dump", only="pipeline")
-    found = load(tmp_path / "p", db=engine_url, environ={})
-    restore(found, tmp_path / "dump", only="pipeline")
-    judge(found)
-    return found
+    judge(restored)
+    return restored
 
 
 def judge(settings: Settings) -> list[list[tuple[object, ...]]]:
@@ -223,13 +217,10 @@ def test_an_upgrade_writes_the_tallies_that_a_revision_emptied(project):
 
 
 @pytest.mark.postgres
-def test_emptied_tables_leave_no_sheet(reviewed, postgres_url, tmp_path):
+def test_emptied_tables_leave_no_sheet(restored_on_postgres):
     """PostgreSQL has a statement for that which is not a DELETE."""
-    backup(reviewed, tmp_path / "dump", only="pipeline")
-    found = load(tmp_path / "p", db=postgres_url, environ={})
-    restore(found, tmp_path / "dump", only="pipeline")
-    judge(found)
+    judge(restored_on_postgres)
 
-    write(found, "TRUNCATE judgement CASCADE")
+    write(restored_on_postgres, "TRUNCATE judgement CASCADE")
 
-    assert sheets(found) == set()
+    assert sheets(restored_on_postgres) == set()

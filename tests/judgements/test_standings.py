@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from cli_kit import ok
@@ -18,10 +17,8 @@ from mitl.db.session import connectable, open_database
 from mitl.db.store import standings
 from mitl.desk.app import make_desk
 from mitl.records import Decision, Environment, Label
-from mitl.settings import Settings, load
+from mitl.settings import Settings
 from mitl.stages.harvesting.watching import watch
-from mitl.stages.operating.backup import backup
-from mitl.stages.operating.restore import restore
 from mitl.stages.operating.verify import verify
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import decisions, review
@@ -32,14 +29,11 @@ NOT_COUNTED = {"answer_sheet", "control_sheet", "finding", "part", "proposal", "
 
 
 @pytest.fixture
-def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
+def project(restored: Settings) -> Settings:
     """A project with a review queue, on either engine, that was counted."""
-    backup(reviewed, tmp_path / "dump", only="pipeline")
-    found = load(tmp_path / "p", db=engine_url, environ={})
-    restore(found, tmp_path / "dump", only="pipeline")
-    with open_database(engine_url) as session:
-        keep_standing(session, SANDBOX, found.gold_rule)
-    return found
+    with open_database(restored.db_url) as session:
+        keep_standing(session, SANDBOX, restored.gold_rule)
+    return restored
 
 
 def known(settings: Settings) -> set[Environment]:

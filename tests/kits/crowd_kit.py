@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -19,10 +20,10 @@ from botocore.exceptions import ClientError
 from botocore.model import Shape
 from sqlalchemy import Engine
 
+from mitl.core.clock import utc_now
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
-from mitl.crowd_server.store.database import ManualClock
 from mitl.records import Environment
 
 HTML = """<!doctype html><html><body><form id="mturk_form" data-mitl-submit method="post" action="about:blank">
@@ -38,6 +39,21 @@ TYPE = {
     "AssignmentDurationInSeconds": 3600,
     "AutoApprovalDelayInSeconds": 7 * 86400,
 }
+
+
+class ManualClock:
+    """A clock that stands still until it is told to advance."""
+
+    def __init__(self, start: dt.datetime | None = None) -> None:
+        self._now = start or utc_now()
+
+    def __call__(self) -> dt.datetime:
+        """The time it stands at."""
+        return self._now
+
+    def advance(self, **delta: float) -> None:
+        """Move forward by ``timedelta(**delta)``."""
+        self._now += dt.timedelta(**delta)
 
 
 def question(html: str = HTML) -> str:

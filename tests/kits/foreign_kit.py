@@ -8,13 +8,12 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from crowd_kit import Crowd
+from crowd_kit import Crowd, ManualClock
 from sqlalchemy import Engine
 
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import RunningServer
-from mitl.crowd_server.store.database import ManualClock
 
 HELPER = "https://s3.amazonaws.com/mturk-public/externalHIT_v1.js"
 ELEMENTS = "https://assets.crowd.aws/crowd-html-elements.js"

@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crowd_kit import Crowd
+from crowd_kit import Crowd, ManualClock
 from sqlalchemy import Engine
 
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.middleware.exposure import Tls
 from mitl.crowd_server.middleware.limits import Policy, wrap
 from mitl.crowd_server.serving import RunningServer
-from mitl.crowd_server.store.database import ManualClock
 
 TRUST = ssl.create_default_context()
 """For ``verify=``: httpx otherwise reads all certificates of the world for each request of a test."""

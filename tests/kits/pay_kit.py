@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from books import server_rows
-from crowd_kit import Crowd, Worker
+from crowd_kit import Crowd, ManualClock, Worker
 from process_kit import project_settings
 from sqlalchemy import text
 from world_kit import make_world, run_propose
@@ -19,7 +19,6 @@ from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.database import ManualClock
 from mitl.crowd_server.store.models import HitType
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database

@@ -12,14 +12,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from crowd_kit import Crowd, Worker
+from crowd_kit import Crowd, ManualClock, Worker
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world
 
 from mitl.campaign.kinds.similarity.planning import RatePairs
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
-from mitl.crowd_server.store.database import ManualClock
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store

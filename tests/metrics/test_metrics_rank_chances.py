@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mitl.core.logistic import logistic
 from mitl.metrics.incomplete import AuditSample, Evidence
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
-from mitl.metrics.rank_chances import logistic, with_rank_chances
+from mitl.metrics.rank_chances import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics
@@ -157,3 +158,15 @@ def test_the_curve_is_the_likeliest():
     chances = 1 / (1 + np.exp(-features @ found))
     assert features.T @ (weights * (labels - chances)) == pytest.approx(np.zeros(2), abs=1e-6)
     assert found == pytest.approx([-1, 2], abs=0.5)
+
+
+def test_the_likeliest_curve_is_found_where_whole_steps_lead_away():
+    """Features on which Newton's whole steps grow without end; no curve near the found one is likelier."""
+    score = np.linspace(0.01, 0.99, 40)
+    features = np.stack([np.ones(40), np.log(score), -np.log1p(-score)], axis=1)
+    labels, weights = (np.arange(40) % 3 == 0).astype(float), np.full(40, 30.0)
+    offset = features @ np.array([0.0, 4.0, 4.0])
+
+    found = logistic(features, labels, weights, offset, np.ones(3))
+    chances = 1 / (1 + np.exp(-offset - features @ found))
+    assert features.T @ (weights * (labels - chances)) == pytest.approx(found, abs=1e-5)

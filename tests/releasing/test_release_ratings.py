@@ -15,7 +15,7 @@ from similarity_kit import likeness, rate, run_rate, sampled
 from sqlalchemy import select
 from world_kit import SANDBOX
 
-from mitl.crowd.context import utc_now
+from mitl.core.clock import utc_now
 from mitl.datasets.cxc import read_rated_pairs, read_sits
 from mitl.db.models import Assignment, Hit, SimilarityAnswer, SimilarityItem, Worker
 from mitl.db.session import open_database

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,9 +27,6 @@ from mitl.judgements.conduct import (
 )
 from mitl.records import Direction, Outcome, Pair, PairRole
 from mitl.records.frames import LABELS, PROPOSALS, frame
-from mitl.settings import Settings, load
-from mitl.stages.operating.backup import backup
-from mitl.stages.operating.restore import restore
 from mitl.stages.reviewing.evidence import habits
 
 pytest_plugins = ("desk_fixtures",)
@@ -75,22 +71,13 @@ def test_columns_and_records_say_the_same_of_each_worker(rows, distrusted):
     assert {str(who): one for who, one in own.items()} == record_kit.consistency(given_)
 
 
-@pytest.fixture
-def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
-    """A project with a review queue, on either engine."""
-    backup(reviewed, tmp_path / "dump", only="pipeline")
-    found = load(tmp_path / "p", db=engine_url, environ={})
-    restore(found, tmp_path / "dump", only="pipeline")
-    return found
-
-
-def test_the_database_as_columns_says_what_its_records_say(project):
+def test_the_database_as_columns_says_what_its_records_say(restored):
     """Golds, withdrawn controls, habits, and how many pairs are open and judged."""
-    with open_database(project.db_url, read_only=True) as session:
+    with open_database(restored.db_url, read_only=True) as session:
         every = answer_columns(session, SANDBOX)
         stored = judgement_store.judgements(session, SANDBOX)
-        met = gold_state(session, SANDBOX, project.gold_rule)
-        found = habits(session, SANDBOX, project.gold_rule)
+        met = gold_state(session, SANDBOX, restored.gold_rule)
+        found = habits(session, SANDBOX, restored.gold_rule)
         counts = open_work.pair_counts(session, SANDBOX)
         candidates = set(proposals.candidate_pairs(session, list(Direction)))
         asked = open_work.asked_pairs(session, SANDBOX)
@@ -106,7 +93,7 @@ def test_the_database_as_columns_says_what_its_records_say(project):
     assert len(every) == len(stored) > 100
     assert every.assignment.tolist() == [row.assignment_id for row in stored]
     assert every.usable.tolist() == [one.usable for one in records]
-    assert met == record_kit.gold_state(stored, project.gold_rule)
+    assert met == record_kit.gold_state(stored, restored.gold_rule)
     assert {name: one.agreement for name, one in found.of.items() if one.agreement} == record_kit.agreements(
         given_, bad
     )
@@ -118,9 +105,9 @@ def test_the_database_as_columns_says_what_its_records_say(project):
     assert met.by_role[PairRole.GOLD_POSITIVE].golds > 0
 
 
-def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(project):
+def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(restored):
     """Controls and past work are pairs that nothing proposed; a later run may propose them."""
-    with open_database(project.db_url) as session:
+    with open_database(restored.db_url) as session:
         known = proposals.pair_ids(session)
         old = next(iter(sorted(known.keys() - set(proposals.candidate_pairs(session, list(Direction))))))
         before = open_work.pair_counts(session, SANDBOX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.answer_table import POSITIVE_LABELS
 from mitl.records import AuditPurpose
 from mitl.settings import Settings
+from mitl.settings import load as load_settings
 
 NEXT = ("round", "next", "--sandbox", "--budget", "2.00")
 
@@ -30,6 +32,26 @@ def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Settings:
     settings = proposed(tmp_path / "p", tmp_path_factory)
     monkeypatch.chdir(settings.project)
     return settings
+
+
+@pytest.fixture(scope="module")
+def careless(tmp_path_factory) -> Path:
+    """A project whose first round was answered at random alone: its HITs have to be asked again."""
+    settings = proposed(tmp_path_factory.mktemp("careless") / "p", tmp_path_factory)
+    with pytest.MonkeyPatch.context() as patch:
+        clear_environment(patch)
+        patch.chdir(settings.project)
+        ok("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random", "--strategy", "random")
+    return settings.project
+
+
+@pytest.fixture
+def with_lost_work(careless: Path, tmp_path: Path, monkeypatch) -> Settings:
+    """A copy of it, in the current folder."""
+    clear_environment(monkeypatch)
+    shutil.copytree(careless, tmp_path / "p")
+    monkeypatch.chdir(tmp_path / "p")
+    return load_settings(tmp_path / "p", environ={})
 
 
 def test_a_round_pays_for_what_it_asks_again_of_earlier_ones(project):
@@ -48,16 +70,15 @@ def test_a_round_pays_for_what_it_asks_again_of_earlier_ones(project):
 
 
 @pytest.mark.parametrize("strategy", ["random", "bandit", "exhaustive"])
-def test_hits_of_a_round_are_full_beside_those_that_are_asked_again(project, strategy):
+def test_hits_of_a_round_are_full_beside_those_that_are_asked_again(with_lost_work, strategy):
     """A choice on an earlier HIT costs that HIT once more; where no other fits, others fill what the budget buys.
 
     Two HITs: as much is kept to ask again, for no answer so far could be used.
     """
-    ok("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random", "--strategy", "random")
-    with open_database(project.db_url, read_only=True) as session:
+    with open_database(with_lost_work.db_url, read_only=True) as session:
         lost = [set(hit.pairs) for hit in open_work.hits_to_replace(session, SANDBOX)]
     made = ok(*NEXT[:-1], "4.00", "--strategy", strategy, "--json").json["counts"]
-    with open_database(project.db_url, read_only=True) as session:
+    with open_database(with_lost_work.db_url, read_only=True) as session:
         chosen = rounds.chosen_pairs(session, rounds.rounds(session, SANDBOX)[-1].id)
     pairs = set(unpack_pairs(chosen["pair"].to_numpy()))
     again = sum(bool(pairs & hit) for hit in lost)
@@ -67,13 +88,12 @@ def test_hits_of_a_round_are_full_beside_those_that_are_asked_again(project, str
     assert chosen["place"].tolist() == list(range(1, len(chosen) + 1))
 
 
-def test_choices_that_an_earlier_batch_asks_again_are_asked(project):
+def test_choices_that_an_earlier_batch_asks_again_are_asked(with_lost_work):
     """Taken back, a round keeps them, and counts the HITs that ask them among those that are out."""
-    ok("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random")
-    with open_database(project.db_url, read_only=True) as session:
+    with open_database(with_lost_work.db_url, read_only=True) as session:
         lost = len(open_work.hits_to_replace(session, SANDBOX))
     ok(*NEXT[:-1], "90.00", "--strategy", "random")
-    with open_database(project.db_url, read_only=True) as session:
+    with open_database(with_lost_work.db_url, read_only=True) as session:
         live = len(open_work.live_pairs(session, SANDBOX))
 
     taken = ok("round", "rollback").out

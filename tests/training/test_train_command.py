@@ -14,7 +14,8 @@ from world_kit import SANDBOX, make_world, run_propose, work_until_done
 from annotators.training.files import taught_pairs_of, training_of
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.publish import publish
-from mitl.crowd.context import open_context, utc_now
+from mitl.core.clock import utc_now
+from mitl.crowd.context import open_context
 from mitl.db.models import TrainedAnnotator
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store

@@ -12,13 +12,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mitl.core.clock import Clock
 from mitl.crowd_server.api import assignments, hits, qualification_types, workers
 from mitl.crowd_server.api.registry import OPERATIONS, ApiCall, Params, Reply
 from mitl.crowd_server.pages.site import Site
 from mitl.crowd_server.protocol.errors import TurkError
 from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Clock
 from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."

@@ -25,6 +25,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mitl.addresses import Address, names_loopback, parse_address
+from mitl.core.clock import utc_now
 from mitl.crowd_server.api.dispatch import MAX_BODY as MAX_API_BODY
 from mitl.crowd_server.middleware import callers, refusals
 from mitl.crowd_server.middleware.callers import DrawnTokens, Network, RequestRate, TokenBuckets
@@ -33,7 +34,6 @@ from mitl.crowd_server.middleware.refusals import RefusedError, is_api
 from mitl.crowd_server.pages.site import Site, is_foreign
 from mitl.crowd_server.protocol.ids import keyed_hash
 from mitl.crowd_server.store.allowances import SharedAllowance
-from mitl.crowd_server.store.database import utc_now
 from mitl.crowd_server.work.visitor import COOKIE
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")

@@ -11,11 +11,12 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from mitl.core.clock import Clock
 from mitl.crowd_server.pages.questions import ShownQuestions
 from mitl.crowd_server.pages.templates import template_environment
 from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.store.assignments import UsualTimes
-from mitl.crowd_server.store.database import Clock, Database
+from mitl.crowd_server.store.database import Database
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": (

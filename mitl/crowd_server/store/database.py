@@ -1,4 +1,4 @@
-"""Transactions on ``crowd.db`` that mean the same on SQLite and on PostgreSQL, and the clock that stamps its rows."""
+"""Transactions on ``crowd.db`` that mean the same on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,28 +16,7 @@ from sqlalchemy import Connection, Engine, Insert, Select, bindparam, func, inse
 from mitl.crowd_server.store.models import Account, Base
 from mitl.records import Environment
 
-Clock = Callable[[], dt.datetime]
 RecordT = TypeVar("RecordT")
-
-
-def utc_now() -> dt.datetime:
-    """The machine's time, aware UTC."""
-    return dt.datetime.now(dt.UTC)
-
-
-class ManualClock:
-    """A clock that stands still until it is told to advance."""
-
-    def __init__(self, start: dt.datetime | None = None) -> None:
-        self._now = start or utc_now()
-
-    def __call__(self) -> dt.datetime:
-        """The time it stands at."""
-        return self._now
-
-    def advance(self, **delta: float) -> None:
-        """Move forward by ``timedelta(**delta)``."""
-        self._now += dt.timedelta(**delta)
 
 
 class _View:

@@ -44,6 +44,25 @@ def find(session: Session, kind: str, key: str) -> JournalRow | None:
 def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:
     """Write the intent of calls (key, token, request JSON) that are new to the journal; returns how many."""
     known = _keys(session, kind, [key for key, _, _ in calls])
+    new = [call for call in calls if call[0] not in known]
+    return _add(session, kind, new, state=JournalState.PLANNED, at=now, first_sent_at=None)
+
+
+def announce(
+    session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime
+) -> set[str]:
+    """Write that calls (key, token, request JSON) are about to be made; returns those that are done, and stay so."""
+    query, known = select(Journal.key, Journal.state).where(Journal.kind == kind), {}
+    for chunk in chunks([key for key, _, _ in calls]):
+        known.update(dict(session.execute(query.where(Journal.key.in_(chunk))).all()))
+    new = [call for call in calls if call[0] not in known]
+    _add(session, kind, new, state=JournalState.SENDING, at=now, first_sent_at=now)
+    done = {key for key, state in known.items() if state is JournalState.DONE}
+    mark(session, kind, sorted(known.keys() - done), JournalState.SENDING, now)
+    return done
+
+
+def _add(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], **values: object) -> int:
     return add_rows(
         session,
         Journal,
@@ -51,16 +70,13 @@ def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str
             {
                 "kind": kind,
                 "key": key,
-                "state": JournalState.PLANNED,
                 "token": token,
                 "request": request,
                 "reply": None,
                 "error": None,
-                "at": now,
-                "first_sent_at": None,
+                **values,
             }
             for key, token, request in calls
-            if key not in known
         ),
     )
 

@@ -19,7 +19,7 @@ from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, proposals
 from mitl.fusion.answered import FOLDS
 from mitl.fusion.evidence import FusionEvidence
-from mitl.fusion.fusing import Fusion
+from mitl.fusion.fusing import Fusion, check
 from mitl.fusion.fusing import fuse as fuse_pairs
 from mitl.fusion.models import Area, area
 from mitl.judgements.calibration import Calibration, calibration
@@ -104,7 +104,7 @@ def fuse(
         said = kept.described()
         if said is not None and kept.read() is not None:
             return _again(context, kept, said)
-        found = evidence(context, answers)
+        found = evidence(context, answers, check)
         made = _fused(found, context)
         counts = _counts(found, made, excluded)
         kept.write(made.fused, {**config, "counts": counts, "made_at": stamp(context.now())})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -45,8 +46,13 @@ def answered(context: Context, excluded: Ints) -> pd.DataFrame:
     )
 
 
-def evidence(context: Context, answers: pd.DataFrame) -> FusionEvidence:
+def evidence(
+    context: Context, answers: pd.DataFrame, check: Callable[[FusionEvidence], None] = lambda bare: None
+) -> FusionEvidence:
     """All that is known of the ranked pairs.
+
+    Args:
+        check: raises where rankings and answers do not suffice; called before items are encoded, which takes longest.
 
     Raises:
         StoreError: nothing has been proposed yet.
@@ -55,18 +61,22 @@ def evidence(context: Context, answers: pd.DataFrame) -> FusionEvidence:
     _, items = read_items(context.session, context.settings)
     proposals.latest_run(context.session)
     runs = proposals.runs(context.session)
-    compute = ComputeContext.of(with_trained(context.settings), progress=context.progress)
-    joint = tuple(_joint(compute, items, annotator_names(context, runs)))
-    captions = [one.captions for one in joint]
-    return FusionEvidence(
+    bare = FusionEvidence(
         ranked=ranked(context, items, runs),
         captions=np.array([caption.id for caption in items.captions], np.int64),
         image_of=np.array([caption.image_id for caption in items.captions], np.int64),
         answers=answers,
+        words=tuple(tuple(_WORD.findall(caption.text.lower())) for caption in items.captions),
+    )
+    check(bare)
+    compute = ComputeContext.of(with_trained(context.settings), progress=context.progress)
+    joint = tuple(_joint(compute, items, annotator_names(context, runs)))
+    captions = [one.captions for one in joint]
+    return replace(
+        bare,
         texts=(*_texts(compute, items), *joined("annotators", captions)),
         pictures=joined("annotators", [one.images for one in joint]),
         joint=joint,
-        words=tuple(tuple(_WORD.findall(caption.text.lower())) for caption in items.captions),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mitl.campaign.posting import DISPOSED, look_up_missing
-from mitl.crowd.calls import THREADS
+from mitl.crowd.calls import THREADS, quick_turns
 from mitl.crowd.client import ListedAssignment, ListedHit, MTurkClient
 from mitl.crowd.context import Context
 from mitl.crowd.endpoint import Endpoint
@@ -131,7 +131,7 @@ class Fetcher:
         lost: list[HitRow] = []
         # Closing the windows waits for the calls in flight and starts no further one, whatever happens here.
         progress = self._context.progress("harvest", len(changed))
-        with progress as advance, closing(self._windows(changed, swept)) as windows:
+        with quick_turns(), progress as advance, closing(self._windows(changed, swept)) as windows:
             for window in windows:
                 lost += [hit for hit, submissions in window if submissions is None]
                 counts += self._store([one for _, submissions in window for one in submissions or ()])

@@ -227,11 +227,15 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
             again, questions = asked_first(context, wish, choices.head(n))
             return again + hits_needed(questions) > most
 
-        return choices.head(bisect_left(range(1, len(choices) + 1), True, key=are_too_many))
+        if not are_too_many(len(choices)):
+            return choices
+        return choices.head(bisect_left(range(1, len(choices)), True, key=are_too_many))
 
-    head = fitting(chosen)
-    rest = chosen.iloc[len(head) :]
-    filled = fitting(pd.concat([head, rest[~contains(lost, rest["pair"].to_numpy())]]))
+    filled = fitting(chosen)
+    rest = chosen.iloc[len(filled) :]
+    others = rest[~contains(lost, rest["pair"].to_numpy())]
+    if len(others):
+        filled = fitting(pd.concat([filled, others]))
     return filled.assign(place=np.arange(1, len(filled) + 1))
 
 
