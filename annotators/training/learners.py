@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
 
 from annotators import registry
 from annotators.catalog import BEGINNERS, MINIS, NETWORKS
-from annotators.clip import LARGEST_SCALE, Clip, ClipAnnotator
 from annotators.dual_encoders import DualEncoder, TwoEncoders
 from annotators.encoding import Inputs
 from annotators.options import Options
@@ -21,10 +20,15 @@ from annotators.training.continuous import graded_contrast, soft_grades
 from annotators.training.dual import TowersLearner
 from annotators.training.learner import TEMPERATURE, Learner, Side
 from annotators.training.losses import Labels
-from annotators.vilt import Vilt, ViltAnnotator, open_weights, wordpieces_of
 from annotators.vilt_core import ViltCore
 from annotators.vsrn import VsrnAnnotator
 from mitl.errors import TrainingError
+
+if (
+    TYPE_CHECKING
+):  # both bring transformers, which takes longer to import than the other networks need to begin
+    from annotators.clip import Clip, ClipAnnotator
+    from annotators.vilt import Vilt, ViltAnnotator
 
 
 class WordLearner(Learner):
@@ -188,6 +192,8 @@ class ClipLearner(Learner):
 
     def logits(self, similarities: Tensor) -> Tensor:
         """(I, C) at the learnt temperature."""
+        from annotators.clip import LARGEST_SCALE
+
         return self._module.logit_scale.clamp(max=LARGEST_SCALE).exp() * similarities
 
     def is_head(self, name: str) -> bool:
@@ -219,6 +225,8 @@ class ViltLearner(Learner):
     @classmethod
     def of(cls, annotator: ViltAnnotator, options: Options) -> ViltLearner:
         """With the weights of the settings: the annotator has laid its own out for kernels without gradients."""
+        from annotators.vilt import open_weights, wordpieces_of
+
         opened = open_weights(options.path("weights"))
         pieces = wordpieces_of(options, opened)
         assert pieces is not None, "the annotator was made with them"

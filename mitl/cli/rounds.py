@@ -34,6 +34,7 @@ _WISHED = (
     "strategy",
     "annotators",
     "ranks",
+    "per_item",
     "template",
     "assignments",
     "reward",
@@ -77,6 +78,12 @@ def _wish_options(function: F) -> F:
         type=click.IntRange(min=1),
         metavar="N",
         help="Choose only among each ranking's first N items [default: all that were kept].",
+    )
+    @click.option(
+        "--per-item",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Choose at most N pairs of one image, and of one caption; near-duplicates come later [default: any].",
     )
     @click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates.")
     @click.option("--assignments", type=click.IntRange(1, 100), default=1, help="Workers per HIT.")
@@ -122,6 +129,7 @@ def _wish(asked: dict[str, Any], turns: int = 1) -> RoundRequest:
         strategy=asked["strategy"],
         annotators=tuple(name.strip() for name in asked["annotators"].split(",") if name.strip()),
         ranks=asked["ranks"],
+        per_item=asked["per_item"],
         template=asked["template"],
         assignments=asked["assignments"],
         reward_cents=asked["reward"],

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -59,10 +60,11 @@ def head(line: Line) -> str:
     return revisions(line)[-1]
 
 
-def revisions(line: Line) -> list[str]:
+@cache
+def revisions(line: Line) -> tuple[str, ...]:
     """All revisions that this version of mitl knows, oldest first: what the names of their files begin with."""
     files = (resources.folder("migrations") / line / "versions").glob("*.py")
-    return sorted(file.name.partition("_")[0] for file in files)
+    return tuple(sorted(file.name.partition("_")[0] for file in files))
 
 
 def current(engine: Engine) -> str | None:
@@ -73,7 +75,7 @@ def current(engine: Engine) -> str | None:
 
 def revision_of(connection: Connection) -> str | None:
     """The revision that this transaction sees; None where no migration has run."""
-    if not inspect(connection).has_table(VERSION_TABLE):
+    if not connection.dialect.has_table(connection, VERSION_TABLE):
         return None
     found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
     return cast("str | None", found)

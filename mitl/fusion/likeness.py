@@ -203,6 +203,7 @@ def _uncovered(evidence: FusionEvidence) -> Iterator[Floats]:
 
 
 def cosines(joint: Joint, evidence: FusionEvidence) -> Floats:
+    """(n,) cosine of the image and the caption of each ranked pair, in blocks."""
     cosine: Floats = np.concatenate(
         [
             np.einsum(

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats
 from mitl.core.formats import rounded
@@ -89,39 +89,11 @@ def table_alpha(
     return _estimate(rows, times, np.arange(table.n_labels), scale, replicates, seed)
 
 
-def alpha(
-    counts: ArrayLike,
-    scale: Scale = Scale.ORDINAL,
-    *,
-    values: ArrayLike | None = None,
-    replicates: int = REPLICATES,
-    seed: int = 0,
-) -> Alpha:
-    """Agreement from counts.
-
-    Args:
-        counts: (units, values) how many people gave each value to each unit; each person once.
-        values: (values,) ascending, what they stand for on the interval scale; 0, 1, … by default.
-        replicates: resamples of the units, of the same seed, for the interval.
-
-    Raises:
-        ValueError: counts are not a table of whole numbers from 0, or values do not fit it.
-    """
-    table = np.asarray(counts)
-    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or (table.size and table.min() < 0):
-        raise ValueError("counts must be a table (units, values) of whole numbers from 0")
-    stand_for = np.arange(table.shape[1]) if values is None else np.asarray(values, dtype=np.float64)
-    if stand_for.shape != (table.shape[1],) or np.any(np.diff(stand_for) <= 0):
-        raise ValueError(f"{table.shape[1]} ascending values are right, one for each column of the counts")
-    rows, times = np.unique(table[table.sum(axis=1) > 1].astype(np.int64), axis=0, return_counts=True)
-    return _estimate(rows, times, stand_for, scale, replicates, seed)
-
-
 def interval_alpha(scores: Floats, units: Counts, *, replicates: int = REPLICATES, seed: int = 0) -> Alpha:
     """Agreement of numbers that may take any value, on the interval scale.
 
-    The same alpha as of :func:`alpha` with ``Scale.INTERVAL``, without a column for each value: the squared differences
-    of all answers of a unit sum to twice their number times their squares about the mean.
+    As of a table with ``Scale.INTERVAL``, without a column for each value: the squared differences of all answers of a
+    unit sum to twice their number times their squares about the mean.
 
     Args:
         scores: (N,) answers; each person answers a unit once.

@@ -51,7 +51,7 @@ def test_the_files_of_migrations_are_named_by_their_revisions(line):
     """In the order that Alembic finds in them, so that to know the newest takes no Alembic."""
     scripts = ScriptDirectory.from_config(migrate.config(line))
 
-    assert migrate.revisions(line) == [script.revision for script in scripts.walk_revisions()][::-1]
+    assert migrate.revisions(line)[::-1] == tuple(script.revision for script in scripts.walk_revisions())
     assert migrate.head(line) == scripts.get_current_head()
 
 

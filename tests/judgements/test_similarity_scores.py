@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from aggregation_kit import count_alpha
 from hypothesis import given
 from hypothesis import strategies as st
 from rating_kit import SKIPPED, plain_ratings, planted, rating_frame, shuffled_frame
 
-from mitl.judgements.agreement import Scale, alpha, interval_alpha
+from mitl.judgements.agreement import Scale, interval_alpha
 from mitl.judgements.rater_model import fit_raters
 from mitl.judgements.similarity import SCORES, Aggregation, aggregate, agreement, counting
 from mitl.records.similarity import TASKS, Likeness, SimilarityRole
@@ -168,7 +169,7 @@ def test_alpha_of_numbers_is_the_one_of_counts(seed):
     scores = np.repeat(values, counts[units, values]).astype(np.float64)
     of = np.repeat(units, counts[units, values])
 
-    by_counts = alpha(counts, Scale.INTERVAL, replicates=400, seed=1)
+    by_counts = count_alpha(counts, Scale.INTERVAL, replicates=400, seed=1)
     by_numbers = interval_alpha(scores, of, replicates=400, seed=1)
 
     assert by_numbers.alpha == pytest.approx(by_counts.alpha, abs=1e-12)

@@ -10,7 +10,7 @@ from kill_points import AFTER, BEFORE
 from kill_scenarios import OF_RATINGS, OF_ROUNDS, OF_TEXTS, Bases, Scenario
 from kill_stand import Stand
 from kill_table import EVERYTHING, points_to_kill, steps
-from kill_trials import WHOLE, kill_at, kill_points
+from kill_trials import WHOLE, kill_at
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("kill_fixtures",)
@@ -31,7 +31,7 @@ def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
     table: str, scenario: Scenario, stand: Stand, bases: Bases
 ):
     """No HIT, answer or payment is lost or doubled, and nothing is chosen or asked twice, whichever point it was."""
-    points = kill_points(stand, bases, scenario)
+    points = bases.points(scenario)
 
     known: dict[str, str] | None = None if EVERYTHING else {}
     # After the last commit but that of counting a round is closed or taken back, and a second run says so.

@@ -11,7 +11,7 @@ from kill_points import AFTER, BEFORE
 from kill_scenarios import SCENARIOS, Bases, Scenario, named
 from kill_stand import Stand
 from kill_table import EVERYTHING, INTERRUPTS, KILLS, LATER, assert_told, keep, points_to_kill, steps
-from kill_trials import WHOLE, a_day_passes, interrupt_at, kill_at, kill_points
+from kill_trials import WHOLE, a_day_passes, interrupt_at, kill_at
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("kill_fixtures",)
@@ -22,7 +22,7 @@ def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
     scenario: Scenario, stand: Stand, bases: Bases
 ):
     """No HIT, answer or payment is lost or doubled, and the ledger is the server's, whichever point it was."""
-    points = kill_points(stand, bases, scenario)
+    points = bases.points(scenario)
 
     known: dict[str, str] | None = None if EVERYTHING else {}
     trials = [kill_at(stand, bases, scenario, point, known=known) for point in points_to_kill(points)]
@@ -44,7 +44,7 @@ USED_BY = ("publish", "hits extend --assignments", "pay top-up")
 def test_a_command_resumed_a_day_later_still_doubles_nothing(scenario: Scenario, stand: Stand, bases: Bases):
     """The calls were made, their replies are lost, and the server no longer knows the tokens."""
     made = tuple(f"{AFTER} {operation} " for operation in TOKENS)
-    points = [point for point in kill_points(stand, bases, scenario) if point.startswith(made)]
+    points = [point for point in bases.points(scenario) if point.startswith(made)]
 
     trials = [kill_at(stand, bases, scenario, point, between=a_day_passes) for point in points]
 
@@ -56,7 +56,7 @@ def test_a_command_resumed_a_day_later_still_doubles_nothing(scenario: Scenario,
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_ctrl_c_at_any_point_leaves_a_clean_state(scenario: Scenario, stand: Stand, bases: Bases):
     """What was begun is booked, nothing is under way, one line says so, and the second run completes it."""
-    points = kill_points(stand, bases, scenario)
+    points = bases.points(scenario)
     chosen = points if EVERYTHING else points[SCENARIOS.index(scenario) % 5 :: 15]
 
     trials = [interrupt_at(stand, bases, scenario, point) for point in chosen]

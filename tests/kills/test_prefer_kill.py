@@ -10,7 +10,7 @@ from kill_points import AFTER, BEFORE
 from kill_scenarios import OF_RANKINGS, Bases, Scenario, named
 from kill_stand import Stand
 from kill_table import EVERYTHING, points_to_kill, steps
-from kill_trials import WHOLE, a_day_passes, interrupt_at, kill_at, kill_points
+from kill_trials import WHOLE, a_day_passes, interrupt_at, kill_at
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("kill_fixtures",)
@@ -21,7 +21,7 @@ def test_a_study_killed_at_any_point_is_completed_by_running_it_again(
     scenario: Scenario, stand: Stand, bases: Bases
 ):
     """No HIT, preference or payment is lost or doubled, whichever point it was."""
-    points = kill_points(stand, bases, scenario)
+    points = bases.points(scenario)
 
     known: dict[str, str] | None = None if EVERYTHING else {}
     trials = [kill_at(stand, bases, scenario, point, known=known) for point in points_to_kill(points)]
@@ -36,7 +36,7 @@ def test_a_study_killed_at_any_point_is_completed_by_running_it_again(
 def test_a_study_resumed_a_day_later_doubles_nothing(stand: Stand, bases: Bases):
     """The HITs were made, their replies are lost, and the server no longer knows the tokens."""
     scenario = named("prefer publish")
-    made = [p for p in kill_points(stand, bases, scenario) if p.startswith(f"{AFTER} CreateHITWithHITType ")]
+    made = [p for p in bases.points(scenario) if p.startswith(f"{AFTER} CreateHITWithHITType ")]
 
     trials = [kill_at(stand, bases, scenario, point, between=a_day_passes) for point in made[-1:]]
 
@@ -46,7 +46,7 @@ def test_a_study_resumed_a_day_later_doubles_nothing(stand: Stand, bases: Bases)
 def test_ctrl_c_leaves_a_clean_state(stand: Stand, bases: Bases):
     """What was begun is booked, and the second run completes it."""
     scenario = named("harvest of preferences")
-    points = kill_points(stand, bases, scenario)
+    points = bases.points(scenario)
     chosen = points if EVERYTHING else points[3::9]
 
     trials = [interrupt_at(stand, bases, scenario, point) for point in chosen]

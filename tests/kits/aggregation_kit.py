@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from mitl.judgements.agreement import REPLICATES, Alpha, Scale, _estimate
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable, answer_table, codes
+
+
+def count_alpha(
+    counts: ArrayLike, scale: Scale = Scale.ORDINAL, *, replicates: int = REPLICATES, seed: int = 0
+) -> Alpha:
+    """Agreement from (units, values) how many people gave each value to each unit; each person once."""
+    table = np.asarray(counts, np.int64)
+    rows, times = np.unique(table[table.sum(axis=1) > 1], axis=0, return_counts=True)
+    return _estimate(rows, times, np.arange(table.shape[1]), scale, replicates, seed)
+
 
 THRESHOLDS = np.array([-0.2, 0.3, 1.0])
 

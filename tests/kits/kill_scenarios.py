@@ -302,6 +302,7 @@ class Bases:
         self._folder = folder
         self._ends: dict[str, Path] = {}
         self._states: dict[str, State] = {}
+        self._points: dict[str, tuple[str, ...]] = {}
 
     def start(self, scenario: Scenario) -> Path:
         """The project before this scenario's commands."""
@@ -318,6 +319,11 @@ class Bases:
         self._end(scenario.name)
         return self._states[scenario.name]
 
+    def points(self, scenario: Scenario) -> list[str]:
+        """All points that the commands come by when nobody disturbs them."""
+        self._end(scenario.name)
+        return list(self._points[scenario.name])
+
     def _end(self, name: str) -> Path:
         if name not in self._ends:
             folder = self._folder / f"after {name}"
@@ -328,11 +334,12 @@ class Bases:
                 with self._stand.project(self.start(scenario)) as project:
                     project.run(scenario.commands(project.settings), rehearsal=True)
                 with self._stand.project(self.start(scenario)) as project:
-                    project.must(scenario.commands(project.settings))
+                    points = project.must(scenario.commands(project.settings)).points
+                    assert len(set(points)) == len(points)
                     if scenario.balances:
                         # What holds here holds in every run that ends in the same state.
                         assert_books_agree(project.settings, name)
-                    self._states[name] = project.state()
+                    self._states[name], self._points[name] = project.state(), points
                     project.keep(folder)
             self._ends[name] = folder
         return self._ends[name]

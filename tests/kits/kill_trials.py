@@ -38,14 +38,6 @@ class Trial:
         return f"{self.scenario}, {self.disturbance} {self.step}: {self.result}"
 
 
-def kill_points(stand: Stand, bases: Bases, scenario: Scenario) -> list[str]:
-    """All points of a scenario, counted in a run that nobody disturbs."""
-    with stand.project(bases.start(scenario)) as project:
-        done = project.must(scenario.commands(project.settings))
-    assert len(set(done.points)) == len(done.points)
-    return list(done.points)
-
-
 def kill_at(
     stand: Stand,
     bases: Bases,

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from aggregation_kit import count_alpha
 from cli_kit import ok
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 from mitl.db.session import open_database
 from mitl.db.store import columns
 from mitl.errors import ReleaseError
-from mitl.judgements.agreement import alpha, pair_agreement
+from mitl.judgements.agreement import pair_agreement
 from mitl.positives.pair_answers import judgement_frame
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import Origins, PastWork, ProposalRun, QueryDraw
@@ -168,7 +169,7 @@ def test_agreement_does_not_depend_on_the_order_of_rows(records, random):
     for (pair, _), label in best.items():
         counts.setdefault(pair, [0, 0, 0, 0])[label] += 1
     several = [line for line in counts.values() if sum(line) > 1]
-    assert found.alpha == alpha(np.array(several, np.int64).reshape(-1, 4))
+    assert found.alpha == count_alpha(np.array(several, np.int64).reshape(-1, 4))
     assert found.same_label == sum(max(line) == sum(line) for line in several)
     assert found.same_side == sum(sum(line[:2]) in (0, sum(line)) for line in several)
 

@@ -256,6 +256,25 @@ def test_a_round_chooses_only_among_the_first_ranks_that_are_wanted(project):
     assert set(chosen) <= set(rows["pair"][rows["rank"] == 1]) < set(rows["pair"])
 
 
+def test_a_round_asks_no_more_pairs_of_an_item_than_are_wanted(project):
+    """Of an image or a caption; without the limit the same strategy asks several."""
+    asked = (
+        "round",
+        "next",
+        "--sandbox",
+        "--strategy",
+        "exhaustive",
+        "--budget",
+        "2.20",
+        "--dry-run",
+        "--json",
+    )
+    few, any_ = (ok(*asked, *more).json["counts"]["asks"] for more in (("--per-item", "1"), ()))
+
+    assert [few[side]["most"] for side in ("images", "captions")] == [1, 1]
+    assert few["pairs"] > 0 and max(any_[side]["most"] for side in ("images", "captions")) > 1
+
+
 def test_a_dry_run_of_a_project_without_proposals_says_what_is_missing(tmp_path, monkeypatch):
     """It proposes nothing by itself."""
     clear_environment(monkeypatch)

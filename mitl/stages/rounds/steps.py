@@ -25,6 +25,7 @@ from mitl.errors import AuditError, MetricError, RoundError, TrainingError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import DOUBTS, RoundStep
+from mitl.selection.diverse import Spread
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.showing import audit_state
 from mitl.stages.fusing.fuse import fuse
@@ -211,7 +212,11 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
         UsageError: there is no such strategy.
     """
     seed = context.settings.seed + number
-    options = ChoiceOptions(deepest=wish.ranks, hit_cents=wish.hit(context).total_cents)
+    options = ChoiceOptions(
+        spread=None if wish.per_item is None else Spread(wish.per_item),
+        deepest=wish.ranks,
+        hit_cents=wish.hit(context).total_cents,
+    )
     unanswered = open_work.hits_to_replace(context.session, context.environment)
     lost = pack_pairs({pair for hit in unanswered for pair in hit.pairs})
     try:

@@ -35,6 +35,8 @@ class RoundRequest:
     """Who proposes; empty for those of the settings."""
     ranks: int | None = None
     """A choice is among each ranking's first so many items; None for all that the rankings hold."""
+    per_item: int | None = None
+    """Pairs of one image, and of one caption, that a choice holds at most; None for any number."""
     template: str = "pairs-plain"
     assignments: int = 1
     reward_cents: int | None = None
