@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from mmap import mmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -103,7 +104,10 @@ class Survivors:
     def __init__(self, rows: int, k: int, places: int, rescores: Rescores | None) -> None:
         assert places > k, "a full row must have room for a newcomer"
         self.k, self._places, self._rescores = k, places, rescores
-        self._keys: Keys = np.full((rows, places), NOTHING)
+        # Straight from the system, which has it back as soon as the block is finished: a heap would keep it.
+        memory = mmap(-1, max(1, rows * places * NOTHING.itemsize))
+        self._keys: Keys = np.frombuffer(memory, np.uint64, rows * places).reshape(rows, places)
+        self._keys.fill(NOTHING)
         self._fill = np.zeros(rows, np.int64)
         self._sorted = np.zeros(rows, np.int64)  # how many of them were left when the row was last sorted
         self._bound: Keys = np.full(rows, NOTHING)
