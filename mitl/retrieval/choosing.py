@@ -213,7 +213,9 @@ def _places(task: SearchTask, survivors: tuple[float, float]) -> tuple[int, int]
 
 
 def _room(k: int, items: int, survivors: float) -> int:
-    return min(max(k + 1, items), max(2 * k + 64, min(16 * k + 1024, int(3 * survivors) + 64)))
+    # Where hardly more than k survive, clearing often costs less than sorting places that are free.
+    wanted = 2 * survivors + 16 if survivors < _SHARP * k else 3 * survivors + 64
+    return min(max(k + 1, items), min(16 * k + 1024, int(wanted)))
 
 
 @cache

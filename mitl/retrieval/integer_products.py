@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -234,6 +235,18 @@ _PATIENCE = 16
 _FOUND = {"rows": np.int32, "columns": np.int32, "near": np.float32}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unmade:
+    """Vectors (1, n, D) in 16 bits, made again for each tile.
+
+    The left stays for all of a search: these would be two thirds of its memory, and making them is a 60th of a tile.
+    """
+
+    vectors: Vectors
+    rows: slice
+    shape: tuple[int, int, int]
+
+
 class Int16Product(FloatProduct):
     """Integers of 16 bits, each item in steps of its own; sums are exact and come as float32 times their steps.
 
@@ -247,7 +260,7 @@ class Int16Product(FloatProduct):
     name = "int16"
     roundoff = 0.0
     number_bytes = 3
-    tile = (1024, 4096)
+    tile = (1024, 3072)
     loses = True
 
     def __init__(self) -> None:
@@ -272,17 +285,13 @@ class Int16Product(FloatProduct):
         number = 0 if side == "left" else 1
         panel, part = math.lcm(self._panels[number], self._blocks[number]), self._sieve.PART
         padded, sieved = -(-count // panel) * panel, numbers == 1 and width <= _WIDEST
-        data = np.empty((numbers, count, -(-width // part) * part), np.int16)
-        data[:, :, width:] = 0
+        unmade = _Unmade(vectors, rows, (numbers, count, -(-width // part) * part))
+        kept = not sieved or side == "right"
+        data = np.empty((numbers, count if kept else min(PIECE, count), unmade.shape[2]), np.int16)
         coarse = self._coarse.empty_panels(padded if sieved else 0, data.shape[2], number)
         squares, (lost, coarsely_lost) = np.empty(count), np.empty((2, count))
         steps, scales = np.zeros((2, padded), np.float32)
-        # Rounding to whole steps lengthens a vector by half of the root.
-        most = _LONGEST - math.sqrt(width) - 1, _MOST_16, _LEAST
-        for piece, block in pieces(vectors, rows):
-            block = writeable(block)
-            bits, found = block.view(np.int32), (steps[piece], squares[piece], lost[piece])
-            self._kernels.to_steps(block, bits, most, data[:, piece], found)
+        for piece, block, bits in self._to_steps(unmade, data, (steps, squares, lost)):
             if sieved:
                 of_sieve = scales[piece], coarsely_lost[piece]
                 self._coarse.to_panels(block[:, 0], bits[:, 0], number, coarse, piece.start, of_sieve)
@@ -297,7 +306,38 @@ class Int16Product(FloatProduct):
         first = None
         if sieved:
             first = operand(coarse.reshape(1, len(coarse), -1), coarsely_lost, scales, None)
-        return operand(data, lost, steps, first)
+        return operand(data if kept else unmade, lost, steps, first)
+
+    def _to_steps(
+        self, unmade: _Unmade, out: NDArray[np.int16], found: tuple[NDArray[Any], ...]
+    ) -> Iterator[tuple[slice, Floats, NDArray[np.int32]]]:
+        """Some vectors at a time, put into ``out`` as whole steps, in place of the last ones where it has no more room.
+
+        ``found`` takes their steps, squared lengths and what is lost; given are the vectors and their bits.
+        """
+        width = unmade.vectors.width
+        out[:, :, width:] = 0
+        # Rounding to whole steps lengthens a vector by half of the root.
+        most = _LONGEST - math.sqrt(width) - 1, _MOST_16, _LEAST
+        for piece, block in pieces(unmade.vectors, unmade.rows):
+            block = writeable(block)
+            bits, here = block.view(np.int32), out[:, piece] if out.shape == unmade.shape else out
+            self._kernels.to_steps(block, bits, most, here, tuple(numbers[piece] for numbers in found))
+            yield piece, block, bits
+
+    def _numbers(self, operand: Operand, buffers: Buffers) -> NDArray[np.int16]:
+        """The vectors in 16 bits; what had to be made is valid until this thread asks for others."""
+        unmade = operand.data
+        if not isinstance(unmade, _Unmade):
+            return np.asarray(unmade)
+
+        def make() -> NDArray[np.int16]:
+            out, again = buffers.get("numbers", unmade.shape, np.int16), np.empty((2, len(operand)))
+            for _ in self._to_steps(unmade, out, (np.empty(len(operand), np.float32), *again)):
+                pass
+            return out
+
+        return np.asarray(buffers.kept("numbers", unmade, make))
 
     def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
         """(rows, columns) float32, a view of what is padded to whole panels."""
@@ -315,7 +355,7 @@ class Int16Product(FloatProduct):
     def _packed(self, operand: Operand, number: int, buffers: Buffers) -> Iterator[NDArray[np.int16]]:
         """Its vectors in panels, one after the other."""
         width = self._panels[number]
-        for vectors in operand.data.view(np.int32):
+        for vectors in self._numbers(operand, buffers).view(np.int32):
             out = buffers.get(
                 f"panels {number}", (len(operand.steps) // width, vectors.shape[1], width), np.int32
             )
@@ -337,7 +377,7 @@ class Int16Product(FloatProduct):
                 (left.coarse.data[0], right.coarse.data[0]),
                 (left.coarse.steps, right.coarse.steps),
                 self._least(left.coarse, right.coarse, floors)[1],
-                (left.data[0], right.data[0]),
+                tuple(self._numbers(side, buffers)[0] for side in (left, right)),
                 (left.steps, right.steps),
                 least,
                 found,

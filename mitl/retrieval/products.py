@@ -94,7 +94,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self._flat: dict[str, NDArray[Any]] = {}
-        self._made: dict[str, tuple[tuple[int, ...], Any]] = {}
+        self._made: dict[str, tuple[object, Any]] = {}
 
     def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """A contiguous array of this shape; its content is whatever was there."""
@@ -104,12 +104,12 @@ class Buffers:
             flat = self._flat[name] = np.empty(needed, dtype)
         return flat[:needed].reshape(shape)
 
-    def kept(self, name: str, shape: tuple[int, ...], make: Callable[[], Any]) -> Any:
-        """What ``make`` gave when this shape was last asked for under this name."""
-        shape_and_made = self._made.get(name)
-        if shape_and_made is None or shape_and_made[0] != shape:
-            shape_and_made = self._made[name] = shape, make()
-        return shape_and_made[1]
+    def kept(self, name: str, of: object, make: Callable[[], Any]) -> Any:
+        """What ``make`` gave when this name was last asked for, if that was of the same."""
+        made = self._made.get(name)
+        if made is None or made[0] != of:
+            made = self._made[name] = of, make()
+        return made[1]
 
 
 class Product:

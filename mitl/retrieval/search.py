@@ -39,6 +39,8 @@ _LEAST_TILE = 1 << 16
 """Pairs of a tile below which one more thread gains nothing."""
 _LEAST_ROWS = 256
 """Queries of a tile below which loading the gallery costs more than multiplying it."""
+_TILES = 64
+"""Tiles of a span from which on more gain nothing: threads wait for each other at its end."""
 _LOADS = 2
 """Spans in memory: one is searched while the next is loaded."""
 
@@ -212,7 +214,8 @@ class Search:
         left = Half(self.left, "left", best, self.places[0], Rescorer(self.left, self.right, chunk))
         right = Half(self.right, "right", back, self.places[1], Rescorer(self.right, self.left, chunk))
         lefts = [submit(left.load, product, part) for part in cut(group.start, group.stop, self.plan.rows)]
-        spans = list(cut(0, len(self.right), self.plan.span, self.plan.columns))
+        span = min(self.plan.span, self.plan.columns * -(-_TILES // len(lefts)))
+        spans = list(cut(0, len(self.right), span, self.plan.columns))
 
         def ahead(number: int) -> list[Future[LoadedBlock]]:
             parts = column_blocks(spans[number], self.plan.columns) if number < len(spans) else []
@@ -221,7 +224,11 @@ class Search:
         rights, rows, ends = ahead(0), [loading.result() for loading in lefts], []
         for number in range(len(spans)):
             columns = [loading.result() for loading in rights]
-            tiles = [submit(self._tile, product, row, column) for column in columns for row in rows]
+            # Threads meet neither in a row nor in a column, whose survivors take in one tile at a time.
+            order = (
+                (rows[(turn + n) % len(rows)], n) for turn in range(len(rows)) for n in range(len(columns))
+            )
+            tiles = [submit(self._tile, product, row, columns[n]) for row, n in order]
             rights = ahead(number + 1)
             for tile in tiles:
                 self.advance(tile.result())
@@ -235,6 +242,7 @@ class Search:
                 rights = ahead(number + 1)
                 for row, again in [(row, submit(product.load, self.left, row.part, "left")) for row in rows]:
                     row.operand = again.result()
+        self._local = threading.local()  # tiles' memory is free for the rankings
         ends += [submit(row.finish, best) for row in rows]
         for end in ends:
             end.result()

@@ -8,6 +8,8 @@ position, and equal similarities are ordered exactly.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from mmap import mmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,10 +46,18 @@ class Rescores(Protocol):
         ...
 
 
+_ROWS = 512
+"""Rows that are sorted at once."""
 _FULL, _FRESH = 0.75, 0.2
 """A row is thinned out along with one that overflows when this share of its places is taken, this much since last."""
 _MANY = 1.25
 """Survivors per row, in units of k, from which nearer values are worth having before canonical ones."""
+
+
+def _some_of(rows: Places) -> Iterator[Places]:
+    """Rows whose keys, and what is made of them meanwhile, stay in a core's cache and take little memory."""
+    for start in range(0, len(rows), _ROWS):
+        yield rows[start : start + _ROWS]
 
 
 def keys_of(values: NDArray[np.float32], positions: NDArray[Any]) -> Keys:
@@ -94,7 +104,10 @@ class Survivors:
     def __init__(self, rows: int, k: int, places: int, rescores: Rescores | None) -> None:
         assert places > k, "a full row must have room for a newcomer"
         self.k, self._places, self._rescores = k, places, rescores
-        self._keys: Keys = np.full((rows, places), NOTHING)
+        # Straight from the system, which has it back as soon as the block is finished: a heap would keep it.
+        memory = mmap(-1, max(1, rows * places * NOTHING.itemsize))
+        self._keys: Keys = np.frombuffer(memory, np.uint64, rows * places).reshape(rows, places)
+        self._keys.fill(NOTHING)
         self._fill = np.zeros(rows, np.int64)
         self._sorted = np.zeros(rows, np.int64)  # how many of them were left when the row was last sorted
         self._bound: Keys = np.full(rows, NOTHING)
@@ -148,30 +161,27 @@ class Survivors:
 
     def finish(self) -> tuple[Places, NDArray[np.float32]]:
         """Gallery positions and canonical similarities (rows, k), best first, ties by position."""
-        rows = np.arange(len(self._fill))
+        shape = len(self._fill), self.k
+        positions, similarities = np.empty(shape, np.int64), np.empty(shape, np.float32)
         with self._lock:
-            self._sort(rows)
-            assert not len(rows) or self._fill.min() >= self.k, "every row meets at least k items"
-            best = self._keys[:, : self.k]
-            if self._rescores is not None:
-                best = self._finally(rows)
-            return positions_of(best), values_of(best)
+            for rows in _some_of(np.arange(len(self._fill))):
+                self._sort(rows)
+                assert self._fill[rows].min() >= self.k, "every row meets at least k items"
+                best = self._keys[rows, : self.k] if self._rescores is None else self._finally(rows)
+                positions[rows], similarities[rows] = positions_of(best), values_of(best)
+        return positions, similarities
 
     def _finally(self, rows: Places) -> Keys:
-        """Canonical keys of the best k, whose worst then decides who else is worth rescoring."""
+        """Canonical keys of the best k of sorted rows; their worst decides who else is worth rescoring."""
         assert self._rescores is not None
-        if self._rescores.nearer_pays and len(self) > _MANY * self.k * len(rows):
+        if self._rescores.nearer_pays and self._fill[rows].sum() > _MANY * self.k * len(rows):
             self._approach(rows, self._places)
-        best = self._canonical(rows, self._keys[:, : self.k])
-        worst = best.max(axis=1, initial=0)
-        counts = (self._keys[:, self.k :] <= worst[:, None]).sum(axis=1)
-        found = np.full((len(rows), self.k + int(counts.max(initial=0))), NOTHING)
-        found[:, : self.k] = best
-        if counts.any():
-            columns = slice(self.k, found.shape[1])
-            rest = self._keys[:, columns]
-            rest[rest > worst[:, None]] = NOTHING
-            found[:, columns] = self._canonical(rows, rest)
+        keys = self._keys[rows]
+        best, rest = self._canonical(rows, keys[:, : self.k]), keys[:, self.k :]
+        worst = best.max(axis=1, initial=0)[:, None]
+        rest = rest[:, : int((rest <= worst).sum(axis=1).max(initial=0))]
+        rest[rest > worst] = NOTHING
+        found = np.concatenate([best, self._canonical(rows, rest)], axis=1)
         found.sort(axis=1)
         return found[:, : self.k]
 
@@ -235,19 +245,20 @@ class Survivors:
 
     def _sort(self, rows: Places) -> None:
         """Sort these rows, best first, raise their bounds, drop who is beyond."""
-        keys = self._keys[rows]
-        keys.sort(axis=1)
-        known = self._fill[rows] >= self.k
-        kth = keys[:, self.k - 1]
-        if self._rescores is not None:
-            values = np.where(known, values_of(kth), np.float32(0))
-            kth = bounds_of(self._lowest(values, rows))
-        bound = np.where(known, np.minimum(self._bound[rows], kth), self._bound[rows])
-        beyond = keys > bound[:, None]
-        keys[beyond] = NOTHING
-        self._keys[rows], self._bound[rows] = keys, bound
-        left = np.minimum(self._fill[rows], beyond.shape[1] - beyond.sum(axis=1))
-        self._fill[rows] = self._sorted[rows] = left
+        for some in _some_of(rows):
+            keys = self._keys[some]
+            keys.sort(axis=1)
+            known = self._fill[some] >= self.k
+            kth = keys[:, self.k - 1]
+            if self._rescores is not None:
+                values = np.where(known, values_of(kth), np.float32(0))
+                kth = bounds_of(self._lowest(values, some))
+            bound = np.where(known, np.minimum(self._bound[some], kth), self._bound[some])
+            beyond = keys > bound[:, None]
+            keys[beyond] = NOTHING
+            self._keys[some], self._bound[some] = keys, bound
+            left = np.minimum(self._fill[some], beyond.shape[1] - beyond.sum(axis=1))
+            self._fill[some] = self._sorted[some] = left
 
     def _lowest(self, highest: NDArray[np.float32], rows: Places) -> NDArray[np.float32]:
         """The least that a canonical similarity can be whose highest value is this."""

@@ -313,7 +313,7 @@ def test_progress_counts_every_pair_once():
         yield told.append
 
     left, right = encoded(vectors(1, 30, (8,))), encoded(vectors(2, 100, (8,)), "caption")
-    top_k(Vectors(), left, right, 5, block_bytes=30_000, progress=progress)
+    top_k(Vectors(), left, right, 5, block_bytes=15_000, progress=progress)
 
     assert told[0] == -3000
     assert sum(told[1:]) == 3000
