@@ -66,8 +66,8 @@ class SearchOptions:
     """How a search is done. Nothing of it changes a byte of the result."""
 
     block_bytes: int = DEFAULT_BLOCK_BYTES
-    """About how much memory is used besides O(Q k) and the annotator's own; at least one pair's. A GPU's is not counted:
-    there most of what is free may be used."""
+    """About how much memory is used besides O(Q k) and the annotator's own; at least one pair's. Of a GPU's memory
+    most of what is free may be used."""
     progress: Progress = no_progress
     """Counts pairs of a query and an item, once where one product serves both directions."""
     backend: Backend = "auto"
