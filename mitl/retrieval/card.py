@@ -25,8 +25,8 @@ from mitl.retrieval.vectors import Vectors
 
 _FIRST = 2048
 """Items of the other side by which first floors are found; after them tiles grow as what was seen grows."""
-_SPAN = 1 << 16
-"""Items that are loaded at once, at most."""
+_SPAN, _SPAN_BYTES = 1 << 16, 1 << 29
+"""Items that are loaded at once, at most, and their memory: as much of the processor's is pinned, some times over."""
 _SHARE = 0.8
 """Of the memory that is free on a GPU."""
 _LEAST = 64
@@ -59,9 +59,8 @@ def plan(memory: int, left: Vectors, right: Vectors, k: int, *, compiled: bool) 
     """
     item = max(block_bytes(side.width, side.per_item, side.array.itemsize) for side in (left, right))
     span = _SPAN
-    while span > _LEAST and (
-        span * item * _UNDER_WAY > memory // 4 or span * _tile_bytes(span, compiled) > memory // 4
-    ):
+    spans = min(_SPAN_BYTES, memory // (4 * _UNDER_WAY))
+    while span > _LEAST and (span * item > spans or span * _tile_bytes(span, compiled) > memory // 4):
         span //= 2
     kept = memory * 3 // 8 - len(left) * list_bytes(k, len(right))
     return CardPlan(span, max(span, memory // 8 // _PAIR_BYTES), max(0, kept))

@@ -24,6 +24,7 @@ ROUNDOFF = 2.0**-22
 _DEPTH = 64
 """Widths are filled up with zeros to a multiple of it."""
 _GROUP = 16
+"""Rows of blocks that are multiplied beside each other, so that the cache holds what they read."""
 _LARGE = (128, 256, 64, 3)
 """Rows, columns and depth of a block, and blocks on their way, where 160 KiB of shared memory are there."""
 _SMALL = (128, 128, 32, 3)
@@ -118,7 +119,9 @@ class Sieve:
         self._shape = _SMALL
         if device.type == "cuda":
             properties = torch.cuda.get_device_properties(device)
-            self._shape = _LARGE if properties.shared_memory_per_block_optin >= _LARGE_BYTES else _SMALL
+            # Older torch does not say.
+            shared = getattr(properties, "shared_memory_per_block_optin", 0)
+            self._shape = _LARGE if shared >= _LARGE_BYTES else _SMALL
         self._words: Any = None
 
     def floors(self, asking: Block, partner: Block, k: int) -> Any:
@@ -237,13 +240,9 @@ class Sieve:
 
     def similarities(self, left: Block, right: Block, rows: Any, columns: Any) -> Any:
         """Canonical similarities (p,) float32 of pairs of places, as ``rescoring.Rescorer`` gives them."""
-        torch, width, several = (
-            self._torch,
-            left.exact.shape[2],
-            left.exact.shape[1] * right.exact.shape[1] > 1,
-        )
+        torch, several = self._torch, left.exact.shape[1] * right.exact.shape[1] > 1
         # A sum in whatever order and the canonical one err by gamma_D |q| |x| each.
-        relative = 2.01 * gamma(width, 2.0**-53) * right.most[0]
+        relative = 2.01 * gamma(left.exact.shape[2], 2.0**-53) * right.most[0]
         if self.kernels is not None and not several and len(rows):
             low = torch.empty(len(rows), device=self._device)
             flags = torch.empty(len(rows), dtype=torch.int8, device=self._device)
