@@ -21,7 +21,7 @@ _users = 0
 _settings = ExitStack()
 
 _COPIERS = 8
-
+"""Threads that fill pinned memory."""
 _PRECISIONS = [(unit, step) for unit in ("cuda", "mkldnn") for step in ("matmul", "conv", "rnn")]
 """Where torch (from 2.9 on) may be told to round float32, and what each inherits from."""
 _INHERITED = [("generic", "all"), ("cuda", "all"), ("mkldnn", "all")]

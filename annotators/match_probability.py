@@ -67,9 +67,9 @@ _NEAR = 2.0**-5
 _TOGETHER = 4096
 """Samples that are subtracted at once."""
 _DEVICE_NUMBERS = 1 << 26
+"""Products of a tile on another device than the CPU, at least."""
 _DEVICE_BYTES = 48
 """Of a card's free memory for each product of a tile: some numbers of 4 bytes, and as much for everything else."""
-"""Numbers of a block on another device than the CPU."""
 
 Samples = NDArray[Any]
 """(N, S, D) float32; other floats are converted a block at a time."""

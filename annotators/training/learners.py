@@ -24,9 +24,8 @@ from annotators.vilt_core import ViltCore
 from annotators.vsrn import VsrnAnnotator
 from mitl.errors import TrainingError
 
-if (
-    TYPE_CHECKING
-):  # both bring transformers, which takes longer to import than the other networks need to begin
+if TYPE_CHECKING:
+    # Both bring transformers, which takes longer to import than the other networks need to begin.
     from annotators.clip import Clip, ClipAnnotator
     from annotators.vilt import Vilt, ViltAnnotator
 
