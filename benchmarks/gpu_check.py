@@ -38,7 +38,7 @@ from mitl.datasets.scenes.world import truth_matrix
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
 from mitl.retrieval.card import sieve_for
-from mitl.retrieval.card_sieve import ROUNDOFF, Block, Sieve, errors
+from mitl.retrieval.card_sieve import ROUNDOFF, CardBlock, Sieve, errors
 from mitl.retrieval.processor import exactly
 from mitl.retrieval.topk import top_k, top_k_both
 
@@ -59,11 +59,11 @@ def bound(device: str) -> Iterator[Check]:
         *((f"sums of {lanes} lanes", _chains(lanes)) for lanes in (1, 2, 8, 32)),
     ):
         with exactly():
-            left, right = (Block.of(torch, torch.from_numpy(side[:, None]).to(where)) for side in sides)
+            left, right = (CardBlock.of(torch, torch.from_numpy(side[:, None]).to(where)) for side in sides)
             yield f"bound, {name}", _share_of_bound(sieve_for(torch, where), left, right), 1.0
 
 
-def _share_of_bound(sieve: Sieve, left: Block, right: Block) -> float:
+def _share_of_bound(sieve: Sieve, left: CardBlock, right: CardBlock) -> float:
     """How far a floor may rise above each row's similarity with its own column until they are let go, by bisection.
 
     A floor at the similarity itself must find the pair, and only one above it by twice the bound may always lose it.

@@ -15,9 +15,9 @@ from typing import Any
 
 from mitl.errors import RetrievalError
 from mitl.progress import Advance
-from mitl.retrieval.card_lists import Lists, list_bytes
-from mitl.retrieval.card_loading import Loader, Side
-from mitl.retrieval.card_sieve import ROUNDOFF, Block, Sieve, block_bytes, errors, kernels_for
+from mitl.retrieval.card_lists import CardLists, list_bytes
+from mitl.retrieval.card_loading import CardSide, Loader
+from mitl.retrieval.card_sieve import ROUNDOFF, CardBlock, Sieve, block_bytes, errors, kernels_for
 from mitl.retrieval.processor import exactly
 from mitl.retrieval.search import Best
 from mitl.retrieval.torch_products import import_torch
@@ -107,7 +107,7 @@ class CardSearch:
             self._plan = plan(self._memory, left, right, k, compiled=self._sieve.kernels is not None)
             loader = Loader(torch, self._device, self._plan.kept)
             settings.callback(loader.close)
-            rows, columns = (Side(side, self._plan.span, loader) for side in self._sides)
+            rows, columns = (CardSide(side, self._plan.span, loader) for side in self._sides)
             lists = [self._lists(part, k, len(right)) for part in rows.spans]
             for column, span in enumerate(columns.spans):
                 theirs = None if back is None else self._lists(span, k_back or 1, len(left))
@@ -126,12 +126,17 @@ class CardSearch:
             loader.wait()
         return (best,) if back is None else (best, back)
 
-    def _lists(self, part: slice, k: int, others: int) -> Lists:
+    def _lists(self, part: slice, k: int, others: int) -> CardLists:
         items = part.stop - part.start
-        return Lists(self._torch, self._device, items, k, others, compiled=self._sieve.kernels)
+        return CardLists(self._torch, self._device, items, k, others, compiled=self._sieve.kernels)
 
     def _span(
-        self, block: Block, partner: Block, own: Lists, theirs: Lists | None, starts: tuple[int, int]
+        self,
+        block: CardBlock,
+        partner: CardBlock,
+        own: CardLists,
+        theirs: CardLists | None,
+        starts: tuple[int, int],
     ) -> None:
         """All pairs of a loaded row span and a loaded column span, by tiles that grow with what was seen."""
         bounds = [errors(block, partner, unit=ROUNDOFF, losses=True)]
@@ -152,8 +157,8 @@ class CardSearch:
 
     def _tile(
         self,
-        blocks: tuple[Block, Block],
-        lists: tuple[Lists, Lists | None],
+        blocks: tuple[CardBlock, CardBlock],
+        lists: tuple[CardLists, CardLists | None],
         bounds: list[Any],
         parts: tuple[slice, slice],
         starts: tuple[int, int],
@@ -189,7 +194,7 @@ def seconds_of_probe(device: str, width: int, queries: int, items: int, k: int) 
         with exactly(), torch.inference_mode():
             sieve = sieve_for(torch, where)
             left, right = (
-                Block.of(torch, torch.randn((n, 1, width), device=where)) for n in (queries, items)
+                CardBlock.of(torch, torch.randn((n, 1, width), device=where)) for n in (queries, items)
             )
             floors = sieve.floors(left, right, k)
             least = floors - errors(left, right, unit=ROUNDOFF, losses=True)

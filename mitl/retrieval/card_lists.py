@@ -22,7 +22,7 @@ def list_bytes(k: int, others: int) -> int:
     return 8 * _room(k, others) + 16
 
 
-class Lists:
+class CardLists:
     """The best k of each item of a span, among ``others``.
 
     A place holds a key: the similarity, falling, in its high half and the other's position in its low one.

@@ -7,28 +7,28 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from annotators.devices import to_device
-from mitl.retrieval.card_sieve import Block
+from mitl.retrieval.card_sieve import CardBlock
 from mitl.retrieval.processor import exactly
 from mitl.retrieval.search import Best, cut
 from mitl.retrieval.vectors import Vectors
 
 
-class Side:
+class CardSide:
     """One side of a search, loaded span by span; what memory holds is kept for the next time."""
 
     def __init__(self, vectors: Vectors, span: int, loader: Loader) -> None:
         self.vectors = vectors
         self.spans = list(cut(0, len(vectors), span))
         self._loader = loader
-        self._kept: dict[int, Block] = {}
-        self._coming: dict[int, Future[Block]] = {}
+        self._kept: dict[int, CardBlock] = {}
+        self._coming: dict[int, Future[CardBlock]] = {}
 
     def ask(self, number: int) -> None:
         """Begin to load a span, where there is one that is neither there nor on its way."""
         if number < len(self.spans) and number not in self._kept and number not in self._coming:
             self._coming[number] = self._loader.load(self.vectors, self.spans[number])
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> CardBlock:
         """A span, loaded."""
         if number in self._kept:
             return self._kept[number]
@@ -57,7 +57,7 @@ class Loader:
         for pool in (self._stagers, self._movers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def keeps(self, block: Block) -> bool:
+    def keeps(self, block: CardBlock) -> bool:
         """Whether there is room to keep a block, which is then taken."""
         size = block.exact.nbytes + block.halves.nbytes
         if size > self._left:
@@ -65,7 +65,7 @@ class Loader:
         self._left -= size
         return True
 
-    def load(self, vectors: Vectors, rows: slice) -> Future[Block]:
+    def load(self, vectors: Vectors, rows: slice) -> Future[CardBlock]:
         """A block of these items, one after the other in the order of the calls."""
         return self._movers.submit(
             self._move, self._stagers.submit(self._stage, vectors, rows), vectors, rows
@@ -76,9 +76,9 @@ class Loader:
         with self._stream(self._in):
             return to_device(array, self._device, getattr(self._torch, array.dtype.name))
 
-    def _move(self, exact: Future[Any], vectors: Vectors, rows: slice) -> Block:
+    def _move(self, exact: Future[Any], vectors: Vectors, rows: slice) -> CardBlock:
         with exactly(), self._stream(self._in):
-            block = Block.of(self._torch, exact.result(), vectors, rows)
+            block = CardBlock.of(self._torch, exact.result(), vectors, rows)
         if self._in is not None:
             self._in.synchronize()
             for tensor in (block.exact, block.halves, block.lengths, block.losses, block.scale):

@@ -36,7 +36,7 @@ _CHUNK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class CardBlock:
     """Some items on the device."""
 
     exact: Any
@@ -55,15 +55,17 @@ class Block:
     def __len__(self) -> int:
         return len(self.exact)
 
-    def part(self, rows: slice) -> Block:
+    def part(self, rows: slice) -> CardBlock:
         """Some of its items, the same memory."""
         halves = self.halves[:, rows]
-        return Block(self.exact[rows], halves, self.scale, self.lengths[rows], self.losses[rows], self.most)
+        return CardBlock(
+            self.exact[rows], halves, self.scale, self.lengths[rows], self.losses[rows], self.most
+        )
 
     @classmethod
     def of(
         cls, torch: Any, exact: Any, vectors: Vectors | None = None, rows: slice = slice(0, None)
-    ) -> Block:
+    ) -> CardBlock:
         """Items (n, K, D) of a device, the ``rows`` of ``vectors``.
 
         Raises:
@@ -98,7 +100,7 @@ def _filled(width: int) -> int:
     return -(-width // _DEPTH) * _DEPTH
 
 
-def errors(asking: Block, partner: Block, *, unit: float, losses: bool) -> Any:
+def errors(asking: CardBlock, partner: CardBlock, *, unit: float, losses: bool) -> Any:
     """How far near values of a block's items with any of another may be off, (n,); see ``product_errors``."""
     length, loss = (np.array([value]) for value in partner.most)
     terms = error_terms(length, loss if losses else 0 * loss, asking.exact.shape[2], unit)[:, 0]
@@ -124,7 +126,7 @@ class Sieve:
             self._shape = _LARGE if shared >= _LARGE_BYTES else _SMALL
         self._words: Any = None
 
-    def floors(self, asking: Block, partner: Block, k: int) -> Any:
+    def floors(self, asking: CardBlock, partner: CardBlock, k: int) -> Any:
         """For each item of a block a number (n,) float64 that its k-th best of the other, or better, reaches.
 
         By float32 products of the whole of both; minus infinity where there are fewer than k.
@@ -144,7 +146,7 @@ class Sieve:
         return self._torch.mm(one.float(), other.float().T)
 
     def sift(
-        self, left: Block, right: Block, left_least: Any, right_least: Any | None, most: int
+        self, left: CardBlock, right: CardBlock, left_least: Any, right_least: Any | None, most: int
     ) -> tuple[Any, Any] | None:
         """Places (p,) int64 of all pairs whose near value may reach the least of either side, in any order.
 
@@ -238,7 +240,7 @@ class Sieve:
         )
         return pairs[0], pairs[1]
 
-    def similarities(self, left: Block, right: Block, rows: Any, columns: Any) -> Any:
+    def similarities(self, left: CardBlock, right: CardBlock, rows: Any, columns: Any) -> Any:
         """Canonical similarities (p,) float32 of pairs of places, as ``rescoring.Rescorer`` gives them."""
         torch, several = self._torch, left.exact.shape[1] * right.exact.shape[1] > 1
         # A sum in whatever order and the canonical one err by gamma_D |q| |x| each.
@@ -257,7 +259,9 @@ class Sieve:
             low[part] = self._by_definition(left, right, rows[part], columns[part])
         return low + 0.0  # -0.0 becomes 0.0
 
-    def _sums(self, left: Block, right: Block, which: tuple[int, int], rows: Any, columns: Any) -> Any:
+    def _sums(
+        self, left: CardBlock, right: CardBlock, which: tuple[int, int], rows: Any, columns: Any
+    ) -> Any:
         """(p,) float64 sums of products, exact ones, in any order."""
         torch = self._torch
         out = torch.empty(len(rows), dtype=torch.float64, device=self._device)
@@ -272,8 +276,8 @@ class Sieve:
 
     def _dot(
         self,
-        left: Block,
-        right: Block,
+        left: CardBlock,
+        right: CardBlock,
         which: tuple[int, int],
         rows: Any,
         columns: Any,
@@ -303,13 +307,13 @@ class Sieve:
             num_warps=4,
         )
 
-    def _by_definition(self, left: Block, right: Block, rows: Any, columns: Any) -> Any:
+    def _by_definition(self, left: CardBlock, right: CardBlock, rows: Any, columns: Any) -> Any:
         def sums(k: int, m: int) -> Any:
             return fixed_sum(left.exact[rows, k].double() * right.exact[columns, m].double())
 
         return self._largest(left, right, sums).float()
 
-    def _largest(self, left: Block, right: Block, product: Callable[[int, int], Any]) -> Any:
+    def _largest(self, left: CardBlock, right: CardBlock, product: Callable[[int, int], Any]) -> Any:
         """The largest of the K x L products, ``product`` of each."""
         which = [(k, m) for k in range(left.exact.shape[1]) for m in range(right.exact.shape[1])]
         return reduce(self._torch.maximum, [product(*one) for one in which])
@@ -327,7 +331,7 @@ def kernels_for(device: str) -> Any:
         from mitl.retrieval import card_kernels
 
         numbers = torch.randn((900, 1, 70), generator=torch.Generator().manual_seed(0)).to(device)
-        left, right = (Block.of(torch, part) for part in (numbers[:300], numbers[300:]))
+        left, right = (CardBlock.of(torch, part) for part in (numbers[:300], numbers[300:]))
         floors = [
             torch.full((len(side),), 20.0, dtype=torch.float64, device=device) for side in (left, right)
         ]

@@ -21,9 +21,9 @@ from topk_kit import Vectors, encoded, full_sort, same_bytes, some_vectors
 from annotators.base import Encoded
 from mitl.errors import RetrievalError
 from mitl.retrieval import card, card_sieve, choosing, vectors
-from mitl.retrieval.card_lists import Lists, list_bytes
-from mitl.retrieval.card_loading import Loader, Side
-from mitl.retrieval.card_sieve import ROUNDOFF, Block, Sieve, block_bytes, errors
+from mitl.retrieval.card_lists import CardLists, list_bytes
+from mitl.retrieval.card_loading import CardSide, Loader
+from mitl.retrieval.card_sieve import ROUNDOFF, CardBlock, Sieve, block_bytes, errors
 from mitl.retrieval.topk import top_k, top_k_both
 
 CPU = torch.device("cpu")
@@ -35,8 +35,8 @@ def on_the_processor(monkeypatch):
     monkeypatch.setattr(choosing, "CARD", "cpu")
 
 
-def block(array: np.ndarray) -> Block:
-    return Block.of(torch, torch.from_numpy(array if array.ndim == 3 else array[:, None]))
+def block(array: np.ndarray) -> CardBlock:
+    return CardBlock.of(torch, torch.from_numpy(array if array.ndim == 3 else array[:, None]))
 
 
 @pytest.mark.parametrize("width", [1, 3, 64, 1100])
@@ -99,7 +99,7 @@ def test_lists_take_more_than_they_have_room_for(places):
     rng = np.random.default_rng(places)
     row, position = rng.integers(0, 3, 500), rng.permutation(500)
     value = rng.choice(np.array([-1.5, 0.0, 0.25, 0.5], np.float32), 500)
-    lists = Lists(torch, CPU, 3 + 2, 5, places)
+    lists = CardLists(torch, CPU, 3 + 2, 5, places)
 
     for part in np.array_split(np.arange(500), 4):
         lists.add(*(torch.from_numpy(each[part]) for each in (row, position, value)), (2, 1000))
@@ -145,7 +145,7 @@ def test_spans_are_kept_while_memory_lasts():
     loaded: list[slice] = []
     load = loader.load
     loader.load = lambda of, rows: loaded.append(rows) or load(of, rows)  # type: ignore[method-assign]
-    spans = Side(side, 100, loader)
+    spans = CardSide(side, 100, loader)
 
     for _ in range(3):
         for number in range(4):
