@@ -159,7 +159,8 @@ def peak_gflops(dtype: torch.dtype, device: torch.device, runs: int) -> float:
         if device.type == "cpu" and dtype == torch.float32:
             left, right, out = x.numpy(), weight.numpy(), np.empty((rows, 3072), np.float32)
             contestants.append(lambda: np.matmul(left, right.T, out=out))
-        best = min(_seconds(call, device) for _ in range(runs) for call in contestants)
+        # A first call prepares kernels, and a few that another process disturbs are no peak.
+        best = min(_seconds(call, device) for _ in range(max(8, runs)) for call in contestants)
     return 2 * rows * 768 * 3072 / best / 1e9
 
 
