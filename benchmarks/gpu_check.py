@@ -248,7 +248,7 @@ def main() -> None:
         say("")
         for line in figures(device):
             say(line)
-            # Line by line: a card that is lent may go before all is timed.
+            # Line by line: a run that is cut off keeps what it has.
             options.figures.write_text("\n".join(lines) + "\n", encoding="utf-8")
         print(f"written to {options.figures}")
     sys.exit(f"{failed} of the checks failed" if failed else 0)
