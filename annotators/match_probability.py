@@ -279,17 +279,17 @@ def _fill_on_device(
     tiles = [(rows, columns) for rows in blocks(len(left), step) for columns in blocks(len(right), step)]
     queries = own = torch.empty(0)
     with ThreadPoolExecutor(1) as ahead:
-        coming = [ahead.submit(_moved, right.samples[columns], device) for _, columns in tiles[:1]]
+        coming = [ahead.submit(to_device, right.samples[columns], device) for _, columns in tiles[:1]]
         for number, (rows, columns) in enumerate(tiles):
             if columns.start == 0:
-                queries = _moved(left.samples[rows], device)  # (q, S, D)
-                own = _moved(left.squares[rows], device)[:, :, None] + EPSILON
+                queries = to_device(left.samples[rows], device)  # (q, S, D)
+                own = to_device(left.squares[rows], device)[:, :, None] + EPSILON
             gallery = coming.pop().result()  # (g, T, D)
             # The next block is copied while this one is multiplied.
             coming += [
-                ahead.submit(_moved, right.samples[after], device) for _, after in tiles[number + 1 :][:1]
+                ahead.submit(to_device, right.samples[after], device) for _, after in tiles[number + 1 :][:1]
             ]
-            others = _moved(right.squares[columns], device)
+            others = to_device(right.squares[columns], device)
             total = torch.zeros(len(queries), len(gallery), device=device)
             for sample in range(other_samples):
                 items = gallery[:, sample]
@@ -338,7 +338,3 @@ class _Sums:
         products.sqrt_()
         torch.add(self.twice_shift, products, alpha=-2 * self.scale, out=products).sigmoid_()
         return products.sum(-2)
-
-
-def _moved(array: NDArray[Any], device: torch.device) -> Tensor:
-    return to_device(array, device)

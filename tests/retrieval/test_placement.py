@@ -201,12 +201,12 @@ def test_pcmes_probabilities_leave_nothing_behind(card):
 @pytest.mark.parametrize("forgotten", range(4))
 def test_pcmes_probabilities_that_leave_something_behind_are_caught(card, forgotten):
     """Each side's samples and squared lengths in turn."""
-    calls, moved = iter(range(4)), match_probability._moved
+    calls, moved = iter(range(4)), match_probability.to_device
 
     def forget(array, device):
         return torch.from_numpy(np.array(array)) if next(calls) == forgotten else moved(array, device)
 
-    card.setattr(match_probability, "_moved", forget)
+    card.setattr(match_probability, "to_device", forget)
 
     with pytest.raises(MisplacedError):
         probabilities(CARD)
