@@ -36,7 +36,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from mitl.campaign.standing import keep_standing
-from mitl.core.packed import distinct, unpack_ids
+from mitl.core.arrays import distinct, unpack_ids
 from mitl.crowd.context import Context
 from mitl.db import migrate
 from mitl.db.engine import make_engine

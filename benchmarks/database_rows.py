@@ -10,7 +10,7 @@ import pandas as pd
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import distinct, pack_ids
+from mitl.core.arrays import distinct, pack_ids
 from mitl.db.models import (
     Assignment,
     Batch,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats, Ints
-from mitl.core.logistic import expit, logistic
+from mitl.core.statistics import expit, logistic
 
 FOLDS = 5
 RIDGE = 1.0

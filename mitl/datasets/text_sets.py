@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mitl.datasets.assembling import assemble
-from mitl.datasets.cells import caption_text, cell_id, document_text, text_of
-from mitl.datasets.files import readable
+from mitl.datasets.files import caption_text, cell_id, document_text, readable, text_of
 from mitl.datasets.finding import chosen_split
 from mitl.datasets.row_sources import json_lines
 from mitl.datasets.table import TableReading, Told

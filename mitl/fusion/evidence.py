@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import distinct, places, unpack_ids
+from mitl.core.arrays import Ints, distinct, places, unpack_ids
 from mitl.records.frames import Schema
 
 Floats = NDArray[np.float32]

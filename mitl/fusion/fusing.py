@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import Floats, Ints, unpack_ids
 from mitl.errors import MetricError
 from mitl.fusion.answered import FOLDS, AnsweredFeatures, AnsweredPairs, Said, answered_features, folds
 from mitl.fusion.evidence import FusionEvidence

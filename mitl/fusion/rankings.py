@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import places, unpack_ids
+from mitl.core.arrays import Ints, places, unpack_ids
 from mitl.fusion.evidence import Floats, FusionEvidence
 from mitl.records import Direction
 

@@ -32,8 +32,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats
-from mitl.core.packed import places
+from mitl.core.arrays import Floats, places
 from mitl.errors import MetricError
 from mitl.metrics.answer_rates import CorrectedLabels
 from mitl.metrics.expected import DRAWS, Cases, Worlds, depth_needed, expected_values

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Floats
-from mitl.core.packed import places
+from mitl.core.arrays import Flags, Floats, places
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING

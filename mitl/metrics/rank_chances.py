@@ -14,9 +14,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Floats
-from mitl.core.logistic import expit, logistic
-from mitl.core.packed import places
+from mitl.core.arrays import Flags, Floats, places
+from mitl.core.statistics import expit, logistic
 from mitl.metrics.incomplete import AuditSample
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids

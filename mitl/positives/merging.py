@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Ints
-from mitl.core.packed import contains, distinct, pack_pairs, unpack_ids
+from mitl.core.arrays import Flags, Ints, contains, distinct, pack_pairs, unpack_ids
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.records import Direction, ExclusionKind, Label, Pair, PositiveSource

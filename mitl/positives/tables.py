@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mitl.core.arrays import spans, unpack_ids
 from mitl.core.formats import csv_bytes
-from mitl.core.packed import spans, unpack_ids
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.judgements.aggregators import Posterior
 from mitl.positives.ids import ReleaseIds, by_place

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import places
+from mitl.core.arrays import Floats, Ints, places
 from mitl.fusion.evidence import UnitVectors
 from mitl.selection.choice import SelectionProblem, draws, in_order
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import Ints, unpack_ids
 from mitl.errors import RoundError
 from mitl.fusion.evidence import UnitVectors
 from mitl.records.frames import frame

@@ -10,7 +10,7 @@ from fusion_kit import answers, evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.core.packed import pack_ids, places, unpack_ids
+from mitl.core.arrays import pack_ids, places, unpack_ids
 from mitl.errors import MetricError
 from mitl.fusion import fusing, models
 from mitl.fusion.answered import Said, answered_features, cells, folds

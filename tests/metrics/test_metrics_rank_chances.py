@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.core.logistic import logistic
+from mitl.core.statistics import logistic
 from mitl.metrics.incomplete import AuditSample, Evidence
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives

@@ -12,7 +12,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
-from mitl.core.packed import contains, distinct, pack_pairs, unpack_ids
+from mitl.core.arrays import contains, distinct, pack_pairs, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, open_work
 from mitl.errors import RoundError, UsageError

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selection_kit import choice, shuffled
 
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import unpack_ids
 from mitl.errors import RoundError, UsageError
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN

@@ -14,8 +14,7 @@ import numpy as np
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import distinct, pack_ids, places, unpack_ids, unpack_pairs
+from mitl.core.arrays import Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,

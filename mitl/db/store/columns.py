@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, case, select
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, pack_ids
+from mitl.core.arrays import Ints, contains, pack_ids
 from mitl.db.models import (
     Assignment,
     ItemRow,

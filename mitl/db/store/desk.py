@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import distinct
+from mitl.core.arrays import distinct
 from mitl.db.base import columns, microseconds
 from mitl.db.models import (
     Assignment,

@@ -10,8 +10,7 @@ import numpy as np
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, pack_pairs, places, unpack_ids, unpack_pairs
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places, unpack_ids, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
 from mitl.db.store.bulk import (

@@ -13,7 +13,7 @@ import numpy as np
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import pack_ids, unpack_pairs
+from mitl.core.arrays import pack_ids, unpack_pairs
 from mitl.db.models import (
     Assignment,
     Batch,

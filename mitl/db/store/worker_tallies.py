@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import coded
+from mitl.core.arrays import Ints, coded
 from mitl.db.models import ControlSheet, Worker, WorkerTally
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.bulk import add_tuples, chunks

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import pack_each
+from mitl.core.arrays import pack_each
 from mitl.crowd.context import choose_environment
 from mitl.crowd.truth import TruthOf, has_known_truth, truth_source
 from mitl.datasets.scenes.files import read_world

@@ -10,8 +10,7 @@ import numpy as np
 
 from mitl.audits.planning import Guess
 from mitl.audits.pool import Pool, RemainderOf
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import contains, pack_ids, unpack_ids
+from mitl.core.arrays import Floats, Ints, contains, pack_ids, unpack_ids
 from mitl.errors import UsageError
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.rank_chances import DEPTH

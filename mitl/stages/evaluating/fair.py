@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from mitl.core.packed import places
+from mitl.core.arrays import places
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.answer_rates import Rates
 from mitl.metrics.expected import draws_for
@@ -21,10 +21,9 @@ from mitl.metrics.table import Asked
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
-from mitl.stages.evaluating.audited_release import AuditedRelease, Pairs, read_audited_release
 from mitl.stages.evaluating.gathering import RELEASE, Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
-from mitl.stages.evaluating.positive_sets import release_by_query
+from mitl.stages.evaluating.positive_sets import AuditedRelease, Pairs, read_audited_release, release_by_query
 from mitl.stages.evaluating.project import RankingNeed, ranked_models
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named

@@ -14,9 +14,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
-from mitl.core.arrays import Ints
-from mitl.core.packed import coded, distinct
-from mitl.crowd.golds import gold_state
+from mitl.core.arrays import Ints, coded, distinct
 from mitl.crowd.paying import SUBMITTED
 from mitl.db.store import answer_sheets, control_sheets, worker_tallies
 from mitl.db.store import answers as answer_store
@@ -26,6 +24,7 @@ from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.answers import DECISIONS, AssignmentRow, SubmissionColumns
+from mitl.db.store.control_sheets import gold_state
 from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import Columns, Flags, is_asked, is_labelled

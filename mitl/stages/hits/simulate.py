@@ -16,7 +16,7 @@ from mitl.campaign.kinds.texts.answers import check_text
 from mitl.crowd.context import choose_environment
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.populations import ListTruth, parse_population
-from mitl.crowd.raters import LikenessTruth
+from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth
 from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, SimulationResult, give_back, run_workers
 from mitl.crowd.truth import (
     GradedTruthOf,
@@ -29,7 +29,6 @@ from mitl.crowd.truth import (
     truth_source,
 )
 from mitl.crowd.worker_session import Truths
-from mitl.crowd.writers import PickTruth, WriteTruth
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import collection as collection_store

@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session
 from mitl.campaign.standing import false_standings
 from mitl.crowd_server.store import models as crowd_checks
 from mitl.crowd_server.store.models import Base as CrowdBase
-from mitl.db import integrity, migrate
+from mitl.db import migrate, tables
 from mitl.db.dumps.reading import open_dump
-from mitl.db.integrity import Fault, general_faults, rule_faults
 from mitl.db.migrate import Line
 from mitl.db.models import Base
 from mitl.db.store import answer_sheets, audits, control_sheets, worker_tallies
+from mitl.db.tables import Fault, general_faults, rule_faults
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table, Verdict
 from mitl.records.results import printed_by
@@ -25,7 +25,7 @@ from mitl.stages.operating.databases import existing, one_moment, opened
 from mitl.stages.operating.restore import rehearsed
 
 _METADATA: dict[Line, MetaData] = {"pipeline": Base.metadata, "crowd": CrowdBase.metadata}
-_RULES = {"pipeline": integrity.RULES, "crowd": crowd_checks.RULES}
+_RULES = {"pipeline": tables.RULES, "crowd": crowd_checks.RULES}
 
 
 class FaultCounts(TypedDict):

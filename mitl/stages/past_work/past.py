@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import contains, pack_ids
+from mitl.core.arrays import contains, pack_ids
 from mitl.crowd.context import Context
 from mitl.crowd.result_file import KeptRows, ResultFile, row_document
 from mitl.db.store import answers as answer_store

@@ -17,8 +17,7 @@ from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, Pilot, R
 from mitl.audits.pilot_scores import pilot_scores, rank_features
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import contains, pack_each, pack_pairs, places
+from mitl.core.arrays import Floats, Ints, contains, pack_each, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.errors import AuditError, UsageError
 from mitl.records import Direction, Environment, PairRole, several

@@ -36,7 +36,7 @@ from mitl.records import AuditPurpose, Environment
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN_BY
 from mitl.stages.auditing.showing import audit_record
-from mitl.stages.collecting.collected import AcceptedText
+from mitl.stages.collecting.show import AcceptedText
 
 
 @dataclass(frozen=True, slots=True, eq=False)

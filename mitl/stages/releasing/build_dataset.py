@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
-from mitl.core.packed import pack_pairs
+from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
@@ -40,7 +40,7 @@ from mitl.records import (
 )
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.collecting.collected import accepted_texts
+from mitl.stages.collecting.show import accepted_texts
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
 from mitl.stages.releasing.additions import (
     collected,

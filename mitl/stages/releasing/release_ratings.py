@@ -24,7 +24,7 @@ from mitl.db.store import releases
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store.hits import BatchRow
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.rating_controls import apart
+from mitl.judgements.rating_tests import apart
 from mitl.judgements.similarity import ENOUGH, Aggregation, agreement
 from mitl.positives.rating_input import (
     SHOWN_ROLES,

@@ -11,7 +11,6 @@ from mitl.campaign.bill import SpendingLimit
 from mitl.campaign.kinds import other_kinds_asked, to_ask_again
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
-from mitl.crowd.golds import gold_state
 from mitl.crowd.paying import CarriedOut, has_open_calls
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
@@ -19,6 +18,7 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.open_work import HitToReplace
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table, several

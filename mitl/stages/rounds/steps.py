@@ -12,7 +12,7 @@ import pandas as pd
 
 from mitl.audits.machine_labels import Promise
 from mitl.campaign.kinds.pairs.planning import asked_of
-from mitl.core.packed import contains, pack_pairs, unpack_pairs
+from mitl.core.arrays import contains, pack_pairs, unpack_pairs
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import whole_file
 from mitl.crowd.context import Context, open_context

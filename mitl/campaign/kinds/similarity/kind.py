@@ -33,7 +33,7 @@ from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.judgements.rating_conduct import rating_conduct
-from mitl.judgements.rating_controls import untrusted
+from mitl.judgements.rating_tests import untrusted
 from mitl.records import Environment, Table
 from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
