@@ -42,7 +42,7 @@ from mitl.db import migrate
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import desk, proposals
-from mitl.db.store.bulk import roomy
+from mitl.db.store.statements import roomy
 from mitl.desk.overview_page import overview
 from mitl.records import Direction, Environment
 from mitl.settings import load

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats, Ints, contains, places, unpack_ids
 from mitl.errors import RoundError
-from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors
-from mitl.fusion.rankings import ranking_features
+from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors, ranking_features
 from mitl.proposals.sampling import draw_key
 from mitl.records.frames import LABELS, NONE, PROPOSALS, Flags, frame
 from mitl.records.rounds import CHOSEN, POOL
@@ -153,7 +152,7 @@ Strategy: TypeAlias = Callable[[SelectionProblem], pd.DataFrame]
 """Says what is asked, the most wanted first (``CHOSEN``): open pairs, each once, the budget at most.
 
 Equal choices give equal answers, whatever the order of their rows, and a smaller budget gives the head of what a larger
-one gives: `mitl.selection.diverse` reads on where it must.
+one gives: `mitl.selection.coreset` reads on where it must.
 """
 
 

@@ -19,8 +19,7 @@ from mitl.records import Direction
 from mitl.records.frames import Flags
 from mitl.records.rounds import DOUBTS
 from mitl.selection.choice import SelectionProblem, Strategy, draws, highest, in_order
-from mitl.selection.coreset import coreset
-from mitl.selection.diverse import Spread, diverse
+from mitl.selection.coreset import Spread, coreset, diverse
 
 
 def hard_negatives(choice: SelectionProblem) -> pd.DataFrame:

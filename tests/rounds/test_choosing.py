@@ -19,7 +19,7 @@ from mitl.errors import RoundError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import AuditPurpose
 from mitl.records.rounds import CHOSEN, DOUBTS
-from mitl.selection.diverse import Spread
+from mitl.selection.coreset import Spread
 from mitl.selection.strategies import STRATEGIES
 from mitl.settings import Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit

@@ -16,9 +16,8 @@ from mitl.core.arrays import Ints
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
-from mitl.db.store.bulk import chunks, number_columns, rows_among
-from mitl.db.store.joins import query_by_worker, query_submissions
 from mitl.db.store.parses import add_all_findings
+from mitl.db.store.statements import chunks, number_columns, query_by_worker, query_submissions, rows_among
 from mitl.records import Decision, Environment, Finding, JudgementSource
 
 _NO_ROW = 1 << 31

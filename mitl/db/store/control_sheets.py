@@ -22,8 +22,8 @@ from mitl.core.arrays import Ints
 from mitl.db.models import AnswerSheet, Assignment, ControlSheet, Worker
 from mitl.db.store import desk as desk_store
 from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.bulk import add_tuples, chunks
 from mitl.db.store.proposals import pairs_of_rows
+from mitl.db.store.statements import add_tuples, chunks
 from mitl.judgements import gold_records
 from mitl.judgements.gold_records import GoldState
 from mitl.records import Environment

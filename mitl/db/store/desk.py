@@ -31,10 +31,9 @@ from mitl.db.models import (
 from mitl.db.models import Rationale as RationaleRow
 from mitl.db.store.answer_sheets import ANSWER_BYTES
 from mitl.db.store.answers import submission_key
-from mitl.db.store.bulk import number_columns
 from mitl.db.store.items import LEFT, RIGHT
-from mitl.db.store.joins import AT_PLACE, query_by_worker
 from mitl.db.store.ledger import answer_tables
+from mitl.db.store.statements import AT_PLACE, number_columns, query_by_worker
 from mitl.records import (
     Decision,
     Environment,

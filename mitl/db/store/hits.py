@@ -13,9 +13,8 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
-from mitl.db.store.bulk import add_rows, chunks, rows_among
-from mitl.db.store.joins import query_hits
 from mitl.db.store.proposals import ensure_pairs
+from mitl.db.store.statements import add_rows, chunks, query_hits, rows_among
 from mitl.records import (
     BatchKind,
     Decision,

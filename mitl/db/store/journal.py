@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Journal, Ledger
-from mitl.db.store.bulk import add_rows, chunks
-from mitl.db.store.joins import query_submissions
+from mitl.db.store.statements import add_rows, chunks, query_submissions
 from mitl.records import Environment, JournalState
 
 

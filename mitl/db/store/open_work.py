@@ -15,12 +15,11 @@ from sqlalchemy.orm import Session, aliased
 from mitl.core.arrays import contains, distinct
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
-from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.commitments import SUBMITTED, paid_by
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
-from mitl.db.store.joins import AT_PLACE, KEPT, query_hits, query_submissions
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
+from mitl.db.store.statements import AT_PLACE, KEPT, chunks, number_columns, query_hits, query_submissions
 from mitl.db.store.worker_tallies import Tallies, tallies_of
 from mitl.records import Decision, Environment, HitState, JudgementSource, Label, Pair, PairRole
 

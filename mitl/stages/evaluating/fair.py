@@ -10,13 +10,11 @@ import numpy as np
 
 from mitl.core.arrays import places
 from mitl.errors import MetricError, UsageError
-from mitl.metrics.answer_rates import Rates
 from mitl.metrics.expected import draws_for
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares
-from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.partial_labels import PartialLabels, Rates
 from mitl.metrics.positives import Ids
-from mitl.metrics.rank_chances import DEPTH, with_rank_chances
-from mitl.metrics.rank_groups import more_pairs, rank_groups
+from mitl.metrics.rank_groups import DEPTH, more_pairs, rank_groups, with_rank_chances
 from mitl.metrics.table import Asked
 from mitl.progress import Progress
 from mitl.records import Direction

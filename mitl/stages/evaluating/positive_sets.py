@@ -15,8 +15,8 @@ from mitl.core.arrays import Flags, Floats, unpack_ids
 from mitl.datasets.official import OfficialSet
 from mitl.datasets.ratings import choose_split, is_coco_named
 from mitl.errors import MetricError, UsageError
-from mitl.metrics.answer_rates import CorrectedLabels, Rates
 from mitl.metrics.official import Fold, split_folds
+from mitl.metrics.partial_labels import CorrectedLabels, Rates
 from mitl.metrics.positives import Ids, Positives, locate
 from mitl.positives.audit_files import ReleasedAudit, read_audit
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest

@@ -32,9 +32,9 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store import parses as parse_store
 from mitl.db.store import submissions as submission_store
-from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.db.store.parses import RawSubmission
+from mitl.db.store.statements import chunks
 from mitl.db.store.submissions import NewSubmission, StoredSubmission
 from mitl.errors import CrowdError
 from mitl.records import Decision, Finding, HitState, JournalState

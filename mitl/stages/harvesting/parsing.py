@@ -12,9 +12,9 @@ from mitl.campaign.kinds import kind_of, wording_of
 from mitl.campaign.kinds.protocol import CampaignKind
 from mitl.db.store import hits as hit_store
 from mitl.db.store import parses as parse_store
-from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.parses import RawSubmission
+from mitl.db.store.statements import chunks
 from mitl.errors import AnswerError
 from mitl.progress import Progress
 from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed

@@ -31,11 +31,10 @@ from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import gather
 from mitl.stages.evaluating.models import Sides
 from mitl.stages.evaluating.positive_sets import located, release_by_query, searched
-from mitl.stages.evaluating.project import Project, read_project
+from mitl.stages.evaluating.project import CaptionTexts, Project, read_project
 from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFiles, Similarity, Wanted
 from mitl.stages.evaluating.scoring import best_items
 from mitl.stages.evaluating.tasks import plausible_task
-from mitl.stages.evaluating.texts import CaptionTexts
 
 FORMATS: Mapping[str, Format] = {
     "trec": TREC,

@@ -26,7 +26,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.bulk import chunks
+from mitl.db.store.statements import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, JournalState, JudgementSource, StageResult

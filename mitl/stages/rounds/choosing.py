@@ -17,7 +17,7 @@ from mitl.records import several
 from mitl.records.frames import NONE, counts, frame
 from mitl.records.rounds import DOUBTS, POOL
 from mitl.selection.choice import GivenAnswers, SelectionProblem, SideVectors, called_pairs
-from mitl.selection.diverse import Spread
+from mitl.selection.coreset import Spread
 from mitl.selection.strategies import select
 from mitl.stages.auditing.drawing import answer_price
 from mitl.stages.fusing.gathering import answered, evidence, ranked

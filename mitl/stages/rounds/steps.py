@@ -25,7 +25,7 @@ from mitl.errors import AuditError, MetricError, RoundError, TrainingError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import DOUBTS, RoundStep
-from mitl.selection.diverse import Spread
+from mitl.selection.coreset import Spread
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.showing import audit_state
 from mitl.stages.fusing.fuse import fuse
