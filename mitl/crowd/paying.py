@@ -24,6 +24,7 @@ from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.journal import Booking
 from mitl.db.store.ledger import SettledWork
+from mitl.db.store.parses import add_all_findings
 from mitl.errors import CrowdError
 from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
 from mitl.records import Decision, Environment, Finding, several
@@ -110,9 +111,8 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
         book_approvals(late)
         answer_store.set_decision(session, [row.id for row, _ in late], Decision.DROP)
         finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
-        for row, _ in late:
-            answer_store.add_findings(session, row.id, [finding])
-            too_late.add(row.id)
+        add_all_findings(session, {row.id: [finding] for row, _ in late})
+        too_late.update(row.id for row, _ in late)
 
     approved = run(
         APPROVE,
@@ -237,7 +237,7 @@ def time_warnings(
 ) -> tuple[str, ...]:
     """What to know about times that cannot be, are missing, or are far longer than usual."""
     # On the sandbox it is what scripted workers do, and `claims_line` says it.
-    doubtful = 0 if environment is Environment.SANDBOX else _doubtful(work)
+    doubtful = 0 if environment is Environment.SANDBOX else sum(one.time.is_doubtful for one in work)
     clockless = sum(not one.time.has_clock for one in work)
     stand_ins = sum(one.n_stand_in for one in pay)
     unknown = sum(one.n_unknown for one in pay)
@@ -271,17 +271,13 @@ def time_warnings(
 
 def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str, ...]:
     """On the sandbox, how many pages claimed a time that cannot be; nothing elsewhere or where all can."""
-    doubtful = _doubtful(work)
+    doubtful = sum(one.time.is_doubtful for one in work)
     if not doubtful or environment is not Environment.SANDBOX:
         return ()
     return (
         f"{_pages(doubtful)} claimed more active time than can have passed, as scripted workers do; on the sandbox "
         "the claim counts, on live it would be cut",
     )
-
-
-def _doubtful(work: Sequence[PaidWork]) -> int:
-    return sum(page.time.is_doubtful for page in work)
 
 
 def _slow_line(slow: Sequence[PaidWork]) -> str:

@@ -1,17 +1,11 @@
-"""What must not count: lists of meaningless or wrong captions, wrong positives, and images that a training set holds.
-
-Those images are found by perceptual hash.
-"""
+"""Lists of pairs that must not count: meaningless captions, wrong captions, wrong positives, duplicate images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError
@@ -106,93 +100,3 @@ def _entry(row: Row, number: int, path: Path) -> Exclusion:
         reason=cells.get("reason", ""),
         source=cells.get("source") or path.name,
     )
-
-
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
-MAX_DISTANCE = 4
-"""Of 64 bits. Copies that were scaled or compressed again differ in a few; unrelated pictures in some 32."""
-_BLOCK = 4096
-
-Hashes = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """A picture of ours and the most similar one of the other set."""
-
-    place: int
-    """Of ours, in the order given."""
-    other: int
-    """Of the other set's, in the order given."""
-    distance: int
-    """Bits in which the hashes differ, 0 to 64."""
-
-
-def picture_files(folder: Path) -> list[Path]:
-    """The pictures below a folder, by name.
-
-    Raises:
-        DatasetError: there is no folder, or no picture in it.
-    """
-    if not folder.is_dir():
-        raise DatasetError(
-            f"there is no folder {str(folder)!r}; name the folder of the training set's pictures"
-        )
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    if not found:
-        raise DatasetError(f"{str(folder)!r} holds no pictures ({', '.join(SUFFIXES)}); name another folder")
-    return found
-
-
-def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambda n: None) -> Hashes:
-    """The perceptual hash (pHash, 64 bits) of each picture.
-
-    Raises:
-        DatasetError: the extra is not installed, or a file is not a picture.
-    """
-    try:
-        import imagehash
-    except ImportError as error:
-        raise DatasetError(
-            "looking for duplicates needs the package imagehash; install it with `pip install 'mitl[duplicates]'`"
-        ) from error
-    from PIL import Image
-
-    found = []
-    for path in paths:
-        try:
-            with Image.open(path) as picture:
-                bits = imagehash.phash(picture.convert("RGB")).hash
-        except (OSError, ValueError, Image.DecompressionBombError) as error:
-            raise DatasetError(f"{str(path)!r} is not a picture that can be read: {error}") from error
-        found.append(np.packbits(bits.reshape(-1)).view(">u8")[0])
-        advance(1)
-    return np.array(found, np.uint64)
-
-
-def nearest(ours: Hashes, others: Hashes, *, max_distance: int = MAX_DISTANCE) -> list[Duplicate]:
-    """Each of our pictures with a picture of the other set at most so many bits away; the nearest, first of equals."""
-    return [
-        Duplicate(place, other, distance)
-        for place, other, distance in _nearest(ours, others)
-        if distance <= max_distance
-    ]
-
-
-def _nearest(ours: Hashes, others: Hashes) -> Iterator[tuple[int, int, int]]:
-    if not len(others):
-        return
-    for place, one in enumerate(ours):
-        best, at = 65, -1
-        for start in range(0, len(others), _BLOCK * 256):
-            distances = np.bitwise_count(np.bitwise_xor(others[start : start + _BLOCK * 256], one))
-            least = int(distances.argmin())
-            if distances[least] < best:
-                best, at = int(distances[least]), start + least
-        yield place, at, best
-
-
-def same_set(paths: Sequence[Path], others: Sequence[Path]) -> Path | None:
-    """A file that is in both lists, which would be found as its own duplicate; None where there is none."""
-    known = {path.resolve() for path in paths}
-    return next((path for path in others if path.resolve() in known), None)

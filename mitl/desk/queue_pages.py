@@ -150,7 +150,7 @@ def image(desk: Desk, request: Request) -> Response:
     if image_id > MOST_ROW:
         return _none()  # which no database would even compare
     with desk.reading() as context:
-        place = desk_store.image_place(context.session, image_id)
+        place = desk_store.image_addresses(context.session, [image_id]).get(image_id)
     return picture(None if place is None or place[0] is None else desk.settings.project / place[0])
 
 

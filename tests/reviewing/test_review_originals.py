@@ -10,7 +10,8 @@ from cli_kit import fails, mitl, ok
 from PIL import Image, ImageDraw, ImageFilter
 
 from mitl.datasets.cxc import read_sits
-from mitl.datasets.exclusions import nearest, paper_exclusions, picture_hashes, read_exclusions
+from mitl.datasets.duplicates import nearest, picture_hashes
+from mitl.datasets.exclusions import paper_exclusions, read_exclusions
 from mitl.datasets.official import official_positives
 from mitl.db.session import open_database
 from mitl.db.store import items

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from mitl.core.arrays import Ints
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
-from mitl.db.store.parses import add_all_findings
 from mitl.db.store.statements import chunks, number_columns, query_by_worker, query_submissions, rows_among
 from mitl.records import Decision, Environment, Finding, JudgementSource
 
@@ -55,11 +54,6 @@ class AssignmentRow:
     def key(self) -> str:
         """Names the submission in the journal and the ledger."""
         return submission_key(self.mturk_assignment_id, self.worker)
-
-
-def add_findings(session: Session, assignment_id: int, findings: Iterable[Finding]) -> None:
-    """Note something about a submission; the same note is not written twice."""
-    add_all_findings(session, {assignment_id: findings})
 
 
 def workers_wanted(session: Session, assignment_id: int) -> int:

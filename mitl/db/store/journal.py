@@ -40,6 +40,12 @@ def find(session: Session, kind: str, key: str) -> JournalRow | None:
     return None if row is None else JournalRow(*row)
 
 
+def starting_with(session: Session, kind: str, prefix: str) -> list[JournalRow]:
+    """The rows of the calls whose key starts so, oldest first."""
+    query = select(*_ROW).where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
+    return [JournalRow(*row) for row in session.execute(query.order_by(Journal.id))]
+
+
 def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:
     """Write the intent of calls (key, token, request JSON) that are new to the journal; returns how many."""
     known = _keys(session, kind, [key for key, _, _ in calls])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Select, case, func, select, text
+from sqlalchemy import Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from mitl.core.arrays import contains, distinct
@@ -333,10 +333,10 @@ def _overlap_hits(session: Session, environment: Environment) -> set[int]:
 def open_work(session: Session, environment: Environment) -> OpenWork:
     """What is out: per posted HIT, the workers that are wanted less those who submitted or were decided about."""
     undecided = (Decision.NONE, Decision.QUEUED)
+    no_decision = ((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0))
+    decided = func.sum(case(*no_decision, else_=1))
     query = (
-        query_hits(
-            environment, Hit.assignments, Batch.reward_cents, func.count(Assignment.id), _decided(undecided)
-        )
+        query_hits(environment, Hit.assignments, Batch.reward_cents, func.count(Assignment.id), decided)
         .outerjoin(Assignment, Assignment.hit_id == Hit.id)
         .where(Hit.state == HitState.POSTED)
         .group_by(Hit.id, Hit.assignments, Batch.reward_cents)
@@ -348,10 +348,6 @@ def open_work(session: Session, environment: Environment) -> OpenWork:
         to_come += missing
         held += max(assignments - (decided or 0), 0) * reward
     return OpenWork(waiting, to_come, held)
-
-
-def _decided(undecided: Sequence[Decision]) -> ColumnElement[int]:
-    return func.sum(case((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0), else_=1))
 
 
 @dataclass(frozen=True, slots=True)

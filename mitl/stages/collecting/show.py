@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -22,36 +21,15 @@ from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import collection as collection_store
 from mitl.db.store import items as item_store
-from mitl.records import Environment, ImageItem, Label, StageResult, Table, several
+from mitl.positives.release_input import CollectedText
+from mitl.records import Environment, ImageItem, StageResult, Table, several
 from mitl.records.collection import COLLECTED
 from mitl.records.frames import frame
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedText:
-    """A text with its image, both given by people."""
-
-    name: str
-    """``w000001``, by the row of the answer; of a picked image the caption's own id."""
-    answer: int
-    """Row of the answer."""
-    image: int
-    caption: int | None
-    """Where the text is the data set's; None where it was written."""
-    text: str
-    writer: str
-    """Id on the requester API, as the reviewer's: for pseudonyms alone."""
-    reviewer: str
-    label: Label
-    """The review's answer."""
-    strategy: str
-    """That chose the item."""
-    batch: int
-
-
-def accepted_texts(context: Context) -> list[AcceptedText]:
+def accepted_texts(context: Context) -> list[CollectedText]:
     """All that was accepted in an environment, in the order in which it was given."""
     session = context.session
     captions = {c.id: c for c in item_store.captions(session, item_store.dataset(session).id)}
@@ -64,7 +42,7 @@ def accepted_texts(context: Context) -> list[AcceptedText]:
         caption = None if one.choice.is_image else captions[spot.item]
         image = spot.item if caption is None else spot.picked or 0
         found.append(
-            AcceptedText(
+            CollectedText(
                 name=f"w{spot.answer:06}" if caption is None else caption.external_id,
                 answer=attempt.spot.answer,
                 image=image,
@@ -72,7 +50,7 @@ def accepted_texts(context: Context) -> list[AcceptedText]:
                 text=spot.text if caption is None else caption.text,
                 writer=spot.worker,
                 reviewer=attempt.reviewer,
-                label=attempt.verdict,
+                label=attempt.verdict.value,
                 strategy=one.choice.strategy,
                 batch=spot.batch,
             )

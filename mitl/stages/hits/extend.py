@@ -16,7 +16,6 @@ from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import ListedHit
 from mitl.db.store import commitments, journal
-from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import FundsError, StoreError, UsageError
@@ -279,7 +278,7 @@ class _Run:
         """Give the HITs their time; those that were closed are out again since more workers are asked."""
         requests = {
             row.key: (row.state, json.loads(row.request))
-            for row in desk_store.calls(self._session, EXTEND, "")
+            for row in journal.starting_with(self._session, EXTEND, "")
         }
         latest = {hit.id: hit for hit in hit_store.latest_hits(self._session, self._environment)}
         self._session.rollback()

@@ -11,7 +11,7 @@ from typing import Annotated, TypedDict
 from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
-from mitl.datasets.exclusions import (
+from mitl.datasets.duplicates import (
     MAX_DISTANCE,
     Duplicate,
     nearest,

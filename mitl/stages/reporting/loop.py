@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -126,12 +125,12 @@ def _curve(project: ProjectSnapshot, row: TrainedRow) -> TrainingCurve | None:
         curve = pd.read_csv((project.settings.project / row.file).with_suffix(".csv"))[_CURVE].astype(float)
     except (OSError, ValueError, KeyError):
         return None
-    outcome = _outcome(row)
+    outcome = row.recipe.get("outcome", {})
     return TrainingCurve(row.name, curve, int(outcome.get("best_step", 0)), bool(outcome.get("stopped")))
 
 
 def _row(context: Context, row: TrainedRow) -> tuple[object, ...]:
-    taught, outcome = round_store.taught(context.session, row.name)["n"], _outcome(row)
+    taught, outcome = round_store.taught(context.session, row.name)["n"], row.recipe.get("outcome", {})
     return (
         row.name,
         row.base,
@@ -145,7 +144,3 @@ def _row(context: Context, row: TrainedRow) -> tuple[object, ...]:
         "early" if outcome.get("stopped") else "at its last step",
         "in use" if row.withdrawn_at is None else "withdrawn",
     )
-
-
-def _outcome(row: TrainedRow) -> dict[str, Any]:
-    return dict(row.recipe.get("outcome", {}))
