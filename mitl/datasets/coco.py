@@ -31,7 +31,6 @@ def read_coco(
     caption_ids: Path | None = None,
     images: Path | None = None,
     url_template: str | None = None,
-    name: str = "coco",
 ) -> RetrievalSet:
     """The captions of official files and/or a Karpathy split, and their images, under COCO's own ids.
 
@@ -62,7 +61,7 @@ def read_coco(
         used = {caption.image_external_id for caption in chosen}
         pictures = {id_: picture for id_, picture in pictures.items() if id_ in used}
     found = locate(list(pictures.values()), folder=images, url_template=url_template)
-    return assemble(name, "coco", found, chosen, source=source, ids=IdKind.INTEGER)
+    return assemble("coco", "coco", found, chosen, source=source, ids=IdKind.INTEGER)
 
 
 def coco_url(file_name: str, given: str | None = None) -> str | None:
@@ -205,7 +204,6 @@ def read_compact(
     caption_ids: Path | None = None,
     images: Path | None = None,
     url_template: str | None = None,
-    name: str = "coco",
 ) -> RetrievalSet:
     """The captions of a Parquet or CSV file with ``caption_id``, ``image_id``, ``text``, and their images.
 
@@ -234,7 +232,7 @@ def read_compact(
         chosen = select(captions, read_caption_ids(caption_ids), str(path))
     used = dict.fromkeys(caption.image_external_id for caption in chosen)
     found = locate([pictures[id_] for id_ in used], folder=images, url_template=url_template)
-    return assemble(name, "coco", found, chosen, source=path, ids=IdKind.INTEGER)
+    return assemble("coco", "coco", found, chosen, source=path, ids=IdKind.INTEGER)
 
 
 def _integer(value: object, column: str, number: int, path: Path) -> str:
@@ -252,7 +250,6 @@ def read_flickr30k(
     split: str = "test",
     images: Path | None = None,
     url_template: str | None = None,
-    name: str = "flickr30k",
 ) -> RetrievalSet:
     """One split of Flickr30k; caption ids are ``<file name>#<k>``, k from 0 as in the official token file.
 
@@ -267,7 +264,7 @@ def read_flickr30k(
     ]
     pictures = [Picture(entry.file_name, entry.file_name, entry.folder) for entry in entries]
     found = locate(pictures, folder=images, url_template=url_template)
-    return assemble(name, "flickr30k", found, captions, source=karpathy, ids=IdKind.STRING)
+    return assemble("flickr30k", "flickr30k", found, captions, source=karpathy, ids=IdKind.STRING)
 
 
 _SPLIT_FILE = "a Karpathy split (an object with 'images', each with 'split', 'filename' and 'sentences')"

@@ -29,7 +29,7 @@ def submission_key(mturk_assignment_id: str, worker: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentRow:
+class StoredAssignment:
     """A submission as stored, without its raw answer document."""
 
     id: int
@@ -76,7 +76,7 @@ def assignments(
     rows: Sequence[int] | None = None,
     worker_id: int | None = None,
     settled: bool = True,
-) -> list[AssignmentRow]:
+) -> list[StoredAssignment]:
     """The submissions of an environment with one of these decisions, in order of arrival.
 
     Args:
@@ -88,7 +88,7 @@ def assignments(
         query_submissions(
             environment,
             *columns(
-                AssignmentRow,
+                StoredAssignment,
                 Assignment,
                 batch=Batch.name,
                 number=Hit.number,
@@ -110,7 +110,7 @@ def assignments(
     if not settled:
         leaving = and_(Assignment.decision == Decision.APPROVE_EXCLUDE, Worker.excluded_at.is_(None))
         query = query.where(or_(Assignment.status != "Approved", leaving))
-    return [AssignmentRow(*row) for row in session.execute(query)]
+    return [StoredAssignment(*row) for row in session.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class NewBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class HitRow:
+class StoredHit:
     """A HIT as stored, with its batch's name."""
 
     id: int
@@ -102,7 +102,7 @@ class NewHit:
     token: str
 
 
-_HIT = columns(HitRow, Hit, batch=Batch.name)
+_HIT = columns(StoredHit, Hit, batch=Batch.name)
 _BATCH = columns(BatchRow, Batch)
 
 
@@ -219,7 +219,7 @@ def hits(
     environment: Environment,
     states: Sequence[HitState] = tuple(HitState),
     kind: str | None = None,
-) -> list[HitRow]:
+) -> list[StoredHit]:
     """The HITs of an environment in these states, oldest batch first, by number and attempt.
 
     Args:
@@ -232,7 +232,7 @@ def hits(
     )
     if kind is not None:
         query = query.where(Batch.kind == kind)
-    return [HitRow(*row) for row in session.execute(query)]
+    return [StoredHit(*row) for row in session.execute(query)]
 
 
 def latest_hits(
@@ -240,7 +240,7 @@ def latest_hits(
     environment: Environment,
     states: Sequence[HitState] = tuple(HitState),
     kind: str | None = None,
-) -> list[HitRow]:
+) -> list[StoredHit]:
     """Those of `hits` that no other has replaced."""
     replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
     return [hit for hit in hits(session, environment, states, kind) if hit.id not in replaced]
@@ -252,11 +252,13 @@ def other_kinds(session: Session, environment: Environment) -> dict[int, str]:
     return dict(session.execute(query).all())
 
 
-def hits_of(session: Session, hit_ids: Sequence[int]) -> list[HitRow]:
+def hits_of(session: Session, hit_ids: Sequence[int]) -> list[StoredHit]:
     """These HITs, oldest batch first, by number and attempt."""
     query = select(*_HIT).join(Batch, Batch.id == Hit.batch_id)
     found = [
-        HitRow(*row) for chunk in chunks(hit_ids) for row in session.execute(query.where(Hit.id.in_(chunk)))
+        StoredHit(*row)
+        for chunk in chunks(hit_ids)
+        for row in session.execute(query.where(Hit.id.in_(chunk)))
     ]
     return sorted(found, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
 

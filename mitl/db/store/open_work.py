@@ -16,7 +16,7 @@ from mitl.core.arrays import contains, distinct
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
 from mitl.db.store.commitments import SUBMITTED, paid_by
-from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
+from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.db.store.statements import AT_PLACE, KEPT, chunks, number_columns, query_hits, query_submissions
@@ -32,7 +32,7 @@ ANSWERING = (PairRole.CANDIDATE, PairRole.OVERLAP)
 class HitToReplace:
     """A closed HIT without a successor that leaves something to be asked again."""
 
-    hit: HitRow
+    hit: StoredHit
     missing: int
     """Workers whose usable answers are still wanted."""
     pairs: tuple[Pair, ...] = ()

@@ -32,7 +32,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store import parses as parse_store
 from mitl.db.store import submissions as submission_store
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.parses import RawSubmission
 from mitl.db.store.statements import chunks
 from mitl.db.store.submissions import NewSubmission, StoredSubmission
@@ -49,26 +49,26 @@ class HitsOut:
 
     found: Mapping[int, ListedHit]
     """By our row."""
-    deleted: tuple[HitRow, ...] = ()
+    deleted: tuple[StoredHit, ...] = ()
     """Those that are gone from the server though mitl did not delete them."""
 
-    def is_finished(self, hit: HitRow) -> bool:
+    def is_finished(self, hit: StoredHit) -> bool:
         """Whether nobody can work on this HIT any more."""
         found = self.found.get(hit.id)
         return hit in self.deleted or (found is not None and found.status in _FINISHED)
 
-    def n_submitted(self, hit: HitRow) -> int:
+    def n_submitted(self, hit: StoredHit) -> int:
         """How many submissions of this HIT the server has; 0 where it no longer knows."""
         found = self.found.get(hit.id)
         return 0 if found is None else found.n_submitted
 
-    def n_settled(self, hit: HitRow) -> int:
+    def n_settled(self, hit: StoredHit) -> int:
         """How many submissions of this HIT are approved or rejected there; 0 where it no longer knows."""
         found = self.found.get(hit.id)
         return 0 if found is None else found.n_completed
 
 
-def sweep(client: MTurkClient, known: Sequence[HitRow], listed: Mapping[str, ListedHit]) -> HitsOut:
+def sweep(client: MTurkClient, known: Sequence[StoredHit], listed: Mapping[str, ListedHit]) -> HitsOut:
     """Hold our posted HITs against the listing; a HIT that is missing there is asked for by its id.
 
     Args:
@@ -104,7 +104,7 @@ class Fetched:
     """Stored submissions that were approved or rejected on the server by another hand, or by themselves."""
     recovered: int
     """Stored submissions that a call of ours had approved, whose booking was lost."""
-    lost: tuple[HitRow, ...]
+    lost: tuple[StoredHit, ...]
     """Deleted HITs whose submissions the server no longer gives."""
 
 
@@ -120,7 +120,7 @@ class Fetcher:
         self._parser = Parser(session, environment, self._batches, context.settings.wordings)
         session.rollback()
 
-    def fetch(self, swept: HitsOut, posted: Sequence[HitRow]) -> Fetched:
+    def fetch(self, swept: HitsOut, posted: Sequence[StoredHit]) -> Fetched:
         """Store and parse what is new on these HITs; another harvest may do the same meanwhile."""
         stored = submission_store.stored_counts(self._session, self._environment)
         self._session.rollback()
@@ -128,7 +128,7 @@ class Fetcher:
         if not changed:
             return Fetched(0, 0, 0, ())
         counts: Counter[str] = Counter()
-        lost: list[HitRow] = []
+        lost: list[StoredHit] = []
         # Closing the windows waits for the calls in flight and starts no further one, whatever happens here.
         progress = self._context.progress("harvest", len(changed))
         with quick_turns(), progress as advance, closing(self._windows(changed, swept)) as windows:
@@ -138,7 +138,7 @@ class Fetcher:
                 advance(len(window))
         return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost))
 
-    def _windows(self, hits: Sequence[HitRow], swept: HitsOut) -> Generator[list[_Listed]]:
+    def _windows(self, hits: Sequence[StoredHit], swept: HitsOut) -> Generator[list[_Listed]]:
         """The HITs with what the server lists of them, window by window; the next ones are fetched meanwhile."""
         windows = iter(chunks(hits, WINDOW))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="harvest") as pool:
@@ -170,7 +170,7 @@ class Fetcher:
         if failure is not None:
             raise failure
 
-    def _listed(self, hit: HitRow, swept: HitsOut) -> _Listed:
+    def _listed(self, hit: StoredHit, swept: HitsOut) -> _Listed:
         """A HIT's submissions, each once; None where the HIT was deleted and the server gives none."""
         found: dict[tuple[str, str], ListedAssignment] = {}
         try:
@@ -185,7 +185,7 @@ class Fetcher:
             return hit, None
         return hit, [(hit, one) for one in found.values()]
 
-    def _store(self, listed: Sequence[tuple[HitRow, ListedAssignment]]) -> Counter[str]:
+    def _store(self, listed: Sequence[tuple[StoredHit, ListedAssignment]]) -> Counter[str]:
         """Keep what is new, raw and committed first; returns how many are new, settled and recovered."""
         if not listed:
             return Counter()
@@ -239,8 +239,8 @@ class Fetcher:
         journal.add_ledger(self._session, payment(self._session, *of, charges_fee=self._charges_fee))
 
 
-_Listed = tuple[HitRow, list[tuple[HitRow, ListedAssignment]] | None]
+_Listed = tuple[StoredHit, list[tuple[StoredHit, ListedAssignment]] | None]
 
 
-def _has_changed(swept: HitsOut, hit: HitRow, stored: int, settled: int) -> bool:
+def _has_changed(swept: HitsOut, hit: StoredHit, stored: int, settled: int) -> bool:
     return swept.n_submitted(hit) > stored or swept.n_settled(hit) > settled

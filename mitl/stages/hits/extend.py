@@ -17,7 +17,7 @@ from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import ListedHit
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.errors import FundsError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult, several
@@ -137,7 +137,7 @@ def extend(
 class More:
     """Asking more workers of one HIT."""
 
-    hit: HitRow
+    hit: StoredHit
     listed: ListedHit
     wanted: int
     cost_cents: int

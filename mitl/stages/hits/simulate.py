@@ -36,7 +36,7 @@ from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import StoredHit
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import (
@@ -198,7 +198,7 @@ class _OpenHits:
     """The posted HITs of an environment, with what stands on them by external id."""
 
     environment: Environment
-    hits: Mapping[str, HitRow]
+    hits: Mapping[str, StoredHit]
     """By the id that the server gave."""
     missing: int
     """Submissions that are still to come."""
