@@ -24,8 +24,8 @@ from mitl.desk.overview_page import overview
 from mitl.judgements import gold_records
 from mitl.settings import Settings
 from mitl.stages.harvesting import judging
+from mitl.stages.operating.backup import verify
 from mitl.stages.operating.databases import upgrade
-from mitl.stages.operating.verify import verify
 from mitl.stages.reviewing.evidence import habits
 
 pytest_plugins = ("desk_fixtures",)

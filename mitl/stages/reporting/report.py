@@ -39,10 +39,16 @@ from mitl.stages.analysing.table import Analysis, AnalysisInput, AnalysisOptions
 from mitl.stages.evaluating.figures import kept_scores
 from mitl.stages.planning.plan import plan_section
 from mitl.stages.releasing.origins import proposal_runs
-from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats, preference
 from mitl.stages.reporting.gallery import disputes, examples, found_pairs
-from mitl.stages.reporting.loop import rounds_section, training_section
 from mitl.stages.reporting.provenance import provenance
+from mitl.stages.reporting.sections import (
+    batch_rows,
+    crowd_stats,
+    money_stats,
+    preference,
+    rounds_section,
+    training_section,
+)
 from mitl.stages.reporting.truth import (
     annotator_proposals,
     funnel_counts,
