@@ -26,9 +26,8 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.deriving import rederive
-from mitl.stages.harvesting.fetching import Fetched, Fetcher, HitsOut, sweep
+from mitl.stages.harvesting.fetching import Fetched, Fetcher, HitsOut, Parser, sweep
 from mitl.stages.harvesting.judging import approves_itself_at, judge, utc
-from mitl.stages.harvesting.parsing import Parser
 
 SOON = dt.timedelta(days=1)
 """Before work that waits for a person is approved by itself, each harvest says so."""

@@ -27,9 +27,9 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.harvesting.deriving import Reading, project_items, reading_of, rederive
+from mitl.stages.harvesting.fetching import Parser
 from mitl.stages.harvesting.harvest import HarvestCounts
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.harvesting.parsing import Parser
 from mitl.stages.past_work.foreign import (
     mapped_reading,
     past_batch,
