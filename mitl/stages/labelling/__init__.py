@@ -1,1 +1,0 @@
-"""Labels that a machine gives, under a bound of their error."""
