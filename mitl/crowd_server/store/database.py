@@ -38,6 +38,7 @@ class _View:
             yield self._connection
         except BaseException:
             self._is_old = True
+            self._connection.rollback()
             raise
         finally:
             self._users -= 1
@@ -48,6 +49,8 @@ class _View:
         """Close it, or have the last read that still uses it do so."""
         self._is_old = True
         if self._connection is not None and self._users == 0:
+            # A rollback would have psycopg forget what it prepared. Nothing was written, so no listener is told.
+            self._connection.connection.commit()
             self._connection.close()
             self._connection = None
 
@@ -93,7 +96,7 @@ class Database:
         """A consistent view that takes no lock."""
         view = _VIEW.get()
         if view is None or view.reader is not self._reader:
-            with self._reader.connect() as connection:
+            with self.one_view(), self.read() as connection:
                 yield connection
             return
         with view.use() as connection:
