@@ -87,7 +87,7 @@ def label(
     publish`.
     """
     from mitl.audits.machine_labels import Loss, Promise
-    from mitl.stages import labelling as stage
+    from mitl.stages.labelling import label as stage
 
     if withdraw:
         if dry_run:

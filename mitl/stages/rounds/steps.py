@@ -31,7 +31,7 @@ from mitl.stages.auditing.showing import audit_state
 from mitl.stages.fusing.fuse import fuse
 from mitl.stages.fusing.gathering import annotator_names
 from mitl.stages.fusing.scores import fused_scores
-from mitl.stages.labelling import label
+from mitl.stages.labelling.label import label
 from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.rounds.asking import harvest_chosen, publish_chosen
 from mitl.stages.rounds.choosing import ChoiceOptions, choose

@@ -1,0 +1,1 @@
+"""Labels that a machine gives, under a bound of their error."""
