@@ -122,6 +122,8 @@ _IGNORED = {
 
 VERSION = 1
 """Raised when the same weights, pixels and word pieces give other scores."""
+ROUNDED = 2
+"""The same of scores in less than float32 alone: encodings stay as they are."""
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _IMAGES_AT_A_TIME = 32
 """Images are embedded one by one, for sizes differ; so many are in memory before they are packed."""
@@ -441,6 +443,8 @@ def build(options: Options) -> ViltAnnotator:
         options.annotator,
         TrainedVilt(opened.weights.load(), pieces),
         how,
-        digest=fingerprint(encoding=encoding, precision=precision),
+        digest=fingerprint(
+            encoding=encoding, precision=precision if precision == "float32" else [precision, ROUNDED]
+        ),
         encoding_fingerprint=encoding,
     )
