@@ -42,9 +42,10 @@ from annotators.devices import Running, device_of, inference
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.inputs import pixels, wordpieces
 from annotators.inputs.wordpieces import WordPieces, from_lines, installed_wordpieces, read_wordpieces
+from annotators.linear_kernels import PlainLinear, fastest_linear
 from annotators.options import Options
 from annotators.sizes import ViltConfig
-from annotators.vilt_core import PlainLinear, ViltCore, fastest_linear
+from annotators.vilt_core import ViltCore
 from annotators.vilt_scorer import PairScorer, default_kept_bytes
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem

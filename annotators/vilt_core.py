@@ -2,18 +2,13 @@
 
 Exact savings against the module's own ``forward``: patches and words are embedded once an item, and so are their
 queries, keys and values of the first layer, which they enter before they have met; of the last layer only the
-[CLS] token is read, so its keys and values are never formed (see ``_first_token``); nothing is padded. Patches
-keep their order; the module's ``forward`` draws a random one, which changes nothing but the order of sums.
-
-Affine maps run on the kernels that are fastest where they run. torch multiplies float32 matrices on the CPU with
-MKL, which takes narrow vectors on processors that are not Intel's. Its oneDNN kernels use the widest ones on all of
-them, read weights that were laid out for them beforehand and apply a GELU or a sum while the product is in
-registers. They know no gradients: training takes ``PlainLinear``.
+[CLS] token is read, so its keys and values are never formed (see ``_keyed``); nothing is padded. Patches keep their
+order; the module's ``forward`` draws a random one, which changes nothing but the order of sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -21,95 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from annotators.linear_kernels import Linear, MakeLinear, PlainLinear, softmax
+
 if TYPE_CHECKING:
     from transformers import ViltForImageAndTextRetrieval
     from transformers.models.vilt.modeling_vilt import ViltLayer
-from collections.abc import Callable
-from functools import cache
-from typing import Protocol
-
-MakeLinear = Callable[[Tensor, Tensor], "Linear"]
-"""Weight (O, D) and bias (O,) to a map."""
-
-
-class Linear(Protocol):
-    """x W^T + b over the last axis of x (..., D)."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(..., O)."""
-        ...
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU (with erf, not tanh) of it."""
-        ...
-
-
-class PlainLinear:
-    """torch's own kernels: differentiable, on any device."""
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._weight, self._bias = weight, bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(..., O)."""
-        return F.linear(x, self._weight, self._bias)
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU of it."""
-        return F.gelu(self(x))
-
-
-class OneDnnLinear:
-    """oneDNN's kernels on a weight in their own layout: CPU, float32 or bfloat16, no gradients."""
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        ops = torch.ops.mkldnn
-        self._weight: Tensor = ops._reorder_linear_weight(weight.detach().contiguous(), None)
-        self._bias = bias.detach()
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(..., O)."""
-        return self._map(x, "none")
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU of it."""
-        return self._map(x, "gelu")
-
-    def _map(self, x: Tensor, then: str) -> Tensor:
-        mapped: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, then, [], "none")
-        return mapped
-
-
-@cache
-def fastest_linear(dtype: torch.dtype, device: torch.device) -> MakeLinear:
-    """Which kernels a network should use for inference: oneDNN's on the CPU, where they are there.
-
-    Another kernel sums in another order, so no stopwatch decides: workers on machines of one kind give the same bits.
-    """
-    if device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or not _has_onednn(dtype):
-        return PlainLinear
-    return OneDnnLinear
-
-
-def _has_onednn(dtype: torch.dtype) -> bool:
-    """Whether this torch has the operators and they compute what they should: they are not part of its interface."""
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch's
-        return False
-    x = torch.linspace(-1, 1, 12).view(3, 4).to(dtype)
-    weight, bias = torch.linspace(-1, 1, 8).view(2, 4).to(dtype), torch.tensor([0.5, -0.25], dtype=dtype)
-    plain, near = PlainLinear(weight, bias), 1e-6 if dtype == torch.float32 else 0.05
-    try:
-        with torch.inference_mode():
-            packed = OneDnnLinear(weight, bias)
-            pairs = (
-                (packed(x), plain(x)),
-                (packed.gelu(x), plain.gelu(x)),
-                (x.to_mkldnn().softmax(-1).to_dense(), x.softmax(-1)),
-            )
-            return all(bool((a.float() - b.float()).abs().max() <= near) for a, b in pairs)
-    except (AttributeError, NotImplementedError, RuntimeError):
-        return False
-
 
 Side = Mapping[str, Tensor]
 """Embedded items: ``state`` (B, N, D), and perhaps what is false where there is padding: ``words`` (B, N) of captions,
@@ -177,7 +88,8 @@ class Layer:
 
     def left(self, x: Tensor, attended: Tensor) -> Tensor:
         """The block's states, of the states x that entered and what they attended to."""
-        # Sums apart from their products: fused ones cost half a millisecond more at any size (measured).
+        # oneDNN's sums within products cost half a millisecond more whatever the size (measured); the same bits in
+        # float32.
         x = self.output(attended).add_(x)
         return self.down(self.up.gelu(self.after(x))).add_(x)
 
@@ -349,28 +261,22 @@ def attend(qkv: Tensor, heads: int, seen: Tensor | None = None) -> Tensor:
     count, length, width = qkv.shape
     q, k, v = qkv.view(count, length, 3, heads, -1).permute(2, 0, 3, 1, 4)  # (P, heads, N, d) each
     if qkv.dtype == torch.bfloat16 and qkv.device.type == "cpu" and seen is None:
-        # oneDNN's batched products, of copies, beat torch's fused kernel here (measured: a tenth of the network).
-        q, k, v = (part.contiguous() for part in (q, k, v))
-        weights = q.mul_(q.shape[3] ** -0.5) @ k.transpose(2, 3)
-        mixed = _softmax(weights) @ v
+        # oneDNN's batched products beat torch's fused kernel here, and keys copied beforehand those copied by oneDNN
+        # (measured: a tenth of the whole network).
+        weights = (q * q.shape[3] ** -0.5) @ k.contiguous().transpose(2, 3)
+        mixed = softmax(weights) @ v
     else:
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     together: Tensor = mixed.transpose(1, 2).reshape(count, length, width // 3)
     return together
 
 
-def _softmax(x: Tensor) -> Tensor:
-    """Over the last axis; oneDNN's takes half the time that torch's takes of bfloat16, copies included (measured)."""
-    if torch.compiler.is_compiling() or fastest_linear(x.dtype, x.device) is PlainLinear:
-        return x.softmax(-1)
-    return x.to_mkldnn().softmax(-1).to_dense()
-
-
 _TOGETHER = 8
+"""Pairs that go through the last layer and the head at once on the CPU, one token each."""
 
 
 def _in_full(of: Callable[..., Tensor], *rows: Tensor) -> Tensor:
-    """``of`` rows, always so many of them together, filled up by repeats: products of few add as their number says."""
+    """``of`` rows, ``_TOGETHER`` at once, filled up by repeats: how few rows are summed hangs on how many they are."""
     count = len(rows[0])
     places = torch.arange(-(-count // _TOGETHER) * _TOGETHER).clamp(max=count - 1)
     parts = [of(*(each[part] for each in rows)) for part in torch.split(places, _TOGETHER)]

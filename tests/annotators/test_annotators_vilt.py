@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import save_file
 
-from annotators import registry, vilt, vilt_core
+from annotators import linear_kernels, registry, vilt
 from annotators.base import Annotator
 from annotators.inputs import wordpieces
 from annotators.inputs.pixels import vilt_pixels
@@ -437,7 +437,7 @@ def test_training_sees_the_same_scores_with_padding_and_gradients(world):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_all_kernels_compute_the_same_maps(dtype):
     """oneDNN's kernels agree with torch's own, where this torch has them."""
-    if not vilt_core._has_onednn(dtype):
+    if not linear_kernels._has_onednn(dtype):
         pytest.skip("this torch has no oneDNN operators")
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(5, 24, generator=generator).to(dtype)
@@ -445,13 +445,14 @@ def test_all_kernels_compute_the_same_maps(dtype):
         torch.randn(16, 24, generator=generator).to(dtype),
         torch.randn(16, generator=generator).to(dtype),
     )
-    plain = vilt_core.PlainLinear(weight, bias)
+    plain = linear_kernels.PlainLinear(weight, bias)
 
     with torch.inference_mode():
-        packed = vilt_core.OneDnnLinear(weight, bias)
+        packed = linear_kernels.OneDnnLinear(weight, bias)
         near = {"atol": 1e-5, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 0.1, "rtol": 0.02}
         torch.testing.assert_close(packed(x), plain(x), **near)
         torch.testing.assert_close(packed.gelu(x), plain.gelu(x), **near)
+        torch.testing.assert_close(linear_kernels.softmax(x), x.softmax(-1), atol=0.005, rtol=0.01)
 
 
 def test_float32_stays_float32_where_the_process_allows_less(world, encoded):
@@ -541,9 +542,11 @@ def test_wrong_weights_are_one_clear_line(world, tmp_path):
     assert "no readable 'config'" in refusal(world, weights=str(path))
 
 
-def test_a_score_that_is_not_finite_names_its_pair(world, encoded):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_score_that_is_not_finite_names_its_pair(world, encoded, precision):
     """NaN in an encoding comes out as one line with the pair's ids."""
-    annotator, images, captions = encoded
+    _, images, captions = encoded
+    annotator = world.annotator(precision=precision)
     broken = images.arrays["state"].copy()
     broken[4] = np.nan
     images = replace(images, arrays={**images.arrays, "state": broken})
