@@ -116,7 +116,12 @@ def make_engine(text: str, *, durable: bool = False, view: View | None = None) -
     timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
     try:
         engine = create_engine(
-            url, pool_size=POOL_SIZE, max_overflow=POOL_SIZE, connect_args=timeout, hide_parameters=True
+            url,
+            pool_size=POOL_SIZE,
+            max_overflow=POOL_SIZE,
+            pool_use_lifo=True,  # few connections that have prepared all statements, not many that have some
+            connect_args=timeout,
+            hide_parameters=True,
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise SettingsError(
@@ -154,7 +159,7 @@ def _check_use(connection: Any, record: Any, proxy: Any) -> None:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-        connection.rollback()
+        connection.commit()  # a rollback would have psycopg forget what it prepared
     except Exception as error:
         # The pool takes this as a word to make all its old connections again.
         raise InvalidatePoolError(str(error)) from error
