@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import Books, Wide, add_row, every, first
+from mitl.crowd_server.store.database import Books, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
     WORK,
@@ -147,7 +147,7 @@ _AVAILABLE = (
     .group_by(Hit.hit_type_id)
     .subquery()
 )
-_GROUPS: Wide = (
+_GROUPS = Prepared(
     select(
         *columns(
             OpenGroup,
@@ -162,10 +162,12 @@ _GROUPS: Wide = (
     .where(*_GIVEN_OUT)
     .order_by(HitType.id)
 )
-_CURRENT = _LEASE.where(Assignment.worker_id == _ME, IS_LIVE).order_by(Assignment.id).limit(1)
-_FIND = _LEASE.where(Assignment.id == bindparam("own"))
-_REQUIREMENTS = select(HitType.requirements).where(
-    HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
+_CURRENT = Prepared(_LEASE.where(Assignment.worker_id == _ME, IS_LIVE).order_by(Assignment.id).limit(1))
+_FIND = Prepared(_LEASE.where(Assignment.id == bindparam("own")))
+_REQUIREMENTS = Prepared(
+    select(HitType.requirements).where(
+        HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
+    )
 )
 _HELD = or_(Assignment.submitted_at.is_not(None), IS_LIVE)
 _IDLE_ID = (
@@ -179,14 +181,14 @@ _IDLE_ID = (
     .scalar_subquery()
 )
 """An AssignmentId of the HIT that nobody holds any more, if there is one: MTurk gives such ids out again."""
-_NEXT = (
+_NEXT = Prepared(
     select(Hit.id, HitType.duration_s, _IDLE_ID, null())
     .join(HitType, HitType.id == Hit.hit_type_id)
     .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, ~exists().where(_MINE))
     .order_by(Hit.id)
     .limit(1)
 )
-_AGAIN = (
+_AGAIN = Prepared(
     select(Hit.id, HitType.duration_s, _IDLE_ID, Assignment.id)
     .join(HitType, HitType.id == Hit.hit_type_id)
     .join(Assignment, Assignment.hit_id == Hit.id)
@@ -226,7 +228,7 @@ def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
 
 def requirements(books: Books, hit_type: str) -> str | None:
     """A HIT type's QualificationRequirements; None where there is no such type."""
-    return books.connection.scalar(_REQUIREMENTS, {"hit_type": hit_type, "environment": books.environment})
+    return first(books.connection, str, _REQUIREMENTS, hit_type=hit_type, environment=books.environment)
 
 
 def current(books: Books, worker: WorkerRow) -> LeaseRow | None:
@@ -247,10 +249,10 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     """
     connection, now = books.connection, books.now
     wanted = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
-    row = connection.execute(_NEXT, wanted).one_or_none() or connection.execute(_AGAIN, wanted).one_or_none()
-    if row is None:
+    rows = _NEXT.rows(connection, wanted) or _AGAIN.rows(connection, wanted)
+    if not rows:
         return None
-    hit_id, duration_s, idle_id, own_id = row
+    hit_id, duration_s, idle_id, own_id = rows[0]
     mturk_id = idle_id or entity_id()
     until = now + dt.timedelta(seconds=duration_s)
     if own_id is not None:
