@@ -149,7 +149,6 @@ def test_pairs_have_the_same_scores_from_every_engine_in_units_of_any_size(
     sides = vilt.encode_images(drawn[0]), vilt.encode_captions(drawn[1])
     items = ScoredItems(*drawn, image_keys(drawn[0], None), caption_keys(drawn[1]))
     pairs = np.divmod(np.arange(len(drawn[0]) * len(drawn[1])), len(drawn[1]))
-    monkeypatch.setattr(pair_scores, "_SMALLEST_UNIT", 100)
 
     def kept(name: str, doing: Engine, unit: int) -> PairScores:
         monkeypatch.setattr(pair_scores, "FIRST_UNIT", unit)
