@@ -118,6 +118,15 @@ def test_a_model_sees_the_picture_first_upright_small_and_without_exif(images):
     )
 
 
+def test_more_of_a_call_is_sent_and_has_a_part_in_the_fingerprint(images):
+    extra = {"chat_template_kwargs": {"enable_thinking": False}}
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        annotator = build(server.url, extra=extra)
+        scored(annotator, images, [(0, 0)])
+    assert all(body["chat_template_kwargs"] == extra["chat_template_kwargs"] for body in server.bodies)
+    assert annotator.fingerprint != build(server.url).fingerprint
+
+
 def test_several_servers_take_turns(images):
     with (
         chat_server(lambda jpeg, caption: sure(0)) as one,
@@ -182,6 +191,11 @@ def test_a_server_that_does_not_judge_is_one_line(images, instead, said, calls):
         ),
         ({"chat": "http://localhost/v1", "key_env": "NO_SUCH_KEY"}, "'NO_SUCH_KEY', which is not set"),
         ({"chat": "http://localhost/v1", "tries": 3}, "no setting 'tries'"),
+        ({"chat": "http://localhost/v1", "extra": {"messages": []}}, "without model and messages"),
+        (
+            {"chat": "http://localhost/v1", "extra": "fast"},
+            "'extra' of annotator 'judge' is 'fast'; it should be a",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(settings, said, monkeypatch):
