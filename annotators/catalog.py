@@ -422,7 +422,7 @@ FORMS = {
             "`key_env`: the environment variable that holds a key",
             "`pixels` of a picture's longer side (384), `requests` at a time (8), `timeout` in seconds (120)",
             "`extra` (table): more of each call's body",
-            "`shortlist` (20) and the other settings of a scope, as for `vilt`",
+            "`shortlist` (30) and the other settings of a scope, as for `vilt`",
         ),
     ),
     BM25: AnnotatorForm(
