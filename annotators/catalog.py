@@ -440,7 +440,7 @@ FORMS = {
         "texts",
     ),
     MINILM: AnnotatorForm(
-        "annotators.own_texts:build",
+        "annotators.sentences:build",
         "a sentence encoder, for data sets with texts on both sides",
         ": all-MiniLM-L6-v2, whose weights come with the extra; similarity is the cosine",
         "mitl[pivot]",

@@ -17,7 +17,6 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError, ProgrammingError
 
-from mitl.db.copies import file_of
 from mitl.errors import SettingsError, StoreError
 
 BUSY_TIMEOUT_S = 60.0
@@ -306,3 +305,10 @@ def _beside(file: Path) -> tuple[Path, Path]:
 def _stamp(file: Path) -> tuple[int, int, int]:
     found = file.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def file_of(database: str | None) -> Path | None:
+    """The file behind an SQLite URL's database; None where it is kept in memory."""
+    if not database or database.startswith((":memory:", "file:")):
+        return None
+    return Path(database)

@@ -25,7 +25,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import places
+from mitl.core.arrays import places
 from mitl.core.whole_files import one_clear_line, sync_folder, to_disk
 from mitl.errors import AnnotatorError
 from mitl.progress import Advance

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotators.base import Ranking
-from mitl.core.intervals import clopper_pearson, mean_of_shares
+from mitl.core.statistics import clopper_pearson, mean_of_shares
 from mitl.errors import RetrievalError
 from mitl.records import CaptionItem, Direction, ImageItem
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, ScoredUnit
