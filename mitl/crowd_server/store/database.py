@@ -192,14 +192,13 @@ Wide: TypeAlias = Select[*tuple[Any, ...]]
 
 def add_row(connection: Connection, table: type[Base], **values: object) -> int:
     """Insert a row; its key."""
-    key = connection.execute(_insertion(table), values).inserted_primary_key
-    assert key is not None
-    return int(key[0])
+    return int(_insertion(table, tuple(values)).rows(connection, values)[0][0])
 
 
 @cache
-def _insertion(table: type[Base]) -> Insert:
-    return insert(table)
+def _insertion(table: type[Base], names: tuple[str, ...]) -> Prepared:
+    wanted = insert(table).values({name: bindparam(name) for name in names})
+    return Prepared(wanted.returning(table.__table__.c.id))
 
 
 def change_row(connection: Connection, table: type[Base], key: int, **values: object) -> None:
@@ -228,7 +227,7 @@ class Prepared:
         given: Any = plan.constants | {name: write(values[name]) for name, write in plan.given}
         if plan.order is not None:
             given = [given[name] for name in plan.order]
-        cursor = driver.info.get(_CURSOR) or driver.info.setdefault(_CURSOR, driver.cursor())
+        cursor = driver.info.get(_CURSOR) or _new_cursor(connection)
         connection.dispatch.before_cursor_execute(connection, cursor, plan.sql, given, None, False)
         try:
             cursor.execute(plan.sql, given)
@@ -246,6 +245,16 @@ class Prepared:
 
 
 _CURSOR = "mitl_cursor"
+
+
+def _new_cursor(connection: Connection) -> Any:
+    """One for all statements of a connection, kept with it."""
+    cursor = connection.connection.cursor()
+    if connection.dialect.name == "postgresql":
+        cursor.connection.prepare_threshold = 1  # the few statements of pages all come again
+    return connection.connection.info.setdefault(_CURSOR, cursor)
+
+
 _Convert: TypeAlias = Callable[[Any], Any]
 
 

@@ -164,10 +164,16 @@ _GROUPS = Prepared(
 )
 _CURRENT = Prepared(_LEASE.where(Assignment.worker_id == _ME, IS_LIVE).order_by(Assignment.id).limit(1))
 _FIND = Prepared(_LEASE.where(Assignment.id == bindparam("own")))
-_REQUIREMENTS = Prepared(
-    select(HitType.requirements).where(
-        HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
+_AT_HAND = Prepared(
+    select(HitType.requirements, Assignment.id, Assignment.accepted_at)
+    .select_from(Worker)
+    .outerjoin(
+        HitType, and_(HitType.mturk_id == bindparam("hit_type"), HitType.environment == Worker.environment)
     )
+    .outerjoin(Assignment, and_(Assignment.worker_id == Worker.id, IS_LIVE))
+    .where(Worker.id == _ME)
+    .order_by(Assignment.id)
+    .limit(1)
 )
 _HELD = or_(Assignment.submitted_at.is_not(None), IS_LIVE)
 _IDLE_ID = (
@@ -196,7 +202,7 @@ _AGAIN = Prepared(
     .order_by(Hit.id)
     .limit(1)
 )
-_RENEW = (
+_RENEW = Prepared(
     update(Assignment)
     .where(Assignment.id == bindparam("own"))
     .values(
@@ -207,17 +213,18 @@ _RENEW = (
     )
 )
 _RETURN = update(Assignment).where(Assignment.id == bindparam("own")).values(state=AssignmentState.RETURNED)
-_SUBMIT = (
+_SUBMIT = Prepared(
     update(Assignment)
-    .where(Assignment.id == bindparam("own"))
+    .where(Assignment.id == bindparam("own"), Assignment.accepted_at == bindparam("accepted"), IS_LIVE)
     .values(
         state=AssignmentState.SUBMITTED,
         submitted_at=_NOW,
         auto_approve_at=bindparam("approve_at"),
         answer=bindparam("xml"),
     )
+    .returning(Assignment.id)
 )
-_TAKE_SLOT = update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit.slots_left - 1)
+_TAKE_SLOT = Prepared(update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit.slots_left - 1))
 
 
 def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
@@ -226,9 +233,16 @@ def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
     return every(books.connection, OpenGroup, _GROUPS, **wanted)
 
 
-def requirements(books: Books, hit_type: str) -> str | None:
-    """A HIT type's QualificationRequirements; None where there is no such type."""
-    return first(books.connection, str, _REQUIREMENTS, hit_type=hit_type, environment=books.environment)
+def at_hand(
+    books: Books, worker: WorkerRow, hit_type: str
+) -> tuple[str | None, tuple[int, dt.datetime] | None]:
+    """A HIT type's QualificationRequirements, None where there is no such type; and the HIT that the worker has open.
+
+    The HIT is its assignment row and when it was accepted.
+    """
+    wanted = {"me": worker.id, "now": books.now, "hit_type": hit_type}
+    requirements, own_id, accepted_at = _AT_HAND.rows(books.connection, wanted)[0]
+    return requirements, None if own_id is None else (own_id, accepted_at)
 
 
 def current(books: Books, worker: WorkerRow) -> LeaseRow | None:
@@ -256,7 +270,7 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     mturk_id = idle_id or entity_id()
     until = now + dt.timedelta(seconds=duration_s)
     if own_id is not None:
-        connection.execute(_RENEW, {"own": own_id, "new_id": mturk_id, "now": now, "until": until})
+        _RENEW.rows(connection, {"own": own_id, "new_id": mturk_id, "now": now, "until": until})
         return int(own_id), now
     own_id = add_row(
         connection,
@@ -279,9 +293,11 @@ def give_back(connection: Connection, assignment_id: int) -> None:
     connection.execute(_RETURN, {"own": assignment_id})
 
 
-def submit(books: Books, lease: LeaseRow, answer: str) -> None:
-    """Keep a worker's answer, once."""
+def submit(books: Books, lease: LeaseRow, answer: str) -> bool:
+    """Keep a worker's answer, once; False where the lease is over or another by now."""
     approve_at = books.now + dt.timedelta(seconds=lease.auto_approval_s)
-    sent = {"own": lease.id, "now": books.now, "approve_at": approve_at, "xml": answer}
-    books.connection.execute(_SUBMIT, sent)
-    books.connection.execute(_TAKE_SLOT, {"hit": lease.hit_id})
+    sent = {"own": lease.id, "accepted": lease.accepted_at, "now": books.now, "approve_at": approve_at}
+    if not _SUBMIT.rows(books.connection, sent | {"xml": answer}):
+        return False
+    _TAKE_SLOT.rows(books.connection, {"hit": lease.hit_id})
+    return True

@@ -94,11 +94,15 @@ class Earnings:
 _WORKER = select(*columns(WorkerRow, Worker))
 _INVITATION = select(*columns(InvitationRow, Invitation))
 
-_INVITATION_BY_TOKEN = _INVITATION.where(Invitation.token_sha256 == bindparam("token")).with_for_update()
+_INVITATION_BY_TOKEN = Prepared(
+    _INVITATION.where(Invitation.token_sha256 == bindparam("token")).with_for_update()
+)
 _FIRST_OF_INVITATION = Prepared(
     _WORKER.where(Worker.invitation_id == bindparam("own")).order_by(Worker.id).limit(literal_column("1"))
 )
-_COUNT_USE = update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
+_COUNT_USE = Prepared(
+    update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
+)
 _NOT_REVOKED = Worker.invitation_id.in_(select(Invitation.id).where(Invitation.revoked_at.is_(None)))
 _FIND = _WORKER.where(Worker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
 
@@ -144,7 +148,7 @@ def add_worker(connection: Connection, invitation: InvitationRow, now: dt.dateti
     mturk_id = worker_id()
     own = {"environment": invitation.environment, "mturk_id": mturk_id, "invitation_id": invitation.id}
     own_id = add_row(connection, Worker, **own, created_at=now)
-    connection.execute(_COUNT_USE, {"own": invitation.id})
+    _COUNT_USE.rows(connection, {"own": invitation.id})
     return WorkerRow(own_id, mturk_id, invitation.environment, invitation.id)
 
 
