@@ -415,13 +415,14 @@ FORMS = {
         "a vision-language model that judges pairs, behind a server of the chat completions API",
         ": the expected level on people's scale, from the probabilities of one letter",
         "chat = URL, model = NAME",
-        ("chat", "model", "remote", "key_env", "pixels", "requests", "timeout"),
+        ("chat", "model", "remote", "key_env", "pixels", "requests", "timeout", "extra"),
         (
             '`chat` (address of a server, as `"http://127.0.0.1:8000/v1"`, or a list of these) and `model`',
             "`remote` (true, false; false): whether pictures and captions may leave this machine",
             "`key_env`: the environment variable that holds a key",
             "`pixels` of a picture's longer side (384), `requests` at a time (8), `timeout` in seconds (120)",
-            "`shortlist` (20) and the other settings of a scope, as for `vilt`",
+            "`extra` (table): more of each call's body",
+            "`shortlist` (30) and the other settings of a scope, as for `vilt`",
         ),
     ),
     BM25: AnnotatorForm(

@@ -63,6 +63,8 @@ class ChatModel:
     """Sent as a bearer token."""
     timeout: float = 120.0
     """Seconds that one call may take."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """More of a call's body, as the server knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class ChatAnnotator:
     def __init__(self, name: str, model: ChatModel, *, edge: int = 384, requests: int = 8) -> None:
         self.name, self._model, self._edge, self._requests = name, model, edge, requests
         self.encoding_fingerprint = fingerprint(form="chat", edge=edge, versions=[VERSION, pixels.VERSION])
-        self.fingerprint = fingerprint(encoding=self.encoding_fingerprint, model=model.model, levels=LEVELS)
+        asked = {"model": model.model, "levels": LEVELS, **({"extra": model.extra} if model.extra else {})}
+        self.fingerprint = fingerprint(encoding=self.encoding_fingerprint, **asked)
         self._turns = count()
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
@@ -167,7 +170,7 @@ class ChatAnnotator:
 
     def _asked(self, calls: _Calls, picture: str, caption: str, levels: Sequence[str]) -> float:
         """The expected level of one pair, 0 to 1, where the first letter stands for the first level."""
-        body = _question(self._model.model, picture, caption, levels)
+        body = {**_question(picture, caption, levels), "model": self._model.model, **self._model.extra}
         shares = letter_shares(self._answer(calls, body))
         best_first = shares if levels[0] == LEVELS[0] else shares[::-1]
         worth = sum(share * (1 - place / (len(LEVELS) - 1)) for place, share in enumerate(best_first))
@@ -233,14 +236,13 @@ def letter_shares(choice: Mapping[str, Any]) -> list[float]:
     return list(shares.values())
 
 
-def _question(model: str, picture: str, caption: str, levels: Sequence[str]) -> dict[str, Any]:
+def _question(picture: str, caption: str, levels: Sequence[str]) -> dict[str, Any]:
     # The picture first: servers keep what they have read of it for its next caption.
     choices = "\n".join(f"{letter} {level}" for letter, level in zip(LETTERS, levels, strict=True))
     asked = (
         f"Caption: «{caption}»\nDoes the caption describe the picture?\n{choices}\nAnswer with one letter."
     )
     return {
-        "model": model,
         "temperature": 0,
         "max_tokens": 1,
         "seed": 0,
@@ -315,7 +317,7 @@ def build(options: Options) -> ChatAnnotator:
 
     Further settings: ``model``, ``remote`` (whether pictures may leave this machine), ``key_env`` (the variable of the
     environment that holds a key), ``pixels`` (of a picture's longer side), ``requests`` (at a time), ``timeout``
-    (seconds).
+    (seconds), ``extra`` (a table, more of each call's body).
 
     Raises:
         AnnotatorError: another machine that is not allowed, or a key that would go there unencrypted or is not set.
@@ -351,9 +353,21 @@ def build(options: Options) -> ChatAnnotator:
         options.text("model"),
         key,
         options.number("timeout", 120.0),
+        _extra(options),
     )
     edge = options.whole("pixels", 384, least=64)
     return ChatAnnotator(name, model, edge=edge, requests=options.whole("requests", 8))
+
+
+def _extra(options: Options) -> Mapping[str, Any]:
+    """The table ``extra``; AnnotatorError where it would ask something else."""
+    extra = options.values.get("extra", {})
+    if not isinstance(extra, Mapping) or {"model", "messages"} & set(extra):
+        raise AnnotatorError(
+            f"'extra' of annotator {options.annotator!r} is {extra!r}; it should be a table of further settings of a "
+            "call, as { chat_template_kwargs = { enable_thinking = false } }, without model and messages"
+        )
+    return extra
 
 
 def _is_address(url: str) -> bool:

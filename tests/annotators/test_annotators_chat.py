@@ -118,6 +118,15 @@ def test_a_model_sees_the_picture_first_upright_small_and_without_exif(images):
     )
 
 
+def test_more_of_a_call_is_sent_and_has_a_part_in_the_fingerprint(images):
+    extra = {"chat_template_kwargs": {"enable_thinking": False}}
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        annotator = build(server.url, extra=extra)
+        scored(annotator, images, [(0, 0)])
+    assert all(body["chat_template_kwargs"] == extra["chat_template_kwargs"] for body in server.bodies)
+    assert annotator.fingerprint != build(server.url).fingerprint
+
+
 def test_several_servers_take_turns(images):
     with (
         chat_server(lambda jpeg, caption: sure(0)) as one,
@@ -182,6 +191,11 @@ def test_a_server_that_does_not_judge_is_one_line(images, instead, said, calls):
         ),
         ({"chat": "http://localhost/v1", "key_env": "NO_SUCH_KEY"}, "'NO_SUCH_KEY', which is not set"),
         ({"chat": "http://localhost/v1", "tries": 3}, "no setting 'tries'"),
+        ({"chat": "http://localhost/v1", "extra": {"messages": []}}, "without model and messages"),
+        (
+            {"chat": "http://localhost/v1", "extra": "fast"},
+            "'extra' of annotator 'judge' is 'fast'; it should be a",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(settings, said, monkeypatch):
@@ -211,31 +225,31 @@ def test_a_key_goes_to_the_server_and_nowhere_else(images, monkeypatch):
 
 
 def test_proposing_asks_for_a_shortlist_once(tmp_path, monkeypatch):
-    """Twenty candidates a query and source unless told otherwise, both orders each, and nothing again the next time."""
+    """Thirty candidates a query and source unless told otherwise, both orders each, and nothing again the next time."""
     clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    ok("init", "--dataset", "scenes", "--n-images", "30")
+    ok("init", "--dataset", "scenes", "--n-images", "60")
     use_file_annotators(tmp_path)
     with chat_server(lambda jpeg, caption: [len(caption) % 5 / 5, 0, 0, 1 - len(caption) % 5 / 5]) as server:
         config = tmp_path / "mitl.toml"
         text = config.read_text().replace("annotators = [", 'annotators = ["judge", ')
         config.write_text(text + f'\n[annotators.judge]\nchat = "{server.url}"\nmodel = "seer-8b"\n')
-        asked = ("propose", "--image-queries", "4", "--caption-queries", "6", "--depth", "20")
+        asked = ("propose", "--image-queries", "4", "--caption-queries", "6")
         ok(*asked)
         pairs = {
             (body["messages"][0]["content"][0]["image_url"]["url"], body["messages"][0]["content"][1]["text"])
             for body in server.bodies
         }
         assert len(server.bodies) == len(pairs)  # no question twice
-        shortlists, audits = 2 * 20 * (4 + 6), 20 * (4 + 6)  # of two sources, and random items beside them
+        shortlists, audits = 2 * 30 * (4 + 6), 30 * (4 + 6)  # of two sources, and random items beside them
         assert 2 * shortlists / 4 <= len(pairs) <= 2 * (shortlists + audits)
         before = len(server.bodies)
         assert ok(*asked, "--json").json["status"] == "nothing_to_do"
         config.write_text(config.read_text() + "shortlist = 8\naudit_items = 10\n")
-        ok(*asked[:-1], "8")
-        # Those of the audit: the shortlist is among the twenty.
+        ok(*asked, "--depth", "8")
+        # Those of the audit: the shortlist is among the thirty.
         assert len(server.bodies) - before <= 2 * 10 * (4 + 6)
-    config.write_text(config.read_text().replace("shortlist = 8", "shortlist = 25"))
+    config.write_text(config.read_text().replace("shortlist = 8", "shortlist = 50"))
     failed = mitl(*asked)
     busy, error = failed.err.splitlines()
     assert (failed.status, "asked again for about a minute" in busy) == (1, True)

@@ -27,7 +27,7 @@ KEYS = ("scope", "shortlist", "shortlist_from", "shortlist_recall", "audit_queri
 """Settings of an annotator's table that are for whoever ranks, not for its network."""
 SHORTLIST = 256
 """Candidates of a query and source where no number is given: as many as ALBEF and BLIP rerank on COCO."""
-SHORTLIST_OF_CALLS = 20
+SHORTLIST_OF_CALLS = 30
 """The same where each pair costs two calls of a server, and the random items of an audit: all are never asked for
 unless somebody says so."""
 AUDIT_QUERIES = 20
