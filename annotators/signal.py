@@ -91,14 +91,6 @@ def video_features(frames: NDArray[np.uint8]) -> Floats:
     return np.concatenate([*of_picture, *moves])
 
 
-def _of_sound(path: Path) -> Floats:
-    return sound_features(sound_samples(path, RATE)[0])
-
-
-def _of_video(path: Path) -> Floats:
-    return video_features(video_frames(path, FRAMES, SIZE))
-
-
 def _of_picture(path: Path) -> Floats:
     from PIL import Image
 
@@ -110,8 +102,8 @@ def _of_picture(path: Path) -> Floats:
 
 
 _FEATURES: dict[PartKind, Callable[[Path], Floats]] = {
-    PartKind.AUDIO: _of_sound,
-    PartKind.VIDEO: _of_video,
+    PartKind.AUDIO: lambda path: sound_features(sound_samples(path, RATE)[0]),
+    PartKind.VIDEO: lambda path: video_features(video_frames(path, FRAMES, SIZE)),
     PartKind.IMAGE: _of_picture,
 }
 

@@ -42,9 +42,10 @@ from annotators.devices import Running, device_of, inference
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.inputs import pixels, wordpieces
 from annotators.inputs.wordpieces import WordPieces, from_lines, installed_wordpieces, read_wordpieces
+from annotators.linear_kernels import PlainLinear, fastest_linear
 from annotators.options import Options
 from annotators.sizes import ViltConfig
-from annotators.vilt_core import PlainLinear, ViltCore, fastest_linear
+from annotators.vilt_core import ViltCore
 from annotators.vilt_scorer import PairScorer, default_kept_bytes
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
@@ -122,6 +123,8 @@ _IGNORED = {
 
 VERSION = 1
 """Raised when the same weights, pixels and word pieces give other scores."""
+ROUNDED = 2
+"""The same of scores in less than float32 alone: encodings stay as they are."""
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _IMAGES_AT_A_TIME = 32
 """Images are embedded one by one, for sizes differ; so many are in memory before they are packed."""
@@ -441,6 +444,8 @@ def build(options: Options) -> ViltAnnotator:
         options.annotator,
         TrainedVilt(opened.weights.load(), pieces),
         how,
-        digest=fingerprint(encoding=encoding, precision=precision),
+        digest=fingerprint(
+            encoding=encoding, precision=precision if precision == "float32" else [precision, ROUNDED]
+        ),
         encoding_fingerprint=encoding,
     )

@@ -2,18 +2,13 @@
 
 Exact savings against the module's own ``forward``: patches and words are embedded once an item, and so are their
 queries, keys and values of the first layer, which they enter before they have met; of the last layer only the
-[CLS] token is read, so its keys and values are never formed (see ``_first_token``); nothing is padded. Patches
-keep their order; the module's ``forward`` draws a random one, which changes nothing but the order of sums.
-
-Affine maps run on the kernels that are fastest where they run. torch multiplies float32 matrices on the CPU with
-MKL, which takes narrow vectors on processors that are not Intel's. Its oneDNN kernels use the widest ones on all of
-them, read weights that were laid out for them beforehand and apply a GELU or a sum while the product is in
-registers. They know no gradients: training takes ``PlainLinear``.
+[CLS] token is read, so its keys and values are never formed (see ``_keyed``); nothing is padded. Patches keep their
+order; the module's ``forward`` draws a random one, which changes nothing but the order of sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -21,108 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from annotators.linear_kernels import Linear, MakeLinear, PlainLinear, softmax
+
 if TYPE_CHECKING:
     from transformers import ViltForImageAndTextRetrieval
     from transformers.models.vilt.modeling_vilt import ViltLayer
-from collections.abc import Callable
-from functools import cache
-from typing import Protocol
-
-MakeLinear = Callable[[Tensor, Tensor], "Linear"]
-"""Weight (O, D) and bias (O,) to a map."""
-
-
-class Linear(Protocol):
-    """x W^T + b over the last axis of x (..., D)."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(..., O)."""
-        ...
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU (with erf, not tanh) of it."""
-        ...
-
-    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
-        """``residual`` (..., O) and it."""
-        ...
-
-
-class PlainLinear:
-    """torch's own kernels: differentiable, on any device."""
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._weight, self._bias = weight, bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(..., O)."""
-        return F.linear(x, self._weight, self._bias)
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU of it."""
-        return F.gelu(self(x))
-
-    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
-        """``residual`` and it."""
-        return self(x) + residual
-
-
-class OneDnnLinear:
-    """oneDNN's kernels on a weight in their own layout: CPU, float32 or bfloat16, no gradients."""
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        ops = torch.ops.mkldnn
-        self._weight: Tensor = ops._reorder_linear_weight(weight.detach().contiguous(), None)
-        self._bias = bias.detach()
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(..., O)."""
-        return self._map(x, "none")
-
-    def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU of it."""
-        return self._map(x, "gelu")
-
-    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
-        """``residual`` and it."""
-        total: Tensor = torch.ops.mkldnn._linear_pointwise(x, residual, self._weight, self._bias, "add")
-        return total
-
-    def _map(self, x: Tensor, then: str) -> Tensor:
-        mapped: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, then, [], "none")
-        return mapped
-
-
-@cache
-def fastest_linear(dtype: torch.dtype, device: torch.device) -> MakeLinear:
-    """Which kernels a network should use for inference: oneDNN's on the CPU, where they are there.
-
-    Another kernel sums in another order, so no stopwatch decides: workers on machines of one kind give the same bits.
-    """
-    if device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or not _has_onednn(dtype):
-        return PlainLinear
-    return OneDnnLinear
-
-
-def _has_onednn(dtype: torch.dtype) -> bool:
-    """Whether this torch has the operators and they compute what they should: they are not part of its interface."""
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch's
-        return False
-    x = torch.linspace(-1, 1, 12).view(3, 4).to(dtype)
-    weight, bias = torch.linspace(-1, 1, 8).view(2, 4).to(dtype), torch.tensor([0.5, -0.25], dtype=dtype)
-    plain, near = PlainLinear(weight, bias), 1e-6 if dtype == torch.float32 else 0.05
-    try:
-        with torch.inference_mode():
-            packed = OneDnnLinear(weight, bias)
-            pairs = (
-                (packed(x), plain(x)),
-                (packed.gelu(x), plain.gelu(x)),
-                (packed.plus(x, x[:, :2].contiguous()), plain.plus(x, x[:, :2])),
-            )
-            return all(bool((a.float() - b.float()).abs().max() <= near) for a, b in pairs)
-    except (AttributeError, NotImplementedError, RuntimeError):
-        return False
-
 
 Side = Mapping[str, Tensor]
 """Embedded items: ``state`` (B, N, D), and perhaps what is false where there is padding: ``words`` (B, N) of captions,
@@ -190,8 +88,10 @@ class Layer:
 
     def left(self, x: Tensor, attended: Tensor) -> Tensor:
         """The block's states, of the states x that entered and what they attended to."""
-        x = self.output.plus(attended, x)
-        return self.down.plus(self.up.gelu(self.after(x)), x)
+        # oneDNN's sums within products cost half a millisecond more whatever the size (measured); the same bits in
+        # float32.
+        x = self.output(attended).add_(x)
+        return self.down(self.up.gelu(self.after(x))).add_(x)
 
 
 class ViltCore:
@@ -216,6 +116,8 @@ class ViltCore:
         self._heads: int = network.config.num_attention_heads
         self._dtype = dtype
         self.compiled = compiled
+        self.one_shape = compiled or self._embeddings.cls_token.device.type != "cpu"
+        """Whether pairs that are ``packed`` must have one length: code is compiled, and a card filled, for that."""
         self.token_bytes: int = network.config.intermediate_size * dtype.itemsize
         """What the widest state of a token takes."""
         *joint, self._last = cast("Iterable[ViltLayer]", vilt.encoder.layer)
@@ -258,38 +160,56 @@ class ViltCore:
         """(P,) float32: the rank head's logit for each pair of image row i and caption row c."""
         return self.joint(self.entered(images), self.entered(captions), i, c)
 
-    def joint(
-        self, images: Side, captions: Side, i: Tensor, c: Tensor, together: int | None = None
-    ) -> Tensor:
-        """``score`` for items that have ``entered``.
-
-        Args:
-            together: so many pairs go through the last layer and the head at once, filled up by repeats: those read one
-                row of a pair, and a product of few rows adds in an order that hangs on how many they are.
-        """
+    def joint(self, images: Side, captions: Side, i: Tensor, c: Tensor) -> Tensor:
+        """``score`` for items that have ``entered``."""
 
         def pairs(name: str) -> Tensor:
             return torch.cat([captions[name][c], images[name][i]], 1)
 
-        x, seen = pairs("state"), None
+        seen = None
         if "words" in captions or "patches" in images:
             there = (captions, "words", c), (images, "patches", i)
             seen = torch.cat([_there(*side) for side in there], 1)[:, None, None]  # (P, 1, 1, N)
-        if self._layers:
-            x = self.mixed(x, pairs("qkv"), seen)
-        if together is None:
-            return self._logit(self._first_token(x.float(), seen))
-        assert seen is None, "pairs without padding"
-        scores = []
-        for part in torch.split(x, together):
-            full = torch.cat([part, part[-1:].expand(together - len(part), -1, -1)])
-            scores.append(self._logit(self._first_token(full.float(), None))[: len(part)])
-        return torch.cat(scores)
+        return self._logits(pairs("state"), pairs("qkv") if self._layers else None, seen)
 
-    def _mixed(self, x: Tensor, qkv: Tensor, seen: Tensor | None) -> Tensor:
-        """States (P, N, D) behind all layers but the last, of states that have entered the first."""
+    def packed(self, items: Side, rows: Tensor, lengths: list[int]) -> Tensor:
+        """``score`` of pairs whose tokens lie one behind another, all of one length where the core is ``one_shape``.
+
+        Args:
+            items: tokens of items that have ``entered``: ``state`` (U, D) and ``qkv`` (U, 3 D).
+            rows: (T,) the tokens of all pairs, a caption's before its image's.
+            lengths: how many of them each pair has.
+        """
+        x, qkv = items["state"][rows], items["qkv"][rows] if self._layers else None
+        if self.one_shape:
+            shape = len(lengths), lengths[0], -1
+            return self._logits(x.view(shape), None if qkv is None else qkv.view(shape), None)
+        if qkv is not None:
+            x = self._mixed(x, qkv, None, lengths)
+        x, h = self._read(x)
+        first = torch.tensor([0, *lengths[:-1]]).cumsum(0)
+        keys = _in_full(self._keyed, h[first])
+        means = [
+            self._means(key[None], own[None]) for key, own in zip(keys, torch.split(h, lengths), strict=True)
+        ]
+        return _in_full(self._logit, x[first], torch.cat(means))
+
+    def _logits(self, x: Tensor, qkv: Tensor | None, seen: Tensor | None) -> Tensor:
+        """(P,) of pairs of one length: states (P, N, D), and what they are mapped to where there is a first layer."""
+        if qkv is not None:
+            x = self.mixed(x, qkv, seen)
+        x, h = self._read(x)
+        return self._logit(x[:, 0], self._means(self._keyed(h[:, 0]), h, seen))
+
+    def _mixed(self, x: Tensor, qkv: Tensor, seen: Tensor | None, lengths: list[int] | None = None) -> Tensor:
+        """States (P, N, D), or (T, D) of pairs of these lengths, behind all layers but the last."""
         for place, layer in enumerate(self._layers):
-            x = layer.left(x, attend(layer.entered(x) if place else qkv, self._heads, seen))
+            met = layer.entered(x) if place else qkv
+            if lengths is None:
+                attended = attend(met, self._heads, seen)
+            else:
+                attended = torch.cat([attend(own[None], self._heads)[0] for own in torch.split(met, lengths)])
+            x = layer.left(x, attended)
         return x
 
     def _positions(self, rows: int, columns: int) -> Tensor:
@@ -300,45 +220,67 @@ class ViltCore:
         resized = F.interpolate(square, size=(rows, columns), mode="bilinear", align_corners=True)
         return torch.cat([learnt[:, :1], resized.flatten(2).transpose(1, 2)], 1)
 
-    def _first_token(self, x: Tensor, seen: Tensor | None) -> Tensor:
-        """(P, D): the first token's state behind the last layer, of the states x (P, N, D) before it.
+    # Behind the last layer only the first token is read. q . (W_k h + b_k) = (W_k^T q) . h + q . b_k, and the second
+    # term is the same for all keys; the mean of W_v h + b_v under weights that sum to 1 is W_v of the mean of h, and
+    # b_v. So one query costs two products with h per head instead of the keys and values of all tokens.
 
-        q . (W_k h + b_k) = (W_k^T q) . h + q . b_k, and the second term is the same for all keys; the mean of
-        W_v h + b_v under weights that sum to 1 is W_v of the mean of h, and b_v. So one query costs two
-        products with h per head instead of the keys and values of all tokens.
-        """
-        layer, heads = self._last, self._heads
-        query, key, value = _query_key_value(layer)
-        h = Norm.of(layer.layernorm_before)(x)
-        q = query(h[:, 0]).view(len(x), heads, -1)  # (P, heads, d)
-        weights = torch.einsum("phd,hde->phe", q, key.weight.view(heads, -1, h.shape[2])) @ h.transpose(1, 2)
-        weights = weights / q.shape[2] ** 0.5
+    def _read(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The last layer's states in float32, and normed."""
+        x = x.float()
+        return x, Norm.of(self._last.layernorm_before)(x)
+
+    def _keyed(self, h: Tensor) -> Tensor:
+        """W_k^T q (P, heads, D) of the first tokens' normed states (P, D), over the root of a head's width."""
+        query, key, _ = _query_key_value(self._last)
+        q = query(h).view(len(h), self._heads, -1)  # (P, heads, d)
+        weight = key.weight.view(self._heads, -1, h.shape[1])
+        return torch.einsum("phd,hde->phe", q / q.shape[2] ** 0.5, weight)
+
+    def _means(self, keyed: Tensor, h: Tensor, seen: Tensor | None = None) -> Tensor:
+        """(P, heads, D): what each head of the first token sees of the normed states h (P, N, D)."""
+        weights = keyed @ h.transpose(1, 2)
         if seen is not None:
             weights = weights.masked_fill(~seen[:, 0], -torch.inf)
-        means = weights.softmax(-1) @ h  # (P, heads, D)
-        attended = torch.einsum("phe,hde->phd", means, value.weight.view(heads, -1, h.shape[2])).flatten(1)
-        state = x[:, 0] + layer.attention.output.dense(attended + value.bias)
-        up = F.gelu(layer.intermediate.dense(Norm.of(layer.layernorm_after)(state)))
-        left: Tensor = state + layer.output.dense(up)
-        return left
+        return weights.softmax(-1) @ h
 
-    def _logit(self, state: Tensor) -> Tensor:
-        pooled = torch.tanh(self._pooler(Norm.of(self._norm)(state)))
+    def _logit(self, x: Tensor, means: Tensor) -> Tensor:
+        """(P,) of the first tokens' states (P, D) before the last layer and what they see there."""
+        layer = self._last
+        value = _query_key_value(layer)[2]
+        weight = value.weight.view(self._heads, -1, x.shape[1])
+        attended = torch.einsum("phe,hde->phd", means, weight).flatten(1)
+        state = x + layer.attention.output.dense(attended + value.bias)
+        up = F.gelu(layer.intermediate.dense(Norm.of(layer.layernorm_after)(state)))
+        pooled = torch.tanh(self._pooler(Norm.of(self._norm)(state + layer.output.dense(up))))
         logit: Tensor = self._rank(pooled)[:, 0]
         return logit
 
 
-def attend(qkv: Tensor, heads: int, seen: Tensor | None) -> Tensor:
+def attend(qkv: Tensor, heads: int, seen: Tensor | None = None) -> Tensor:
     """Multi-head attention (P, N, D) of queries, keys and values side by side (P, N, 3 D); unseen keys left out."""
     count, length, width = qkv.shape
     q, k, v = qkv.view(count, length, 3, heads, -1).permute(2, 0, 3, 1, 4)  # (P, heads, N, d) each
     if qkv.dtype == torch.bfloat16 and qkv.device.type == "cpu" and seen is None:
-        # oneDNN's batched products beat torch's fused kernel here (measured: a tenth of the whole network).
-        mixed = ((q * q.shape[3] ** -0.5) @ k.transpose(2, 3)).softmax(-1) @ v
+        # oneDNN's batched products beat torch's fused kernel here, and keys copied beforehand those copied by oneDNN
+        # (measured: a tenth of the whole network).
+        weights = (q * q.shape[3] ** -0.5) @ k.contiguous().transpose(2, 3)
+        mixed = softmax(weights) @ v
     else:
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     together: Tensor = mixed.transpose(1, 2).reshape(count, length, width // 3)
     return together
+
+
+_TOGETHER = 8
+"""Pairs that go through the last layer and the head at once on the CPU, one token each."""
+
+
+def _in_full(of: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+    """``of`` rows, ``_TOGETHER`` at once, filled up by repeats: how few rows are summed hangs on how many they are."""
+    count = len(rows[0])
+    places = torch.arange(-(-count // _TOGETHER) * _TOGETHER).clamp(max=count - 1)
+    parts = [of(*(each[part] for each in rows)) for part in torch.split(places, _TOGETHER)]
+    return torch.cat(parts)[:count]
 
 
 def _there(side: Side, name: str, rows: Tensor) -> Tensor:

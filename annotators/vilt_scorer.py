@@ -1,9 +1,8 @@
-"""Pairs of encoded items through ViLT in batches of one shape, so that nothing is padded."""
+"""Pairs of encoded items through ViLT, nothing padded: packed on the CPU, in batches of one shape on a card."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
@@ -14,18 +13,15 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.devices import inference
-from annotators.vilt_core import Side, ViltCore
+from annotators.vilt_core import ViltCore
 
 Rows = NDArray[np.int64]
 
 _PIECE_BYTES = 12 << 20
-"""What the widest states of the pairs in the joint layers may take on the CPU: a core's caches, about."""
-_PIECE_CUDA = 64
-"""Pairs of a piece on a card, which fill it well; always so many, for there how a product adds hangs on its size."""
-_PIECES = {"cpu": 2, "cuda": 1}
-"""Pieces to a batch: pairs whose items are looked up and enter the network together."""
-_TOGETHER_BYTES, _TOGETHER_MOST = 48 << 10, 64
-"""The same of pairs that go through the last layer and the head together, one token each: 4 at full size."""
+"""What the widest states of pairs that enter together may take on the CPU: 2,048 tokens in bfloat16 at full size."""
+_PIECES = {"cpu": 8, "cuda": 64}
+"""Pairs of one shape that enter together, in compiled code and on a card. A card is filled well by so many, and always
+gets so many, for there how a product adds hangs on its size."""
 _WORKERS_CUDA = 2
 """So that one batch is looked up while another is computed."""
 
@@ -34,8 +30,8 @@ class PairScorer:
     """One core's scores of pairs; ``threads`` batches at a time on the CPU, a thread each.
 
     A score does not depend on what else is asked, not by a bit: on a card all products have one size, filled up by
-    repeats. On the CPU those of the joint layers, of all of a pair's tokens, add each row alike however many there are,
-    and only the last layer needs that.
+    repeats. On the CPU those of the joint layers, of all tokens, add each row alike however many there are, and only
+    the last layer needs that.
 
     Args:
         batch: pairs whose items are looked up together; by their size where it is None.
@@ -55,6 +51,7 @@ class PairScorer:
         self._threads, self._batch = threads, batch
         # Compiled code runs on all threads itself.
         self._workers = 1 if core.compiled else _WORKERS_CUDA if device.type == "cuda" else threads
+        self._piece = _PIECES["cpu" if device.type == "cpu" else "cuda"]
         self._kept = _Kept(kept_bytes)
 
     def scores(
@@ -63,7 +60,7 @@ class PairScorer:
         """(P,) the rank head's logits of the pairs (image_rows[p], caption_rows[p]), whatever their order."""
         logits = np.empty(len(image_rows), np.float32)
         lengths = (images.arrays["length"][image_rows], captions.arrays["length"][caption_rows])
-        batches = _batches(*lengths, image_rows, caption_rows, self._batch_of, self._workers)
+        batches = self._batches(image_rows, caption_rows, *lengths)
         workers = max(1, min(self._workers, len(batches)))
 
         def score(places: Rows) -> None:
@@ -83,59 +80,78 @@ class PairScorer:
                 raise
         return logits
 
-    def _piece(self, tokens: int) -> int:
-        """Pairs of so many tokens that go through the joint layers together."""
-        if _kind(self._device) == "cuda":
-            return _PIECE_CUDA
-        return max(1, _PIECE_BYTES // (tokens * self._core.token_bytes))
-
-    def _batch_of(self, tokens: int) -> int:
-        """Pairs of so many tokens that are looked up together."""
-        return self._batch or _PIECES[_kind(self._device)] * self._piece(tokens)
+    def _batches(
+        self, image_rows: Rows, caption_rows: Rows, image_lengths: Rows, caption_lengths: Rows
+    ) -> list[Rows]:
+        """Places of the pairs that are looked up and enter together, an image's one after another."""
+        if self._core.one_shape:
+            most = self._batch or self._piece
+            return _of_one_shape(image_rows, caption_rows, image_lengths, caption_lengths, most)
+        size, most = image_lengths + caption_lengths, _PIECE_BYTES // self._core.token_bytes
+        if self._batch:
+            size, most = np.ones_like(size), self._batch
+        order = np.lexsort((caption_rows, image_rows))
+        # As many for each worker, all of about one size, so that threads finish together.
+        count = -(-size.sum() // (max(1, most) * self._workers)) * self._workers
+        batch = (size[order].cumsum() - 1) * count // max(1, size.sum())
+        return [part for part in np.split(order, np.flatnonzero(np.diff(batch)) + 1) if len(part)]
 
     def _score(
         self, images: Encoded, captions: Encoded, image_rows: Rows, caption_rows: Rows
     ) -> NDArray[np.float32]:
-        """Pairs whose images are of one length and whose captions are."""
+        """A batch of pairs, of one shape where the core wants that."""
         wanted, i = np.unique(image_rows, return_inverse=True)
-        entered_images = self._entered_images(images, wanted)
         texts, c = np.unique(caption_rows, return_inverse=True)
-        length = int(captions.arrays["length"][texts[0]])
-        tokens = captions.arrays["tokens"][self._filled(texts), :length].astype(np.int64)
-        entered_captions = self._core.entered(self._core.captions(torch.from_numpy(tokens).to(self._device)))
-        size = self._piece(length + entered_images["state"].shape[1])
-        together = max(1, min(_TOGETHER_MOST, _TOGETHER_BYTES // self._core.token_bytes))
-        places = torch.from_numpy(self._filled(np.stack([i, c]))).to(self._device)
-        scores = [
-            self._core.joint(entered_images, entered_captions, piece[0], piece[1], together=together)
-            for piece in torch.split(places, size, dim=1)
+        entered = [
+            *self._entered_captions(captions, self._filled(texts)),
+            *self._entered_images(images, wanted),
         ]
+        lengths = np.array([len(item["state"]) for item in entered])
+        starts = lengths.cumsum() - lengths
+        items = {name: torch.cat([item[name] for item in entered]) for name in entered[0]}
+        pairs = self._filled(np.stack([c, i + len(entered) - len(wanted)]))
+        step = self._piece if self._core.one_shape else pairs.shape[1]
+        scores = []
+        for piece in np.split(pairs, range(step, pairs.shape[1], step), axis=1):
+            item = piece.T.ravel()
+            own = lengths[item]
+            rows = np.repeat(starts[item] - own.cumsum() + own, own) + np.arange(own.sum())
+            of_pairs = own.reshape(-1, 2).sum(1).tolist()
+            scores.append(self._core.packed(items, torch.from_numpy(rows).to(self._device), of_pairs))
         numbers: NDArray[np.float32] = torch.cat(scores)[: len(i)].float().cpu().numpy()
         return numbers
 
     def _filled(self, rows: Rows) -> Rows:
         """(..., n) with the last one repeated, on a card, until it fills the piece."""
-        missing = -rows.shape[-1] % _PIECE_CUDA if _kind(self._device) == "cuda" else 0
+        missing = -rows.shape[-1] % self._piece if self._device.type != "cpu" else 0
         return np.concatenate([rows, np.repeat(rows[..., -1:], missing, axis=-1)], axis=-1)
 
-    def _entered_images(self, images: Encoded, rows: Rows) -> Side:
+    def _entered(self, state: Tensor, lengths: list[int]) -> list[dict[str, Tensor]]:
+        """Each item of these lengths, whose states lie one behind another, as it enters the network."""
+        entered = self._core.entered({"state": state.to(self._device)})
+        parts = zip(*(torch.split(part, lengths) for part in entered.values()), strict=True)
+        return [dict(zip(entered, of_item, strict=True)) for of_item in parts]
+
+    def _entered_captions(self, captions: Encoded, rows: Rows) -> list[dict[str, Tensor]]:
+        lengths = captions.arrays["length"][rows].tolist()
+        tokens = captions.arrays["tokens"][rows, : max(lengths)].astype(np.int64)
+        state = self._core.captions(torch.from_numpy(tokens).to(self._device))["state"]
+        of_words = [one[:length] for one, length in zip(state, lengths, strict=True)]
+        return self._entered(torch.cat(of_words), lengths)
+
+    def _entered_images(self, images: Encoded, rows: Rows) -> list[dict[str, Tensor]]:
         states = images.arrays["state"]
-        entered = self._kept.get(states, rows)
-        new = [place for place, one in enumerate(entered) if one is None]
+        found = self._kept.get(states, rows)
+        new = [place for place, one in enumerate(found) if one is None]
         if new:
-            length = int(images.arrays["length"][rows[0]])
-            fresh = torch.from_numpy(np.stack([states[row, :length] for row in self._filled(rows[new])]))
-            entered_now = self._core.entered({"state": fresh.to(self._device)})
-            if len(new) == len(rows) and not self._kept.budget:
-                return entered_now
-            for at, place in enumerate(new):
-                entered[place] = {name: part[at] for name, part in entered_now.items()}
-            self._kept.put(states, rows[new], [entered[place] for place in new])
-        return {name: torch.stack([one[name] for one in entered if one]) for name in entered[0] or ()}
-
-
-def _kind(device: torch.device) -> str:
-    return device.type if device.type in _PIECES else "cuda"
+            fresh = self._filled(rows[new])
+            lengths = images.arrays["length"][fresh].tolist()
+            state = np.concatenate([states[row, :length] for row, length in zip(fresh, lengths, strict=True)])
+            entered = self._entered(torch.from_numpy(state), lengths)
+            for place, one in zip(new, entered, strict=False):
+                found[place] = one
+            self._kept.put(states, rows[new], entered[: len(new)])
+        return [one for one in found if one]
 
 
 def default_kept_bytes(device: torch.device) -> int:
@@ -145,27 +161,17 @@ def default_kept_bytes(device: torch.device) -> int:
     return 0
 
 
-def _batches(
-    image_lengths: Rows,
-    caption_lengths: Rows,
-    image_rows: Rows,
-    caption_rows: Rows,
-    size: Callable[[int], int],
-    workers: int,
+def _of_one_shape(
+    image_rows: Rows, caption_rows: Rows, image_lengths: Rows, caption_lengths: Rows, most: int
 ) -> list[Rows]:
-    """Places of pairs of one shape, an image's pairs one after another, at most ``size`` of so many tokens.
-
-    Of a shape that does not fill a batch for each worker all have a share. The dearest come first, so that threads
-    finish together.
-    """
+    """Places of at most so many pairs whose images are of one length and whose captions are, the dearest first."""
     order = np.lexsort((caption_rows, image_rows, caption_lengths, image_lengths))
     shapes = np.stack([image_lengths[order], caption_lengths[order]])
     cuts = np.flatnonzero((shapes[:, 1:] != shapes[:, :-1]).any(axis=0)) + 1
-    tokens = (image_lengths + caption_lengths).tolist()
-    batches: list[Rows] = []
-    for bucket in np.split(order, cuts) if len(order) else ():
-        step = min(size(tokens[bucket[0]]), -(-len(bucket) // workers))
-        batches += [bucket[start : start + step] for start in range(0, len(bucket), step)]
+    batches = [
+        shape[start : start + most] for shape in np.split(order, cuts) for start in range(0, len(shape), most)
+    ]
+    tokens = image_lengths + caption_lengths
     return sorted(batches, key=lambda places: -len(places) * tokens[places[0]])
 
 
@@ -190,12 +196,12 @@ class _Kept:
                     self._rows.move_to_end(row)
             return kept
 
-    def put(self, states: NDArray[np.float32], rows: Rows, entered: list[dict[str, Tensor] | None]) -> None:
+    def put(self, states: NDArray[np.float32], rows: Rows, entered: list[dict[str, Tensor]]) -> None:
         with self._lock:
             if self._of is not states:
                 return
             for row, image in zip(rows.tolist(), entered, strict=True):
-                if image is not None and row not in self._rows:
+                if row not in self._rows:
                     # Copies: a view would keep its whole batch.
                     self._rows[row] = {name: part.clone() for name, part in image.items()}
                     self._bytes += _bytes(image)

@@ -28,7 +28,7 @@ from mitl.audits.bounds import AuditEvidence, Counts, RateSource, precision_lowe
 from mitl.audits.certificate import certify
 from mitl.audits.evidence import EXPECTED_REFUSED
 from mitl.audits.workers import FEWEST, Errors
-from mitl.core.intervals import clopper_pearson
+from mitl.core.statistics import clopper_pearson
 from mitl.crowd.populations import CHARACTERS, parse_population
 from mitl.records import AuditPurpose, Label
 from mitl.records.audits import AUDITED, HELD, AuditDesign, Stratum

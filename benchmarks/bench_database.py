@@ -36,13 +36,13 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from mitl.campaign.standing import keep_standing
-from mitl.core.packed import distinct, unpack_ids
+from mitl.core.arrays import distinct, unpack_ids
 from mitl.crowd.context import Context
 from mitl.db import migrate
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import desk, proposals
-from mitl.db.store.bulk import roomy
+from mitl.db.store.statements import roomy
 from mitl.desk.overview_page import overview
 from mitl.records import Direction, Environment
 from mitl.settings import load

@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.explorer.app import create_app
 from mitl.explorer.pairs import Explored, ExploredItem, explored
 

@@ -5,17 +5,21 @@
 Each machine is a Ray node of this one, with one core and processes of its own. This shows what giving out and
 collecting work costs, not how fast a processor is: the stand-in annotator waits a fixed time a chunk of captions, a
 unit of pairs and a tile of a search, as a machine waits for its card, so that more workers than cores can be looked
-at. The baseline is one worker of the same run; at n workers 1.00 would be an n-th of its time. All results are
+at. The annotator that judges pairs is the real one, and the server that it asks takes the same time for the four calls
+of a unit. The baseline is one worker of the same run; at n workers 1.00 would be an n-th of its time. All results are
 compared with those of this process.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,7 @@ from mitl.retrieval.pair_scores import Unit
 from mitl.retrieval.ray_engine import RayEngine
 
 MACHINES = (1, 2, 4)
-WIDTH, UNIT_PAIRS = 64, 512
+WIDTH, UNIT_PAIRS, JUDGED_PAIRS = 64, 512, 2
 
 
 class Waiting:
@@ -84,6 +88,51 @@ def vectors(modality: Any, ids: NDArray[np.int64]) -> Encoded:
     """A vector an id."""
     rows = np.sin(np.outer(ids, np.arange(1, WIDTH + 1))).astype(np.float32)
     return Encoded(modality, ids, {"embedding": rows})
+
+
+@contextmanager
+def model_server(wait_s: float) -> Iterator[AnnotatorRecipe]:
+    """A server whose model is as sure as its question is long, and the annotator that asks it one call at a time."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
+
+        def do_POST(self) -> None:
+            time.sleep(wait_s)
+            length = int(self.headers["Content-Length"])
+            self.rfile.read(length)
+            tops = [{"token": "A", "logprob": -length / 5000}]
+            said = json.dumps({"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        yield AnnotatorRecipe("judge", {"chat": url, "model": "seer", "requests": 1})
+        server.shutdown()
+
+
+def judging(recipe: AnnotatorRecipe, units: int) -> Callable[[LocalEngine], Any]:
+    """Pairs of pictures and captions, a few a unit."""
+    judge: Any = recipe.build()
+    texts = [CaptionItem(n, str(n), 1, "caption " * n) for n in range(1, 41)]
+    pictures = {"jpeg": np.ones((40, 2000), np.uint8), "length": np.arange(1, 41) * 50}
+    images = Encoded("image", np.arange(1, 41), pictures)
+    captions = judge.encode_captions(texts)
+    rows = np.arange(units * JUDGED_PAIRS).reshape(units, -1)
+    pairs = [Unit(n, row // 40 % 40, row % 40) for n, row in enumerate(rows)]
+
+    def judged(engine: LocalEngine) -> Any:
+        found = {unit.number: unit.scores for unit in engine.score(judge, images, captions, pairs)}
+        return [found[number] for number in range(units)]
+
+    return judged
 
 
 def stages(wait_s: float, units: int) -> dict[str, Callable[[LocalEngine], Any]]:
@@ -144,19 +193,25 @@ def main(wait_ms: int, units: int) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *sys.path])
     # Tiles of 50 x 50, for as many units as the other stages have.
     ray_engine.TILE_QUERIES = ray_engine.TILE_ITEMS = 4 * 400 // round(units**0.5)
-    work = stages(wait_ms / 1000, units)
-    expected = {name: stage(LocalEngine()) for name, stage in stages(0, units).items()}
-    recipes = {"waiting": Recipe("waiting", {"wait_s": wait_ms / 1000, "threads": 1})}
-    seconds: dict[str, list[float]] = {name: [] for name in work}
-    for machines in MACHINES:
-        with cluster(machines) as nodes, RayEngine(recipes, address=nodes.address) as engine:
-            # Workers start, and read what they need, before the clock does.
-            warm: Any = Waiting("waiting", 0)
-            list(engine.encode(warm, "caption", [(number, []) for number in range(8 * machines)]))
-            for name, stage in work.items():
-                took, made = timed(stage, engine)
-                assert all(map(np.array_equal, made, expected[name])), name
-                seconds[name].append(took)
+    seconds: dict[str, list[float]] = {}
+    with model_server(0) as recipe:
+        expected = {name: stage(LocalEngine()) for name, stage in stages(0, units).items()}
+        expected["judge pairs"] = judging(recipe, units)(LocalEngine())
+    with model_server(wait_ms / 1000 / (2 * JUDGED_PAIRS)) as recipe:
+        work = {**stages(wait_ms / 1000, units), "judge pairs": judging(recipe, units)}
+        recipes = {
+            "waiting": Recipe("waiting", {"wait_s": wait_ms / 1000, "threads": 1}),
+            "judge": recipe,
+        }
+        for machines in MACHINES:
+            with cluster(machines) as nodes, RayEngine(recipes, address=nodes.address) as engine:
+                # Workers start, and read what they need, before the clock does.
+                warm: Any = Waiting("waiting", 0)
+                list(engine.encode(warm, "caption", [(number, []) for number in range(8 * machines)]))
+                for name, stage in work.items():
+                    took, made = timed(stage, engine)
+                    assert all(map(np.array_equal, made, expected[name])), name
+                    seconds.setdefault(name, []).append(took)
     print(f"{units} units of {wait_ms} ms a stage; seconds, and n times those over one worker's")
     print("| stage |" + "".join(f" {n} |" for n in MACHINES))
     print("| --- |" + " ---: |" * len(MACHINES))

@@ -31,9 +31,10 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.devices import inference
+from annotators.linear_kernels import OneDnnLinear, PlainLinear, fastest_linear
 from annotators.sizes import ViltConfig
 from annotators.vilt import Vilt
-from annotators.vilt_core import OneDnnLinear, PlainLinear, ViltCore, fastest_linear
+from annotators.vilt_core import ViltCore
 from annotators.vilt_scorer import PairScorer, default_kept_bytes
 
 USUAL_BATCH, USUAL_BATCH_CUDA = 16, 128

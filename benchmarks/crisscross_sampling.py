@@ -21,8 +21,7 @@ import pandas as pd
 
 from annotators.base import Encoded
 from annotators.item_encoders import OneSided, build_encoder, item_vectors
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids
+from mitl.core.arrays import Ints, contains, distinct, pack_ids
 from mitl.datasets.coco import read_compact
 from mitl.proposals.crisscross import (
     RATED,

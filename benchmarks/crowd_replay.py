@@ -59,7 +59,8 @@ class Page:
     location: str
     body: str
     statements: list[tuple[str, Any, list[Any] | None]] = field(default_factory=list)
-    """SQL, its parameters and the first row; BEGIN (with an isolation level), COMMIT and ROLLBACK are among them."""
+    """SQL, its parameters and the first row; BEGIN (and whether it shows one moment), COMMIT and ROLLBACK are among
+    them. What is rolled back only read."""
 
 
 def spread_ids(engine: Engine) -> None:
@@ -120,7 +121,7 @@ def _noted(engine: Engine) -> list[tuple[str, Any, list[Any] | None]]:
         engine,
         "begin",
         lambda connection: noted.append(
-            ("BEGIN", connection.get_execution_options().get("isolation_level"), None)
+            ("BEGIN", connection.connection.driver_connection.isolation_level is not None, None)
         ),
     )
     event.listen(engine, "commit", lambda connection: noted.append(("COMMIT", None, None)))
@@ -249,16 +250,14 @@ class Replay:
         must_wait = False
         for statement, given, row in page.statements:
             if statement == "BEGIN":
-                connection.isolation_level = (
-                    psycopg.IsolationLevel.REPEATABLE_READ if given == "REPEATABLE READ" else None
-                )
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if given else None
             elif statement == "COMMIT":
                 connection.commit()
                 if must_wait:
                     wait_for_disk(connection)
                     must_wait = False
             elif statement == "ROLLBACK":
-                connection.rollback()
+                connection.commit()  # as the server ends what only read
             else:
                 must_wait |= "synchronous_commit" in given.values()
                 self._execute(connection, statement, given, row, known)

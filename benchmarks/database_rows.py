@@ -10,7 +10,7 @@ import pandas as pd
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import distinct, pack_ids
+from mitl.core.arrays import distinct, pack_ids
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -24,9 +24,9 @@ from mitl.db.models import (
     Worker,
 )
 from mitl.db.store import answer_sheets
-from mitl.db.store.bulk import add_tuples, ids_were_given
 from mitl.db.store.items import add_dataset
 from mitl.db.store.proposals import AnnotatorRow
+from mitl.db.store.statements import add_tuples, ids_were_given
 from mitl.records import AnnotatorKind, Caption, Direction, IdKind, Image, RetrievalSet
 from mitl.records.frames import PROPOSALS, frame
 

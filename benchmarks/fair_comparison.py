@@ -31,12 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from mitl.metrics.answer_rates import CorrectedLabels, Rates
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair
-from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.partial_labels import CorrectedLabels, PartialLabels, Rates
 from mitl.metrics.positives import Positives
-from mitl.metrics.rank_chances import with_rank_chances
-from mitl.metrics.rank_groups import bands, influence
+from mitl.metrics.rank_groups import bands, influence, with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics

@@ -144,7 +144,7 @@ def _compare(project: Path, world: str) -> tuple[PlannedWays, Frontier]:
 
 
 def _truth(snapshot: ProjectSnapshot, pairs: np.ndarray, world: str) -> np.ndarray:
-    from mitl.core.packed import unpack_pairs
+    from mitl.core.arrays import unpack_pairs
 
     named = [
         (snapshot.image_ids[pair.image_id], snapshot.caption_ids[pair.caption_id])

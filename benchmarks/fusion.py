@@ -23,8 +23,7 @@ import numpy as np
 import rounds_world
 
 from mitl.audits.frontier import TOLERATED, share_left
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, places, unpack_ids
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, places, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.populations import CHARACTERS, parse_population
 from mitl.datasets.scenes.files import read_world

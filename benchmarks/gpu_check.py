@@ -32,7 +32,7 @@ from annotators.training.reading import Reader
 from annotators.training.recipe import Recipe
 from annotators.training.taught import Lessons
 from annotators.training.training import train
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.datasets.scenes import generate, write_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.records import CaptionItem, ImageItem

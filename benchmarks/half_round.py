@@ -31,8 +31,7 @@ from mitl.audits.machine_labels import Promise
 from mitl.fusion import fusing
 from mitl.records.frames import LABELS, NONE, PROPOSALS, frame
 from mitl.records.rounds import DOUBTS
-from mitl.selection.choice import SelectionProblem
-from mitl.selection.doubts import MOST_ANSWERS, GivenAnswers, called_pairs
+from mitl.selection.choice import MOST_ANSWERS, GivenAnswers, SelectionProblem, called_pairs
 from mitl.selection.strategies import select
 
 Floats = NDArray[np.float64]

@@ -30,8 +30,8 @@ from crowd_answers import Crowd, Ints, Places
 from numpy.typing import NDArray
 
 from mitl.audits.machine_labels import SIDING_SHARE, MachineLabels, Promise, label_pairs, siding_upper
-from mitl.core.intervals import clopper_pearson
-from mitl.core.packed import distinct, places, unpack_ids
+from mitl.core.arrays import distinct, places, unpack_ids
+from mitl.core.statistics import clopper_pearson
 from mitl.records import AuditPurpose
 from mitl.records.audits import AUDITED, AuditDesign, Stratum
 from mitl.records.frames import NONE, frame

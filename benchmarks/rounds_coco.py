@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rounds_coco_replay import DEPTH, Replay, answered, coco
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, places, unpack_ids
+from mitl.core.arrays import Ints, contains, distinct, places, unpack_ids
 from mitl.fusion.models import area
 from mitl.selection.choice import TOP_K, SelectionProblem
 from mitl.selection.strategies import STRATEGIES, select

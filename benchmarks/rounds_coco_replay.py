@@ -16,8 +16,7 @@ from pseudo_labels import encoded, find
 
 from annotators import registry
 from annotators.item_encoders import SENTENCES, WORDS, build_encoder
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, places
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, places
 from mitl.datasets.coco import read_compact
 from mitl.datasets.cxc import POSITIVE_FROM, read_sits
 from mitl.datasets.official import OfficialPositives, official_positives

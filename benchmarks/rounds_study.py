@@ -27,7 +27,7 @@ from rounds_judges import FINE_TUNED, Answers, Judge
 from rounds_table import write_tables
 from rounds_world import Arrays, Ints, arrays, proposals
 
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.fusion.evidence import UnitVectors, joined, of_length_1
 from mitl.fusion.models import area
 from mitl.records.frames import frame

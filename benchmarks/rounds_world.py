@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from annotators import registry
 from annotators.base import Encoded, scores_pairs
 from annotators.pivot import LatentWords
-from mitl.core.packed import pack_ids, places
+from mitl.core.arrays import pack_ids, places
 from mitl.datasets.scenes import World, generate, truth_matrix, write_world
 from mitl.datasets.scenes.world import CAPTIONS_PER_IMAGE
 from mitl.fusion.evidence import ANSWERED, FusionEvidence, Joint, UnitVectors, joined, of_length_1

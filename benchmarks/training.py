@@ -30,7 +30,7 @@ from annotators.training.reading import Reader, map_at_r, similarities_of
 from annotators.training.recipe import KEPT, LabelKind, Recipe
 from annotators.training.taught import Lessons
 from annotators.training.training import train
-from mitl.core.packed import contains, distinct, pack_ids, unpack_ids
+from mitl.core.arrays import contains, distinct, pack_ids, unpack_ids
 from mitl.datasets.scenes.files import write_world
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.records import CaptionItem, ImageItem

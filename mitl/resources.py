@@ -1,4 +1,4 @@
-"""Where the files live that travel with the code: templates and migrations.
+"""The files that travel with the code: where templates and migrations lie, and pages made from templates.
 
 A wheel carries them inside the package; a source checkout keeps them at its top level.
 """
@@ -6,6 +6,10 @@ A wheel carries them inside the package; a source checkout keeps them at its top
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jinja2
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -14,3 +18,17 @@ def folder(name: str) -> Path:
     """The folder ``hit_templates`` or ``migrations``, bundled or in the source checkout."""
     bundled = _PACKAGE / "_bundled" / name
     return bundled if bundled.is_dir() else _PACKAGE.parent / name
+
+
+def page_templates(folder: Path, **more: Any) -> jinja2.Environment:
+    """The templates of a folder: all values are escaped, and one that was not given is an error."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        **more,
+    )

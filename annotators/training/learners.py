@@ -16,8 +16,8 @@ from annotators.encoding import Inputs
 from annotators.options import Options
 from annotators.pcme import MatchProbability, Pcme, PcmeAnnotator
 from annotators.pvse import Pvse
+from annotators.towers import TowersLearner
 from annotators.training.continuous import graded_contrast, soft_grades
-from annotators.training.dual import TowersLearner
 from annotators.training.learner import TEMPERATURE, Learner, Side
 from annotators.training.losses import Labels
 from annotators.vilt_core import ViltCore

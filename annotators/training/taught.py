@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from annotators.base import ids_of
 from annotators.training.recipe import LabelKind, Recipe
-from mitl.core.arrays import Flags, Ints
-from mitl.core.packed import distinct, pack_ids, places, unpack_ids
+from mitl.core.arrays import Flags, Ints, distinct, pack_ids, places, unpack_ids
 from mitl.errors import TrainingError
 from mitl.records import CaptionItem, ImageItem
 

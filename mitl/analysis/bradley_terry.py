@@ -126,7 +126,8 @@ def bootstrap(
     drawn = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), samples)  # (B, U)
     won = (drawn @ wins.reshape(units, -1)).reshape(samples, n, n) * _off_diagonal(n)
     tied = (drawn @ ties.reshape(units, -1)).reshape(samples, n, n) * _off_diagonal(n)
-    lacking = ~_strongly_connected(won + tied + prior * _off_diagonal(n))
+    beats = won + tied + prior * _off_diagonal(n)
+    lacking = ~_reach(beats).all(axis=(-1, -2))  # a chain of wins from everybody to everybody
     extra = np.where(lacking, max(prior, WEAK_PRIOR), prior)
     found, _, _ = _maximise(won, tied, rule, extra, MAX_BOOTSTRAP_ROUNDS, tolerance=1e-6)
     outside = 100 * (1 - confidence) / 2
@@ -209,11 +210,6 @@ def _reach(wins: Floats) -> NDArray[np.bool_]:
     for _ in range(max(n - 1, 1).bit_length()):
         reach = np.matmul(reach.astype(np.float32), reach.astype(np.float32)) > 0
     return reach
-
-
-def _strongly_connected(wins: Floats) -> NDArray[np.bool_]:
-    """(…): whether everybody reaches everybody by a chain of wins."""
-    return np.asarray(_reach(wins).all(axis=(-1, -2)), np.bool_)
 
 
 def _require_maximum(wins: Floats, names: Sequence[str]) -> None:

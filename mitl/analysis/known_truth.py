@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import unpack_ids
 from mitl.records import Direction
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from mitl.audits.bounds import AuditEvidence, Counts
 from mitl.audits.workers import FEWEST, Errors
-from mitl.core.arrays import Flags, Ints
-from mitl.core.packed import places
+from mitl.core.arrays import Flags, Ints, places
 from mitl.errors import AuditError
 from mitl.records import Label, several
 from mitl.records.audits import ANSWERS_EACH, AuditDesign

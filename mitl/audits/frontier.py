@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mitl.audits.thresholds import Tolerance, allowed_errors
 from mitl.core.arrays import Floats, Ints
-from mitl.core.logistic import expit, logistic
+from mitl.core.statistics import expit, logistic
 from mitl.errors import AuditError
 
 TOLERATED = ((0.01, 0.01), (0.05, 0.01), (0.10, 0.05))

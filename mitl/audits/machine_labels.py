@@ -23,9 +23,8 @@ from mitl.audits.thresholds import (
     find_threshold,
     find_threshold_of_loss,
 )
-from mitl.core.arrays import Floats, Ints
-from mitl.core.intervals import clopper_pearson
-from mitl.core.packed import places
+from mitl.core.arrays import Floats, Ints, places
+from mitl.core.statistics import clopper_pearson
 from mitl.errors import AuditError
 from mitl.records import Label
 from mitl.records.audits import AuditDesign

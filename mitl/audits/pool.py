@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, places, unpack_ids
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, places, unpack_ids
 from mitl.errors import AuditError
 from mitl.records import several
 from mitl.records.audits import AUDITED, AuditDesign, Stratum

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from mitl.campaign.kinds.protocol import WorkingTime
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import StoredHit
 from mitl.errors import UsageError
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.wages import work_time
@@ -136,7 +136,7 @@ def rotated(values: Sequence[T], turn: int) -> list[T]:
     return [*values[start:], *values[:start]]
 
 
-def seed_of(seed: int, hit: HitRow) -> int:
+def seed_of(seed: int, hit: StoredHit) -> int:
     """The seed of the page that asks a HIT again.
 
     It is named by the page, not the project, so that the same data and seed make the same pages anywhere.

@@ -23,7 +23,7 @@ from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
-from mitl.db.store.hits import UNPOSTED, HitRow
+from mitl.db.store.hits import UNPOSTED, StoredHit
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress, no_progress
@@ -48,7 +48,7 @@ def annotation_prefix(project_id: str) -> str:
     return f"mitl1:{project_id}:"
 
 
-def annotation(project_id: str, hit: HitRow) -> str:
+def annotation(project_id: str, hit: StoredHit) -> str:
     """The ``RequesterAnnotation`` of a HIT, by which it is found again."""
     return annotation_prefix(project_id) + hit.key
 
@@ -60,7 +60,7 @@ def create_hit_type(client: MTurkClient, template: HitTemplate, reward_cents: in
     return client.create_hit_type(terms, exclude_qualification=guard)
 
 
-def create_hit(client: MTurkClient, project_id: str, hit: HitRow, hit_type_id: str, question: str) -> str:
+def create_hit(client: MTurkClient, project_id: str, hit: StoredHit, hit_type_id: str, question: str) -> str:
     """Post a HIT under its own token and annotation; the id that the server gives it."""
     name = annotation(project_id, hit)
     return client.create_hit(
@@ -68,7 +68,7 @@ def create_hit(client: MTurkClient, project_id: str, hit: HitRow, hit_type_id: s
     ).hit_id
 
 
-def create_call(project_id: str, hit: HitRow) -> Call[HitRow]:
+def create_call(project_id: str, hit: StoredHit) -> Call[StoredHit]:
     """Posting a HIT, as it is journalled."""
     return Call(hit.key, hit, {"annotation": annotation(project_id, hit)}, hit.token)
 
@@ -107,9 +107,9 @@ class Sweep:
     """HITs that had reached the server without this database knowing."""
     orphans: tuple[ListedHit, ...]
     """HITs of this project that no row of this database stands for, as after restoring an older backup."""
-    gone: tuple[HitRow, ...]
+    gone: tuple[StoredHit, ...]
     """Posted HITs that the server has deleted before their work was done; closed here, so that it is asked again."""
-    unfetched: tuple[HitRow, ...]
+    unfetched: tuple[StoredHit, ...]
     """Deleted HITs with submissions that are not stored here yet; a harvest brings them in and closes them."""
     overlooked: int
     """Posted HITs that the sweep missed although the server has them."""
@@ -186,8 +186,8 @@ def sweep_server(context: Context, client: MTurkClient, listed: Iterable[ListedH
 
 
 def look_up_missing(
-    client: MTurkClient, hits: Sequence[HitRow], listed: Mapping[str, ListedHit]
-) -> dict[HitRow, ListedHit | None]:
+    client: MTurkClient, hits: Sequence[StoredHit], listed: Mapping[str, ListedHit]
+) -> dict[StoredHit, ListedHit | None]:
     """The posted HITs that a listing lacks, each with what GetHIT says of it; None where the server has never had it.
 
     A listing is made page by page while HITs come and go, so that a HIT that it lacks need not be gone.
@@ -207,7 +207,7 @@ def look_up_missing(
     return dict(zip(missing, there, strict=True))
 
 
-def gone_warning(hits: Sequence[HitRow]) -> str:
+def gone_warning(hits: Sequence[StoredHit]) -> str:
     """What to say where posted HITs were deleted on the server and are closed here."""
     return (
         f"{len(hits):,} HITs were deleted on the server before their work was done "
@@ -241,7 +241,7 @@ def require_safe_repeat(context: Context, sweep: Sweep) -> None:
         )
 
 
-def require_free_names(sweep: Sweep, hits: Iterable[HitRow], project_id: str) -> None:
+def require_free_names(sweep: Sweep, hits: Iterable[StoredHit], project_id: str) -> None:
     """Refuse to post a HIT under the name of one that is on the server and not in this database.
 
     The two may hold different pairs, and after a lost reply the one would be taken for the other.

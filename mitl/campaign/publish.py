@@ -46,7 +46,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rounds as round_store
 from mitl.db.store.commitments import StoredPlan
-from mitl.db.store.hits import UNPOSTED, HitRow, NewHit
+from mitl.db.store.hits import UNPOSTED, NewHit, StoredHit
 from mitl.errors import CrowdError, DatasetError
 from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress, no_progress
@@ -248,9 +248,9 @@ class _Run:
     def _due(
         self, plan: Plan, terms: PostingTerms, earlier: dict[int, PostedBatch], new_batch: str
     ) -> list[DueHit]:
-        def row(batch: str, number: int, attempt: int, assignments: int) -> HitRow:
+        def row(batch: str, number: int, attempt: int, assignments: int) -> StoredHit:
             named = batch, number, attempt
-            return HitRow(0, 0, *named, assignments, HitState.PLANNED, None, self._token(*named))
+            return StoredHit(0, 0, *named, assignments, HitState.PLANNED, None, self._token(*named))
 
         due = [
             DueHit(
@@ -402,7 +402,7 @@ class _Run:
         }
         questions: dict[int, str] = {}
 
-        def prepare(window: Sequence[Call[HitRow]]) -> None:
+        def prepare(window: Sequence[Call[StoredHit]]) -> None:
             self._limit.recheck()
             session.rollback()
             hits = [call.subject for call in window]
@@ -411,7 +411,7 @@ class _Run:
             )
             hit_store.set_state(session, [hit.id for hit in hits], HitState.SENDING)
 
-        def create(hit: HitRow) -> dict[str, str]:
+        def create(hit: StoredHit) -> dict[str, str]:
             return {"HITId": create_hit(client, project_id, hit, types[hit.batch_id], questions.pop(hit.id))}
 
         return make_calls(

@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kind_of, other_kinds_asked, to_ask_again
 from mitl.crowd.context import choose_environment
-from mitl.crowd.golds import gold_state
 from mitl.db.session import open_database
 from mitl.db.store import audits as audit_store
 from mitl.db.store import collection as collection_store
@@ -17,6 +16,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work, standings
 from mitl.db.store import rounds as round_store
+from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.standings import Standing
 from mitl.db.store.worker_tallies import tallies_of
 from mitl.records import AuditPurpose, Decision, Environment, HitState, Label

@@ -25,7 +25,7 @@ from mitl.campaign.posting import create_hit, create_hit_type
 from mitl.crowd.client import MTurkClient, exclusion_qualification
 from mitl.crowd.context import Context
 from mitl.crowd.transport import Transport, service_model
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import StoredHit
 from mitl.errors import CrowdError, PackingError, TemplateError, UsageError
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE
 from mitl.hits.validation import check_request
@@ -43,7 +43,7 @@ Keep = Callable[[str, Mapping[str, Any]], None]
 class DueHit:
     """A HIT of a plan as it would be posted."""
 
-    hit: HitRow
+    hit: StoredHit
     items: Sequence[Any]
     wording: Wording
     reward_cents: int

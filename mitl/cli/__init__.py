@@ -23,7 +23,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "propose:command",
             "Rank both directions with every annotator and store candidate pairs.",
         ),
-        "plan": ("plan:command", "Estimate what further answers would bring and cost."),
+        "plan": ("audit:plan_answers", "Estimate what further answers would bring and cost."),
         "publish": ("publish:publish", "Pack the open pairs into HITs and post them."),
         "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
         "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),

@@ -94,8 +94,8 @@ def verify(app: App, source: Path | None) -> int:
 
     A dump's files are compared with their hashes, and it is restored into a temporary SQLite file to be looked at.
     """
-    from mitl.stages.operating import verify as stage
+    from mitl.stages.operating.backup import verify, verify_dump
 
     if source is None:
-        return app.conclude(stage.verify(app.settings))
-    return app.conclude(stage.verify_dump(source, progress=app.progress))
+        return app.conclude(verify(app.settings))
+    return app.conclude(verify_dump(source, progress=app.progress))

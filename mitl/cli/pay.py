@@ -115,8 +115,8 @@ def compensate(
     It is sent once: the same amount for the same reason again sends nothing. It does not count as pay for the
     submitted work when a top-up looks at that.
     """
-    from mitl.stages.paying.compensate import Gift
-    from mitl.stages.paying.compensate import compensate as stage
+    from mitl.stages.paying.bonuses import Gift
+    from mitl.stages.paying.bonuses import compensate as stage
 
     gift = Gift(worker, amount, " ".join(reason.split()))
     confirm = total_confirmed(

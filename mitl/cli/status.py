@@ -42,7 +42,7 @@ def status(app: App, environment: Environment | None, watch: bool, every: float 
 
 
 def _watch(app: App, environment: Environment | None, every: float | None) -> None:
-    from mitl.stages.operating.watching import EVERY_S, line, watch
+    from mitl.stages.reporting.status import EVERY_S, line, watch
 
     every_s = EVERY_S if every is None else every
     app.tell_how_to_stop()

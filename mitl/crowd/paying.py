@@ -20,10 +20,11 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.journal import Booking
 from mitl.db.store.ledger import SettledWork
+from mitl.db.store.parses import add_all_findings
 from mitl.errors import CrowdError
 from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
 from mitl.records import Decision, Environment, Finding, several
@@ -50,7 +51,7 @@ class CarriedOut:
     """Rejections that found the work approved already, by itself after its delay: it is paid and not used."""
 
 
-def plan_rejection(session: Session, row: AssignmentRow, reason: str) -> None:
+def plan_rejection(session: Session, row: StoredAssignment, reason: str) -> None:
     """Keep the reason of a rejection with its intent, so that a killed run can still carry it out."""
     request = json.dumps({"assignment": row.mturk_assignment_id, "reason": reason})
     journal.plan(session, REJECT, [(row.key, None, request)], utc_now())
@@ -91,12 +92,12 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
     session.rollback()
     too_late: set[int] = set()
 
-    def run(kind: str, rows: Sequence[AssignmentRow], call: Callable[[AssignmentRow], bool]) -> int:
+    def run(kind: str, rows: Sequence[StoredAssignment], call: Callable[[StoredAssignment], bool]) -> int:
         book = book_rejections if kind == REJECT else book_approvals
         calls = [Call(row.key, row, {"assignment": row.mturk_assignment_id}) for row in rows]
         return make_calls(context, Operation(kind, call, book), calls)
 
-    def book_approvals(made: Sequence[tuple[AssignmentRow, bool]]) -> None:
+    def book_approvals(made: Sequence[tuple[StoredAssignment, bool]]) -> None:
         answer_store.set_status(session, [row.id for row, _ in made], APPROVED)
         bookings: list[Booking] = []
         for row, _ in made:
@@ -104,15 +105,14 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
             bookings += payment(session, *of, charges_fee=charges_fee, wanted=row.wanted)
         journal.add_ledger(session, bookings)
 
-    def book_rejections(made: Sequence[tuple[AssignmentRow, bool]]) -> None:
+    def book_rejections(made: Sequence[tuple[StoredAssignment, bool]]) -> None:
         answer_store.set_status(session, [row.id for row, rejected in made if rejected], REJECTED)
         late = [(row, True) for row, rejected in made if not rejected]
         book_approvals(late)
         answer_store.set_decision(session, [row.id for row, _ in late], Decision.DROP)
         finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
-        for row, _ in late:
-            answer_store.add_findings(session, row.id, [finding])
-            too_late.add(row.id)
+        add_all_findings(session, {row.id: [finding] for row, _ in late})
+        too_late.update(row.id for row, _ in late)
 
     approved = run(
         APPROVE,
@@ -131,7 +131,7 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
     return CarriedOut(approved, rejected - len(too_late), excluded, len(too_late))
 
 
-def _reject(client: MTurkClient, row: AssignmentRow, reason: str) -> bool:
+def _reject(client: MTurkClient, row: StoredAssignment, reason: str) -> bool:
     """Refuse a submission; False where it had been approved by itself before."""
     try:
         client.reject(row.mturk_assignment_id, reason)
@@ -145,7 +145,7 @@ def _reject(client: MTurkClient, row: AssignmentRow, reason: str) -> bool:
     return True
 
 
-def _to_override(session: Session, rows: Sequence[AssignmentRow]) -> list[AssignmentRow]:
+def _to_override(session: Session, rows: Sequence[StoredAssignment]) -> list[StoredAssignment]:
     """Rejected work that a person decided to pay after all; never work that somebody else rejected elsewhere."""
     rejected = [row for row in rows if row.status == REJECTED and row.decision is not Decision.REJECT]
     if not rejected:
@@ -154,17 +154,17 @@ def _to_override(session: Session, rows: Sequence[AssignmentRow]) -> list[Assign
     return [row for row in rejected if row.key in planned]
 
 
-def _is_to_exclude(row: AssignmentRow) -> bool:
+def _is_to_exclude(row: StoredAssignment) -> bool:
     return row.decision is Decision.APPROVE_EXCLUDE and not row.excluded
 
 
-def _reason(session: Session, row: AssignmentRow) -> str:
+def _reason(session: Session, row: StoredAssignment) -> str:
     planned = journal.find(session, REJECT, row.key)
     assert planned is not None, f"submission {row.id} is to be rejected without a journalled reason"
     return str(json.loads(planned.request)["reason"])
 
 
-def _exclude(context: Context, client: MTurkClient, rows: Sequence[AssignmentRow]) -> int:
+def _exclude(context: Context, client: MTurkClient, rows: Sequence[StoredAssignment]) -> int:
     """Keep the workers of these submissions from further HITs by the project's own qualification."""
     leaving = {row.worker: row for row in rows}
     if not leaving:
@@ -181,11 +181,11 @@ def _exclude(context: Context, client: MTurkClient, rows: Sequence[AssignmentRow
         for worker, row in leaving.items()
     ]
 
-    def exclude(rows: Sequence[AssignmentRow]) -> None:
+    def exclude(rows: Sequence[StoredAssignment]) -> None:
         for row in rows:
             answer_store.exclude_worker(session, row.worker_id, f"submission {row.id}", context.now())
 
-    excluding: Operation[AssignmentRow, None] = Operation(
+    excluding: Operation[StoredAssignment, None] = Operation(
         EXCLUDE,
         lambda row: client.associate_qualification(qualification, row.worker),
         lambda made: exclude([row for row, _ in made]),
@@ -237,7 +237,7 @@ def time_warnings(
 ) -> tuple[str, ...]:
     """What to know about times that cannot be, are missing, or are far longer than usual."""
     # On the sandbox it is what scripted workers do, and `claims_line` says it.
-    doubtful = 0 if environment is Environment.SANDBOX else _doubtful(work)
+    doubtful = 0 if environment is Environment.SANDBOX else sum(one.time.is_doubtful for one in work)
     clockless = sum(not one.time.has_clock for one in work)
     stand_ins = sum(one.n_stand_in for one in pay)
     unknown = sum(one.n_unknown for one in pay)
@@ -271,17 +271,13 @@ def time_warnings(
 
 def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str, ...]:
     """On the sandbox, how many pages claimed a time that cannot be; nothing elsewhere or where all can."""
-    doubtful = _doubtful(work)
+    doubtful = sum(one.time.is_doubtful for one in work)
     if not doubtful or environment is not Environment.SANDBOX:
         return ()
     return (
         f"{_pages(doubtful)} claimed more active time than can have passed, as scripted workers do; on the sandbox "
         "the claim counts, on live it would be cut",
     )
-
-
-def _doubtful(work: Sequence[PaidWork]) -> int:
-    return sum(page.time.is_doubtful for page in work)
 
 
 def _slow_line(slow: Sequence[PaidWork]) -> str:

@@ -15,7 +15,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,10 +177,6 @@ def kept_rows(document: str) -> KeptRows | None:
         return None
     try:
         content = json.loads(document[start + len(_START) : -len(_END)])
-        return KeptRows(content["file"], tuple(content["columns"]), _tuples(content["rows"]))
+        return KeptRows(content["file"], tuple(content["columns"]), tuple(map(tuple, content["rows"])))
     except (ValueError, KeyError, TypeError):
         return None  # a worker wrote something alike
-
-
-def _tuples(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(row) for row in rows)

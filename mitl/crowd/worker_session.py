@@ -12,8 +12,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import httpx
 
 from mitl.crowd.populations import Character, ListTruth, TruthLike, answer_comparisons, answer_hit
-from mitl.crowd.raters import LikenessTruth, answer_ratings
-from mitl.crowd.writers import PickTruth, WriteTruth, answer_texts
+from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth, answer_ratings, answer_texts
 from mitl.errors import CrowdError, EndpointError
 from mitl.protocol.pages import Form, FormControl, WorkerPage, parse_page
 from mitl.records import ComparisonAnswer, PlaceAnswer

@@ -28,6 +28,7 @@ from mitl.crowd_server.pages.templates import PAGES
 from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, AllowedSources
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store.threads import in_thread
 from mitl.crowd_server.work import entry, hit_frame, listing, qualifications, visitor
 from mitl.db.base import MOST_ROW
 
@@ -151,7 +152,7 @@ def _file(path: Path) -> Response:
 
 
 def _pages(site: Site) -> Iterator[Route]:
-    """The routes of all pages; Starlette runs plain functions in a thread and awaits the others."""
+    """The routes of all pages; plain functions run in a thread, others are awaited."""
     for module in MODULES:
         for path, handler, *methods in module.ROUTES:
             yield Route(path, _endpoint(site, handler), methods=methods or ["GET"])
@@ -175,7 +176,7 @@ def _endpoint(site: Site, handler: Handler) -> Handler:
         except NoticeError as error:
             return site.notice(*error.args)
 
-    return await_answer if inspect.iscoroutinefunction(handler) else answer
+    return await_answer if inspect.iscoroutinefunction(handler) else partial(in_thread, answer)
 
 
 def _require_something(request: Request) -> None:

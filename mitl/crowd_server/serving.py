@@ -15,11 +15,11 @@ from typing import Any
 
 import h11
 import uvicorn
-from anyio import to_thread
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mitl.crowd_server.middleware.exposure import Tls
+from mitl.crowd_server.store import threads
 from mitl.crowd_server.supervising import Crew, Supervisor
 from mitl.errors import EndpointError
 from mitl.interrupts import interrupts_ignored
@@ -69,7 +69,7 @@ def serve(
         Supervisor(crew, work).run(lambda: ready(url), listener.close)
 
 
-MOST_THREADS, LEAST_THREADS = 40, 8
+MOST_THREADS, LEAST_THREADS = 16, 8
 
 
 def threads_of(workers: int) -> int:
@@ -212,18 +212,18 @@ class _Announcing(uvicorn.Server):
         self,
         config: uvicorn.Config,
         ready: Callable[[], None],
-        threads: int = MOST_THREADS,
+        most_threads: int = MOST_THREADS,
         alive: int | None = None,
     ) -> None:
         """``alive`` is a pipe's end, which ends this server when the other end is closed."""
         super().__init__(config)
         self._ready = ready
-        self._threads = threads
+        self._threads = most_threads
         self._alive = alive
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections, then tell."""
-        to_thread.current_default_thread_limiter().total_tokens = self._threads
+        threads.limit(self._threads)
         if self._alive is not None:
             asyncio.get_running_loop().add_reader(self._alive, self._orphaned)
         await super().startup(sockets)

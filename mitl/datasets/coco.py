@@ -1,19 +1,24 @@
-"""COCO captions: compact tables, or the official files cut down by a Karpathy split or a list of caption ids."""
+"""COCO captions and Flickr30k.
+
+COCO as compact tables, or the official files cut down by a Karpathy split or a list of caption ids; Karpathy's split
+files, ``dataset_coco.json`` and ``dataset_flickr30k.json``, the second of which is Flickr30k whole.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mitl.datasets.assembling import array_of_ids, assemble, check_unique
 from mitl.datasets.files import read_json, read_rows, readable
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
-from mitl.datasets.karpathy import SplitImage, read_split
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, RetrievalSet
 
-WHAT = "COCO captions (an object with 'images' and 'annotations')"
+_CAPTIONS = "COCO captions (an object with 'images' and 'annotations')"
 _FILE_NAME = re.compile(r"COCO_([a-z]+20\d\d)_\d{12}\.jpg")
 _COCO_URL = re.compile(r"https?://images\.cocodataset\.org/")
 
@@ -26,7 +31,6 @@ def read_coco(
     caption_ids: Path | None = None,
     images: Path | None = None,
     url_template: str | None = None,
-    name: str = "coco",
 ) -> RetrievalSet:
     """The captions of official files and/or a Karpathy split, and their images, under COCO's own ids.
 
@@ -57,7 +61,7 @@ def read_coco(
         used = {caption.image_external_id for caption in chosen}
         pictures = {id_: picture for id_, picture in pictures.items() if id_ in used}
     found = locate(list(pictures.values()), folder=images, url_template=url_template)
-    return assemble(name, "coco", found, chosen, source=source, ids=IdKind.INTEGER)
+    return assemble("coco", "coco", found, chosen, source=source, ids=IdKind.INTEGER)
 
 
 def coco_url(file_name: str, given: str | None = None) -> str | None:
@@ -113,7 +117,7 @@ def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str,
     captions: dict[str, Caption] = {}
     pictures: dict[str, Picture] = {}
     for path in paths:
-        value = read_json(path, WHAT)
+        value = read_json(path, _CAPTIONS)
         try:
             new_pictures = [_picture(entry) for entry in value["images"]]
             new_captions = [
@@ -121,7 +125,9 @@ def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str,
                 for entry in value["annotations"]
             ]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DatasetError(f"{str(path)!r} is malformed ({error!r}); it should hold {WHAT}") from error
+            raise DatasetError(
+                f"{str(path)!r} is malformed ({error!r}); it should hold {_CAPTIONS}"
+            ) from error
         for picture in new_pictures:
             if pictures.setdefault(picture.image_id, picture) is not picture:
                 raise DatasetError(
@@ -198,7 +204,6 @@ def read_compact(
     caption_ids: Path | None = None,
     images: Path | None = None,
     url_template: str | None = None,
-    name: str = "coco",
 ) -> RetrievalSet:
     """The captions of a Parquet or CSV file with ``caption_id``, ``image_id``, ``text``, and their images.
 
@@ -227,7 +232,7 @@ def read_compact(
         chosen = select(captions, read_caption_ids(caption_ids), str(path))
     used = dict.fromkeys(caption.image_external_id for caption in chosen)
     found = locate([pictures[id_] for id_ in used], folder=images, url_template=url_template)
-    return assemble(name, "coco", found, chosen, source=path, ids=IdKind.INTEGER)
+    return assemble("coco", "coco", found, chosen, source=path, ids=IdKind.INTEGER)
 
 
 def _integer(value: object, column: str, number: int, path: Path) -> str:
@@ -237,3 +242,74 @@ def _integer(value: object, column: str, number: int, path: Path) -> str:
         raise DatasetError(
             f"row {number} of {str(path)!r} has {column} {value!r}, but COCO's ids are integers"
         ) from None
+
+
+def read_flickr30k(
+    karpathy: Path,
+    *,
+    split: str = "test",
+    images: Path | None = None,
+    url_template: str | None = None,
+) -> RetrievalSet:
+    """One split of Flickr30k; caption ids are ``<file name>#<k>``, k from 0 as in the official token file.
+
+    Raises:
+        DatasetError: the file is missing or malformed, or has no such split.
+    """
+    entries = read_split(karpathy, split)
+    captions = [
+        Caption(f"{entry.file_name}#{k}", entry.file_name, text.strip())
+        for entry in entries
+        for k, (_, text) in enumerate(entry.sentences)
+    ]
+    pictures = [Picture(entry.file_name, entry.file_name, entry.folder) for entry in entries]
+    found = locate(pictures, folder=images, url_template=url_template)
+    return assemble("flickr30k", "flickr30k", found, captions, source=karpathy, ids=IdKind.STRING)
+
+
+_SPLIT_FILE = "a Karpathy split (an object with 'images', each with 'split', 'filename' and 'sentences')"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitImage:
+    """One image of a split file; ``cocoid`` and the sentence ids are None where the data set has none."""
+
+    file_name: str
+    folder: str | None
+    split: str
+    cocoid: int | None
+    sentences: tuple[tuple[int | None, str], ...]
+    """(sentence id, raw text) in the file's order."""
+
+
+def read_split(path: Path, split: str) -> list[SplitImage]:
+    """The images of one split, in the file's order.
+
+    Raises:
+        DatasetError: the file is missing or malformed, or no image is of that split.
+    """
+    value = read_json(path, _SPLIT_FILE)
+    try:
+        images = [_image(entry) for entry in value["images"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DatasetError(f"{str(path)!r} is malformed ({error!r}); it should hold {_SPLIT_FILE}") from error
+    chosen = [image for image in images if image.split == split]
+    if not chosen:
+        known = ", ".join(sorted({image.split for image in images})) or "none"
+        raise DatasetError(f"no image of {str(path)!r} is of the split {split!r}; its splits: {known}")
+    return chosen
+
+
+def _image(entry: dict[str, Any]) -> SplitImage:
+    sentences = tuple(
+        (None if sentence.get("sentid") is None else int(sentence["sentid"]), str(sentence["raw"]))
+        for sentence in entry["sentences"]
+    )
+    cocoid = entry.get("cocoid")
+    return SplitImage(
+        file_name=str(entry["filename"]),
+        folder=None if entry.get("filepath") is None else str(entry["filepath"]),
+        split=str(entry["split"]),
+        cocoid=None if cocoid is None else int(cocoid),
+        sentences=sentences,
+    )

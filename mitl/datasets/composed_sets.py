@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.assembling import assemble
-from mitl.datasets.cells import caption_text, cell_id, text_of
-from mitl.datasets.files import read_json
+from mitl.datasets.files import caption_text, cell_id, read_json, text_of
 from mitl.datasets.finding import chosen_split
 from mitl.datasets.images import ImageFolder, Picture, locate
 from mitl.datasets.table import TableReading, Told

@@ -10,12 +10,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mitl.datasets.assembling import assemble
-from mitl.datasets.cells import caption_text, cell_id, text_of
 from mitl.datasets.columns import Roles, assign, parse_columns
-from mitl.datasets.files import Row
+from mitl.datasets.files import Row, caption_text, cell_id, text_of
 from mitl.datasets.finding import find_source
-from mitl.datasets.images import ImageFolder, Picture, kind_of_name, locate
-from mitl.datasets.inside import PICTURES, Inside, look_inside, write_pictures
+from mitl.datasets.images import (
+    PICTURES,
+    ImageFolder,
+    Inside,
+    Picture,
+    kind_of_name,
+    locate,
+    look_inside,
+    write_pictures,
+)
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError, UsageError
 from mitl.records import Caption, PartKind, RetrievalSet, several

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mitl.datasets.assembling import assemble
-from mitl.datasets.cells import caption_text, cell_id, document_text, text_of
-from mitl.datasets.files import readable
+from mitl.datasets.files import caption_text, cell_id, document_text, readable, text_of
 from mitl.datasets.finding import chosen_split
 from mitl.datasets.row_sources import json_lines
 from mitl.datasets.table import TableReading, Told
@@ -92,7 +91,8 @@ def read_text_set(folder: Path, kind: str, reading: TableReading, told: Told) ->
         split = _chosen(folder, splits, reading.split)
         judged = list(_marco_judgements(splits[split]))
         file = folder / "collection.tsv"
-        documents = _unique(_marco_documents(file, reading, told), file)
+        texts = ((one, {"text": text}, where) for one, text, where in _marco_rows(file))
+        documents = _unique(_documents(texts, reading, told), file)
         asked = folder / f"queries.{split}.tsv"
         queries = _unique(
             ((one, caption_text(text, "text", where)) for one, text, where in _marco_rows(asked)), asked
@@ -183,10 +183,6 @@ def _beir_documents(path: Path, reading: TableReading, told: Told) -> Iterator[t
         (row["_id"], {name: row.get(name) for name in ("title", "text")}, at) for row, at in _objects(path)
     )
     return _documents(rows, reading, told)
-
-
-def _marco_documents(path: Path, reading: TableReading, told: Told) -> Iterator[tuple[str, tuple[str, ...]]]:
-    return _documents(((one, {"text": text}, at) for one, text, at in _marco_rows(path)), reading, told)
 
 
 def _documents(

@@ -17,7 +17,6 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError, ProgrammingError
 
-from mitl.db.copies import file_of
 from mitl.errors import SettingsError, StoreError
 
 BUSY_TIMEOUT_S = 60.0
@@ -116,7 +115,12 @@ def make_engine(text: str, *, durable: bool = False, view: View | None = None) -
     timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
     try:
         engine = create_engine(
-            url, pool_size=POOL_SIZE, max_overflow=POOL_SIZE, connect_args=timeout, hide_parameters=True
+            url,
+            pool_size=POOL_SIZE,
+            max_overflow=POOL_SIZE,
+            pool_use_lifo=True,  # few connections that have prepared all statements, not many that have some
+            connect_args=timeout,
+            hide_parameters=True,
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise SettingsError(
@@ -154,7 +158,7 @@ def _check_use(connection: Any, record: Any, proxy: Any) -> None:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-        connection.rollback()
+        connection.commit()  # a rollback would have psycopg forget what it prepared
     except Exception as error:
         # The pool takes this as a word to make all its old connections again.
         raise InvalidatePoolError(str(error)) from error
@@ -301,3 +305,10 @@ def _beside(file: Path) -> tuple[Path, Path]:
 def _stamp(file: Path) -> tuple[int, int, int]:
     found = file.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def file_of(database: str | None) -> Path | None:
+    """The file behind an SQLite URL's database; None where it is kept in memory."""
+    if not database or database.startswith((":memory:", "file:")):
+        return None
+    return Path(database)

@@ -22,7 +22,6 @@ from starlette.responses import HTMLResponse
 
 from mitl.addresses import names_loopback
 from mitl.core.clock import Clock, utc_now
-from mitl.core.templates import page_templates
 from mitl.crowd.context import Context
 from mitl.db.session import open_database
 from mitl.db.store import desk as desk_store
@@ -31,6 +30,7 @@ from mitl.desk import words
 from mitl.desk.decision_sender import DecisionSender
 from mitl.errors import UsageError
 from mitl.records import Decision, Environment, Label
+from mitl.resources import page_templates
 from mitl.settings import Settings
 from mitl.stages.reviewing.evidence import CrowdConduct, Habits, crowd, habits
 

@@ -14,10 +14,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from mitl.campaign.kinds import to_ask_again
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context
-from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal, open_work
+from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.desk import SubmissionGroup
 from mitl.db.store.worker_tallies import tallies_of
 from mitl.desk import words

@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from mitl.crowd.context import Context
 from mitl.db.base import MOST_ROW
 from mitl.db.store import desk as desk_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.errors import MitlError, StoreError, UsageError
@@ -87,7 +87,7 @@ def _neighbours(numbers: list[int], number: int) -> tuple[int | None, int | None
     return None, numbers[0] if numbers else None
 
 
-def _row(context: Context, number: str) -> AssignmentRow | None:
+def _row(context: Context, number: str) -> StoredAssignment | None:
     if not (number.isascii() and number.isdigit() and len(number) < 18):
         return None
     try:
@@ -150,7 +150,7 @@ def image(desk: Desk, request: Request) -> Response:
     if image_id > MOST_ROW:
         return _none()  # which no database would even compare
     with desk.reading() as context:
-        place = desk_store.image_place(context.session, image_id)
+        place = desk_store.image_addresses(context.session, [image_id]).get(image_id)
     return picture(None if place is None or place[0] is None else desk.settings.project / place[0])
 
 

@@ -19,7 +19,6 @@ from mitl.crowd.client import MTurkClient
 from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.store import answers as answer_store
-from mitl.db.store import desk as desk_store
 from mitl.db.store import journal
 from mitl.desk.desk import Desk
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
@@ -108,7 +107,7 @@ def _send(context: Context, client: MTurkClient, one: Call[str], subject: str, t
 def messages_to(session: Session, worker: str) -> tuple[SentMessage, ...]:
     """The messages to a worker, oldest first."""
     found = []
-    for call in desk_store.calls(session, MESSAGE, f"{worker}:"):
+    for call in journal.starting_with(session, MESSAGE, f"{worker}:"):
         request = json.loads(call.request)
         found.append(SentMessage(request["subject"], request["text"], call.at, call.state, call.error))
     return tuple(found)

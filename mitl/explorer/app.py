@@ -20,7 +20,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mitl.addresses import names_loopback
 from mitl.core.arrays import Ints
-from mitl.core.templates import page_templates
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
 from mitl.desk.app import HEADERS, has_window
@@ -38,6 +37,7 @@ from mitl.interrupts import how_to_stop
 from mitl.records import StageResult
 from mitl.records.frames import LABELS, NONE
 from mitl.records.results import printed_by
+from mitl.resources import page_templates
 
 PAGES = Path(__file__).parent / "pages"
 A_PAGE = 48

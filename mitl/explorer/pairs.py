@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import distinct, places, unpack_ids
+from mitl.core.arrays import Ints, distinct, places, unpack_ids
 from mitl.errors import UsageError
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.records import Label, PartKind

@@ -11,8 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from annotators.base import ids_of
-from mitl.core.arrays import Ints
-from mitl.core.packed import pack_ids, places, unpack_ids
+from mitl.core.arrays import Ints, pack_ids, places, unpack_ids
 from mitl.crowd.context import open_context
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import places, unpack_ids
+from mitl.core.arrays import Ints, places, unpack_ids
 from mitl.fusion.evidence import Floats, FusionEvidence, UnitVectors
 from mitl.proposals.sampling import draw_below
 

@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import Floats, Ints, unpack_ids
 from mitl.errors import MetricError
 from mitl.fusion.answered import FOLDS, AnsweredFeatures, AnsweredPairs, Said, answered_features, folds
-from mitl.fusion.evidence import FusionEvidence
+from mitl.fusion.evidence import FusionEvidence, ranking_features
 from mitl.fusion.likeness import Directions, joint_features, picture_features, text_features
 from mitl.fusion.models import (
     BASES,
@@ -32,7 +31,6 @@ from mitl.fusion.models import (
     fit,
     predict,
 )
-from mitl.fusion.rankings import ranking_features
 from mitl.fusion.towers import tower_features
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame

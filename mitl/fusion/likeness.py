@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import places
+from mitl.core.arrays import Ints, places
 from mitl.fusion.evidence import Floats, FusionEvidence, Joint, OwnCaptions, UnitVectors, of_length_1
 
 NEIGHBOURS = 10

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import places
+from mitl.core.arrays import Ints, places
 from mitl.fusion.answered import AnsweredFeatures, AnsweredPairs
 from mitl.fusion.evidence import Floats, FusionEvidence
 from mitl.fusion.likeness import cosines, group_vectors, main_directions

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats
+from mitl.core.arrays import Floats, distinct
 from mitl.core.formats import rounded
-from mitl.core.packed import distinct
 from mitl.judgements.answer_table import POSITIVE_LABELS, UNKNOWN, AnswerTable, answer_table
 from mitl.records.frames import counts as that_count
 

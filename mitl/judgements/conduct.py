@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Ints
-from mitl.core.intervals import clopper_pearson
-from mitl.core.packed import coded, pack_ids, unpack_ids
+from mitl.core.arrays import Flags, Ints, coded, pack_ids, unpack_ids
+from mitl.core.statistics import clopper_pearson
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Label
 from mitl.records.frames import LABELS

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import coded, unpack_pairs
+from mitl.core.arrays import Ints, coded, unpack_pairs
 from mitl.records import Decision, Finding, GoldControl, Judgement, Outcome, Pair, PairRole
 from mitl.records.frames import LABELS, NONE, ROLES, Columns, Flags, is_gold
 from mitl.records.questions import GoldRule

@@ -13,16 +13,21 @@ import pandas as pd
 
 from mitl.core.arrays import Flags, Floats
 from mitl.judgements.gold_records import GoldRecord
-from mitl.judgements.rating_controls import (
+from mitl.judgements.rating_tests import (
     ASKED,
+    CHANCE,
     IDENTICAL,
     MOST_APART,
     RANDOM,
+    Drift,
+    Row,
     apart,
+    chance_of_at_least,
+    drift,
     passes,
+    rows,
     untrusted,
 )
-from mitl.judgements.rating_tests import CHANCE, Drift, Row, chance_of_at_least, drift, rows
 from mitl.records import Finding
 from mitl.records.frames import NONE
 from mitl.records.similarity import SimilarityRole

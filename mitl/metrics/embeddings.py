@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Encoded
-from mitl.core.packed import places
+from mitl.core.arrays import places
 from mitl.errors import MetricError, RetrievalError
 from mitl.metrics.official import (
     NAMES,

@@ -32,12 +32,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats
-from mitl.core.packed import places
+from mitl.core.arrays import Floats, places
 from mitl.errors import MetricError
-from mitl.metrics.answer_rates import CorrectedLabels
 from mitl.metrics.expected import DRAWS, Cases, Worlds, depth_needed, expected_values
-from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.partial_labels import CorrectedLabels, PartialLabels
 from mitl.metrics.positives import Ids, Short
 from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked, precision_at_k, recall_at_k

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import contains
+from mitl.core.arrays import contains
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Positives, QueryValues, Short, Statistic, integer_ids, rising
 from mitl.metrics.ranks import NOTHING, ArrayRankings, Members, PositiveRanks, Rankings, first_ranks

@@ -1,4 +1,12 @@
-"""The labels of one direction of a pool of which not every pair is judged."""
+"""The labels of a pool of which not every pair is judged, and labels that are right on average though workers err.
+
+One rate of false noes b and one of false yeses a stand for all workers and pairs. A pair outside the release is called
+a match by a first yes that one of two more confirms, one of the release by two of three. So the chance of being called
+one is known for matches (hits) and for others (alarms), and (label - alarms) / (hits - alarms) is right on average.
+
+Source: Rogan and Gladen, American Journal of Epidemiology 1978 (a prevalence from a test that errs); intervals by the
+delta method. Both rules: `mitl.audits.evidence`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Floats
-from mitl.core.packed import places
+from mitl.core.arrays import Flags, Floats, places
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING
@@ -136,3 +143,99 @@ class PartialLabels:
         )
         weights = self.weights_of(found.rows, found.items)
         return replace(found, weights=weights, remainder_weight=self.remainder_weight)
+
+
+FEWEST = 20
+"""Released pairs with three answers, two of them yes, from which rates are told."""
+_HIGHEST = 0.45
+"""Rate that is taken for any above: near one half a label tells nothing, and would stand for any number of matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of single answers, with the variances of these estimates."""
+
+    false_no: float
+    false_yes: float
+    variance: tuple[float, float] = (0.0, 0.0)
+
+    @classmethod
+    def measured(cls, yes: Flags, thrice: Flags, held: Flags) -> Rates | None:
+        """From an audit's own answers; None where they are too few to tell.
+
+        Of released pairs that two of three accept, the share s with a lone no tells b = s / (3 - 2 s). Of the other
+        pairs, a first yes that nobody confirms tells a, less what b leaves of matches.
+
+        Args:
+            yes: (3, n) answers that call the pair a match; False also where none was asked for.
+            thrice: (n,) pairs that had to get three answers, whatever the first was.
+            held: (n,) pairs of the release.
+        """
+        yeses = yes.sum(axis=0)
+        accepted = held & thrice & (yeses >= 2)
+        n = int(accepted.sum())
+        if n < FEWEST:
+            return None
+        share = (float((yeses[accepted] == 2).sum()) + 0.5) / (n + 1)
+        b = min(share / (3 - 2 * share), _HIGHEST)
+        b_variance = share * (1 - share) / n * (3 / (3 - 2 * share) ** 2) ** 2
+        matches = min(float((~held & yes[0] & (yeses >= 2)).sum()) / _outside(b)[0], float((~held).sum()))
+        others = float((~held).sum()) - matches
+        lone = float((~held & yes[0] & (yeses == 1)).sum()) + 0.5
+        a = min(max(lone - matches * (1 - b) * b**2, 0.5) / (others + 1), _HIGHEST)
+        return cls(b, a, (b_variance, lone / (others + 1) ** 2))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorrectedLabels:
+    """Labels (n,) that are right on average, if answers err at the rates."""
+
+    values: Floats
+    """Some above 1 or below 0."""
+    noise: Floats
+    """Their variance given what is true, right on average as well."""
+    slopes: Floats
+    """(n, 2) their change with the rate of false noes and of false yeses."""
+    rates: Rates
+
+    @classmethod
+    def of(cls, matches: Flags, held: Flags, rates: Rates | None) -> CorrectedLabels:
+        """Of labels by the rule of the audit; as they are without rates."""
+        if rates is None:
+            rates, held = Rates(0.0, 0.0), np.zeros(len(matches), np.bool_)
+        b, a = rates.false_no, rates.false_yes
+        hits, by_b = (np.where(held, *each) for each in zip(_released(b)[:2], _outside(b)[:2], strict=True))
+        alarms, by_a = (np.where(held, *each) for each in zip(_released(a)[2:], _outside(a)[2:], strict=True))
+        gap = hits - alarms
+        values = (matches - alarms) / gap
+        of_match, of_other = hits * (1 - hits) / gap**2, alarms * (1 - alarms) / gap**2
+        slopes = np.stack([-values / gap * by_b, (values - 1) / gap * by_a], axis=1)
+        return cls(values, of_other + (of_match - of_other) * values, slopes, rates)
+
+    def unread(self, chances: Floats, held: Flags) -> Floats:
+        """(P,) chances of a match, from chances that the audit would call these pairs one."""
+        b, a = self.rates.false_no, self.rates.false_yes
+        hits, alarms = (
+            np.where(held, _released(b)[0], _outside(b)[0]),
+            np.where(held, _released(a)[2], _outside(a)[2]),
+        )
+        return np.asarray(np.clip((chances - alarms) / (hits - alarms), 0.0, 1.0))
+
+    def variance(self, effects: Floats, inclusion: Floats) -> float:
+        """Of sum of effects x values / inclusion by the rates, and by answers as far as the draw does not show them."""
+        weighted = effects / inclusion
+        by_rates = (weighted @ self.slopes) ** 2 @ np.array(self.rates.variance)
+        return float(max(effects * weighted @ self.noise, 0.0) + by_rates)
+
+
+def _outside(rate: float) -> tuple[float, float, float, float]:
+    """Of a first yes and one more: hits and their slope by b, alarms and their slope by a, each at this rate."""
+    r = rate
+    return (1 - r) * (1 - r**2), -(1 - r**2) - 2 * r * (1 - r), r * (1 - (1 - r) ** 2), 4 * r - 3 * r**2
+
+
+def _released(rate: float) -> tuple[float, float, float, float]:
+    """Of two of three: the same."""
+    r = rate
+    wrong, slope = 3 * r**2 - 2 * r**3, 6 * r - 6 * r**2
+    return 1 - wrong, -slope, wrong, slope

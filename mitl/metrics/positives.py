@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import places, spans
+from mitl.core.arrays import places, spans
 from mitl.errors import MetricError
 
 Ids = NDArray[np.int64]

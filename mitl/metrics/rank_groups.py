@@ -1,4 +1,11 @@
-"""How far an audit orders models: groups that it does not tell apart, the sample that would, and where it is drawn.
+"""How likely pairs are matches by where models rank them, and how far an audit orders the models.
+
+What the judged pairs tell of a pair: how much each model's ranks are worth, and which queries and items match more than
+their ranks foretell. What the audit tells: how much chances differ where nobody looked, where people refused, and where
+the release holds the pair. Which pairs are judged follows from the proposers' ranks, which are among the features, so
+that their labels may teach. All models get the same chances.
+
+The order: groups that an audit does not tell apart, the sample that would, and where it is drawn.
 
 Two models are apart where the interval of their difference leaves out 0. Each two models of different groups are apart;
 within a group at least the neighbours are tied, and a rank between them would be a claim that the audit does not make.
@@ -12,20 +19,177 @@ f (1 - f) d², with d the difference of what its label changes in either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Floats
+from mitl.core.arrays import Flags, Floats, places
+from mitl.core.statistics import expit, logistic
 from mitl.metrics.expected import Cases, Worlds, expected_values
 from mitl.metrics.incomplete import CONFIDENCE, AuditSample
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
-from mitl.metrics.rank_chances import with_rank_chances
-from mitl.metrics.ranks import Rankings
+from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked
+
+DEPTH = 64
+"""Places of a ranking that are read, and of the fused one that are listed."""
+_DAMPING = 60
+"""Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion, SIGIR 2009."""
+_OPEN, _REFUSED, _HELD = range(3)
+_PRIOR_ODDS = np.array([0.0, np.log(0.1 / 0.98), np.log(0.9 / 0.02)])
+"""What an answer adds to a match's log-odds before the audit is heard, by what was said: one in ten noes on a match,
+one in fifty yeses on another pair."""
+_RIDGE, _EFFECT = 1.0, 1.0
+"""Penalty of a squared weight of a standardised feature, and of the log-odds that a query or an item adds; in the unit
+of one pair's log-likelihood."""
+_SHIFT, _SLOPE = 0.5, 5.0
+"""The same of what the audit adds to log-odds, and to their slope."""
+_PRIOR = 2.0
+"""Pairs of the mean share that the remainder is taken to hold beside its audited ones."""
+
+
+def with_rank_chances(
+    judged: PartialLabels, rankings: Sequence[Rankings], audit: AuditSample
+) -> PartialLabels:
+    """The judged pairs, and those that the models together rank first, each with its chance.
+
+    A ridge regression of what was said of judged and audited pairs on the models' log-ranks, their mean, its square and
+    the best two; again with what queries and items have beyond that, a pair's own label left out; then, for each thing
+    that can have been said of a pair, a shift and a slope of the log-odds by its audited pairs, each weighted by
+    1 / inclusion. What is not listed has the share of matches among the audited ones there.
+
+    Args:
+        judged: the judged pairs alone, as the release has them.
+    """
+    listed = _listed(judged, rankings)
+    said = np.where(listed.judged, np.where(listed.chances > 0, _HELD, _REFUSED), _OPEN)
+    rows = places(judged.query_ids, audit.queries)
+    scored = np.flatnonzero(rows >= 0)
+    at = listed.find(rows[scored], audit.items[scored])
+    drawn, at = scored[at >= 0], at[at >= 0]
+    beyond = np.setdiff1d(scored, drawn)
+    matches = audit.matches.astype(np.float64)
+
+    labels, taught = listed.chances.copy(), listed.judged.copy()
+    new = ~listed.judged[at]
+    labels[at[new]], taught[at[new]] = matches[drawn[new]], True
+    odds = _odds(listed, _rank_features(listed, rankings), labels, taught) + _PRIOR_ODDS[said]
+    for one in (_OPEN, _REFUSED, _HELD):
+        here, members = drawn[said[at] == one], np.flatnonzero(said == one)
+        if len(here):
+            weights, own = 1 / audit.inclusion[here], odds[at[said[at] == one]]
+            line = np.stack([np.ones(len(own)), own], axis=1)
+            found = logistic(line, matches[here], weights / weights.mean(), own, np.array([_SHIFT, _SLOPE]))
+            odds[members] += found[0] + found[1] * odds[members]
+    return _weighted(
+        replace(listed, chances=audit.reading.unread(expit(odds), said == _HELD)),
+        said,
+        (at, drawn, beyond),
+        audit,
+    )
+
+
+def _odds(labels: PartialLabels, features: Floats, said: Floats, taught: Flags) -> Floats:
+    """(P,) log-odds that a pair is called a match, by its features and by the other pairs of its query and its item."""
+    first = expit(_fitted(features, said, taught))
+    surprises = np.where(taught, said - first, 0.0)
+    spreads = np.where(taught, first * (1 - first), 0.0)
+    more = []
+    for side in (labels.rows, np.unique(labels.items, return_inverse=True)[1]):
+        above, below = (np.bincount(side, each)[side] - each for each in (surprises, spreads))
+        more.append(above / (below + _EFFECT))
+    return _fitted(np.concatenate([features, _standardised(np.stack(more, axis=1))], axis=1), said, taught)
+
+
+def _fitted(features: Floats, said: Floats, taught: Flags) -> Floats:
+    some, ridge = features[taught], np.append(0.0, np.full(features.shape[1] - 1, _RIDGE))
+    return np.asarray(features @ logistic(some, said[taught], np.ones(len(some)), np.zeros(len(some)), ridge))
+
+
+def _listed(judged: PartialLabels, rankings: Sequence[Rankings]) -> PartialLabels:
+    queries, items = fused_pairs(rankings, judged.query_ids, DEPTH)
+    new = judged.find(places(judged.query_ids, queries), items) < 0
+    return PartialLabels.of(
+        judged.query_ids,
+        judged.gallery,
+        (
+            np.concatenate([judged.query_ids[judged.rows], queries[new]]),
+            np.concatenate([judged.items, items[new]]),
+        ),
+        np.concatenate([judged.chances, np.zeros(int(new.sum()))]),
+        np.concatenate([judged.judged, np.zeros(int(new.sum()), np.bool_)]),
+    )
+
+
+def fused_pairs(rankings: Sequence[Rankings], query_ids: Ids, depth: int) -> tuple[Ids, Ids]:
+    """(P,) query ids and items of the ``depth`` pairs of each query that reciprocal rank fusion places first.
+
+    They are in order of query, then item.
+    """
+    parts = []
+    for ranking in rankings:
+        items = np.asarray(ranking.block(ranking.rows_of(query_ids), 0, depth), np.int64)
+        rows, at = np.nonzero(items != NOTHING)
+        parts.append((rows, items[rows, at], 1 / (_DAMPING + 1 + at)))
+    rows, items, gains = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.lexsort((items, rows))
+    rows, items, gains = rows[order], items[order], gains[order]
+    firsts = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]) | (items[1:] != items[:-1])))
+    rows, items, fused = rows[firsts], items[firsts], np.add.reduceat(gains, firsts)
+    order = np.lexsort((items, -fused, rows))
+    starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    kept = place < depth
+    return query_ids[rows[kept]], items[kept]
+
+
+def _rank_features(labels: PartialLabels, rankings: Sequence[Rankings]) -> Floats:
+    """(P, F) of the listed pairs: 1, and standardised what the models' ranks say; one behind all where unread."""
+    logs = np.full((len(labels.items), len(rankings)), np.log(DEPTH + 1.0))
+    for column, ranking in enumerate(rankings):
+        items: Ids = np.asarray(ranking.block(ranking.rows_of(labels.query_ids), 0, DEPTH), np.int64)
+        at = labels.find(np.arange(len(labels)), items)
+        rows, ranks = np.nonzero((at >= 0) & (items != NOTHING))
+        logs[at[rows, ranks], column] = np.log(ranks + 1.0)
+    mean, ordered = logs.mean(axis=1), np.sort(logs, axis=1)
+    several = np.concatenate([logs, ordered[:, :2], np.stack([mean, mean**2], axis=1)], axis=1)
+    return np.concatenate([np.ones((len(several), 1)), _standardised(several)], axis=1)
+
+
+def _weighted(
+    labels: PartialLabels, said: NDArray[np.integer], found: tuple[Ids, Ids, Ids], audit: AuditSample
+) -> PartialLabels:
+    """With the remainder's chance, and the mean of 1 / inclusion over pairs that were said the same of.
+
+    From the audited ones, each standing for so many; where there are none, it is the largest of all.
+
+    Args:
+        found: (n,) places of audited pairs in the labels, and in the audit; (m,) places of the other scored ones.
+    """
+    at, drawn, beyond = found
+    weights = 1 / audit.inclusion
+    of = np.concatenate([said[at], np.full(len(beyond), _HELD + 1)])
+    own = weights[np.concatenate([drawn, beyond])]
+    total, squares = np.bincount(of, own, _HELD + 2), np.bincount(of, own**2, _HELD + 2)
+    most = np.full(len(total), weights.max(initial=1.0))
+    means = np.divide(squares, total, out=most, where=total > 0)
+    open_ = np.append(drawn[said[at] == _OPEN], beyond)
+    mean = float(np.average(audit.matches[open_], weights=weights[open_])) if len(open_) else 0.0
+    prior = _PRIOR * (float(weights[beyond].mean()) if len(beyond) else 1.0)
+    rate = (weights[beyond] @ audit.matches[beyond] + prior * mean) / (weights[beyond].sum() + prior)
+    return replace(
+        labels, weights=means[said], remainder=float(rate), remainder_weight=float(means[_HELD + 1])
+    )
+
+
+def _standardised(values: Floats) -> Floats:
+    spread = values.std(axis=0)
+    return np.asarray((values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
 
 _POWER = 0.8
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import places
+from mitl.core.arrays import places
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Positives, integer_ids, rising
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import pack_ids, places
+from mitl.core.arrays import Ints, pack_ids, places
 from mitl.errors import ReleaseError
 from mitl.positives.certifying import RELEASED_AUDIT, CertifiedAudit
 from mitl.positives.folders import read_checked

@@ -12,8 +12,7 @@ from mitl.audits.certificate import Certificate, certify
 from mitl.audits.chao import chao
 from mitl.audits.evidence import confirmed, refused
 from mitl.audits.pool import Pool
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, places
+from mitl.core.arrays import Ints, contains, distinct, places
 from mitl.positives.merging import REFUSES, SOURCES, Exclusions, Merged, exclusions_name
 from mitl.proposals.candidates import distinct_pairs, finders
 from mitl.records import PositiveSource

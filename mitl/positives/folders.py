@@ -11,7 +11,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from mitl.core.whole_files import sync_folder
 from mitl.errors import ReleaseError
@@ -22,6 +24,19 @@ REFERENCES = "references.json"
 FORMAT, RATINGS_FORMAT = "mitl-release-1", "mitl-ratings-1"
 """Of releases of positives, and of ratings of similarity."""
 _MADE_BY = {FORMAT: "mitl build-dataset", RATINGS_FORMAT: "mitl rate release"}
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRelease(Generic[S]):
+    """What was written where."""
+
+    folder: Path
+    manifest_sha256: str
+    changed: bool
+    """False where the folder already held exactly this release."""
+    summary: S
+    """Its figures."""
 
 
 def file_entries(files: Mapping[str, bytes]) -> dict[str, dict[str, object]]:

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Ints
-from mitl.core.packed import contains, distinct, pack_pairs, unpack_ids
+from mitl.core.arrays import Flags, Ints, contains, distinct, pack_pairs, unpack_ids
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.records import Direction, ExclusionKind, Label, Pair, PositiveSource
@@ -110,10 +109,6 @@ class Exclusions:
     def __contains__(self, pair: Pair) -> bool:
         return pair.caption_id in self.captions or pair.image_id in self.images or pair in self.pairs
 
-    def without_pairs(self) -> Exclusions:
-        """The lists as the official tool applies them: it never reads the one of single pairs."""
-        return Exclusions(self.captions, self.images)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
@@ -194,7 +189,9 @@ def merge(evidence: pd.DataFrame, rules: MergeRules, exclusions: Exclusions) -> 
         positive = verified | rated
     else:
         positive = np.where(answered, verified, np.where(scored, rated, standing | labelled))
-    out = exclusions_name(pairs, exclusions.without_pairs() if rules.official else exclusions)
+    if rules.official:  # the official tool never reads the list of single pairs
+        exclusions = Exclusions(exclusions.captions, exclusions.images)
+    out = exclusions_name(pairs, exclusions)
     kept = positive & ~out
     refused = REFUSES[label] | REFUSES[machine]
     says_match = MATCHES[label] | rated | original | MATCHES[machine]

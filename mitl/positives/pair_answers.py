@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_each, pack_pairs, unpack_pairs
+from mitl.core.arrays import Ints, contains, distinct, pack_each, pack_pairs, unpack_pairs
 from mitl.judgements.aggregators import Aggregator, Posterior, aggregate
 from mitl.judgements.answer_table import (
     GOLD_LABELS,

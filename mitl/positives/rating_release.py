@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from mitl.errors import ReleaseError
 from mitl.positives.croissant import PARQUET, file_object, head, provenance, record_set
-from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, put_folder
+from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, WrittenRelease, put_folder
 from mitl.positives.privacy import refuse_leaks
 from mitl.positives.rating_input import RatingInput, RatingSummary, check_split, summarise_ratings
 from mitl.positives.rating_sheet import (
@@ -36,24 +35,13 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRatings:
-    """What was written where."""
-
-    folder: Path
-    manifest_sha256: str
-    changed: bool
-    """False where the folder already held exactly this release."""
-    summary: RatingSummary
-
-
 def write_ratings(
     folder: Path,
     data: RatingInput,
     *,
     private_ids: Mapping[str, Iterable[str]] | None = None,
     replace: bool = False,
-) -> WrittenRatings:
+) -> WrittenRelease[RatingSummary]:
     """Write the release folder, whole or not at all; nothing is touched if it already holds these very bytes.
 
     Args:
@@ -68,7 +56,7 @@ def write_ratings(
     files, summary = rating_files(data)
     refuse_leaks(files, private_ids or {}, texts=RATINGS)
     changed = put_folder(folder, files, replace=replace, kind=RATINGS_FORMAT)
-    return WrittenRatings(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
+    return WrittenRelease(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
 
 
 def rating_files(data: RatingInput) -> tuple[dict[str, bytes], RatingSummary]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from mitl.errors import ReleaseError
 from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, certificate_file
 from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
-from mitl.positives.folders import FORMAT, MANIFEST, REFERENCES, file_entries, put_folder
+from mitl.positives.folders import FORMAT, MANIFEST, REFERENCES, WrittenRelease, file_entries, put_folder
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
@@ -43,24 +43,13 @@ from mitl.records import Direction, IdKind, several
 from mitl.records.forms import IMAGES, TEXTS, SetForm, of_form, phrases
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRelease:
-    """What was written where."""
-
-    folder: Path
-    manifest_sha256: str
-    changed: bool
-    """False where the folder already held exactly this release."""
-    summary: Summary
-
-
 def write_release(
     folder: Path,
     data: ReleaseInput,
     *,
     private_ids: Mapping[str, Iterable[str]] | None = None,
     replace: bool = False,
-) -> WrittenRelease:
+) -> WrittenRelease[Summary]:
     """Write the release folder, whole or not at all; nothing is touched if it already holds these very bytes.
 
     Args:

@@ -272,11 +272,14 @@ class CollectedText:
     """A text that a worker wrote for an image, or the caption for which one picked it; a second worker accepted it."""
 
     name: str
-    """Its own id, as ``w000001``; the caption's of a caption."""
+    """Its own id, as ``w000001`` by the row of the answer; the caption's of a caption."""
+    answer: int
+    """Row of the answer."""
     image: int
     """Surrogate id."""
+    caption: int | None
+    """The same of a caption; None where the text was written."""
     text: str
-    is_written: bool
     writer: str
     """Raw id, as the reviewer's; the release shows pseudonyms."""
     reviewer: str
@@ -284,6 +287,7 @@ class CollectedText:
     """The review's answer."""
     strategy: str
     """Which chose the item that lacked a partner."""
+    batch: int
 
 
 @dataclass(frozen=True, slots=True)

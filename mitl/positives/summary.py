@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
-from mitl.core.packed import contains, distinct
+from mitl.core.arrays import contains, distinct
 from mitl.judgements.agreement import PairAgreement, pair_agreement
 from mitl.positives.release_input import Collecting, ReleaseInput
 from mitl.positives.scrubbing import TextScan

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mitl.core.arrays import spans, unpack_ids
 from mitl.core.formats import csv_bytes
-from mitl.core.packed import spans, unpack_ids
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.judgements.aggregators import Posterior
 from mitl.positives.ids import ReleaseIds, by_place
@@ -137,7 +137,7 @@ def collected_table(data: ReleaseInput, images: ReleaseIds) -> pa.Table:
             "image_id": by_place(images.shown).cast(kind).take(pa.array([one.image for one in texts])),
             "text_id": pa.array([one.name for one in texts], pa.string()),
             "text": pa.array([one.text for one in texts], pa.string()),
-            "task": pa.array(["write" if one.is_written else "pick" for one in texts], pa.string()),
+            "task": pa.array(["write" if one.caption is None else "pick" for one in texts], pa.string()),
             "writer": pa.array([pseudonym(one.writer, data.salt) for one in texts], pa.string()),
             "reviewer": pa.array([pseudonym(one.reviewer, data.salt) for one in texts], pa.string()),
             "label": pa.array([one.label for one in texts], pa.string()),

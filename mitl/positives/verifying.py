@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from mitl.audits.certificate import Certificate, certify
 from mitl.audits.evidence import confirmed
-from mitl.core.packed import contains, places
+from mitl.core.arrays import contains, places
 from mitl.errors import AuditError, ReleaseError
 from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, label_places, read_audit
 from mitl.positives.certifying import matches_at_least

@@ -11,8 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, spans
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, spans
 from mitl.errors import ProposalError
 from mitl.records import Direction
 from mitl.records.frames import PROPOSALS, frame

@@ -20,8 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
-from mitl.core.arrays import Ints
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import Ints, pack_ids
 from mitl.proposals.sampling import draw_below, draw_key, shuffled
 from mitl.records.frames import Schema, frame
 from mitl.records.similarity import METHODS, SAMPLES, TASKS, SamplingMethod

@@ -16,8 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, unpack_pairs
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, unpack_pairs
 from mitl.errors import ProposalError
 from mitl.records import Pair
 

@@ -1,7 +1,7 @@
 """The tables that cross borders as pandas frames: what each column holds, its dtype, meaning and unit.
 
 A label, an outcome, a role or a direction is the place of its value in its enum, which is quickest to sort, count and
-compare; ``NONE`` stands for no value. A column of pairs holds packed pairs, see `mitl.core.packed`, except where
+compare; ``NONE`` stands for no value. A column of pairs holds packed pairs, see `mitl.core.arrays`, except where
 it says otherwise.
 """
 

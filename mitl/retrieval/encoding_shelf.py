@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import places
+from mitl.core.arrays import places
 from mitl.core.whole_files import remove_folder, to_disk, whole_folder
 from mitl.errors import RetrievalError
 

@@ -232,6 +232,8 @@ _WIDEST = 1 << 16
 """Sums of products of so many numbers of 8 bits are integers of 32 bits."""
 _PATIENCE = 16
 """Tiles that the sieve may fail to thin out, net of those where it does, until it is left."""
+_LITTLE = 1 << 24
+"""Numbers of the left that stay in 16 bits."""
 _FOUND = {"rows": np.int32, "columns": np.int32, "near": np.float32}
 
 
@@ -286,7 +288,7 @@ class Int16Product(FloatProduct):
         panel, part = math.lcm(self._panels[number], self._blocks[number]), self._sieve.PART
         padded, sieved = -(-count // panel) * panel, numbers == 1 and width <= _WIDEST
         unmade = _Unmade(vectors, rows, (numbers, count, -(-width // part) * part))
-        kept = not sieved or side == "right"
+        kept = not sieved or side == "right" or len(vectors) * unmade.shape[2] <= _LITTLE
         data = np.empty((numbers, count if kept else min(PIECE, count), unmade.shape[2]), np.int16)
         coarse = self._coarse.empty_panels(padded if sieved else 0, data.shape[2], number)
         squares, (lost, coarsely_lost) = np.empty(count), np.empty((2, count))

@@ -25,7 +25,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.packed import places
+from mitl.core.arrays import places
 from mitl.core.whole_files import one_clear_line, sync_folder, to_disk
 from mitl.errors import AnnotatorError
 from mitl.progress import Advance
@@ -34,11 +34,11 @@ from mitl.retrieval.encoding_shelf import Keys
 
 logger = logging.getLogger(__name__)
 
-FIRST_UNIT = 2048
-"""Pairs scored and kept together at first."""
+FIRST_UNIT = 256
+"""Pairs scored and kept together at first, and at least: a slow annotator takes half a minute for so many."""
 _UNIT_S = 30.0
 """What a unit should take once the rate is known: it is what a kill may cost."""
-_SMALLEST_UNIT, _LARGEST_UNIT = 256, 1 << 16
+_LARGEST_UNIT = 1 << 16
 _SLAB = 1 << 20
 """Pairs looked up at a time."""
 _HEADER = struct.Struct("<4sIIII")
@@ -357,7 +357,7 @@ class PairScores:
                 self._keep(packed[part], scored.scores)
             self.computed += len(part)
             rate = len(part) / max(scored.seconds, 1e-6)
-            self._unit = int(np.clip(rate * _UNIT_S, _SMALLEST_UNIT, _LARGEST_UNIT))
+            self._unit = int(np.clip(rate * _UNIT_S, FIRST_UNIT, _LARGEST_UNIT))
             advance(len(part))
 
     def _keep(self, packed: Places, scores: Floats) -> None:

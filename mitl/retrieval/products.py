@@ -260,9 +260,10 @@ def kth_of_chunks(cells: NDArray[Any], k: int) -> NDArray[Any] | None:
     chunks = min(cells.shape[1], 4 * k)
     if chunks < 2 * k:
         return None
-    best = cells[:, :chunks].copy()
+    best = cells[:, :chunks].copy(order="K")  # of columns, too, neighbours in memory stay neighbours
     for start in range(chunks, cells.shape[1] - chunks + 1, chunks):
         np.maximum(best, cells[:, start : start + chunks], out=best)
+    best = np.ascontiguousarray(best)
     best.partition(chunks - k, axis=1)
     return np.asarray(best[:, chunks - k])
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
-from mitl.core.intervals import clopper_pearson, mean_of_shares
-from mitl.core.packed import places
+from mitl.core.arrays import places
+from mitl.core.statistics import clopper_pearson, mean_of_shares
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
 

@@ -218,10 +218,11 @@ def sieve(
     (left, right), (rows, columns, near) = panels, found
     (queries, items), most = fine, found[0].shape[1]
     height, width, depth, left_bytes, worth = form
-    high = max(1, left_bytes // (height * queries.shape[1]))
+    high = min(len(left), max(1, left_bytes // (height * queries.shape[1])))
     first_count, second_count, tried = 0, 0, 0
     seen = len(left) * len(right) // 16  # some are let through before that is judged
     marks, scratch = np.zeros((high, height), np.uint32), np.empty((height, width), np.int32)
+    marked = np.empty((2, high * height * width), np.int32)
     parts, products = queries.shape[1] // depth, queries.shape[1] // PART
     for start in range(0, len(left), high):
         stop = min(start + high, len(left))
@@ -243,35 +244,36 @@ def sieve(
                     left,
                 )
             seen += stop - start
-            # Looking at them later than at once does not hold up the products.
-            for group in range(start, stop):
-                if tried + height * width > most or tried * worth > seen * height * width:
-                    return -1, -1, tried
-                row = group * height
-                for i in range(row, min(row + height, len(queries))):
-                    left_over = np.int64(marks[group - start, i - row])
-                    while left_over:
-                        j = column + lowest(left_over)
-                        left_over &= left_over - 1
-                        if j >= len(items):
-                            continue
-                        tried += 1
-                        total = _dot(
-                            (
-                                queries.ctypes.data + 2 * i * queries.shape[1],
-                                items.ctypes.data + 2 * j * items.shape[1],
-                                products,
-                            ),
-                            left,
-                        )
-                        sharp = np.float32(np.float32(total) * steps[1][j]) * steps[0][i]
-                        if sharp >= least[0][i]:
-                            rows[0, first_count], columns[0, first_count], near[0, first_count] = i, j, sharp
-                            first_count += 1
-                        if sharp >= least[1][j]:
-                            rows[1, second_count], columns[1, second_count] = i, j
-                            near[1, second_count] = sharp
-                            second_count += 1
+            # Looking at them later than at once does not hold up the products; a list first, so that no guess at who
+            # is marked holds up the sums.
+            count = 0
+            for i in range(start * height, min(stop * height, len(queries))):
+                left_over = np.int64(marks[i // height - start, i % height])
+                while left_over:
+                    j = column + lowest(left_over)
+                    left_over &= left_over - 1
+                    if j < len(items):
+                        marked[0, count], marked[1, count] = i, j
+                        count += 1
+            tried += count
+            if max(first_count, second_count) + count >= most or tried * worth > seen * height * width:
+                return -1, -1, tried
+            for pair in range(count):
+                query, item = np.int64(marked[0, pair]), np.int64(marked[1, pair])
+                total = _dot(
+                    (
+                        queries.ctypes.data + 2 * query * queries.shape[1],
+                        items.ctypes.data + 2 * item * items.shape[1],
+                        products,
+                    ),
+                    left,
+                )
+                sharp = np.float32(np.float32(total) * steps[1][item]) * steps[0][query]
+                # Written in any case, and counted where it is wanted.
+                rows[0, first_count], columns[0, first_count], near[0, first_count] = query, item, sharp
+                first_count += int(sharp >= least[0][query])
+                rows[1, second_count], columns[1, second_count], near[1, second_count] = query, item, sharp
+                second_count += int(sharp >= least[1][item])
     return first_count, second_count, tried
 
 

@@ -54,10 +54,15 @@ _MANY = 1.25
 """Survivors per row, in units of k, from which nearer values are worth having before canonical ones."""
 
 
-def _some_of(rows: Places) -> Iterator[Places]:
-    """Rows whose keys, and what is made of them meanwhile, stay in a core's cache and take little memory."""
+def _some_of(rows: Places) -> Iterator[Places | slice]:
+    """Rows whose keys, and what is made of them meanwhile, stay in a core's cache and take little memory.
+
+    Ascending rows; those that follow each other without a gap as a slice, whose keys need no copy.
+    """
     for start in range(0, len(rows), _ROWS):
-        yield rows[start : start + _ROWS]
+        some = rows[start : start + _ROWS]
+        whole = some[-1] - some[0] + 1 == len(some)
+        yield slice(int(some[0]), int(some[-1]) + 1) if whole else some
 
 
 def keys_of(values: NDArray[np.float32], positions: NDArray[Any]) -> Keys:
@@ -164,7 +169,8 @@ class Survivors:
         shape = len(self._fill), self.k
         positions, similarities = np.empty(shape, np.int64), np.empty(shape, np.float32)
         with self._lock:
-            for rows in _some_of(np.arange(len(self._fill))):
+            for start in range(0, len(self._fill), _ROWS):
+                rows = np.arange(start, min(start + _ROWS, len(self._fill)))
                 self._sort(rows)
                 assert self._fill[rows].min() >= self.k, "every row meets at least k items"
                 best = self._keys[rows, : self.k] if self._rescores is None else self._finally(rows)
@@ -246,9 +252,10 @@ class Survivors:
     def _sort(self, rows: Places) -> None:
         """Sort these rows, best first, raise their bounds, drop who is beyond."""
         for some in _some_of(rows):
-            keys = self._keys[some]
+            taken = self._fill[some]
+            keys = self._keys[some, : max(self.k, int(taken.max()))]
             keys.sort(axis=1)
-            known = self._fill[some] >= self.k
+            known = taken >= self.k
             kth = keys[:, self.k - 1]
             if self._rescores is not None:
                 values = np.where(known, values_of(kth), np.float32(0))
@@ -256,11 +263,12 @@ class Survivors:
             bound = np.where(known, np.minimum(self._bound[some], kth), self._bound[some])
             beyond = keys > bound[:, None]
             keys[beyond] = NOTHING
-            self._keys[some], self._bound[some] = keys, bound
-            left = np.minimum(self._fill[some], beyond.shape[1] - beyond.sum(axis=1))
-            self._fill[some] = self._sorted[some] = left
+            if not isinstance(some, slice):  # else these are the places themselves
+                self._keys[some, : keys.shape[1]] = keys
+            self._bound[some] = bound
+            self._fill[some] = self._sorted[some] = np.minimum(taken, keys.shape[1] - beyond.sum(axis=1))
 
-    def _lowest(self, highest: NDArray[np.float32], rows: Places) -> NDArray[np.float32]:
+    def _lowest(self, highest: NDArray[np.float32], rows: Places | slice) -> NDArray[np.float32]:
         """The least that a canonical similarity can be whose highest value is this."""
         wide = np.minimum(highest.astype(np.float64), np.finfo(np.float32).max)
         error, rounding = self._error[rows], self._rounding

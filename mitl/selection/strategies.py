@@ -12,16 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import contains, places
+from mitl.core.arrays import Floats, Ints, contains, places
 from mitl.errors import RoundError, UsageError
 from mitl.proposals.sampling import draw_below
 from mitl.records import Direction
 from mitl.records.frames import Flags
 from mitl.records.rounds import DOUBTS
 from mitl.selection.choice import SelectionProblem, Strategy, draws, highest, in_order
-from mitl.selection.coreset import coreset
-from mitl.selection.diverse import Spread, diverse
+from mitl.selection.coreset import Spread, coreset, diverse
 
 
 def hard_negatives(choice: SelectionProblem) -> pd.DataFrame:
@@ -244,7 +242,7 @@ def doubts(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: the pairs whose present call is most likely wrong, a lost match counting twice a false one.
 
     Args:
-        choice: over the pool of `mitl.selection.doubts.called_pairs`, whose open pairs have been answered.
+        choice: over the pool of `mitl.selection.choice.called_pairs`, whose open pairs have been answered.
     """
     match = choice.probability
     return highest(choice, np.where(choice.positive, FALSE_MATCH * (1 - match), match), DOUBTS)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
@@ -25,7 +25,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.similarity import TASKS, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
-from mitl.stages.demo_steps import DemoPaths, Mark, Steps, asked_for, make_world, work
+from mitl.stages.demo import DemoPaths, LikenessCounts, Mark, Steps, asked_for, make_world, work
 from mitl.stages.evaluating.evaluate import evaluate_models
 from mitl.stages.evaluating.request import Against, EvaluationRequest
 from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
@@ -44,21 +44,6 @@ PHASES: Sequence[Sequence[Likeness]] = ((Likeness.STS, Likeness.SIS), (Likeness.
 MODEL, BASELINE = "clip-mini", "bag-of-words"
 """What is scored by the ratings: a model of both sides, and one of captions alone."""
 SAMPLES = 1000
-
-
-class LikenessCounts(TypedDict, total=False):
-    """How well ratings follow the known truth."""
-
-    tasks: Annotated[
-        dict[str, dict[str, Any]],
-        "`--crisscross`: sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of scores "
-        "with the known likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of "
-        "single ratings",
-    ]
-    correlations: Annotated[
-        dict[str, dict[str, float]],
-        "`--crisscross`: model → task → Spearman's correlation with people's scores, as CxC samples it",
-    ]
 
 
 def crisscross_demo(

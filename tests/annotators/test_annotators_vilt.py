@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import save_file
 
-from annotators import registry, vilt, vilt_core
+from annotators import linear_kernels, registry, vilt
 from annotators.base import Annotator
 from annotators.inputs import wordpieces
 from annotators.inputs.pixels import vilt_pixels
@@ -322,13 +322,30 @@ def test_a_score_does_not_depend_on_its_neighbours(encoded, data):
 
 
 @pytest.mark.parametrize("options", [{"batch": 1}, {"batch": 3}, {"threads": 3, "batch": 2}])
-def test_scores_do_not_depend_on_batch_size_or_threads(world, encoded, options):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_scores_do_not_depend_on_batch_size_or_threads(world, encoded, options, precision):
     """Not by a bit, whatever the batch."""
+    _, images, captions = encoded
+    whole = world.annotator(precision=precision).similarities(images, captions)
+
+    found = world.annotator(precision=precision, **options).similarities(images, captions)
+
+    np.testing.assert_array_equal(found, whole)
+
+
+def test_pairs_in_batches_of_one_shape_score_as_packed_ones(world, encoded):
+    """As compiled code and a card take them."""
     annotator, images, captions = encoded
+    wanted = annotator.similarities(images, captions)
+    rows, columns = np.divmod(np.arange(wanted.size), wanted.shape[1])
+    core = ViltCore(world.network)
+    core.one_shape = True
+    for batch in (None, 2, 20):
+        scorer = vilt.PairScorer(core, torch.device("cpu"), threads=2, batch=batch)
 
-    found = world.annotator(**options).similarities(images, captions)
+        found = scorer.scores(images, captions, rows, columns)
 
-    np.testing.assert_array_equal(found, annotator.similarities(images, captions))
+        np.testing.assert_allclose(found, wanted.ravel(), atol=1e-6)
 
 
 def test_an_encoding_does_not_depend_on_other_items(world, encoded):
@@ -420,22 +437,22 @@ def test_training_sees_the_same_scores_with_padding_and_gradients(world):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_all_kernels_compute_the_same_maps(dtype):
     """oneDNN's kernels agree with torch's own, where this torch has them."""
-    if not vilt_core._has_onednn(dtype):
+    if not linear_kernels._has_onednn(dtype):
         pytest.skip("this torch has no oneDNN operators")
     generator = torch.Generator().manual_seed(0)
-    x, residual = (torch.randn(5, width, generator=generator).to(dtype) for width in (24, 16))
+    x = torch.randn(5, 24, generator=generator).to(dtype)
     weight, bias = (
         torch.randn(16, 24, generator=generator).to(dtype),
         torch.randn(16, generator=generator).to(dtype),
     )
-    plain = vilt_core.PlainLinear(weight, bias)
+    plain = linear_kernels.PlainLinear(weight, bias)
 
     with torch.inference_mode():
-        packed = vilt_core.OneDnnLinear(weight, bias)
+        packed = linear_kernels.OneDnnLinear(weight, bias)
         near = {"atol": 1e-5, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 0.1, "rtol": 0.02}
         torch.testing.assert_close(packed(x), plain(x), **near)
         torch.testing.assert_close(packed.gelu(x), plain.gelu(x), **near)
-        torch.testing.assert_close(packed.plus(x, residual), plain.plus(x, residual), **near)
+        torch.testing.assert_close(linear_kernels.softmax(x), x.softmax(-1), atol=0.005, rtol=0.01)
 
 
 def test_float32_stays_float32_where_the_process_allows_less(world, encoded):
@@ -525,9 +542,11 @@ def test_wrong_weights_are_one_clear_line(world, tmp_path):
     assert "no readable 'config'" in refusal(world, weights=str(path))
 
 
-def test_a_score_that_is_not_finite_names_its_pair(world, encoded):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_score_that_is_not_finite_names_its_pair(world, encoded, precision):
     """NaN in an encoding comes out as one line with the pair's ids."""
-    annotator, images, captions = encoded
+    _, images, captions = encoded
+    annotator = world.annotator(precision=precision)
     broken = images.arrays["state"].copy()
     broken[4] = np.nan
     images = replace(images, arrays={**images.arrays, "state": broken})

@@ -28,7 +28,6 @@ N_IMAGES, N_CAPTIONS = 7, 11
 def small_units(monkeypatch):
     """Units, look-ups and memory of a few pairs, so that small data has several."""
     monkeypatch.setattr(pair_scores, "FIRST_UNIT", 5)
-    monkeypatch.setattr(pair_scores, "_SMALLEST_UNIT", 5)
     monkeypatch.setattr(pair_scores, "_LARGEST_UNIT", 5)
     monkeypatch.setattr(pair_scores, "_SLAB", 8)
     monkeypatch.setattr(pair_scores, "_CACHE_PAIRS", 30)

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose, run_publish, work_until_done
 
 from mitl.audits.pool import RemainderOf
-from mitl.core.packed import contains, pack_pairs
+from mitl.core.arrays import contains, pack_pairs
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import audits, proposals

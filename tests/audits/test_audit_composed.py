@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from cli_kit import ok
 from world_kit import work_until_done
 
-from mitl.core.packed import pack_pairs
+from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import open_context
 from mitl.db.store import items as item_store
 from mitl.records import Environment, Pair

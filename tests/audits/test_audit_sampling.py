@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitl.audits.pool import Pool, RemainderOf, draw
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose
 from mitl.records.audits import AuditDesign, Stratum

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import ndtri
 
 from mitl.audits.frontier import Frontier, Pilot, ResampledEstimate, estimate, share_left
-from mitl.audits.pilot_scores import pilot_scores, rank_features
 from mitl.audits.thresholds import Tolerance
 from mitl.errors import AuditError
+from mitl.fusion.models import pilot_scores, rank_features
 
 PAIRS, PREVALENCE, AUC = 8000, 0.45, 0.95
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from mitl.audits.thresholds import Drawn, Tolerance, find_threshold, find_threshold_of_loss
-from mitl.core.intervals import clopper_pearson
+from mitl.core.statistics import clopper_pearson
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -19,7 +19,7 @@ from mitl.audits.workers import (
     overturned_share,
     refused_at_least,
 )
-from mitl.core.intervals import clopper_pearson
+from mitl.core.statistics import clopper_pearson
 
 MIXES = st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=1, max_size=6)
 """How far each kind of pair is from one half on its side, 0 to 1, and how many there are of it."""

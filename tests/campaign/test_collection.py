@@ -18,7 +18,7 @@ from mitl.campaign.kinds.texts import planning
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.kinds.texts.standing import ItemState, standing
 from mitl.campaign.publish import publish
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import unpack_ids
 from mitl.crowd.context import open_context
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
@@ -30,8 +30,7 @@ from mitl.records.collection import TEXTS, Terms, TextRules
 from mitl.settings import load
 from mitl.stages.analysing.analyse import analyse
 from mitl.stages.collecting.choose import STRATEGIES, CollectWish, choose
-from mitl.stages.collecting.collected import collected
-from mitl.stages.collecting.show import show
+from mitl.stages.collecting.show import collected, show
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset

@@ -22,7 +22,7 @@ from mitl.campaign.kinds.texts.answers import (
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, pack_texts, render_texts
 from mitl.campaign.kinds.texts.standing import MOST_TRIES, ItemState, stand
 from mitl.crowd.populations import CHARACTERS
-from mitl.crowd.writers import PickTruth, WriteTruth, answer_texts
+from mitl.crowd.raters import PickTruth, WriteTruth, answer_texts
 from mitl.db.store.collection import ChosenItem, CollectionPlace
 from mitl.errors import PackingError
 from mitl.hits.validation import check_markup

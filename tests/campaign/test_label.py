@@ -16,7 +16,7 @@ from cli_kit import mitl
 from process_kit import project_settings
 from world_kit import SANDBOX, make_world, run_propose
 
-from mitl.core.packed import distinct, pack_ids, unpack_ids
+from mitl.core.arrays import distinct, pack_ids, unpack_ids
 from mitl.crowd.context import open_context
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix

@@ -17,7 +17,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.controls import draw_controls
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
-from mitl.core.packed import pack_pairs, unpack_pairs
+from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals

@@ -28,7 +28,7 @@ from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import expire
 from mitl.stages.hits.extend import ExtensionWish, extend
 from mitl.stages.hits.scope import list_hits
-from mitl.stages.operating.verify import verify
+from mitl.stages.operating.backup import verify
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.reporting.status import status

@@ -119,6 +119,25 @@ def test_a_write_has_reached_the_disk_when_its_block_is_over(postgres_url):
 
 
 @pytest.mark.postgres
+def test_pages_find_their_statements_prepared(postgres_url):
+    """What was asked often enough stays planned from page to page, and none of it is lost by reading or writing."""
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    database = Database(engine)
+    kept = text("SELECT count(*) FROM pg_prepared_statements")
+    for _ in range(10):
+        with database.one_view(), database.read() as connection:
+            names(connection)
+        with database.write(LIVE), database.read() as connection:
+            before = connection.scalar(kept)
+    with database.read() as connection:
+        after = connection.scalar(kept)
+
+    assert after >= before > 0
+    engine.dispose()
+
+
+@pytest.mark.postgres
 def test_a_connection_that_died_while_idle_is_replaced(postgres_url, monkeypatch):
     """A server that was restarted at night is not a failure of the first page in the morning."""
     monkeypatch.setattr(engines, "FRESH_S", 0.0)

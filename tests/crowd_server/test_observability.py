@@ -243,7 +243,7 @@ def test_every_needs_watch(tmp_path):
 def test_a_project_that_goes_away_while_it_is_watched_is_one_line(project):
     """The watch ends like the plain command."""
     from mitl.errors import StoreError
-    from mitl.stages.operating.watching import watch
+    from mitl.stages.reporting.status import watch
 
     looks = watch(
         load(project, environ={}), every_s=1, pause=lambda seconds: Path("mitl.db").unlink(missing_ok=True)

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitl.datasets.assembling import assemble, id_kind, read_ids
-from mitl.datasets.coco import read_compact
+from mitl.datasets.coco import read_compact, read_flickr30k
 from mitl.datasets.images import ImageFolder, Picture, UrlTemplate, locate
-from mitl.datasets.karpathy import read_flickr30k
 from mitl.datasets.table import read_table
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, Image

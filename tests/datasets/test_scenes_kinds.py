@@ -12,8 +12,7 @@ from kind_worlds_kit import KINDS, world_of
 from mitl.datasets.media import have_decoders, video_frames
 from mitl.datasets.scenes.files import read_world, write_world
 from mitl.datasets.scenes.graph import Background, Color, Group, Scene, Shape, Size, Spot
-from mitl.datasets.scenes.moving import render_video
-from mitl.datasets.scenes.sounding import RATE, render_sound
+from mitl.datasets.scenes.playing import RATE, render_sound, render_video
 from mitl.datasets.scenes.world import WORLD_KINDS, generate, truth_matrix
 from mitl.errors import DatasetError
 from mitl.records import Label

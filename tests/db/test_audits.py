@@ -10,7 +10,7 @@ from audit_kit import NOW, SANDBOX, add_audit, add_page, some_pairs, submit
 from sqlalchemy import text
 from world_kit import make_world
 
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work
 from mitl.db.store.columns import judgement_columns

@@ -19,9 +19,8 @@ from process_kit import fork_server, project_settings, side_by_side
 from sqlalchemy import create_engine, text
 
 from mitl.settings import Settings
-from mitl.stages.operating.backup import backup
+from mitl.stages.operating.backup import backup, verify, verify_dump
 from mitl.stages.operating.restore import restore
-from mitl.stages.operating.verify import verify, verify_dump
 from mitl.stages.reporting import status as reporting
 
 pytestmark = pytest.mark.slow

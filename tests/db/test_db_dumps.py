@@ -26,9 +26,8 @@ from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.errors import StoreError
 from mitl.settings import load
-from mitl.stages.operating.backup import backup
+from mitl.stages.operating.backup import backup, verify, verify_dump
 from mitl.stages.operating.restore import restore
-from mitl.stages.operating.verify import verify, verify_dump
 
 pytestmark = pytest.mark.migrations
 

@@ -18,8 +18,8 @@ from mitl.positives.tables import json_bytes
 from mitl.records import IdKind, Item, ItemSet, Pair, Part, PartKind, Side, StoredItem
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.operating.backup import verify
 from mitl.stages.operating.databases import upgrade
-from mitl.stages.operating.verify import verify
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import report
 from mitl.stages.reporting.status import status

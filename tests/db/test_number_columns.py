@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import text
 
 from mitl.db.session import open_database
-from mitl.db.store import bulk
+from mitl.db.store import statements
 
 ROWS = """
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
@@ -22,14 +22,14 @@ def too_large(cursor, sent, source):
 def session(request, engine_url, monkeypatch):
     """Of a database that gives all rows in one value, or refuses to and gives 64 in each, fewer in the last."""
     if request.param == "in parts":
-        monkeypatch.setattr(bulk, "_PART", 64)
-        monkeypatch.setattr(bulk, "_whole", too_large)
+        monkeypatch.setattr(statements, "_PART", 64)
+        monkeypatch.setattr(statements, "_whole", too_large)
     with open_database(engine_url, create=True) as opened:
         yield opened
 
 
 def test_many_values_are_put_together_in_the_order_of_the_query(session):
-    found = bulk.number_columns(session, ROWS.format(third="i % 3 + 4294967296"), 3)
+    found = statements.number_columns(session, ROWS.format(third="i % 3 + 4294967296"), 3)
 
     assert found.dtype == np.int64
     assert found.tolist() == [
@@ -40,7 +40,7 @@ def test_many_values_are_put_together_in_the_order_of_the_query(session):
 
 
 def test_numbers_with_a_fraction_are_put_together_alike(session):
-    found = bulk.number_columns(session, ROWS.format(third="i / 8.0"), 3, np.float64)
+    found = statements.number_columns(session, ROWS.format(third="i / 8.0"), 3, np.float64)
 
     assert found[0].tolist() == IN_ORDER
     assert found[2].tolist() == [i / 8 for i in IN_ORDER]
@@ -49,10 +49,10 @@ def test_numbers_with_a_fraction_are_put_together_alike(session):
 def test_the_transaction_goes_on(session):
     session.execute(text("CREATE TABLE marker (id INTEGER)"))
 
-    bulk.number_columns(session, ROWS.format(third="0"), 3)
+    statements.number_columns(session, ROWS.format(third="0"), 3)
 
     assert session.scalar(text("SELECT count(*) FROM marker")) == 0
 
 
 def test_no_rows_are_columns_of_no_length(session):
-    assert bulk.number_columns(session, "SELECT 1, 2 WHERE 1 = 0", 2).shape == (2, 0)
+    assert statements.number_columns(session, "SELECT 1, 2 WHERE 1 = 0", 2).shape == (2, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mitl.core.packed import pack_each
+from mitl.core.arrays import pack_each
 from mitl.db.session import open_database
 from mitl.db.store import proposals
 from mitl.db.store.items import add_dataset

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from text_kit import write_beir
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.crowd_server.serving import RunningServer
 from mitl.errors import ReleaseError, UsageError
 from mitl.explorer.app import A_PAGE, create_app, explore

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import pack_ids, unpack_ids
+from mitl.core.arrays import pack_ids, unpack_ids
 from mitl.fusion.evidence import ANSWERED, FusionEvidence, Joint, UnitVectors, of_length_1
 from mitl.records.frames import PROPOSALS, frame
 

@@ -12,7 +12,7 @@ from cli_kit import fails, ok
 from sqlalchemy import update
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
-from mitl.core.packed import distinct
+from mitl.core.arrays import distinct
 from mitl.crowd.context import open_context
 from mitl.db.models import HitItemRow
 from mitl.db.session import open_database

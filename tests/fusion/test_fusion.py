@@ -10,15 +10,14 @@ from fusion_kit import answers, evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.core.packed import pack_ids, places, unpack_ids
+from mitl.core.arrays import pack_ids, places, unpack_ids
 from mitl.errors import MetricError
 from mitl.fusion import fusing, models
 from mitl.fusion.answered import Said, answered_features, cells, folds
-from mitl.fusion.evidence import FusionEvidence
+from mitl.fusion.evidence import FusionEvidence, ranking_features
 from mitl.fusion.fusing import fuse
 from mitl.fusion.likeness import text_features
 from mitl.fusion.models import Isotonic, Platt, area
-from mitl.fusion.rankings import ranking_features
 
 pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")
 

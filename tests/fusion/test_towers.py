@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fusion_kit import answers, evidence
 
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import unpack_ids
 from mitl.fusion import fusing, models, towers
 from mitl.fusion.answered import AnsweredPairs, folds
 from mitl.fusion.evidence import FusionEvidence, UnitVectors, of_length_1

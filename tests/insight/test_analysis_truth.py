@@ -13,7 +13,7 @@ from mitl.analysis.known_truth import (
     score_directions,
     within_queries,
 )
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.records import Direction
 
 ids = st.integers(0, 6)

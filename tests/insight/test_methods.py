@@ -19,11 +19,10 @@ from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Facts, UsedMachine
-from mitl.positives.methods_text import as_latex, as_markdown, bibliography, figures, rows
 from mitl.positives.references import REFERENCES
 from mitl.records import AnnotatorKind, Direction
 from mitl.stages.evaluating.figures import keep_scores
-from mitl.stages.reporting.methods import facts
+from mitl.stages.reporting.methods import as_latex, as_markdown, bibliography, facts, figures, rows
 
 HOSTILE = "50% of_data $x$ {a} \\input{x} & #1 ~^ [b] <script> | `c`\n\\end{document}\x1b[31m"
 

@@ -16,9 +16,9 @@ from mitl.db.store import items as item_store
 from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import TrainedRow
 from mitl.records.rounds import RoundStep
-from mitl.stages.collecting.collected import collected
-from mitl.stages.reporting.loop import rounds_section, training_section
+from mitl.stages.collecting.show import collected
 from mitl.stages.reporting.report import collect, report_input
+from mitl.stages.reporting.sections import rounds_section, training_section
 from mitl.stages.rounds.figures import show
 from mitl.stages.training.gathering import no_lesson, teaching
 

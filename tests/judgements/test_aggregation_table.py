@@ -8,7 +8,7 @@ from aggregation_kit import answers, as_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable, answer_table, codes
 from mitl.positives.pair_answers import judgement_frame, table_with_controls
 from mitl.records import GoldControl, Judgement, Label, Outcome, Pair, PairRole

@@ -15,7 +15,7 @@ from process_kit import project_settings
 from record_kit import answers_by_pair, most_positive, proposal_frame
 from world_kit import make_world, run_propose, run_publish
 
-from mitl.core.packed import distinct, pack_pairs, spans, unpack_pairs
+from mitl.core.arrays import distinct, pack_pairs, spans, unpack_pairs
 from mitl.db.session import open_database
 from mitl.db.store import columns, items, judgements
 from mitl.positives.merging import MergeRules

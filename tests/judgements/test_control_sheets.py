@@ -13,19 +13,19 @@ from world_kit import SANDBOX
 
 from mitl.campaign.standing import standing
 from mitl.crowd.context import Context
-from mitl.crowd.golds import gold_state
 from mitl.db.models import Base
 from mitl.db.session import open_database
 from mitl.db.store import control_sheets, worker_tallies
 from mitl.db.store import desk as desk_store
 from mitl.db.store.answer_sheets import answers_of
+from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.desk.overview_page import overview
 from mitl.judgements import gold_records
 from mitl.settings import Settings
 from mitl.stages.harvesting import judging
+from mitl.stages.operating.backup import verify
 from mitl.stages.operating.databases import upgrade
-from mitl.stages.operating.verify import verify
 from mitl.stages.reviewing.evidence import habits
 
 pytest_plugins = ("desk_fixtures",)

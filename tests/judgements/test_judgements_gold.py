@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import GoldAnswer, gold_records, withdrawn_golds
 
-from mitl.core.packed import pack_pairs
+from mitl.core.arrays import pack_pairs
 from mitl.crowd.populations import CHARACTERS, answer_hit
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.judgements.gold_records import GoldCheck, GoldRecord, check_assignment, decide, is_usable

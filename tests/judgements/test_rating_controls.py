@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.judgements.rating_conduct import rating_conduct
-from mitl.judgements.rating_controls import FEWEST_CAREFUL, apart, untrusted
+from mitl.judgements.rating_tests import FEWEST_CAREFUL, apart, untrusted
 from mitl.records.frames import frame
 from mitl.records.similarity import RATINGS, SIMILARITY_ROLES, SimilarityRole
 

@@ -19,7 +19,7 @@ from mitl.desk.app import make_desk
 from mitl.records import Decision, Environment, Label
 from mitl.settings import Settings
 from mitl.stages.harvesting.watching import watch
-from mitl.stages.operating.verify import verify
+from mitl.stages.operating.backup import verify
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import decisions, review
 

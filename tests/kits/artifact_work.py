@@ -18,7 +18,7 @@ def propose(settings: Settings) -> StageResult:
     """Five images and six captions search, in chunks and units of a few."""
     ranking.registry.build = build
     encodings.CHUNK_ITEMS.update(image=5, caption=20)
-    pair_scores.FIRST_UNIT = pair_scores._SMALLEST_UNIT = pair_scores._LARGEST_UNIT = 60
+    pair_scores.FIRST_UNIT = pair_scores._LARGEST_UNIT = 60
     return propose_stage(
         settings,
         ProposeRequest(annotators=NAMES, top_k=3, depth=6, images=QueryChoice(5), captions=QueryChoice(6)),

@@ -10,7 +10,7 @@ import pandas as pd
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.db.models import Assignment, Hit, HitItemRow, JudgementRow, Worker
 from mitl.db.store import audits
 from mitl.db.store import hits as hit_store

@@ -16,7 +16,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.session import open_database
 from mitl.db.store import answers
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.desk.app import create_app, make_desk
 from mitl.desk.desk import Clock, Desk, utc_now
 from mitl.records import Decision
@@ -61,12 +61,12 @@ class OpenDesk:
         """Wait until the crowd server has been told, or could not be."""
         assert self.desk.sender.wait(60)
 
-    def rows(self, *decisions: Decision) -> list[AssignmentRow]:
+    def rows(self, *decisions: Decision) -> list[StoredAssignment]:
         """Stored submissions of these decisions, of all without any."""
         with open_database(self.settings.db_url, read_only=True) as session:
             return answers.assignments(session, SANDBOX, decisions or tuple(Decision))
 
-    def row(self, number: int) -> AssignmentRow:
+    def row(self, number: int) -> StoredAssignment:
         """One submission as stored."""
         return next(row for row in self.rows() if row.id == number)
 

@@ -18,8 +18,8 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits
-from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.hits import HitRow
+from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.hits import StoredHit
 from mitl.records import Decision, HitState
 from mitl.settings import Settings
 
@@ -44,13 +44,13 @@ def client_of(settings: Settings) -> Iterator[MTurkClient]:
         yield endpoint.client()
 
 
-def posted(settings: Settings) -> list[HitRow]:
+def posted(settings: Settings) -> list[StoredHit]:
     """The HITs that are out."""
     with open_database(settings.db_url, read_only=True) as session:
         return hits.hits(session, SANDBOX, (HitState.POSTED,))
 
 
-def submissions(settings: Settings, *decisions: Decision) -> list[AssignmentRow]:
+def submissions(settings: Settings, *decisions: Decision) -> list[StoredAssignment]:
     """The stored submissions, those with one of these decisions where any is given."""
     with open_database(settings.db_url, read_only=True) as session:
         return answers.assignments(session, SANDBOX, decisions or tuple(Decision))

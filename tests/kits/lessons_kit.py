@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from annotators.training.taught import Lessons
-from mitl.core.packed import pack_ids
+from mitl.core.arrays import pack_ids
 from mitl.datasets.scenes.files import write_world
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.records import CaptionItem, ImageItem

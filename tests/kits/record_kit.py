@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import pack_each, pack_ids, unpack_pairs
+from mitl.core.arrays import pack_each, pack_ids, unpack_pairs
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.conduct import Agreement, AnswerRun
 from mitl.judgements.gold_records import MIN_FAILURES_TO_WITHDRAW, GoldRecord, GoldState

@@ -9,7 +9,7 @@ import numpy as np
 from record_kit import machine_frame, proposal_frame
 
 from mitl.audits.pool import Pool, RemainderOf, draw
-from mitl.core.packed import pack_each, unpack_pairs
+from mitl.core.arrays import pack_each, unpack_pairs
 from mitl.positives.certifying import AuditRecord, certified
 from mitl.positives.merging import Exclusions, MergeRules, gather, merge
 from mitl.positives.pair_answers import judgement_frame, pair_answers

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.metrics.answer_rates import CorrectedLabels, Rates
 from mitl.metrics.incomplete import AuditSample, Evidence
-from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.partial_labels import CorrectedLabels, PartialLabels, Rates
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.table import asked_metrics
 

@@ -15,7 +15,7 @@ from mitl.metrics.expected import Cases, Worlds, expected_values
 from mitl.metrics.incomplete import AuditSample, Evidence, hole_shares, shrunken
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
-from mitl.metrics.rank_chances import with_rank_chances
+from mitl.metrics.rank_groups import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.core.logistic import logistic
+from mitl.core.statistics import logistic
 from mitl.metrics.incomplete import AuditSample, Evidence
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
-from mitl.metrics.rank_chances import with_rank_chances
+from mitl.metrics.rank_groups import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics

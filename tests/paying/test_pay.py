@@ -24,8 +24,8 @@ from mitl.db.session import open_database
 from mitl.db.store import ledger
 from mitl.records import Environment
 from mitl.settings import Settings
+from mitl.stages.paying.bonuses import Gift, compensate
 from mitl.stages.paying.check import check_pay
-from mitl.stages.paying.compensate import Gift, compensate
 from mitl.stages.paying.report import pay_report
 from mitl.stages.paying.top_up import TopUpTerms, top_up
 

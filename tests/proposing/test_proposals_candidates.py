@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotators.base import Ranking
-from mitl.core.packed import contains, distinct, pack_ids, pack_pairs, unpack_ids, unpack_pairs
+from mitl.core.arrays import contains, distinct, pack_ids, pack_pairs, unpack_ids, unpack_pairs
 from mitl.errors import ProposalError
 from mitl.proposals.candidates import (
     DIRECTIONS,

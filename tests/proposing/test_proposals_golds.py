@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.core.packed import pack_pairs
+from mitl.core.arrays import pack_pairs
 from mitl.errors import ProposalError
 from mitl.proposals.sampling import gold_negatives, gold_positives
 from mitl.records import Pair

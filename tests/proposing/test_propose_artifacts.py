@@ -393,7 +393,6 @@ def test_scoring_is_resumed_within_a_query(project, networks, monkeypatch):
     """Interrupted in the third unit of the first query's pairs, the next run scores the others."""
     monkeypatch.setattr(pair_scores, "FIRST_UNIT", 10)
     monkeypatch.setattr(pair_scores, "_LARGEST_UNIT", 10)
-    monkeypatch.setattr(pair_scores, "_SMALLEST_UNIT", 10)
     real = Pairing.scores
 
     def interrupted(self, *args):

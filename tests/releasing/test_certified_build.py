@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
-from mitl.core.packed import contains, distinct
+from mitl.core.arrays import contains, distinct
 from mitl.crowd.context import open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns

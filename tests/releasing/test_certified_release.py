@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from release_kit import AUDITORS, FILES, SALT, audit_record, audited_world, world
 
-from mitl.core.packed import contains, unpack_pairs
+from mitl.core.arrays import contains, unpack_pairs
 from mitl.errors import AuditError
 from mitl.positives.audit_files import read_audit
 from mitl.positives.certifying import certified, confirmed, refused

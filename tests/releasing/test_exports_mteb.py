@@ -13,8 +13,7 @@ from scored_kit import tied_vectors
 from world_kit import make_released
 
 from mitl.metrics.plausible import CAP
-from mitl.stages.evaluating.project import read_project
-from mitl.stages.evaluating.texts import CaptionTexts
+from mitl.stages.evaluating.project import CaptionTexts, read_project
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SCORES = ("R-Precision", "mAP@R", "R@1", "R@5", "R@10")

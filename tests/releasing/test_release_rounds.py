@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from publish_kit import proposed
 from release_kit import audited_world, world
 
-from mitl.core.packed import pack_pairs
+from mitl.core.arrays import pack_pairs
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ChosenRound, Origins, TrainedMachine
 from mitl.positives.tables import chosen_columns

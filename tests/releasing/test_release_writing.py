@@ -17,7 +17,7 @@ import pytest
 from record_kit import proposal_frame
 from release_kit import FILES, SALT, audited_world, records, world
 
-from mitl.core.packed import pack_each, unpack_pairs
+from mitl.core.arrays import pack_each, unpack_pairs
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.metrics.positives import Positives, locate

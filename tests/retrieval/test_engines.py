@@ -150,7 +150,6 @@ def test_pairs_have_the_same_scores_from_every_engine_in_units_of_any_size(
     sides = vilt.encode_images(images), vilt.encode_captions(captions)
     items = ScoredItems(images, captions, image_keys(images, None), caption_keys(captions))
     pairs = np.divmod(np.arange(len(images) * len(captions)), len(captions))
-    monkeypatch.setattr(pair_scores, "_SMALLEST_UNIT", 16)
 
     def kept(name: str, doing: Engine, unit: int) -> PairScores:
         monkeypatch.setattr(pair_scores, "FIRST_UNIT", unit)

@@ -12,10 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chat_kit import chat_server
 from cli_kit import clear_environment, fails, ok, use_file_annotators
 from encoding_kit import Hashing, Jealous, JealousRecipe, captions
+from PIL import Image
 
 from mitl.errors import RetrievalError
+from mitl.records import CaptionItem, ImageItem
+from mitl.retrieval.engines import AnnotatorRecipe
+from mitl.retrieval.pair_scores import Unit
 from mitl.retrieval.ray_engine import RayEngine
 
 pytestmark = [
@@ -61,6 +66,26 @@ def test_a_cluster_proposes_the_same_bytes_as_one_machine(cluster, tmp_path, mon
 
     assert len(files["local"]) == 4
     assert files["ray"] == files["local"]
+
+
+def test_a_model_behind_a_server_judges_for_workers_as_for_one_machine(cluster, tmp_path, monkeypatch):
+    """Each worker asks the server itself; the scores are the same, and no pair is asked for twice."""
+    clear_environment(monkeypatch)
+    texts = [CaptionItem(place, str(place), 1, f"caption {place}") for place in range(1, 31)]
+    images = []
+    for place, colour in enumerate(("red", "green", "blue", "white"), 1):
+        images.append(ImageItem(place, colour, path=tmp_path / f"{colour}.png"))
+        Image.new("RGB", (40 * place, 90), colour).save(tmp_path / f"{colour}.png")
+    with chat_server(lambda jpeg, caption: [len(jpeg) % 7 / 7, int(caption[8:]) / 60, 0, 0.1]) as server:
+        recipe = AnnotatorRecipe("seer", {"chat": server.url, "model": "seer-8b"})
+        seer = recipe.build()
+        sides = seer.encode_images(images), seer.encode_captions(texts)
+        rows = np.divmod(np.arange(len(images) * len(texts)), len(texts))
+        units = [Unit(n, *(side[20 * n : 20 * n + 20] for side in rows)) for n in range(6)]
+        with RayEngine({"seer": recipe}, address=cluster.address) as engine:
+            found = {unit.number: unit.scores for unit in engine.score(seer, *sides, units)}
+        assert len(server.bodies) == 2 * len(rows[0])
+        assert np.concatenate([found[n] for n in range(6)]).tobytes() == seer.scores(*sides, *rows).tobytes()
 
 
 def test_encoding_survives_the_loss_of_a_machine(cluster):

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import SANDBOX
 
-from mitl.core.packed import pack_each
-from mitl.crowd.golds import gold_state
+from mitl.core.arrays import pack_each
 from mitl.db.session import open_database
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import open_work, proposals
 from mitl.db.store.columns import answer_columns
+from mitl.db.store.control_sheets import gold_state
 from mitl.judgements.conduct import (
     agreement,
     entropy_of_counts,

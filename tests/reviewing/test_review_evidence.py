@@ -15,7 +15,7 @@ from world_kit import SANDBOX, copy_of
 from mitl.cli.reference import COUNTS
 from mitl.db.session import open_database
 from mitl.db.store import answers
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.errors import StoreError
 from mitl.records import Decision, Environment, Finding, Label
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
@@ -36,16 +36,16 @@ def project(reviewed: Settings, tmp_path) -> Settings:
     return copy_of(reviewed, tmp_path / "p")
 
 
-def rows(settings: Settings, *decisions: Decision) -> list[AssignmentRow]:
+def rows(settings: Settings, *decisions: Decision) -> list[StoredAssignment]:
     with open_database(settings.db_url, read_only=True) as session:
         return answers.assignments(session, SANDBOX, decisions or tuple(Decision))
 
 
-def row(settings: Settings, number: int) -> AssignmentRow:
+def row(settings: Settings, number: int) -> StoredAssignment:
     return next(one for one in rows(settings) if one.id == number)
 
 
-def failed_one(settings: Settings) -> AssignmentRow:
+def failed_one(settings: Settings) -> StoredAssignment:
     """A submission that waits because it failed a control."""
     with open_database(settings.db_url, read_only=True) as session:
         findings = answers.findings(session, SANDBOX)

@@ -12,14 +12,14 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
-from mitl.core.packed import contains, distinct, pack_pairs, unpack_ids
+from mitl.core.arrays import contains, distinct, pack_pairs, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, open_work
 from mitl.errors import RoundError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import AuditPurpose
 from mitl.records.rounds import CHOSEN, DOUBTS
-from mitl.selection.diverse import Spread
+from mitl.selection.coreset import Spread
 from mitl.selection.strategies import STRATEGIES
 from mitl.settings import Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit

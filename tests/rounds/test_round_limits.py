@@ -11,7 +11,7 @@ from cli_kit import clear_environment, fails, mitl, ok
 from publish_kit import proposed
 from world_kit import SANDBOX, make_world, run_propose
 
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.db.locks import ROUND, only_one
 from mitl.db.models import JudgementRow
 from mitl.db.session import open_database

@@ -11,7 +11,7 @@ from publish_kit import proposed
 from world_kit import make_world, run_propose, work_until_done
 
 from mitl.campaign.kinds.pairs.controls import all_rankings
-from mitl.core.packed import pack_pairs, unpack_ids
+from mitl.core.arrays import pack_pairs, unpack_ids
 from mitl.crowd.context import open_context
 from mitl.db.models import JudgementRow
 from mitl.db.session import open_database

@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from rounds_coco import Campaign, Curve, found, needed, run, write_tables
 from rounds_coco_replay import Oracle, Replay, answered, coco
 
-from mitl.core.packed import contains, pack_ids, unpack_ids
+from mitl.core.arrays import contains, pack_ids, unpack_ids
 from mitl.datasets.official import OfficialPositives, official_positives
 from mitl.fusion.evidence import FusionEvidence
 from mitl.records import Rating

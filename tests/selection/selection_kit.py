@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mitl.core.packed import distinct, pack_ids, unpack_ids
+from mitl.core.arrays import distinct, pack_ids, unpack_ids
 from mitl.fusion.evidence import UnitVectors, of_length_1
 from mitl.records.frames import PROPOSALS, frame
 from mitl.records.rounds import POOL

@@ -9,8 +9,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from mitl.records.frames import NONE, PROPOSALS, frame
-from mitl.selection.choice import SelectionProblem
-from mitl.selection.doubts import GivenAnswers, called_pairs, match_probability
+from mitl.selection.choice import GivenAnswers, SelectionProblem, called_pairs, match_probability
 from mitl.selection.strategies import FALSE_MATCH, select
 
 YES, NO = 0, 3

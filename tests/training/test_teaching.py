@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
-from mitl.core.packed import distinct
+from mitl.core.arrays import distinct
 from mitl.crowd.context import open_context
 from mitl.db.models import HitItemRow
 from mitl.db.session import open_database
@@ -16,7 +16,7 @@ from mitl.records import PairRole
 from mitl.records.frames import LABELS, counts
 from mitl.records.rounds import TEACHING
 from mitl.settings import Settings
-from mitl.stages.collecting.collected import collected
+from mitl.stages.collecting.show import collected
 from mitl.stages.training.gathering import no_lesson, teaching
 
 NOTHING = np.empty(0, np.int64)

@@ -24,7 +24,7 @@ from mitl.records import Direction
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.collecting.choose import CollectWish, choose
-from mitl.stages.collecting.collected import collected
+from mitl.stages.collecting.show import collected
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.training.gathering import teaching

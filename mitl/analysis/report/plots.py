@@ -39,7 +39,8 @@ def funnel_svg(steps: Sequence[FunnelStep]) -> str:
         axes = figure.subplots()
         counts = [step.count for step in shown]
         log = max(counts) / min(counts) > LOG_RATIO
-        colours = [_funnel_colour(step.key) for step in shown]
+        marked = {"positive": fig.YES, "beyond_originals": fig.AFTER}
+        colours = [marked.get(step.key, fig.PLAIN) for step in shown]
         axes.barh(range(len(shown)), counts, color=colours, height=0.68, left=0)
         if log:
             axes.set_xscale("log")
@@ -61,10 +62,6 @@ def funnel_svg(steps: Sequence[FunnelStep]) -> str:
             "funnel",
             "Funnel: " + "; ".join(f"{step.label} {count(step.count)}" for step in shown),
         )
-
-
-def _funnel_colour(key: str) -> str:
-    return {"positive": fig.YES, "beyond_originals": fig.AFTER}.get(key, fig.PLAIN)
 
 
 def _step_share(share: float) -> str:

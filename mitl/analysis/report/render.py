@@ -19,9 +19,9 @@ from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInpu
 from mitl.analysis.report.views import multiplicity_rows, picture_uris
 from mitl.core import formats
 from mitl.core.formats import count, money, percent
-from mitl.core.templates import page_templates
 from mitl.records import Direction
 from mitl.records.forms import IMAGES, SetForm, of_form
+from mitl.resources import page_templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Jinja

@@ -15,11 +15,11 @@ from sqlalchemy.orm import Session
 from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.commitments import StoredPlan
-from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow
+from mitl.db.store.hits import UNPOSTED, BatchRow, StoredHit
 from mitl.records import Environment, GoldControl, Page, Parsed, Table
 
 if TYPE_CHECKING:
-    from mitl.db.store.answers import AssignmentRow
+    from mitl.db.store.answers import StoredAssignment
     from mitl.db.store.open_work import HitToReplace
     from mitl.db.store.parses import RawSubmission
     from mitl.hits.templates import HitTemplate
@@ -109,7 +109,7 @@ class Request:
 class Replacement:
     """A page for what a HIT asked in vain, with the HIT whose terms it keeps."""
 
-    replaces: HitRow
+    replaces: StoredHit
     page: Page[Any]
     assignments: int
     """Workers who are still wanted."""
@@ -124,7 +124,7 @@ class Replacement:
 class Leftover:
     """What an interrupted run planned; falsy where no run was interrupted."""
 
-    hits: tuple[HitRow, ...] = ()
+    hits: tuple[StoredHit, ...] = ()
     """Planned and not posted."""
     pages: Mapping[int, Sequence[Any]] = field(default_factory=dict)
     """What stands on them, by their row."""
@@ -370,12 +370,12 @@ class CampaignKind(Protocol[RequestT, PlanT]):
         self,
         session: Session,
         environment: Environment,
-        rows: Sequence[AssignmentRow],
+        rows: Sequence[StoredAssignment],
         golds: Golds,
         rule: GoldRule,
     ) -> Mapping[int, GoldVerdict]:
         """Which of these submissions, all parsed and undecided, pass, and which go to a person; none is rejected."""
 
-    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str] | None:
+    def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str] | None:
         """A submission's answers and, in lines, the rule that judges them; None where `mitl review show` has its own
         table."""

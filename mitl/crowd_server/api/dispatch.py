@@ -8,7 +8,6 @@ import uuid
 from typing import Any
 
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +18,7 @@ from mitl.crowd_server.pages.site import Site
 from mitl.crowd_server.protocol.errors import TurkError
 from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.threads import in_thread
 from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."
@@ -44,7 +44,7 @@ class RequesterApi:
     async def answer(self, request: Request) -> Response:
         """Answer one request of any operation."""
         body = await _read(request)
-        return await run_in_threadpool(self._answer, request, body)
+        return await in_thread(self._answer, request, body)
 
     def _answer(self, request: Request, body: bytes | None) -> Response:
         request_id = str(uuid.uuid4())

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TypeAlias
 
-from starlette.concurrency import run_in_threadpool
-
 from mitl.addresses import Address, parse_address
+from mitl.crowd_server.store.threads import in_thread
 from mitl.errors import UsageError
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -164,7 +163,7 @@ class DrawnTokens:
             self._held[key] = tokens, until
             return until - now
         if not tokens:
-            drawn, left = await run_in_threadpool(self._draw, key, self._portion)
+            drawn, left = await in_thread(self._draw, key, self._portion)
             tokens = (
                 drawn + self._at_hand(key, now)[0]
             )  # another request of this key may have drawn meanwhile

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -22,6 +21,7 @@ from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol.ids import keyed_hash, seal, token_hash, unseal
 from mitl.crowd_server.store import allowances, progress
 from mitl.crowd_server.store.progress import Span
+from mitl.crowd_server.store.threads import in_thread
 
 COOKIE = "mitl_operator"
 BACK = ("/operator", "Back to the operator's page")
@@ -160,7 +160,7 @@ def _form(answer: Action) -> Callable[[Site, Request], Awaitable[Response]]:
         if pairs is None:
             return site.notice(413, "Not done", "That form is longer than any of this page's own.", BACK)
         fields = {name: value.strip() for name, value in reversed(pairs)}
-        return await run_in_threadpool(answer, site, request, fields)
+        return await in_thread(answer, site, request, fields)
 
     return read
 

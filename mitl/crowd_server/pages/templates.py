@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 
 from mitl.core.pricing import format_dollars
-from mitl.core.templates import page_templates
+from mitl.resources import page_templates
 
 PAGES = Path(__file__).parent
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, case, delete, exists, func, insert, or_, select, update
 
 from mitl.crowd_server.protocol.errors import turk
-from mitl.crowd_server.store.database import Books, Database, Wide, add_row, change_row
+from mitl.crowd_server.store.database import Books, Database, Prepared, Wide, add_row, change_row, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
     WORK,
@@ -201,7 +201,7 @@ _DUE = (
     Assignment.auto_approve_at <= bindparam("now"),
 )
 _TO_SETTLE = (Hit.environment == bindparam("of"), Hit.settle_at <= bindparam("now"))
-_IS_DUE = select(or_(exists().where(*_DUE), exists().where(*_TO_SETTLE)))
+_IS_DUE = Prepared(select(or_(exists().where(*_DUE), exists().where(*_TO_SETTLE))))
 _HIT: Wide = (
     select(Hit.slots_left, Hit.held_slots, Hit.expires_at, Hit.deleted_at, HitType.reward_cents)
     .join(HitType)
@@ -218,7 +218,7 @@ _ON_HIT = select(
 
 def is_due(books: Books) -> bool:
     """Whether ``settle`` would change anything."""
-    return bool(books.connection.scalar(_IS_DUE, {"of": books.environment, "now": books.now}))
+    return bool(first(books.connection, bool, _IS_DUE, of=books.environment, now=books.now))
 
 
 def settle(books: Books) -> None:

@@ -13,7 +13,7 @@ from statistics import median
 from sqlalchemy import Connection, bindparam, select, update
 
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, every, first
+from mitl.crowd_server.store.database import Books, Portion, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.leases import LeaseRow, OpenGroup
 from mitl.crowd_server.store.models import (
     WORK,
@@ -242,7 +242,7 @@ _TIMES = (
     .limit(_RECENT_ASSIGNMENTS)
 )
 _QUESTION = select(HitQuestion.xml).join(Hit).where(Hit.mturk_id == bindparam("of_hit"))
-_LATEST_HIT = (
+_LATEST_HIT = Prepared(
     select(Hit.id)
     .select_from(WORK)
     .join(Worker)
@@ -286,7 +286,7 @@ def is_late_kept(connection: Connection, assignment_id: int) -> bool:
 
 def latest_hit(connection: Connection, lease: LeaseRow) -> int | None:
     """The HIT that a lease's worker answered last under the title of its own; None before the first."""
-    return connection.scalar(_LATEST_HIT, {"me": lease.worker, "title": lease.title})
+    return first(connection, int, _LATEST_HIT, me=lease.worker, title=lease.title)
 
 
 _STATED = re.compile(r"\babout (?:(an?|one)|([0-9]{1,3})) minutes?\b")

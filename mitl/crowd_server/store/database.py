@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine, Insert, Select, bindparam, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Engine,
+    Insert,
+    Select,
+    Update,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from mitl.crowd_server.store.models import Account, Base
 from mitl.records import Environment
@@ -32,7 +46,7 @@ class _View:
     def use(self) -> Iterator[Connection]:
         """The transaction; an error ends it, since PostgreSQL answers nothing more in it."""
         if self._connection is None:
-            self._connection, self._is_old = self.reader.connect(), False
+            self._connection, self._is_old = self._begin(), False
         self._users += 1
         try:
             yield self._connection
@@ -47,9 +61,31 @@ class _View:
     def end(self) -> None:
         """Close it, or have the last read that still uses it do so."""
         self._is_old = True
-        if self._connection is not None and self._users == 0:
-            self._connection.close()
-            self._connection = None
+        if self._connection is None or self._users:
+            return
+        connection, self._connection = self._connection, None
+        with connection:
+            if connection.invalidated:
+                return
+            try:
+                # A rollback would have psycopg forget what it prepared. Nothing was written, so no listener is told.
+                connection.connection.commit()
+                if connection.dialect.name == "postgresql":
+                    connection.connection.driver_connection.isolation_level = None  # type: ignore[union-attr]
+            except connection.dialect.loaded_dbapi.Error:
+                connection.invalidate()
+
+    def _begin(self) -> Connection:
+        """One moment for all reads; set in the driver, which SQLAlchemy's own way to do so costs a tenth of a page."""
+        connection = self.reader.connect()
+        if connection.dialect.name == "postgresql":
+            from psycopg import IsolationLevel
+
+            connection.connection.driver_connection.isolation_level = (  # type: ignore[union-attr]
+                IsolationLevel.REPEATABLE_READ
+            )
+        connection.begin()
+        return connection
 
 
 _VIEW: ContextVar[_View | None] = ContextVar("view", default=None)
@@ -66,10 +102,7 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        options: dict[str, Any] = {"mitl_write": False}
-        if engine.dialect.name == "postgresql":
-            options["isolation_level"] = "REPEATABLE READ"
-        self._reader = engine.execution_options(**options)
+        self._reader = engine.execution_options(mitl_write=False)
         self._is_sqlite = engine.dialect.name == "sqlite"
         # SQLite has one writer, whatever the environment.
         one = threading.Lock()
@@ -93,7 +126,7 @@ class Database:
         """A consistent view that takes no lock."""
         view = _VIEW.get()
         if view is None or view.reader is not self._reader:
-            with self._reader.connect() as connection:
+            with self.one_view(), self.read() as connection:
                 yield connection
             return
         with view.use() as connection:
@@ -116,7 +149,7 @@ class Database:
             with self._turns[environment]:
                 connection = until_on_disk.enter_context(self.engine.connect())
                 with connection.begin():
-                    connection.execute(_LOCK, {"of": environment})
+                    _LOCK.rows(connection, {"of": environment})
                     yield connection
             try:
                 wait_for_disk(connection.connection.driver_connection)
@@ -125,12 +158,6 @@ class Database:
                 raise
 
 
-_LOCK = (
-    select(Account.environment, func.set_config("synchronous_commit", "off", True))
-    .where(Account.environment == bindparam("of"))
-    .with_for_update()
-)
-"""Commits of such a transaction do not wait for the disk, so that the lock is free for the next writer meanwhile."""
 _MARK = "SELECT pg_logical_emit_message(true, 'mitl', '')"
 """A transaction without an effect, whose commit waits until all commits before it are on the disk."""
 
@@ -165,14 +192,13 @@ Wide: TypeAlias = Select[*tuple[Any, ...]]
 
 def add_row(connection: Connection, table: type[Base], **values: object) -> int:
     """Insert a row; its key."""
-    key = connection.execute(_insertion(table), values).inserted_primary_key
-    assert key is not None
-    return int(key[0])
+    return int(_insertion(table, tuple(values)).rows(connection, values)[0][0])
 
 
 @cache
-def _insertion(table: type[Base]) -> Insert:
-    return insert(table)
+def _insertion(table: type[Base], names: tuple[str, ...]) -> Prepared:
+    wanted = insert(table).values({name: bindparam(name) for name in names})
+    return Prepared(wanted.returning(table.__table__.c.id))
 
 
 def change_row(connection: Connection, table: type[Base], key: int, **values: object) -> None:
@@ -180,16 +206,127 @@ def change_row(connection: Connection, table: type[Base], key: int, **values: ob
     connection.execute(update(table).where(table.__table__.c.id == key).values(**values))
 
 
+class Prepared:
+    """A statement of every page, compiled once for each kind of database and then sent through the driver alone.
+
+    SQLAlchemy takes longer to run a statement, even a compiled one, than the driver and PostgreSQL together. Whoever
+    listens to an engine's statements hears of these as of all others.
+    """
+
+    def __init__(self, wanted: Wide | Insert | Update) -> None:
+        """What has no value yet in the statement, each call gives."""
+        self._wanted = wanted
+        self._plans: dict[str, _Plan] = {}
+
+    def rows(self, connection: Connection, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """The rows that it selects or returns; DBAPIError as from SQLAlchemy."""
+        dialect, driver = connection.dialect, connection.connection
+        plan = self._plans.get(dialect.name) or self._plans.setdefault(
+            dialect.name, _plan(self._wanted, dialect)
+        )
+        given: Any = plan.constants | {name: write(values[name]) for name, write in plan.given}
+        if plan.order is not None:
+            given = [given[name] for name in plan.order]
+        cursor = driver.info.get(_CURSOR) or _new_cursor(connection)
+        connection.dispatch.before_cursor_execute(connection, cursor, plan.sql, given, None, False)
+        try:
+            cursor.execute(plan.sql, given)
+            connection.dispatch.after_cursor_execute(connection, cursor, plan.sql, given, None, False)
+            rows = cursor.fetchall() if plan.read else ()
+        except dialect.loaded_dbapi.Error as error:
+            if dialect.is_disconnect(error, driver, cursor):
+                connection.execute(
+                    self._wanted, dict(values)
+                )  # which has the pool replace all its connections
+            raise DBAPIError.instance(
+                plan.sql, None, error, dialect.loaded_dbapi.Error, hide_parameters=True, dialect=dialect
+            ) from error
+        return [tuple(map(_read, plan.read, row)) for row in rows]
+
+
+_CURSOR = "mitl_cursor"
+
+
+def _new_cursor(connection: Connection) -> Any:
+    """One for all statements of a connection, kept with it."""
+    cursor = connection.connection.cursor()
+    if connection.dialect.name == "postgresql":
+        cursor.connection.prepare_threshold = 1  # the few statements of pages all come again
+    return connection.connection.info.setdefault(_CURSOR, cursor)
+
+
+_Convert: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A compiled statement."""
+
+    sql: str
+    order: Sequence[str] | None
+    """Of the parameters, where the driver takes them by place."""
+    constants: dict[str, object]
+    given: Sequence[tuple[str, _Convert]]
+    read: Sequence[_Convert | None]
+    """How each column is read."""
+
+
+def _plan(wanted: Wide | Insert | Update, dialect: Dialect) -> _Plan:
+    compiled = wanted.compile(dialect=dialect)
+    assert isinstance(compiled, SQLCompiler)
+    write = {
+        name: own.type.dialect_impl(dialect).bind_processor(dialect) or _same
+        for name, own in compiled.binds.items()
+    }
+    constants = {
+        name: write[name](own.effective_value) for name, own in compiled.binds.items() if not own.required
+    }
+    return _Plan(
+        str(compiled),
+        compiled.positiontup,
+        constants,
+        [(name, write[name]) for name, own in compiled.binds.items() if own.required],
+        [
+            column.type.dialect_impl(dialect).result_processor(dialect, None)
+            for column in wanted.exported_columns
+        ],
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _read(convert: _Convert | None, value: Any) -> Any:
+    return value if convert is None else convert(value)
+
+
+_LOCK = Prepared(
+    select(Account.environment, func.set_config("synchronous_commit", "off", True))
+    .where(Account.environment == bindparam("of"))
+    .with_for_update()
+)
+"""Commits of such a transaction do not wait for the disk, so that the lock is free for the next writer meanwhile."""
+
+
 def first(
-    connection: Connection, record: Callable[..., RecordT], wanted: Wide, **values: object
+    connection: Connection, record: Callable[..., RecordT], wanted: Wide | Prepared, **values: object
 ) -> RecordT | None:
     """The one row of a select, as a record of its columns in their order; None where there is no row."""
+    if isinstance(wanted, Prepared):
+        rows = wanted.rows(connection, values)
+        return record(*rows[0]) if rows else None
     row = connection.execute(wanted, values).one_or_none()
     return None if row is None else record(*row)
 
 
 def every(
-    connection: Connection, record: Callable[..., RecordT], wanted: Wide, **values: object
+    connection: Connection, record: Callable[..., RecordT], wanted: Wide | Prepared, **values: object
 ) -> list[RecordT]:
     """The rows of a select, each as a record of its columns in their order."""
-    return [record(*row) for row in connection.execute(wanted, values)]
+    rows = (
+        wanted.rows(connection, values)
+        if isinstance(wanted, Prepared)
+        else connection.execute(wanted, values)
+    )
+    return [record(*row) for row in rows]

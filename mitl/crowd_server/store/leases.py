@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import Books, Wide, add_row, every, first
+from mitl.crowd_server.store.database import Books, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
     WORK,
@@ -147,7 +147,7 @@ _AVAILABLE = (
     .group_by(Hit.hit_type_id)
     .subquery()
 )
-_GROUPS: Wide = (
+_GROUPS = Prepared(
     select(
         *columns(
             OpenGroup,
@@ -162,10 +162,18 @@ _GROUPS: Wide = (
     .where(*_GIVEN_OUT)
     .order_by(HitType.id)
 )
-_CURRENT = _LEASE.where(Assignment.worker_id == _ME, IS_LIVE).order_by(Assignment.id).limit(1)
-_FIND = _LEASE.where(Assignment.id == bindparam("own"))
-_REQUIREMENTS = select(HitType.requirements).where(
-    HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
+_CURRENT = Prepared(_LEASE.where(Assignment.worker_id == _ME, IS_LIVE).order_by(Assignment.id).limit(1))
+_FIND = Prepared(_LEASE.where(Assignment.id == bindparam("own")))
+_AT_HAND = Prepared(
+    select(HitType.requirements, Assignment.id, Assignment.accepted_at)
+    .select_from(Worker)
+    .outerjoin(
+        HitType, and_(HitType.mturk_id == bindparam("hit_type"), HitType.environment == Worker.environment)
+    )
+    .outerjoin(Assignment, and_(Assignment.worker_id == Worker.id, IS_LIVE))
+    .where(Worker.id == _ME)
+    .order_by(Assignment.id)
+    .limit(1)
 )
 _HELD = or_(Assignment.submitted_at.is_not(None), IS_LIVE)
 _IDLE_ID = (
@@ -179,14 +187,14 @@ _IDLE_ID = (
     .scalar_subquery()
 )
 """An AssignmentId of the HIT that nobody holds any more, if there is one: MTurk gives such ids out again."""
-_NEXT = (
+_NEXT = Prepared(
     select(Hit.id, HitType.duration_s, _IDLE_ID, null())
     .join(HitType, HitType.id == Hit.hit_type_id)
     .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, ~exists().where(_MINE))
     .order_by(Hit.id)
     .limit(1)
 )
-_AGAIN = (
+_AGAIN = Prepared(
     select(Hit.id, HitType.duration_s, _IDLE_ID, Assignment.id)
     .join(HitType, HitType.id == Hit.hit_type_id)
     .join(Assignment, Assignment.hit_id == Hit.id)
@@ -194,7 +202,7 @@ _AGAIN = (
     .order_by(Hit.id)
     .limit(1)
 )
-_RENEW = (
+_RENEW = Prepared(
     update(Assignment)
     .where(Assignment.id == bindparam("own"))
     .values(
@@ -205,17 +213,18 @@ _RENEW = (
     )
 )
 _RETURN = update(Assignment).where(Assignment.id == bindparam("own")).values(state=AssignmentState.RETURNED)
-_SUBMIT = (
+_SUBMIT = Prepared(
     update(Assignment)
-    .where(Assignment.id == bindparam("own"))
+    .where(Assignment.id == bindparam("own"), Assignment.accepted_at == bindparam("accepted"), IS_LIVE)
     .values(
         state=AssignmentState.SUBMITTED,
         submitted_at=_NOW,
         auto_approve_at=bindparam("approve_at"),
         answer=bindparam("xml"),
     )
+    .returning(Assignment.id)
 )
-_TAKE_SLOT = update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit.slots_left - 1)
+_TAKE_SLOT = Prepared(update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit.slots_left - 1))
 
 
 def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
@@ -224,9 +233,16 @@ def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
     return every(books.connection, OpenGroup, _GROUPS, **wanted)
 
 
-def requirements(books: Books, hit_type: str) -> str | None:
-    """A HIT type's QualificationRequirements; None where there is no such type."""
-    return books.connection.scalar(_REQUIREMENTS, {"hit_type": hit_type, "environment": books.environment})
+def at_hand(
+    books: Books, worker: WorkerRow, hit_type: str
+) -> tuple[str | None, tuple[int, dt.datetime] | None]:
+    """A HIT type's QualificationRequirements, None where there is no such type; and the HIT that the worker has open.
+
+    The HIT is its assignment row and when it was accepted.
+    """
+    wanted = {"me": worker.id, "now": books.now, "hit_type": hit_type}
+    requirements, own_id, accepted_at = _AT_HAND.rows(books.connection, wanted)[0]
+    return requirements, None if own_id is None else (own_id, accepted_at)
 
 
 def current(books: Books, worker: WorkerRow) -> LeaseRow | None:
@@ -247,14 +263,14 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     """
     connection, now = books.connection, books.now
     wanted = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
-    row = connection.execute(_NEXT, wanted).one_or_none() or connection.execute(_AGAIN, wanted).one_or_none()
-    if row is None:
+    rows = _NEXT.rows(connection, wanted) or _AGAIN.rows(connection, wanted)
+    if not rows:
         return None
-    hit_id, duration_s, idle_id, own_id = row
+    hit_id, duration_s, idle_id, own_id = rows[0]
     mturk_id = idle_id or entity_id()
     until = now + dt.timedelta(seconds=duration_s)
     if own_id is not None:
-        connection.execute(_RENEW, {"own": own_id, "new_id": mturk_id, "now": now, "until": until})
+        _RENEW.rows(connection, {"own": own_id, "new_id": mturk_id, "now": now, "until": until})
         return int(own_id), now
     own_id = add_row(
         connection,
@@ -277,9 +293,11 @@ def give_back(connection: Connection, assignment_id: int) -> None:
     connection.execute(_RETURN, {"own": assignment_id})
 
 
-def submit(books: Books, lease: LeaseRow, answer: str) -> None:
-    """Keep a worker's answer, once."""
+def submit(books: Books, lease: LeaseRow, answer: str) -> bool:
+    """Keep a worker's answer, once; False where the lease is over or another by now."""
     approve_at = books.now + dt.timedelta(seconds=lease.auto_approval_s)
-    sent = {"own": lease.id, "now": books.now, "approve_at": approve_at, "xml": answer}
-    books.connection.execute(_SUBMIT, sent)
-    books.connection.execute(_TAKE_SLOT, {"hit": lease.hit_id})
+    sent = {"own": lease.id, "accepted": lease.accepted_at, "now": books.now, "approve_at": approve_at}
+    if not _SUBMIT.rows(books.connection, sent | {"xml": answer}):
+        return False
+    _TAKE_SLOT.rows(books.connection, {"hit": lease.hit_id})
+    return True

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, delete, func, or_, select
 
-from mitl.crowd_server.store.database import Wide, add_row, change_row, every, first
+from mitl.crowd_server.store.database import Prepared, Wide, add_row, change_row, every, first
 from mitl.crowd_server.store.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.db.base import columns
@@ -84,7 +84,7 @@ _VISIT: Wide = select(
     )
 ).join(Panel, Panel.id == PanelVisit.panel_id)
 _BY_ID = _VISIT.where(PanelVisit.id == bindparam("own"))
-_OF_ASSIGNMENT = (
+_OF_ASSIGNMENT = Prepared(
     select(PanelVisit.id, PanelVisit.hits_done, Panel.hits_per_visit)
     .join(Panel, Panel.id == PanelVisit.panel_id)
     .join(Assignment, Assignment.worker_id == PanelVisit.worker_id)
@@ -166,10 +166,10 @@ def set_state(connection: Connection, visit_id: int, state: VisitState, now: dt.
 
 def count_hit(connection: Connection, assignment_id: int, now: dt.datetime) -> None:
     """Count a submission for its worker's newest open visit, and end the visit with its last HIT."""
-    row = connection.execute(_OF_ASSIGNMENT, {"assignment": assignment_id}).one_or_none()
-    if row is None:
+    rows = _OF_ASSIGNMENT.rows(connection, {"assignment": assignment_id})
+    if not rows:
         return
-    visit_id, hits_done, wanted = row
+    visit_id, hits_done, wanted = rows[0]
     change_row(connection, PanelVisit, visit_id, hits_done=PanelVisit.hits_done + 1)
     if hits_done + 1 >= wanted:
         set_state(connection, visit_id, VisitState.COMPLETED, now)

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import token_hash, worker_id
-from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, every, first
+from mitl.crowd_server.store.database import Books, Portion, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     WORK,
     Assignment,
@@ -94,11 +94,15 @@ class Earnings:
 _WORKER = select(*columns(WorkerRow, Worker))
 _INVITATION = select(*columns(InvitationRow, Invitation))
 
-_INVITATION_BY_TOKEN = _INVITATION.where(Invitation.token_sha256 == bindparam("token")).with_for_update()
-_FIRST_OF_INVITATION = (
+_INVITATION_BY_TOKEN = Prepared(
+    _INVITATION.where(Invitation.token_sha256 == bindparam("token")).with_for_update()
+)
+_FIRST_OF_INVITATION = Prepared(
     _WORKER.where(Worker.invitation_id == bindparam("own")).order_by(Worker.id).limit(literal_column("1"))
 )
-_COUNT_USE = update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
+_COUNT_USE = Prepared(
+    update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
+)
 _NOT_REVOKED = Worker.invitation_id.in_(select(Invitation.id).where(Invitation.revoked_at.is_(None)))
 _FIND = _WORKER.where(Worker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
 
@@ -144,7 +148,7 @@ def add_worker(connection: Connection, invitation: InvitationRow, now: dt.dateti
     mturk_id = worker_id()
     own = {"environment": invitation.environment, "mturk_id": mturk_id, "invitation_id": invitation.id}
     own_id = add_row(connection, Worker, **own, created_at=now)
-    connection.execute(_COUNT_USE, {"own": invitation.id})
+    _COUNT_USE.rows(connection, {"own": invitation.id})
     return WorkerRow(own_id, mturk_id, invitation.environment, invitation.id)
 
 
@@ -166,7 +170,7 @@ _BONUSES = (
     .where(Assignment.worker_id == bindparam("me"))
     .scalar_subquery()
 )
-_EARNINGS: Wide = (
+_EARNINGS = Prepared(
     select(
         func.count(case((Assignment.state == AssignmentState.SUBMITTED, 1))),
         func.count(case((_APPROVED, 1))),
@@ -181,7 +185,7 @@ _EARNINGS: Wide = (
 
 def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
     """What became of this worker's submissions."""
-    return Earnings(*map(int, connection.execute(_EARNINGS, {"me": worker.id}).one()))
+    return Earnings(*map(int, _EARNINGS.rows(connection, {"me": worker.id})[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +317,7 @@ _LATEST_VISIT = (
     .order_by(case((PanelVisit.state == VisitState.OPEN, 0), else_=1), PanelVisit.id.desc())
     .limit(1)
 )
-_STANDING: Wide = (
+_STANDING = Prepared(
     select(
         *columns(WorkerRow, Worker),
         _GIVEN.scalar_subquery(),
@@ -330,9 +334,10 @@ _STANDING: Wide = (
 
 def find_standing(connection: Connection, mturk_id: str) -> tuple[WorkerRow, PageStanding] | None:
     """The worker of this id, unless their invitation was revoked, and what every page of theirs looks at, at once."""
-    row = connection.execute(_STANDING, {"mturk_id": mturk_id}).one_or_none()
-    if row is None:
+    rows = _STANDING.rows(connection, {"mturk_id": mturk_id})
+    if not rows:
         return None
+    row = rows[0]
     worker, (given, unread, blocked, visit_id), study = row[:4], row[4:8], row[8:]
     shown = StudyRow(*study) if study[0] is not None else None
     return WorkerRow(*worker), PageStanding(shown, given, unread, blocked is not None, visit_id)

@@ -13,7 +13,6 @@ import re
 from collections.abc import AsyncGenerator
 from urllib.parse import urlencode, urlsplit
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -26,6 +25,7 @@ from mitl.crowd_server.protocol.ids import seal, unseal
 from mitl.crowd_server.store import assignments, hits, leases, panels, qualifications, workers
 from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.leases import LeaseRow
+from mitl.crowd_server.store.threads import in_thread
 from mitl.crowd_server.work.entry import after_study, end_page, gate
 from mitl.crowd_server.work.visitor import (
     BACK,
@@ -323,7 +323,7 @@ _NOT_TAKEN = {"large": 413, "empty": 422, "no-form": 415, "files": 415}
 async def submit(site: Site, request: Request) -> Response:
     """``POST /s/<token>/mturk/externalSubmit``: keep the fields of a form; the token alone says whose."""
     fields = await _fields(request)
-    return await run_in_threadpool(_submit, site, request, fields)
+    return await in_thread(_submit, site, request, fields)
 
 
 def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -> Response:
@@ -340,6 +340,10 @@ def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -
     answer = answers_xml(answers)
     with site.database.write(sealed.environment) as connection:
         now = site.clock()
+        is_own = token_of(site, sealed) == token and not _is_of_another(sealed, fields)
+        if is_own and leases.submit(Books(connection, sealed.environment, now), sealed, answer):
+            panels.count_hit(connection, sealed.id, now)
+            return note_page("thanks", 200)
         lease = leases.find(connection, sealed.id)
         assert lease is not None
         if lease.submitted_at is not None:
@@ -348,11 +352,7 @@ def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -
         if token_of(site, lease) != token or not lease.is_live(now):
             assignments.keep_late(connection, lease.id, answer, now)
             return note_page("late", 410)
-        if _is_of_another(lease, fields):
-            return note_page("other", 409)
-        leases.submit(Books(connection, lease.environment, now), lease, answer)
-        panels.count_hit(connection, lease.id, now)
-    return note_page("thanks", 200)
+        return note_page("other", 409)
 
 
 def _not_taken(site: Site, request: Request, lease: LeaseRow, note: str) -> Response:

@@ -18,7 +18,6 @@ from mitl.crowd_server.work.visitor import (
     for_workers,
     form,
     seal_lease,
-    token_of,
 )
 
 ORDERS = {
@@ -128,10 +127,9 @@ def accept(visitor: Visitor, fields: Fields) -> Response:
     with visitor.write() as books:
         if visit is not None:
             return RedirectResponse(proceed(visitor, books, visit, hit_type), 303)
-        current = leases.current(books, worker)
+        requirements, current = leases.at_hand(books, worker, hit_type)
         if current is not None:
-            return RedirectResponse(f"/w/a/{token_of(site, current)}?notice=first", 303)
-        requirements = leases.requirements(books, hit_type)
+            return RedirectResponse(f"/w/a/{seal_lease(site, *current)}?notice=first", 303)
         if requirements is None:
             return RedirectResponse("/w?notice=none", 303)
         if requirements != "[]":

@@ -6,7 +6,6 @@ import datetime as dt
 import hashlib
 from dataclasses import dataclass
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
@@ -20,6 +19,7 @@ from mitl.crowd_server.store import qualifications, workers
 from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.models import RequestState
 from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow, RequestRow
+from mitl.crowd_server.store.threads import in_thread
 from mitl.crowd_server.work.entry import after_study
 from mitl.crowd_server.work.visitor import BACK, Fields, Visitor, for_workers, form
 
@@ -249,7 +249,7 @@ async def send(site: Site, request: Request) -> Response:
             "That was too much to send",
             "Your answers were not taken. Go back and shorten them; the time of the test runs on.",
         )
-    return await run_in_threadpool(_send, site, request, fields)
+    return await in_thread(_send, site, request, fields)
 
 
 @for_workers

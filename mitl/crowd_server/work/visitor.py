@@ -13,7 +13,6 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias
 from urllib.parse import quote
 
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -23,6 +22,7 @@ from mitl.crowd_server.store import leases, panels, workers
 from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.panels import VisitRow
+from mitl.crowd_server.store.threads import in_thread
 from mitl.crowd_server.store.workers import PageStanding, WorkerRow
 from mitl.records import Environment
 
@@ -190,7 +190,7 @@ def form(handler: Callable[[Visitor, Fields], Response]) -> Form:
         pairs = await read_form(request, MAX_FORM, _MAX_FIELDS, BACK) or []
         # No page of ours sends a NUL, and PostgreSQL takes none.
         fields = {name: value.replace("\0", "") for name, value in reversed(pairs) if value}
-        return await run_in_threadpool(in_one_view, site, request, fields)
+        return await in_thread(in_one_view, site, request, fields)
 
     return read
 

@@ -20,8 +20,7 @@ from mitl.datasets.scenes.graph import (
     Size,
     Spot,
 )
-from mitl.datasets.scenes.moving import render_video
-from mitl.datasets.scenes.sounding import render_sound
+from mitl.datasets.scenes.playing import render_sound, render_video
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion
 from mitl.datasets.scenes.world import WORLD_KINDS, Defect, Description, World
 from mitl.errors import DatasetError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mitl.datasets.scenes.describing import PICTURE_WORDS, Words, clear_relation, compose_query, describe, say
 from mitl.datasets.scenes.graph import CANVAS, Scene, Stream
-from mitl.datasets.scenes.moving import VIDEO_WORDS, compose_video
-from mitl.datasets.scenes.sounding import SOUND_WORDS, compose_sound
+from mitl.datasets.scenes.playing import SOUND_WORDS, VIDEO_WORDS, compose_sound, compose_video
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion, Truth, truth
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, Image, Label, RetrievalSet, Shortcoming, several

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains
+from mitl.core.arrays import Ints, contains
 from mitl.db.models import AnswerSheet, Assignment, ControlSheet, Worker
-from mitl.db.store.bulk import add_tuples, chunks, number_columns, plain_rows
+from mitl.db.store.statements import add_tuples, chunks, number_columns, plain_rows
 from mitl.records import Environment, PairRole
 from mitl.records.frames import LABELS, NONE, OUTCOMES, ROLES
 

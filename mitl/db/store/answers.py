@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,7 @@ from mitl.core.arrays import Ints
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
-from mitl.db.store.bulk import chunks, number_columns, rows_among
-from mitl.db.store.joins import query_by_worker, query_submissions
-from mitl.db.store.parses import add_all_findings
+from mitl.db.store.statements import chunks, number_columns, query_by_worker, query_submissions, rows_among
 from mitl.records import Decision, Environment, Finding, JudgementSource
 
 _NO_ROW = 1 << 31
@@ -31,7 +29,7 @@ def submission_key(mturk_assignment_id: str, worker: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentRow:
+class StoredAssignment:
     """A submission as stored, without its raw answer document."""
 
     id: int
@@ -58,11 +56,6 @@ class AssignmentRow:
         return submission_key(self.mturk_assignment_id, self.worker)
 
 
-def add_findings(session: Session, assignment_id: int, findings: Iterable[Finding]) -> None:
-    """Note something about a submission; the same note is not written twice."""
-    add_all_findings(session, {assignment_id: findings})
-
-
 def workers_wanted(session: Session, assignment_id: int) -> int:
     """How many workers the HIT of a submission asks for; a HIT that asks again may want fewer than its batch."""
     query = select(Hit.assignments).join(Assignment, Assignment.hit_id == Hit.id)
@@ -83,7 +76,7 @@ def assignments(
     rows: Sequence[int] | None = None,
     worker_id: int | None = None,
     settled: bool = True,
-) -> list[AssignmentRow]:
+) -> list[StoredAssignment]:
     """The submissions of an environment with one of these decisions, in order of arrival.
 
     Args:
@@ -95,7 +88,7 @@ def assignments(
         query_submissions(
             environment,
             *columns(
-                AssignmentRow,
+                StoredAssignment,
                 Assignment,
                 batch=Batch.name,
                 number=Hit.number,
@@ -117,7 +110,7 @@ def assignments(
     if not settled:
         leaving = and_(Assignment.decision == Decision.APPROVE_EXCLUDE, Worker.excluded_at.is_(None))
         query = query.where(or_(Assignment.status != "Approved", leaving))
-    return [AssignmentRow(*row) for row in session.execute(query)]
+    return [StoredAssignment(*row) for row in session.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ import numpy as np
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import distinct, pack_ids, places, unpack_ids, unpack_pairs
+from mitl.core.arrays import Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,
@@ -30,11 +29,10 @@ from mitl.db.models import (
     PairRow,
     Worker,
 )
-from mitl.db.store.bulk import add_tuples, ids_were_given, next_id, number_columns
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import dataset, pair_sides
-from mitl.db.store.joins import AT_PLACE
 from mitl.db.store.proposals import queries
+from mitl.db.store.statements import AT_PLACE, add_tuples, ids_were_given, next_id, number_columns
 from mitl.records import AuditPurpose, Decision, Environment, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame

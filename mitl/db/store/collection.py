@@ -22,11 +22,10 @@ from mitl.db.models import (
     Ledger,
     Worker,
 )
-from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import pair_sides
-from mitl.db.store.joins import query_hits, query_submissions
 from mitl.db.store.parses import Submissions, add_all_findings
+from mitl.db.store.statements import add_rows, chunks, query_hits, query_submissions, rows_among
 from mitl.records import CollectionRole, Environment, Label, Outcome, Parsed
 from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, case, select
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, pack_ids
+from mitl.core.arrays import Ints, contains, pack_ids
 from mitl.db.models import (
     Assignment,
     ItemRow,
@@ -27,10 +26,9 @@ from mitl.db.models import (
     Worker,
 )
 from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.bulk import number_columns
 from mitl.db.store.items import QRELS, RIGHT, pair_sides
-from mitl.db.store.joins import query_submissions
 from mitl.db.store.proposals import withdrawn_names
+from mitl.db.store.statements import number_columns, query_submissions
 from mitl.records import Direction, Environment, PairRole
 from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, is_role, judgement_schema
 from mitl.records.questions import RATIONALE, Question

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
 from mitl.db.store import journal
 from mitl.db.store.hits import LIVE_STATES, hits
-from mitl.db.store.joins import query_hits
+from mitl.db.store.statements import query_hits
 from mitl.records import Environment, HitState, JournalState, JudgementSource
 
 COST = "cost_cents"

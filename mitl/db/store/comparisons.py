@@ -10,11 +10,18 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, RankingSystem, Worker
-from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.hits import latest_hits
-from mitl.db.store.joins import KEPT, query_by_worker, query_hits, query_submissions
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import Submissions
+from mitl.db.store.statements import (
+    KEPT,
+    add_rows,
+    chunks,
+    query_by_worker,
+    query_hits,
+    query_submissions,
+    rows_among,
+)
 from mitl.records import (
     BatchKind,
     Comparison,

@@ -10,6 +10,7 @@ worker is to be judged again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,15 @@ from sqlalchemy.orm import Session
 
 from mitl.core.arrays import Ints
 from mitl.db.models import AnswerSheet, Assignment, ControlSheet, Worker
+from mitl.db.store import desk as desk_store
 from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.bulk import add_tuples, chunks
+from mitl.db.store.proposals import pairs_of_rows
+from mitl.db.store.statements import add_tuples, chunks
+from mitl.judgements import gold_records
+from mitl.judgements.gold_records import GoldState
 from mitl.records import Environment
 from mitl.records.frames import NONE, Columns, is_gold
+from mitl.records.questions import GoldRule
 
 _STORED = np.dtype("<i8")
 _LABEL, _ROLE, _PAIR = 0, 4, 8
@@ -132,3 +138,13 @@ def stale(session: Session) -> int:
         .where(missing)
     )
     return count + (session.scalar(without) or 0)
+
+
+def gold_state(session: Session, environment: Environment, rule: GoldRule) -> GoldState:
+    """Records and withdrawn controls over all stored answers of an environment."""
+    return gold_records.gold_state(
+        control_answers(session, environment),
+        rule,
+        names=desk_store.worker_names(session, environment),
+        pairs_of=partial(pairs_of_rows, session),
+    )

@@ -12,8 +12,8 @@ import numpy as np
 from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import distinct
-from mitl.db.base import columns, microseconds
+from mitl.core.arrays import distinct
+from mitl.db.base import microseconds
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -31,10 +31,9 @@ from mitl.db.models import (
 from mitl.db.models import Rationale as RationaleRow
 from mitl.db.store.answer_sheets import ANSWER_BYTES
 from mitl.db.store.answers import submission_key
-from mitl.db.store.bulk import number_columns
 from mitl.db.store.items import LEFT, RIGHT
-from mitl.db.store.joins import AT_PLACE, query_by_worker
 from mitl.db.store.ledger import answer_tables
+from mitl.db.store.statements import AT_PLACE, number_columns, query_by_worker
 from mitl.records import (
     Decision,
     Environment,
@@ -68,18 +67,6 @@ class Pulse:
     def count(self, decision: Decision) -> int:
         """Submissions of this decision."""
         return sum(n for found, _, n in self.decisions if found is decision)
-
-
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
-    """One row of the journal with when its state was entered."""
-
-    key: str
-    state: JournalState
-    request: str
-    reply: str | None
-    error: str | None
-    at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +218,6 @@ def hourly_answers(
     return by_hour, recent
 
 
-def calls(session: Session, kind: str, prefix: str) -> list[JournalEntry]:
-    """The journal's rows of a kind whose key starts so, oldest first."""
-    query = (
-        select(*columns(JournalEntry, Journal))
-        .where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
-        .order_by(Journal.id)
-    )
-    return [JournalEntry(*row) for row in session.execute(query)]
-
-
 def open_keys(session: Session, kind: str) -> set[str]:
     """The keys of a kind whose call is still to be made."""
     query = select(Journal.key).where(Journal.kind == kind, Journal.state != JournalState.DONE)
@@ -261,11 +238,6 @@ def paid(session: Session, environment: Environment) -> dict[int, int]:
     worker_of[id_] = worker
     sums = np.bincount(worker_of[of], cents)  # of whole numbers below 2^53, so floats add them exactly
     return {row: int(sums[row]) for row in distinct(worker_of[of]).tolist() if row}
-
-
-def image_place(session: Session, image_id: int) -> tuple[str | None, str | None] | None:
-    """File and address of one image; None where there is no such image."""
-    return image_addresses(session, [image_id]).get(image_id)
 
 
 def image_addresses(session: Session, image_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:

@@ -13,9 +13,8 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
-from mitl.db.store.bulk import add_rows, chunks, rows_among
-from mitl.db.store.joins import query_hits
 from mitl.db.store.proposals import ensure_pairs
+from mitl.db.store.statements import add_rows, chunks, query_hits, rows_among
 from mitl.records import (
     BatchKind,
     Decision,
@@ -73,7 +72,7 @@ class NewBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class HitRow:
+class StoredHit:
     """A HIT as stored, with its batch's name."""
 
     id: int
@@ -103,7 +102,7 @@ class NewHit:
     token: str
 
 
-_HIT = columns(HitRow, Hit, batch=Batch.name)
+_HIT = columns(StoredHit, Hit, batch=Batch.name)
 _BATCH = columns(BatchRow, Batch)
 
 
@@ -220,7 +219,7 @@ def hits(
     environment: Environment,
     states: Sequence[HitState] = tuple(HitState),
     kind: str | None = None,
-) -> list[HitRow]:
+) -> list[StoredHit]:
     """The HITs of an environment in these states, oldest batch first, by number and attempt.
 
     Args:
@@ -233,7 +232,7 @@ def hits(
     )
     if kind is not None:
         query = query.where(Batch.kind == kind)
-    return [HitRow(*row) for row in session.execute(query)]
+    return [StoredHit(*row) for row in session.execute(query)]
 
 
 def latest_hits(
@@ -241,7 +240,7 @@ def latest_hits(
     environment: Environment,
     states: Sequence[HitState] = tuple(HitState),
     kind: str | None = None,
-) -> list[HitRow]:
+) -> list[StoredHit]:
     """Those of `hits` that no other has replaced."""
     replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
     return [hit for hit in hits(session, environment, states, kind) if hit.id not in replaced]
@@ -253,11 +252,13 @@ def other_kinds(session: Session, environment: Environment) -> dict[int, str]:
     return dict(session.execute(query).all())
 
 
-def hits_of(session: Session, hit_ids: Sequence[int]) -> list[HitRow]:
+def hits_of(session: Session, hit_ids: Sequence[int]) -> list[StoredHit]:
     """These HITs, oldest batch first, by number and attempt."""
     query = select(*_HIT).join(Batch, Batch.id == Hit.batch_id)
     found = [
-        HitRow(*row) for chunk in chunks(hit_ids) for row in session.execute(query.where(Hit.id.in_(chunk)))
+        StoredHit(*row)
+        for chunk in chunks(hit_ids)
+        for row in session.execute(query.where(Hit.id.in_(chunk)))
     ]
     return sorted(found, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
 

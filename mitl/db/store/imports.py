@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
-from mitl.db.store.bulk import add_rows, chunks, rows_among
 from mitl.db.store.proposals import ensure_pairs
+from mitl.db.store.statements import add_rows, chunks, rows_among
 from mitl.records import Environment, HitState, JudgementSource, Pair, PairRole
 
 

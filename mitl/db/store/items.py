@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from mitl import records
 from mitl.db.base import columns
 from mitl.db.models import Dataset, DirectionOfSearch, ExclusionEntry, ItemRow, PartRow, RatingRow, SideRow
-from mitl.db.store.bulk import add_rows
+from mitl.db.store.statements import add_rows
 from mitl.errors import DatasetError, StoreError
 from mitl.records import (
     CaptionItem,

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Journal, Ledger
-from mitl.db.store.bulk import add_rows, chunks
-from mitl.db.store.joins import query_submissions
+from mitl.db.store.statements import add_rows, chunks, query_submissions
 from mitl.records import Environment, JournalState
 
 
@@ -39,6 +38,12 @@ def find(session: Session, kind: str, key: str) -> JournalRow | None:
     """The row of one call."""
     row = session.execute(select(*_ROW).where(Journal.kind == kind, Journal.key == key)).first()
     return None if row is None else JournalRow(*row)
+
+
+def starting_with(session: Session, kind: str, prefix: str) -> list[JournalRow]:
+    """The rows of the calls whose key starts so, oldest first."""
+    query = select(*_ROW).where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
+    return [JournalRow(*row) for row in session.execute(query.order_by(Journal.id))]
 
 
 def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:

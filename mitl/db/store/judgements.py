@@ -11,8 +11,7 @@ from sqlalchemy import and_, false, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Hit, HitItemRow, JudgementRow, PairRow, Rationale, Worker
-from mitl.db.store.bulk import chunks
-from mitl.db.store.joins import AT_PLACE, query_by_worker, query_submissions
+from mitl.db.store.statements import AT_PLACE, chunks, query_by_worker, query_submissions
 from mitl.records import Environment, Judgement, Outcome, Pair, PairRole
 from mitl.records.questions import TEXT, Given
 

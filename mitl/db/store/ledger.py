@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Base, Batch, Hit, Journal, Ledger, Worker
 from mitl.db.store.answers import submission_key
-from mitl.db.store.joins import query_submissions
+from mitl.db.store.statements import query_submissions
 from mitl.records import Environment, JournalState, JudgementSource
 
 BONUS = "bonus"

@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Select, case, func, select, text
+from sqlalchemy import Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.packed import contains, distinct
+from mitl.core.arrays import contains, distinct
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
-from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.commitments import SUBMITTED, paid_by
-from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
-from mitl.db.store.joins import AT_PLACE, KEPT, query_hits, query_submissions
+from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
+from mitl.db.store.statements import AT_PLACE, KEPT, chunks, number_columns, query_hits, query_submissions
 from mitl.db.store.worker_tallies import Tallies, tallies_of
 from mitl.records import Decision, Environment, HitState, JudgementSource, Label, Pair, PairRole
 
@@ -33,7 +32,7 @@ ANSWERING = (PairRole.CANDIDATE, PairRole.OVERLAP)
 class HitToReplace:
     """A closed HIT without a successor that leaves something to be asked again."""
 
-    hit: HitRow
+    hit: StoredHit
     missing: int
     """Workers whose usable answers are still wanted."""
     pairs: tuple[Pair, ...] = ()
@@ -334,10 +333,10 @@ def _overlap_hits(session: Session, environment: Environment) -> set[int]:
 def open_work(session: Session, environment: Environment) -> OpenWork:
     """What is out: per posted HIT, the workers that are wanted less those who submitted or were decided about."""
     undecided = (Decision.NONE, Decision.QUEUED)
+    no_decision = ((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0))
+    decided = func.sum(case(*no_decision, else_=1))
     query = (
-        query_hits(
-            environment, Hit.assignments, Batch.reward_cents, func.count(Assignment.id), _decided(undecided)
-        )
+        query_hits(environment, Hit.assignments, Batch.reward_cents, func.count(Assignment.id), decided)
         .outerjoin(Assignment, Assignment.hit_id == Hit.id)
         .where(Hit.state == HitState.POSTED)
         .group_by(Hit.id, Hit.assignments, Batch.reward_cents)
@@ -349,10 +348,6 @@ def open_work(session: Session, environment: Environment) -> OpenWork:
         to_come += missing
         held += max(assignments - (decided or 0), 0) * reward
     return OpenWork(waiting, to_come, held)
-
-
-def _decided(undecided: Sequence[Decision]) -> ColumnElement[int]:
-    return func.sum(case((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0), else_=1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ from mitl.db.models import (
     SimilarityAnswer,
     SimilarityItem,
 )
-from mitl.db.store.bulk import add_rows, chunks, rows_among
-from mitl.db.store.joins import query_submissions
+from mitl.db.store.statements import add_rows, chunks, query_submissions, rows_among
 from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed, PlaceAnswer
 
 UNREADABLE = "unreadable"

@@ -10,11 +10,11 @@ import numpy as np
 from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, pack_pairs, places, unpack_ids, unpack_pairs
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places, unpack_ids, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import PairRow, ProposalRow, Query, Run, StoredAnnotator, TrainedAnnotator
-from mitl.db.store.bulk import (
+from mitl.db.store.items import pair_sides
+from mitl.db.store.statements import (
     CHUNK,
     add_rows,
     add_tuples,
@@ -24,7 +24,6 @@ from mitl.db.store.bulk import (
     number_columns,
     rows_among,
 )
-from mitl.db.store.items import pair_sides
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction, Pair, Proposal
 

@@ -11,11 +11,10 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
-from mitl.db.store.bulk import add_rows, rows_among
-from mitl.db.store.hits import LIVE_STATES, HitRow, hits, latest_hits
-from mitl.db.store.joins import KEPT, query_by_worker, query_hits
+from mitl.db.store.hits import LIVE_STATES, StoredHit, hits, latest_hits
 from mitl.db.store.parses import Submissions
 from mitl.db.store.similarity import ensure_similarity_pairs
+from mitl.db.store.statements import KEPT, add_rows, query_by_worker, query_hits, rows_among
 from mitl.records import Environment, HitState
 from mitl.records.similarity import (
     SIMILARITY,
@@ -33,7 +32,7 @@ TwoItems = tuple[int, int]
 class LackingHit:
     """A closed HIT without a successor, with those of its pairs that too few workers have rated."""
 
-    hit: HitRow
+    hit: StoredHit
     missing: int
     """Workers whose usable ratings are still wanted; of the pair that lacks most."""
     questions: tuple[SimilarityQuestion, ...]

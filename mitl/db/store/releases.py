@@ -1,14 +1,21 @@
-"""Releases and the secrets of their pseudonyms."""
+"""Releases, the secrets of their pseudonyms, and what a person said of originals that people or CxC refused.
+
+The exclusion lists that follow from a verdict are kept in line with it.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import StoredRelease
+from mitl.db.models import ExclusionEntry, ItemRow, OriginalReview, SideRow, StoredRelease
+from mitl.db.store.items import RIGHT, pair_sides
+from mitl.records import ExclusionKind, OriginalVerdict, Pair
 
 
 def salt(session: Session, name: str) -> bytes:
@@ -48,3 +55,83 @@ def built(session: Session) -> list[ReleaseRow]:
         for name, sha256, rules in session.execute(query)
         if sha256 is not None and rules is not None
     ]
+
+
+SOURCE = "review of originals"
+_REASONS = {
+    OriginalVerdict.WRONG: "wrong for its own image",
+    OriginalVerdict.MEANINGLESS: "describes nothing",
+}
+
+
+def verdicts(session: Session) -> dict[int, OriginalVerdict]:
+    """Caption → what was said of it."""
+    return dict(session.execute(select(OriginalReview.item_id, OriginalReview.verdict)).all())
+
+
+def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.datetime) -> bool:
+    """Store a verdict on a caption with its own image and bring the exclusion list in line; whether it is news.
+
+    Only entries that this review made are ever taken back: lists that came with the data set stay.
+    """
+    left, right = pair_sides(session)
+    own = (OriginalReview.side_id == right, OriginalReview.item_id == pair.caption_id)
+    known = session.scalar(select(OriginalReview.verdict).where(*own))
+    if known is verdict:
+        return False
+    if known is None:
+        session.add(OriginalReview(side_id=right, item_id=pair.caption_id, verdict=verdict, at=now))
+    else:
+        session.execute(update(OriginalReview).where(*own).values(verdict=verdict, at=now))
+        session.execute(
+            delete(ExclusionEntry).where(
+                ExclusionEntry.right_side_id == right,
+                ExclusionEntry.right_id == pair.caption_id,
+                ExclusionEntry.source == SOURCE,
+            )
+        )
+    if verdict is not OriginalVerdict.KEEP:
+        meaningless = verdict is OriginalVerdict.MEANINGLESS
+        session.add(
+            ExclusionEntry(
+                kind=ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
+                left_side_id=None if meaningless else left,
+                left_id=None if meaningless else pair.image_id,
+                right_side_id=right,
+                right_id=pair.caption_id,
+                reason=_REASONS[verdict],
+                source=SOURCE,
+            )
+        )
+    session.flush()
+    return True
+
+
+def exclude_images(session: Session, image_ids: Collection[int], reason: str, source: str) -> int:
+    """Take these images out of the positives, each once; returns how many were not excluded before."""
+    left, _ = pair_sides(session)
+    query = select(ExclusionEntry.left_id).where(ExclusionEntry.kind == ExclusionKind.IMAGE)
+    new = sorted(set(image_ids) - set(session.scalars(query)))
+    session.add_all(
+        ExclusionEntry(
+            kind=ExclusionKind.IMAGE, left_side_id=left, left_id=image, reason=reason, source=source
+        )
+        for image in new
+    )
+    session.flush()
+    return len(new)
+
+
+def captions_by_external_id(session: Session, external_ids: Collection[str]) -> dict[str, Pair]:
+    """The original pair of each caption that is known by these ids."""
+    query = (
+        select(ItemRow.external_id, ItemRow.group_id, ItemRow.id)
+        .join(SideRow, SideRow.id == ItemRow.side_id)
+        .where(SideRow.name.in_(RIGHT))
+    )
+    wanted = set(external_ids)
+    return {
+        name: Pair(image, id_)
+        for name, image, id_ in session.execute(query)
+        if name in wanted and image is not None
+    }

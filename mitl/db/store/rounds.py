@@ -13,7 +13,7 @@ import numpy as np
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import pack_ids, unpack_pairs
+from mitl.core.arrays import pack_ids, unpack_pairs
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -26,10 +26,10 @@ from mitl.db.models import (
     StepOfRound,
     TrainedAnnotator,
 )
-from mitl.db.store.bulk import add_tuples, chunks
 from mitl.db.store.commitments import paid_by
 from mitl.db.store.hits import next_round
 from mitl.db.store.proposals import ensure_pairs, unmark_withdrawn
+from mitl.db.store.statements import add_tuples, chunks
 from mitl.errors import RoundError
 from mitl.records import Environment, HitState, Pair, PairRole
 from mitl.records.frames import frame

@@ -19,10 +19,9 @@ from mitl.db.models import (
     SimilaritySample,
     Worker,
 )
-from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.items import pair_sides
-from mitl.db.store.joins import KEPT, query_by_worker
 from mitl.db.store.proposals import ensure_pairs
+from mitl.db.store.statements import KEPT, add_rows, chunks, query_by_worker
 from mitl.records import Environment, Outcome, Pair
 from mitl.records.frames import frame
 from mitl.records.similarity import (

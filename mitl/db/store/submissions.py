@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Worker
 from mitl.db.store.answers import submission_key
-from mitl.db.store.bulk import add_rows, chunks, rows_among
-from mitl.db.store.joins import query_by_worker
+from mitl.db.store.statements import add_rows, chunks, query_by_worker, rows_among
 from mitl.records import Decision, Environment
 
 

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import coded
+from mitl.core.arrays import Ints, coded
 from mitl.db.models import ControlSheet, Worker, WorkerTally
 from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.bulk import add_tuples, chunks
 from mitl.db.store.control_sheets import by_worker
+from mitl.db.store.statements import add_tuples, chunks
 from mitl.judgements.conduct import (
     Agreement,
     AnswerRun,

@@ -13,19 +13,17 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.analysing.answers import ANSWERS, RATIONALE, WORKERS
+from mitl.stages.analysing.answers import ANSWERS, RATIONALE, TEXTS, WORKERS
 from mitl.stages.analysing.bias import BIAS
 from mitl.stages.analysing.completeness import COMPLETENESS
 from mitl.stages.analysing.correlations import CORRELATIONS
 from mitl.stages.analysing.favour import FAVOUR
-from mitl.stages.analysing.fusion import FUSION
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.sets import SETS
 from mitl.stages.analysing.similarity import SIMILARITY
 from mitl.stages.analysing.table import Analysis, AnalysisInput, AnalysisOptions, Findings
-from mitl.stages.analysing.texts import TEXTS
-from mitl.stages.analysing.uncertainty import UNCERTAINTY
+from mitl.stages.analysing.uncertainty import FUSION, UNCERTAINTY
 from mitl.stages.analysing.wrong_positives import WRONG_POSITIVES
 
 ANALYSES: dict[str, Analysis[Any]] = {

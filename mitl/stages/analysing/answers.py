@@ -1,9 +1,16 @@
-"""What people answered: by annotator and rank (Table B.2), why (Table B.3), and how much work each did (Table B.1)."""
+"""What people answered: by annotator and rank (Table B.2), why (Table B.3), and how much work each did (Table B.1).
+
+And what became of the texts and picks that they gave for items without partner, by task and by what chose the item.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 from mitl.analysis.answer_tables import (
     LABELS,
@@ -17,10 +24,15 @@ from mitl.analysis.answer_tables import (
     rationale_counts,
     rationale_shares,
 )
+from mitl.analysis.report.inputs import Section
 from mitl.analysis.report.plots import answers_svg
+from mitl.campaign.kinds.texts.standing import ItemStanding, standing, tally
+from mitl.core.pricing import format_dollars
+from mitl.db.session import open_database
+from mitl.db.store import collection as collection_store
 from mitl.errors import MetricError
-from mitl.records import Direction, StageResult, Table
-from mitl.stages.analysing.table import Analysis, AnalysisInput, Findings
+from mitl.records import Direction, StageResult, Table, several
+from mitl.stages.analysing.table import Analysis, AnalysisInput, Column, Findings, for_files, for_people
 from mitl.stages.reviewing.workers import workers_by_hits
 
 _LABEL_NAMES = tuple(label.value for label in LABELS)
@@ -158,6 +170,68 @@ def _show_workers(result: StageResult, _: AnalysisInput) -> Findings:
     )
 
 
+_TextRow = dict[str, Any]
+_TEXTS_COUNTED = ("chosen", "given", "faulty", "waiting", "refused", "accepted")
+
+
+def _text_column(name: str, title: str = "") -> Column[_TextRow]:
+    return Column(name, itemgetter(name), title)
+
+
+_TEXT_COLUMNS = (
+    _text_column("task"),
+    _text_column("strategy", "items by"),
+    *map(_text_column, _TEXTS_COUNTED),
+)
+
+
+def _count_texts(of: AnalysisInput) -> tuple[list[_TextRow], int]:
+    """Rows, and the cents paid for all."""
+    environment = of.project.environment
+    with open_database(of.settings.db_url, read_only=True) as session:
+        known = standing(session, environment)
+        paid = collection_store.paid_cents(session, environment)
+    if not known:
+        raise MetricError("no item was chosen to get a partner; run `mitl collect choose`")
+    groups: dict[tuple[str, str], list[ItemStanding]] = defaultdict(list)
+    for one in known:
+        groups["write" if one.choice.is_image else "pick", one.choice.strategy].append(one)
+    rows = [
+        {
+            "task": task,
+            "strategy": strategy,
+            **asdict(counted),
+            "given": counted.given,
+            "waiting": counted.waiting,
+        }
+        for (task, strategy), members in groups.items()
+        for counted in (tally(members),)
+    ]
+    return rows, paid
+
+
+def _show_texts(found: tuple[list[_TextRow], int], _: AnalysisInput) -> Findings:
+    rows, paid = found
+    accepted = sum(row["accepted"] for row in rows)
+    each = f", {format_dollars(round(paid / accepted))} for each accepted one" if accepted else ""
+    return Findings(
+        counts={
+            "paid_cents": paid,
+            "groups": [{column.key: column.value(row) for column in _TEXT_COLUMNS} for row in rows],
+        },
+        tables=(for_people("texts written and images picked, by what chose the item", _TEXT_COLUMNS, rows),),
+        lines=(f"{several(accepted, 'text')} accepted; paid {format_dollars(paid)}, reviews included{each}",),
+        rows={"texts": for_files(_TEXT_COLUMNS, rows)},
+    )
+
+
 ANSWERS = Analysis("answers", _count_answers, _show_answers)
 RATIONALE = Analysis("rationale", _count_reasons, _show_reasons)
 WORKERS = Analysis("workers", _workers, _show_workers)
+TEXTS = Analysis(
+    "texts",
+    _count_texts,
+    _show_texts,
+    section=Section("texts", "Texts", "What people wrote and picked", "Pairs"),
+    optional=True,
+)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import Section
-from mitl.core.arrays import Floats
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import Floats, unpack_pairs
 from mitl.errors import MetricError
 from mitl.metrics.positives import Positives
 from mitl.metrics.ranks import ArrayRankings

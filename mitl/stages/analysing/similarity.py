@@ -42,7 +42,7 @@ from mitl.stages.analysing.table import (
     number,
     percent,
 )
-from mitl.stages.evaluating.texts import CaptionTexts, read_texts
+from mitl.stages.evaluating.project import CaptionTexts, read_texts
 
 if TYPE_CHECKING:
     pass

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import pack_each
+from mitl.core.arrays import pack_each
 from mitl.crowd.context import choose_environment
 from mitl.crowd.truth import TruthOf, has_known_truth, truth_source
 from mitl.datasets.scenes.files import read_world
@@ -24,8 +24,8 @@ from mitl.db.store import items as item_store
 from mitl.db.store import journal, ledger, open_work, releases
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import proposals as proposal_store
-from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.items import DatasetRow, ExclusionRow
 from mitl.db.store.judgements import StoredJudgement
 from mitl.db.store.ledger import SettledWork
@@ -93,9 +93,9 @@ class ProjectSnapshot:
     proposals: tuple[Proposal, ...]
     """Each (pair, annotator, direction) once, with its best rank over all runs."""
     batches: tuple[BatchRow, ...]
-    hits: tuple[HitRow, ...]
+    hits: tuple[StoredHit, ...]
     hit_items: Mapping[int, list[HitItem]]
-    submissions: tuple[AssignmentRow, ...]
+    submissions: tuple[StoredAssignment, ...]
     stored: tuple[StoredJudgement, ...]
     """Every answer but an audit's, with the submission that it stands in."""
     machine: pd.DataFrame

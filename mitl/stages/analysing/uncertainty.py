@@ -1,8 +1,12 @@
-"""Fig. 3b: an annotator's own uncertainty of a query against how many positives the query has."""
+"""What machines say of their own certainty, held against people's answers.
+
+An annotator's uncertainty of a query against how many positives the query has (Fig. 3b), and how good the newest fused
+probabilities are, as they were judged when they were made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,9 +16,11 @@ from numpy.typing import NDArray
 
 from annotators.base import Encoded, Modality, draws_samples, is_reusable
 from mitl.analysis.records import Uncertainty, UncertaintyBin
-from mitl.analysis.report.machine_plots import uncertainty_svg
+from mitl.analysis.report.inputs import Section
+from mitl.analysis.report.machine_plots import reliability_svg, uncertainty_svg
 from mitl.analysis.uncertainty import associate, binned, geometric_mean, recovered_sigmas, root_mean_square
 from mitl.errors import MetricError
+from mitl.judgements.calibration import Calibration
 from mitl.positives.merging import listed_queries
 from mitl.records import AnnotatorKind, Direction, Label, Table
 from mitl.stages.analysing.snapshot import ProjectSnapshot
@@ -24,10 +30,13 @@ from mitl.stages.analysing.table import (
     AnalysisInput,
     Column,
     Findings,
+    for_files,
     for_json,
     for_people,
     number,
+    percent,
 )
+from mitl.stages.fusing.scores import kept_scores
 from mitl.stages.proposing.computing import ComputeContext
 from mitl.stages.proposing.trained import with_trained
 
@@ -228,4 +237,69 @@ def _for_json(one: Uncertainty) -> dict[str, object]:
     }
 
 
+_Row = Mapping[str, Any]
+
+_AREAS: tuple[Column[_Row], ...] = (
+    Column("scored_by", lambda row: row["name"], "scored by"),
+    Column("auc", lambda row: row["auc"], "AUC", number),
+    Column("low", lambda row: row["low"], "95 % from", number),
+    Column("high", lambda row: row["high"], "to", number),
+)
+_BINS: tuple[Column[_Row], ...] = (
+    Column("stated", lambda row: row["stated"], "stated", percent),
+    Column("observed", lambda row: row["observed"], "found", percent),
+    Column("cases", lambda row: row["cases"], "pairs"),
+)
+
+
+def _newest_fused(of: AnalysisInput) -> dict[str, Any]:
+    for said, _ in kept_scores(of.settings, of.project.environment, of.project.fused_from):
+        counts: dict[str, Any] = said["counts"]
+        return counts
+    raise MetricError("no probabilities were fused from the present proposals; run `mitl fuse`")
+
+
+def _show_fused(counts: dict[str, Any], _: AnalysisInput) -> Findings:
+    fused = {"name": "fusion", "auc": counts["auc"], "low": counts["auc_low"], "high": counts["auc_high"]}
+    areas = [fused, *({"name": name, **one} for name, one in counts["annotators"].items())]
+    bins = counts["reliability"]
+    return Findings(
+        counts=counts,
+        tables=(
+            for_people(f"area under the curve, {counts['answered']:,} answered pairs", _AREAS, areas),
+            for_people("probabilities, as stated and as found (percent)", _BINS, bins),
+        ),
+        lines=(
+            f"Brier score {counts['brier']:.4f}, expected calibration error {counts['calibration_error']:.4f}",
+        ),
+        rows={"fusion": for_files(_AREAS, areas), "fusion-reliability": for_files(_BINS, bins)},
+        drawings={"reliability": partial(reliability_svg, _as_calibration(counts))},
+        captions={
+            "reliability": "Stated probabilities against what people found, and how many pairs lie where"
+        },
+    )
+
+
+def _as_calibration(counts: Mapping[str, Any]) -> Calibration:
+    stated, observed, cases = (
+        np.array([one[name] for one in counts["reliability"]]) for name in ("stated", "observed", "cases")
+    )
+    return Calibration(
+        n=counts["answered"],
+        error=counts["calibration_error"],
+        brier=counts["brier"],
+        log_loss=counts["log_loss"],
+        stated=stated,
+        observed=observed,
+        cases=cases,
+    )
+
+
 UNCERTAINTY = Analysis("uncertainty", _compute, _show)
+FUSION = Analysis(
+    "fusion",
+    _newest_fused,
+    _show_fused,
+    section=Section("fusion", "Fusion", "What annotators and answers together say of a pair", "Machines"),
+    optional=True,
+)

@@ -10,12 +10,10 @@ import numpy as np
 
 from mitl.audits.planning import Guess
 from mitl.audits.pool import Pool, RemainderOf
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import contains, pack_ids, unpack_ids
+from mitl.core.arrays import Floats, Ints, contains, pack_ids, unpack_ids
 from mitl.errors import UsageError
 from mitl.metrics.partial_labels import PartialLabels
-from mitl.metrics.rank_chances import DEPTH
-from mitl.metrics.rank_groups import Influence, bands, influence, wanted_pairs
+from mitl.metrics.rank_groups import DEPTH, Influence, bands, influence, wanted_pairs
 from mitl.metrics.table import asked_metrics
 from mitl.progress import Progress
 from mitl.records import Direction

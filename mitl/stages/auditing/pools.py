@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from mitl.audits.planning import Guess
 from mitl.audits.pool import Pool, RemainderOf
 from mitl.campaign.kinds.pairs.controls import all_rankings
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import contains, distinct, pack_pairs, places
+from mitl.core.arrays import Floats, Ints, contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, open_work, releases

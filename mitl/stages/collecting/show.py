@@ -1,4 +1,7 @@
-"""`mitl collect show`: what was chosen, written, accepted and refused, what a text cost, and the texts themselves."""
+"""What people wrote or picked and a second worker accepted; and `mitl collect show`.
+
+That command shows what was chosen, written, accepted and refused, what a text cost, and the texts themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,82 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+import numpy as np
+import pandas as pd
 from markupsafe import Markup
 
 from mitl.campaign.kinds.texts.standing import Attempt, ItemStanding, ItemState, standing, tally
+from mitl.core.arrays import pack_ids
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import write_kept
-from mitl.crowd.context import open_context
+from mitl.crowd.context import Context, open_context
 from mitl.db.store import collection as collection_store
 from mitl.db.store import items as item_store
+from mitl.positives.release_input import CollectedText
 from mitl.records import Environment, ImageItem, StageResult, Table, several
+from mitl.records.collection import COLLECTED
+from mitl.records.frames import frame
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.collecting.collected import by_state
+
+
+def accepted_texts(context: Context) -> list[CollectedText]:
+    """All that was accepted in an environment, in the order in which it was given."""
+    session = context.session
+    captions = {c.id: c for c in item_store.captions(session, item_store.dataset(session).id)}
+    found = []
+    for one in standing(session, context.environment):
+        attempt = one.accepted
+        if attempt is None or attempt.verdict is None or attempt.spot.answer is None:
+            continue
+        spot = attempt.spot
+        caption = None if one.choice.is_image else captions[spot.item]
+        image = spot.item if caption is None else spot.picked or 0
+        found.append(
+            CollectedText(
+                name=f"w{spot.answer:06}" if caption is None else caption.external_id,
+                answer=attempt.spot.answer,
+                image=image,
+                caption=None if caption is None else caption.id,
+                text=spot.text if caption is None else caption.text,
+                writer=spot.worker,
+                reviewer=attempt.reviewer,
+                label=attempt.verdict.value,
+                strategy=one.choice.strategy,
+                batch=spot.batch,
+            )
+        )
+    return sorted(found, key=lambda text: text.name)
+
+
+def collected(context: Context) -> pd.DataFrame:
+    """``COLLECTED``: the accepted texts as originals that an annotator may learn from.
+
+    A written text has a number of its own, that of the data set's last caption plus the row of its answer; so it can be
+    put behind the data set's captions, and keeps its number when more are accepted.
+    """
+    texts = accepted_texts(context)
+    dataset = item_store.dataset(context.session)
+    last = max((c.id for c in item_store.captions(context.session, dataset.id)), default=0)
+    numbers = [last + text.answer if text.caption is None else text.caption for text in texts]
+    images = np.array([text.image for text in texts], np.int64)
+    return frame(
+        COLLECTED,
+        {
+            "pair": pack_ids(images, np.array(numbers, np.int64)),
+            "image": images,
+            "text": [text.text for text in texts],
+            "name": [text.name for text in texts],
+        },
+    )
+
+
+def by_state(known: list[ItemStanding]) -> dict[str, int]:
+    """State → chosen items that are in it; those that none is in are left out."""
+    counts: dict[str, int] = {}
+    for one in known:
+        counts[one.state.value] = counts.get(one.state.value, 0) + 1
+    return counts
 
 
 @printed_by("collect show")

@@ -20,8 +20,7 @@ from mitl.progress import Progress
 from mitl.records import CaptionItem
 from mitl.settings import Settings
 from mitl.stages.evaluating.models import EVERY, ItemSimilarities, Modality, Model, ModelVectors, Sides
-from mitl.stages.evaluating.project import Project
-from mitl.stages.evaluating.texts import CaptionTexts
+from mitl.stages.evaluating.project import CaptionTexts, Project
 
 if TYPE_CHECKING:
     from annotators.item_encoders import OneSided

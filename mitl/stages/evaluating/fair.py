@@ -8,23 +8,20 @@ from itertools import combinations
 
 import numpy as np
 
-from mitl.core.packed import places
+from mitl.core.arrays import places
 from mitl.errors import MetricError, UsageError
-from mitl.metrics.answer_rates import Rates
 from mitl.metrics.expected import draws_for
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares
-from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.partial_labels import PartialLabels, Rates
 from mitl.metrics.positives import Ids
-from mitl.metrics.rank_chances import DEPTH, with_rank_chances
-from mitl.metrics.rank_groups import more_pairs, rank_groups
+from mitl.metrics.rank_groups import DEPTH, more_pairs, rank_groups, with_rank_chances
 from mitl.metrics.table import Asked
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
-from mitl.stages.evaluating.audited_release import AuditedRelease, Pairs, read_audited_release
 from mitl.stages.evaluating.gathering import RELEASE, Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
-from mitl.stages.evaluating.positive_sets import release_by_query
+from mitl.stages.evaluating.positive_sets import AuditedRelease, Pairs, read_audited_release, release_by_query
 from mitl.stages.evaluating.project import RankingNeed, ranked_models
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named

@@ -52,10 +52,12 @@ from mitl.stages.evaluating.positive_sets import (
     searched,
 )
 from mitl.stages.evaluating.project import (
+    CaptionTexts,
     Project,
     RankingNeed,
     ranked_models,
     read_project,
+    read_texts,
     similarities_of,
 )
 from mitl.stages.evaluating.pseudo_task import PseudoLabelsTask, pseudo_task
@@ -69,7 +71,6 @@ from mitl.stages.evaluating.tasks import (
     plausible_task,
     release_grades,
 )
-from mitl.stages.evaluating.texts import CaptionTexts, read_texts
 
 PROJECT_ORIGINALS = "original"
 RELEASE = "release"

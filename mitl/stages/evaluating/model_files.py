@@ -10,8 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
-from annotators.inputs.numpy_files import id_texts, ids_beside, listed_ids, load_numpy, read_archive
+from annotators.inputs.embedding_files import (
+    EmbeddingTable,
+    id_texts,
+    ids_beside,
+    listed_ids,
+    load_numpy,
+    read_archive,
+    read_embeddings,
+)
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING

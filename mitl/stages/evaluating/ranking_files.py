@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.inputs.numpy_files import id_texts, read_archive
+from annotators.inputs.embedding_files import id_texts, read_archive
 from annotators.precomputed import directions_among
 from mitl.errors import MetricError
 from mitl.records import Direction

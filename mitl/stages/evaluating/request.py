@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from annotators.inputs.numpy_files import ids_beside
+from annotators.inputs.embedding_files import ids_beside
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Short
 from mitl.metrics.table import USUAL, Asked, asked_metrics

@@ -15,8 +15,7 @@ from mitl.errors import UsageError
 from mitl.records import PartKind
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.settings import load
-from mitl.stages.evaluating.project import read_project
-from mitl.stages.evaluating.texts import CaptionTexts
+from mitl.stages.evaluating.project import CaptionTexts, read_project
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 

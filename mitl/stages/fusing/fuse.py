@@ -13,8 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.audits.frontier import TOLERATED, share_left
-from mitl.core.arrays import Ints
-from mitl.core.packed import pack_pairs, places, unpack_ids
+from mitl.core.arrays import Ints, pack_pairs, places, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, proposals
 from mitl.fusion.answered import FOLDS

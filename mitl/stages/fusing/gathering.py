@@ -12,8 +12,7 @@ import pandas as pd
 
 from annotators.base import Annotator, Encoded, Modality, is_reusable, reads_pictures
 from annotators.item_encoders import KNOWN, build_encoder, item_vectors
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains
+from mitl.core.arrays import Ints, contains
 from mitl.crowd.context import Context
 from mitl.db.store import columns, proposals
 from mitl.db.store.proposals import RunRow

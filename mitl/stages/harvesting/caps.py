@@ -16,7 +16,7 @@ from mitl.crowd.client import MTurkClient, exclusion_qualification
 from mitl.crowd.context import Context
 from mitl.crowd.paying import EXCLUDE
 from mitl.db.store import answers as cap_store
-from mitl.db.store import desk as desk_store
+from mitl.db.store import journal
 from mitl.db.store.answers import WorkerLoad
 from mitl.records import Environment, JournalState
 
@@ -111,6 +111,6 @@ def _calls(context: Context, kind: str) -> defaultdict[str, list[JournalState]]:
     """Worker → the states of the calls of this kind about them, oldest first."""
     prefix = f"{kind}:{context.environment}:"
     states = defaultdict(list)
-    for row in desk_store.calls(context.session, EXCLUDE, prefix):
+    for row in journal.starting_with(context.session, EXCLUDE, prefix):
         states[row.key.removeprefix(prefix).partition(":")[0]].append(row.state)
     return states

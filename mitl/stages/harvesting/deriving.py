@@ -19,9 +19,9 @@ from mitl.crowd.result_file import KeptRows, kept_rows
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
 from mitl.db.store import parses as parse_store
-from mitl.db.store.bulk import chunks
 from mitl.db.store.imports import ImportRow, StoredDocument
 from mitl.db.store.items import DatasetRow
+from mitl.db.store.statements import chunks
 from mitl.errors import AnswerError
 from mitl.positives.ids import release_ids
 from mitl.progress import Progress

@@ -1,4 +1,4 @@
-"""What the server has of our HITs, and fetching their submissions.
+"""What the server has of our HITs, fetching their submissions, and parsing stored ones, whoever fetched them.
 
 Calls run in threads, raw documents are stored in windows, and each window is parsed once it is safe.
 """
@@ -11,7 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds import kind_of, wording_of
+from mitl.campaign.kinds.protocol import CampaignKind
 from mitl.campaign.posting import DISPOSED, look_up_missing
 from mitl.crowd.calls import THREADS, quick_turns
 from mitl.crowd.client import ListedAssignment, ListedHit, MTurkClient
@@ -32,13 +38,99 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store import parses as parse_store
 from mitl.db.store import submissions as submission_store
-from mitl.db.store.bulk import chunks
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.parses import RawSubmission
+from mitl.db.store.statements import chunks
 from mitl.db.store.submissions import NewSubmission, StoredSubmission
-from mitl.errors import CrowdError
-from mitl.records import Decision, Finding, HitState, JournalState
-from mitl.stages.harvesting.parsing import Parser
+from mitl.errors import AnswerError, CrowdError
+from mitl.progress import Progress
+from mitl.records import (
+    BatchKind,
+    Decision,
+    Environment,
+    Finding,
+    HitState,
+    JournalState,
+    JudgementSource,
+    Parsed,
+)
+from mitl.records.questions import Question
+
+PARSED_AT_ONCE = 64
+"""Submissions whose parses are written in one transaction."""
+
+
+class Parser:
+    """Parses stored submissions of one environment."""
+
+    def __init__(
+        self,
+        session: Session,
+        environment: Environment,
+        batches: Mapping[int, BatchRow],
+        wordings: Path,
+    ) -> None:
+        self._session, self._environment = session, environment
+        own = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
+        self._kinds = [kind_of(name) for name in sorted({BatchKind.PAIRS.value, *(b.kind for b in own)})]
+        asks = {
+            (batch.template, batch.kind): wording_of(batch.kind, batch.template, wordings).questions
+            for batch in own
+        }
+        self._questions = {batch.id: asks[batch.template, batch.kind] for batch in own}
+        self._pages: dict[int, tuple[tuple[Question, ...], list[int]]] = {}
+
+    def parse_left(self) -> int:
+        """Parse what a run stored and died over; returns how many submissions that were."""
+        count = 0
+        for kind in self._kinds:
+            left = kind.unparsed(self._session, self._environment)
+            self._session.rollback()
+            for window in chunks(list(left.values()), PARSED_AT_ONCE):
+                self._parse(kind, window)
+            count += len(left)
+        return count
+
+    def parse(self, rows: Sequence[RawSubmission]) -> None:
+        """Parse these submissions and commit; one that somebody else has parsed meanwhile is left alone."""
+        asked = hit_store.other_kinds(self._session, self._environment)
+        for kind in self._kinds:
+            if own := [row for row in rows if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]:
+                self._parse(kind, own)
+
+    def reparse(self, progress: Progress) -> int:
+        """Read every raw document again, in the transaction at hand; returns how many."""
+        ids = {kind.name: kind.submissions(self._session, self._environment) for kind in self._kinds}
+        count = sum(map(len, ids.values()))
+        with progress("reparse", count) as advance:
+            for kind in self._kinds:
+                for window in chunks(ids[kind.name], PARSED_AT_ONCE):
+                    rows = parse_store.raw(self._session, window)
+                    kind.set_parses(self._session, self._parsed(kind, rows))
+                    advance(len(rows))
+        return count
+
+    def _parse(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> None:
+        parsed = self._parsed(kind, rows)
+        self._session.rollback()
+        still = kind.unparsed(self._session, self._environment, list(parsed))
+        kind.set_parses(self._session, {id_: parsed[id_] for id_ in still})
+        self._session.commit()
+
+    def _parsed(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> dict[int, Parsed[Any]]:
+        """What these submissions say; one that cannot be read at all says so as a finding."""
+        new = sorted({row.hit_id for row in rows} - self._pages.keys())
+        for hit_id, (batch_id, places) in kind.places(self._session, new).items():
+            self._pages[hit_id] = self._questions[batch_id], places
+        parsed = {}
+        for row in rows:
+            questions, places = self._pages[row.hit_id]
+            try:
+                parsed[row.id] = kind.parse(row.raw_xml, places=places, questions=questions)
+            except AnswerError as error:
+                parsed[row.id] = Parsed((), (Finding(parse_store.UNREADABLE, str(error)),))
+        return parsed
+
 
 _FINISHED = ("Reviewable", "Reviewing", DISPOSED)
 
@@ -49,26 +141,26 @@ class HitsOut:
 
     found: Mapping[int, ListedHit]
     """By our row."""
-    deleted: tuple[HitRow, ...] = ()
+    deleted: tuple[StoredHit, ...] = ()
     """Those that are gone from the server though mitl did not delete them."""
 
-    def is_finished(self, hit: HitRow) -> bool:
+    def is_finished(self, hit: StoredHit) -> bool:
         """Whether nobody can work on this HIT any more."""
         found = self.found.get(hit.id)
         return hit in self.deleted or (found is not None and found.status in _FINISHED)
 
-    def n_submitted(self, hit: HitRow) -> int:
+    def n_submitted(self, hit: StoredHit) -> int:
         """How many submissions of this HIT the server has; 0 where it no longer knows."""
         found = self.found.get(hit.id)
         return 0 if found is None else found.n_submitted
 
-    def n_settled(self, hit: HitRow) -> int:
+    def n_settled(self, hit: StoredHit) -> int:
         """How many submissions of this HIT are approved or rejected there; 0 where it no longer knows."""
         found = self.found.get(hit.id)
         return 0 if found is None else found.n_completed
 
 
-def sweep(client: MTurkClient, known: Sequence[HitRow], listed: Mapping[str, ListedHit]) -> HitsOut:
+def sweep(client: MTurkClient, known: Sequence[StoredHit], listed: Mapping[str, ListedHit]) -> HitsOut:
     """Hold our posted HITs against the listing; a HIT that is missing there is asked for by its id.
 
     Args:
@@ -104,7 +196,7 @@ class Fetched:
     """Stored submissions that were approved or rejected on the server by another hand, or by themselves."""
     recovered: int
     """Stored submissions that a call of ours had approved, whose booking was lost."""
-    lost: tuple[HitRow, ...]
+    lost: tuple[StoredHit, ...]
     """Deleted HITs whose submissions the server no longer gives."""
 
 
@@ -120,7 +212,7 @@ class Fetcher:
         self._parser = Parser(session, environment, self._batches, context.settings.wordings)
         session.rollback()
 
-    def fetch(self, swept: HitsOut, posted: Sequence[HitRow]) -> Fetched:
+    def fetch(self, swept: HitsOut, posted: Sequence[StoredHit]) -> Fetched:
         """Store and parse what is new on these HITs; another harvest may do the same meanwhile."""
         stored = submission_store.stored_counts(self._session, self._environment)
         self._session.rollback()
@@ -128,7 +220,7 @@ class Fetcher:
         if not changed:
             return Fetched(0, 0, 0, ())
         counts: Counter[str] = Counter()
-        lost: list[HitRow] = []
+        lost: list[StoredHit] = []
         # Closing the windows waits for the calls in flight and starts no further one, whatever happens here.
         progress = self._context.progress("harvest", len(changed))
         with quick_turns(), progress as advance, closing(self._windows(changed, swept)) as windows:
@@ -138,7 +230,7 @@ class Fetcher:
                 advance(len(window))
         return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost))
 
-    def _windows(self, hits: Sequence[HitRow], swept: HitsOut) -> Generator[list[_Listed]]:
+    def _windows(self, hits: Sequence[StoredHit], swept: HitsOut) -> Generator[list[_Listed]]:
         """The HITs with what the server lists of them, window by window; the next ones are fetched meanwhile."""
         windows = iter(chunks(hits, WINDOW))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="harvest") as pool:
@@ -170,7 +262,7 @@ class Fetcher:
         if failure is not None:
             raise failure
 
-    def _listed(self, hit: HitRow, swept: HitsOut) -> _Listed:
+    def _listed(self, hit: StoredHit, swept: HitsOut) -> _Listed:
         """A HIT's submissions, each once; None where the HIT was deleted and the server gives none."""
         found: dict[tuple[str, str], ListedAssignment] = {}
         try:
@@ -185,7 +277,7 @@ class Fetcher:
             return hit, None
         return hit, [(hit, one) for one in found.values()]
 
-    def _store(self, listed: Sequence[tuple[HitRow, ListedAssignment]]) -> Counter[str]:
+    def _store(self, listed: Sequence[tuple[StoredHit, ListedAssignment]]) -> Counter[str]:
         """Keep what is new, raw and committed first; returns how many are new, settled and recovered."""
         if not listed:
             return Counter()
@@ -239,8 +331,8 @@ class Fetcher:
         journal.add_ledger(self._session, payment(self._session, *of, charges_fee=self._charges_fee))
 
 
-_Listed = tuple[HitRow, list[tuple[HitRow, ListedAssignment]] | None]
+_Listed = tuple[StoredHit, list[tuple[StoredHit, ListedAssignment]] | None]
 
 
-def _has_changed(swept: HitsOut, hit: HitRow, stored: int, settled: int) -> bool:
+def _has_changed(swept: HitsOut, hit: StoredHit, stored: int, settled: int) -> bool:
     return swept.n_submitted(hit) > stored or swept.n_settled(hit) > settled

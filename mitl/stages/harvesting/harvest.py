@@ -19,16 +19,15 @@ from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.deriving import rederive
-from mitl.stages.harvesting.fetching import Fetched, Fetcher, HitsOut, sweep
+from mitl.stages.harvesting.fetching import Fetched, Fetcher, HitsOut, Parser, sweep
 from mitl.stages.harvesting.judging import approves_itself_at, judge, utc
-from mitl.stages.harvesting.parsing import Parser
 
 SOON = dt.timedelta(days=1)
 """Before work that waits for a person is approved by itself, each harvest says so."""
@@ -190,7 +189,7 @@ def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, 
     return (*warnings, *_near_approval(waiting, context.now()))
 
 
-def _near_approval(waiting: Sequence[AssignmentRow], now: dt.datetime) -> list[str]:
+def _near_approval(waiting: Sequence[StoredAssignment], now: dt.datetime) -> list[str]:
     """A warning about work that waits for a person and is soon paid without one."""
     times = [at for row in waiting if (at := approves_itself_at(row)) is not None and at - now < SOON]
     if not times:

@@ -14,9 +14,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
-from mitl.core.arrays import Ints
-from mitl.core.packed import coded, distinct
-from mitl.crowd.golds import gold_state
+from mitl.core.arrays import Ints, coded, distinct
 from mitl.crowd.paying import SUBMITTED
 from mitl.db.store import answer_sheets, control_sheets, worker_tallies
 from mitl.db.store import answers as answer_store
@@ -25,7 +23,8 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.answers import DECISIONS, AssignmentRow, SubmissionColumns
+from mitl.db.store.answers import DECISIONS, StoredAssignment, SubmissionColumns
+from mitl.db.store.control_sheets import gold_state
 from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import Columns, Flags, is_asked, is_labelled
@@ -36,12 +35,12 @@ REVERSIBLE_FOR = dt.timedelta(days=30)
 """From submission on; MTurk's rule, and this server's."""
 
 
-def reversible_until(row: AssignmentRow) -> dt.datetime | None:
+def reversible_until(row: StoredAssignment) -> dt.datetime | None:
     """The last moment at which a rejection of this submission can be reversed; None where its time is unknown."""
     return None if row.submitted_at is None else row.submitted_at + REVERSIBLE_FOR
 
 
-def approves_itself_at(row: AssignmentRow) -> dt.datetime | None:
+def approves_itself_at(row: StoredAssignment) -> dt.datetime | None:
     """When the server pays a submission that waits for a decision; None where it does not, or nobody knows when."""
     if row.status != SUBMITTED or row.submitted_at is None:
         return None

@@ -16,9 +16,8 @@ from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import ListedHit
 from mitl.db.store import commitments, journal
-from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.errors import FundsError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult, several
@@ -138,7 +137,7 @@ def extend(
 class More:
     """Asking more workers of one HIT."""
 
-    hit: HitRow
+    hit: StoredHit
     listed: ListedHit
     wanted: int
     cost_cents: int
@@ -279,7 +278,7 @@ class _Run:
         """Give the HITs their time; those that were closed are out again since more workers are asked."""
         requests = {
             row.key: (row.state, json.loads(row.request))
-            for row in desk_store.calls(self._session, EXTEND, "")
+            for row in journal.starting_with(self._session, EXTEND, "")
         }
         latest = {hit.id: hit for hit in hit_store.latest_hits(self._session, self._environment)}
         self._session.rollback()

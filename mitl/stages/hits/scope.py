@@ -20,7 +20,7 @@ from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
-from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow
+from mitl.db.store.hits import UNPOSTED, BatchRow, StoredHit
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress
 from mitl.records import Environment, HitState, JournalState, StageResult, Table
@@ -68,13 +68,13 @@ class Scope:
     client: MTurkClient
     charges_fee: bool
     batches: tuple[BatchRow, ...]
-    hits: tuple[HitRow, ...]
+    hits: tuple[StoredHit, ...]
     """Of these batches, by number; those that another has replaced are left out."""
     listed: dict[str, ListedHit]
     """What the server lists, by its id."""
     sweep: Sweep
 
-    def out(self) -> list[tuple[HitRow, ListedHit]]:
+    def out(self) -> list[tuple[StoredHit, ListedHit]]:
         """The HITs that the server lists, each with what it says."""
         return [(hit, self.listed[hit.mturk_hit_id]) for hit in self.hits if hit.mturk_hit_id in self.listed]
 
@@ -154,7 +154,7 @@ def list_hits(
     with open_database(settings.db_url, read_only=True) as session:
         chosen = None if batch is None else choose_batches(session, [batch], environment)
         batches = hit_store.posted_batches(session) if chosen is None else chosen
-        hits: dict[int, list[HitRow]] = {
+        hits: dict[int, list[StoredHit]] = {
             row.id: [] for row in batches if environment in (None, row.environment)
         }
         stored: Counter[int] = Counter()
@@ -193,7 +193,7 @@ def list_hits(
     )
 
 
-def _hit_row(hit: HitRow, stored: Counter[int]) -> dict[str, object]:
+def _hit_row(hit: StoredHit, stored: Counter[int]) -> dict[str, object]:
     return {
         "hit": hit.key,
         "batch": hit.batch,
@@ -204,7 +204,7 @@ def _hit_row(hit: HitRow, stored: Counter[int]) -> dict[str, object]:
     }
 
 
-def _batch_row(batch: BatchRow, hits: Sequence[HitRow], stored: Counter[int]) -> dict[str, object]:
+def _batch_row(batch: BatchRow, hits: Sequence[StoredHit], stored: Counter[int]) -> dict[str, object]:
     states = Counter(hit.state for hit in hits)
     return {
         "batch": batch.name,

@@ -16,7 +16,7 @@ from mitl.campaign.kinds.texts.answers import check_text
 from mitl.crowd.context import choose_environment
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.populations import ListTruth, parse_population
-from mitl.crowd.raters import LikenessTruth
+from mitl.crowd.raters import LikenessTruth, PickTruth, WriteTruth
 from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, SimulationResult, give_back, run_workers
 from mitl.crowd.truth import (
     GradedTruthOf,
@@ -29,7 +29,6 @@ from mitl.crowd.truth import (
     truth_source,
 )
 from mitl.crowd.worker_session import Truths
-from mitl.crowd.writers import PickTruth, WriteTruth
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import collection as collection_store
@@ -37,7 +36,7 @@ from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import StoredHit
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import (
@@ -199,7 +198,7 @@ class _OpenHits:
     """The posted HITs of an environment, with what stands on them by external id."""
 
     environment: Environment
-    hits: Mapping[str, HitRow]
+    hits: Mapping[str, StoredHit]
     """By the id that the server gave."""
     missing: int
     """Submissions that are still to come."""

@@ -29,8 +29,7 @@ from mitl.audits.machine_labels import (
     refusal,
     siding_upper,
 )
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_ids, pack_pairs, places
+from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places
 from mitl.crowd.context import Context, open_context
 from mitl.datasets.files import read_rows
 from mitl.db.store import audits as audit_store

@@ -1,4 +1,4 @@
-"""Keeping a project's databases: revisions, backups, checks, and watching where it stands.
+"""Keeping a project's databases: revisions, backups, checks.
 
 No answer is read or judged.
 """

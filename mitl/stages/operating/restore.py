@@ -13,11 +13,10 @@ from sqlalchemy import Connection, func, select
 
 from mitl.core.whole_files import whole_file
 from mitl.db import migrate
-from mitl.db.copies import keep_copy
 from mitl.db.dumps.reading import TRAINED, Dump, open_dump, sha256
 from mitl.db.dumps.restoring import restore_database, write_database
 from mitl.db.engine import make_engine
-from mitl.db.migrate import Line, changing
+from mitl.db.migrate import Line, changing, keep_copy
 from mitl.db.tables import reflected
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress

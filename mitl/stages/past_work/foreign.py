@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import pack_each
+from mitl.core.arrays import pack_each
 from mitl.crowd.batch_csv import ANSWER_PREFIX, Layout, expanded_cells, own_answers, require_known
 from mitl.crowd.column_map import ColumnMap, require_pairs, shown_columns
 from mitl.crowd.mapped_rows import MappedAnswer

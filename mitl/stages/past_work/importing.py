@@ -26,10 +26,10 @@ from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.harvesting.deriving import project_items, reading_of, rederive
+from mitl.stages.harvesting.deriving import Reading, project_items, reading_of, rederive
+from mitl.stages.harvesting.fetching import Parser
 from mitl.stages.harvesting.harvest import HarvestCounts
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.harvesting.parsing import Parser
 from mitl.stages.past_work.foreign import (
     mapped_reading,
     past_batch,
@@ -44,7 +44,7 @@ from mitl.stages.past_work.past import (
     StoredPast,
     known_only,
     refuse_doubles,
-    remember_own,
+    remember,
     store_past,
 )
 
@@ -154,7 +154,7 @@ def _bring_submissions(context: Context, given: _Given) -> Brought:
     else:
         keep = given.mapping.keep if given.mapping else ()
         require_known(layout.kind, layout.knows, file.columns, file.name, keep)
-        remember_own(session, file, layout.kind, own[0][0].batch_id)
+        remember(session, file, Reading(layout.kind), own[0][0].batch_id)
     return replace(brought, own=store_own(context, file, layout, own))
 
 

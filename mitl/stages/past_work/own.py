@@ -19,7 +19,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store import submissions as submission_store
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import StoredHit
 from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
 from mitl.records import Environment, JournalState, JudgementSource
@@ -62,7 +62,7 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
 
 def sort_rows(
     context: Context, rows: Sequence[SubmissionRow]
-) -> tuple[list[tuple[HitRow, SubmissionRow]], list[SubmissionRow]]:
+) -> tuple[list[tuple[StoredHit, SubmissionRow]], list[SubmissionRow]]:
     """The rows of HITs of ours, each with its HIT, and the others.
 
     A HIT of ours is known by its annotation, else by its id on the server.
@@ -112,8 +112,8 @@ def _require_ids(file: ResultFile, layout: Layout, row: ResultRow, said: RowSubm
 
 
 def _of_annotation(
-    row: SubmissionRow, key: str, by_key: Mapping[str, HitRow], environment: Environment
-) -> HitRow:
+    row: SubmissionRow, key: str, by_key: Mapping[str, StoredHit], environment: Environment
+) -> StoredHit:
     hit = by_key.get(key)
     if hit is None:
         raise DatasetError(
@@ -129,7 +129,7 @@ def _of_annotation(
 
 
 def store_own(
-    context: Context, file: ResultFile, layout: Layout, own: Sequence[tuple[HitRow, SubmissionRow]]
+    context: Context, file: ResultFile, layout: Layout, own: Sequence[tuple[StoredHit, SubmissionRow]]
 ) -> int:
     """Keep the submissions that are new, raw; they are parsed once that is committed. Returns how many."""
     session, environment = context.session, context.environment
@@ -161,7 +161,7 @@ def store_own(
     return len(added)
 
 
-def _adopt(session: Session, own: Sequence[tuple[HitRow, SubmissionRow]]) -> None:
+def _adopt(session: Session, own: Sequence[tuple[StoredHit, SubmissionRow]]) -> None:
     """HITs that reached the server though their reply was lost: the file says what they are called there."""
     lost = {hit: row.submission.hit_id for hit, row in own if hit.mturk_hit_id is None}
     for hit, hit_id in lost.items():

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import contains, pack_ids
+from mitl.core.arrays import contains, pack_ids
 from mitl.crowd.context import Context
 from mitl.crowd.result_file import KeptRows, ResultFile, row_document
 from mitl.db.store import answers as answer_store
@@ -101,15 +101,10 @@ def store_past(
     if file.sha256 in known:
         import_store.set_columns(session, file.sha256, about.reading.as_json())
     else:
-        _remember(session, file, about.reading, batch_id)
+        remember(session, file, about.reading, batch_id)
     readings = {sha: reading_of(row) for sha, row in known.items()} | {file.sha256: about.reading}
     derive(session, readings, items, sorted({hit_ids[token] for token in tokens}))
     return StoredPast(hit_store.batch(session, batch_id).name, batch_id, len(added), len(new_hits))
-
-
-def remember_own(session: Session, file: ResultFile, kind: str, batch_id: int) -> None:
-    """Keep a file that held submissions of HITs of ours alone."""
-    _remember(session, file, Reading(kind), batch_id)
 
 
 def known_only(past: Sequence[PastSubmission], name: str, *, skip_unknown: bool) -> list[PastSubmission]:
@@ -209,7 +204,8 @@ def _decide(session: Session, past: Sequence[PastSubmission], added: dict[int, N
     parse_store.add_all_findings(session, findings)
 
 
-def _remember(session: Session, file: ResultFile, reading: Reading, batch_id: int) -> None:
+def remember(session: Session, file: ResultFile, reading: Reading, batch_id: int) -> None:
+    """Keep what the file is and how it was read, under the batch that its submissions belong to."""
     import_store.add_import(
         session,
         sha256=file.sha256,

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from mitl.analysis.report.loop_plots import Curve
 from mitl.audits.frontier import TOLERATED, BoundedLabelling, Frontier, Pilot, ResampledEstimate, estimate
-from mitl.audits.pilot_scores import pilot_scores, rank_features
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.core.arrays import Floats, Ints
-from mitl.core.packed import contains, pack_each, pack_pairs, places
+from mitl.core.arrays import Floats, Ints, contains, pack_each, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.errors import AuditError, UsageError
+from mitl.fusion.models import pilot_scores, rank_features
 from mitl.records import Direction, Environment, PairRole, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.auditing.hit_price import HitPrice, latest_wording, price_of

@@ -27,6 +27,9 @@ KEYS = ("scope", "shortlist", "shortlist_from", "shortlist_recall", "audit_queri
 """Settings of an annotator's table that are for whoever ranks, not for its network."""
 SHORTLIST = 256
 """Candidates of a query and source where no number is given: as many as ALBEF and BLIP rerank on COCO."""
+SHORTLIST_OF_CALLS = 30
+"""The same where each pair costs two calls of a server, and the random items of an audit: all are never asked for
+unless somebody says so."""
 AUDIT_QUERIES = 20
 
 
@@ -61,21 +64,29 @@ def split_scope(name: str, config: Mapping[str, Any]) -> tuple[dict[str, Any], P
         raise AnnotatorError(
             f"annotator {name!r} sets {listed[0]!r} although its 'scope' is 'exhaustive'; leave one of them out"
         )
-    if scope != "shortlist" and not listed:
+    called = "chat" in config
+    if scope != "shortlist" and not listed and not (called and scope is None):
         return rest, PairScope()
     sources, recall = config.get("shortlist_from", []), config.get("shortlist_recall")
     if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
         raise _wrong(name, "shortlist_from", sources, 'a list of annotators, as ["clip", "pvse"]')
     if recall is not None and (not isinstance(recall, float) or not 0 < recall < 1):
         raise _wrong(name, "shortlist_recall", recall, "a number between 0 and 1")
-    count = _whole(name, config, "shortlist", SHORTLIST)
+    count = _whole(name, config, "shortlist", SHORTLIST_OF_CALLS if called else SHORTLIST)
     queries = _whole(name, config, "audit_queries", AUDIT_QUERIES)
-    items = _whole(name, config, "audit_items", 1) if "audit_items" in config else None
+    items = SHORTLIST_OF_CALLS if called else None
+    if "audit_items" in config:
+        items = _whole(name, config, "audit_items", 1)
     return rest, PairScope(count, tuple(sources), recall, queries, items)
 
 
 def _scores_pairs(name: str, config: Mapping[str, Any]) -> bool:
-    return "scope" in config or name == "vilt-mini" or registry.network_of(name, config) == "vilt"
+    return (
+        "scope" in config
+        or "chat" in config
+        or name == "vilt-mini"
+        or registry.network_of(name, config) == "vilt"
+    )
 
 
 def _whole(name: str, config: Mapping[str, Any], key: str, default: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from annotators.base import Modality
-from mitl.core.packed import distinct, pack_ids
+from mitl.core.arrays import distinct, pack_ids
 from mitl.records import Table
 from mitl.records.similarity import METHODS, SamplingMethod
 

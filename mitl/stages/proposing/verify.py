@@ -14,7 +14,7 @@ import numpy as np
 from annotators import registry
 from annotators.base import Annotator, RankingSource
 from annotators.catalog import KS, PUBLISHED, Published, default_row
-from mitl.core.intervals import clopper_pearson
+from mitl.core.statistics import clopper_pearson
 from mitl.datasets.official import coco_test_ids
 from mitl.db.session import open_database
 from mitl.errors import DatasetError, UsageError

@@ -36,7 +36,6 @@ from mitl.records import AuditPurpose, Environment
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN_BY
 from mitl.stages.auditing.showing import audit_record
-from mitl.stages.collecting.collected import AcceptedText
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,21 +130,11 @@ def _machine(session: Session, row: TrainedRow, numbers: dict[int, int]) -> Trai
     )
 
 
-def collected(texts: Sequence[AcceptedText], ids: Iterable[str]) -> tuple[CollectedText, ...]:
+def collected(texts: Sequence[CollectedText], ids: Iterable[str]) -> tuple[CollectedText, ...]:
     """The accepted texts; of what was written, addresses, long numbers and ids are taken out."""
     scrubbed = scrub_all({text.text for text in texts if text.caption is None}, ids)
     return tuple(
-        CollectedText(
-            name=text.name,
-            image=text.image,
-            text=scrubbed[text.text].text if text.caption is None else text.text,
-            is_written=text.caption is None,
-            writer=text.writer,
-            reviewer=text.reviewer,
-            label=text.label.value,
-            strategy=text.strategy,
-        )
-        for text in texts
+        replace(text, text=scrubbed[text.text].text) if text.caption is None else text for text in texts
     )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
-from mitl.core.packed import pack_pairs
+from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
@@ -21,14 +21,15 @@ from mitl.db.store.hits import BatchRow
 from mitl.errors import ReleaseError, SettingsError
 from mitl.hits.templates import declared_questions, load_template
 from mitl.judgements.gold_records import gold_state
+from mitl.positives.folders import WrittenRelease
 from mitl.positives.merging import MergeRules, gather, merge
 from mitl.positives.pair_answers import pair_answers
 from mitl.positives.privacy import MIN_ID, short_ids
-from mitl.positives.release import WrittenRelease, write_release
+from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.scrubbing import scrubbed_columns
 from mitl.positives.sheet_audit import machine_counts
-from mitl.positives.summary import SummaryCounts
+from mitl.positives.summary import Summary, SummaryCounts
 from mitl.records import (
     Direction,
     Environment,
@@ -40,7 +41,7 @@ from mitl.records import (
 )
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.collecting.collected import accepted_texts
+from mitl.stages.collecting.show import accepted_texts
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
 from mitl.stages.releasing.additions import (
     collected,
@@ -261,7 +262,7 @@ def _with_queries(known: ReleaseFacts, lists: QueryLists) -> ReleaseFacts:
 
 
 def _result(
-    data: ReleaseInput, written: WrittenRelease, undecided: int, ids: Mapping[str, Collection[str]]
+    data: ReleaseInput, written: WrittenRelease[Summary], undecided: int, ids: Mapping[str, Collection[str]]
 ) -> StageResult:
     summary = written.summary
     checked = sum(map(len, ids.values()))

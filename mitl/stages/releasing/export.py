@@ -1,6 +1,6 @@
 """A release written as the files of another tool.
 
-A kind of export is a module of `mitl.positives.exports` with a ``FORMAT``, and a line of ``FORMATS``.
+A kind of export is a ``Format`` in a module of `mitl.positives.exports`, and a line of ``FORMATS``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from mitl.datasets.assembling import id_kind, tie_key
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import FormError, ReleaseError, UsageError
 from mitl.metrics.table import USUAL, asked_metrics
-from mitl.positives.exports import beir, hub, mteb, trec
+from mitl.positives.exports import hub, mteb
 from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
+from mitl.positives.exports.qrels import BEIR, TREC
 from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import read_references, sides_of
 from mitl.progress import Progress, no_progress
@@ -30,15 +31,14 @@ from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import gather
 from mitl.stages.evaluating.models import Sides
 from mitl.stages.evaluating.positive_sets import located, release_by_query, searched
-from mitl.stages.evaluating.project import Project, read_project
+from mitl.stages.evaluating.project import CaptionTexts, Project, read_project
 from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFiles, Similarity, Wanted
 from mitl.stages.evaluating.scoring import best_items
 from mitl.stages.evaluating.tasks import plausible_task
-from mitl.stages.evaluating.texts import CaptionTexts
 
 FORMATS: Mapping[str, Format] = {
-    "trec": trec.FORMAT,
-    "beir": beir.FORMAT,
+    "trec": TREC,
+    "beir": BEIR,
     "mteb": mteb.FORMAT,
     "hf": hub.FORMAT,
 }

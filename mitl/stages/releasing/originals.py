@@ -20,9 +20,8 @@ from mitl.datasets.duplicates import (
     same_set,
 )
 from mitl.db.session import open_database
-from mitl.db.store import columns
+from mitl.db.store import columns, releases
 from mitl.db.store import items as item_store
-from mitl.db.store import originals as original_store
 from mitl.errors import DatasetError, StoreError
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.positives.pair_answers import PairAnswer, majority_answers
@@ -149,14 +148,14 @@ def decide(
     """
     at = now or dt.datetime.now(dt.UTC)
     with open_database(settings.db_url) as session:
-        pairs = original_store.captions_by_external_id(session, captions)
+        pairs = releases.captions_by_external_id(session, captions)
         strange = [name for name in captions if name not in pairs]
         if strange:
             raise StoreError(
                 f"there is no caption {strange[0]!r} in this data set; `mitl review originals` lists those that wait"
             )
         changed = sum(
-            original_store.set_verdict(session, pairs[name], verdict, at) for name in dict.fromkeys(captions)
+            releases.set_verdict(session, pairs[name], verdict, at) for name in dict.fromkeys(captions)
         )
         session.commit()
     said = {
@@ -216,7 +215,7 @@ def _known(context: Context, cxc_below: float) -> _Known:
     refused = refused_originals(pairs, answers, item_store.ratings(session), cxc_below=cxc_below)
     lists = item_store.exclusions(session)
     listed = {one.pair for one in refused if any(entry.covers(one.pair) for entry in lists)}
-    return _Known(images, captions, refused, original_store.verdicts(session), listed)
+    return _Known(images, captions, refused, releases.verdicts(session), listed)
 
 
 def _waits(known: _Known, one: RefusedOriginal) -> bool:
@@ -317,7 +316,7 @@ def exclude(settings: Settings, external_ids: Sequence[str]) -> StageResult:
             raise StoreError(
                 f"there is no image {strange[0]!r} in this data set; name images by their own ids"
             )
-        new = original_store.exclude_images(
+        new = releases.exclude_images(
             session, [ids[name] for name in external_ids], "also in a training set", SOURCE
         )
         session.commit()

@@ -21,8 +21,8 @@ from mitl.db.store import imports
 from mitl.db.store import items as item_store
 from mitl.db.store import ledger as ledger_store
 from mitl.db.store import proposals as proposal_store
-from mitl.db.store.answers import AssignmentRow, capped_at
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.answers import StoredAssignment, capped_at
+from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.proposals import RunRow
@@ -74,8 +74,8 @@ class ReleaseFacts:
     batches: tuple[BatchRow, ...]
     """Those of the kind that was asked for."""
     queries: Mapping[Direction, tuple[int, ...]]
-    submissions: tuple[AssignmentRow, ...]
-    hits: tuple[HitRow, ...]
+    submissions: tuple[StoredAssignment, ...]
+    hits: tuple[StoredHit, ...]
     settled: tuple[SettledWork, ...]
     """The submissions on posted pages with what was paid for them."""
 
@@ -210,7 +210,7 @@ def _controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Co
     )
 
 
-def crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.Series[str]) -> CrowdSummary | None:
+def crowd(context: Context, rows: Sequence[StoredAssignment], answers: pd.Series[str]) -> CrowdSummary | None:
     """Who worked on posted pages, from their submissions; None where nobody did.
 
     Args:

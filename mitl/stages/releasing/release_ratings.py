@@ -24,19 +24,21 @@ from mitl.db.store import releases
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store.hits import BatchRow
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.rating_controls import apart
+from mitl.judgements.rating_tests import apart
 from mitl.judgements.similarity import ENOUGH, Aggregation, agreement
+from mitl.positives.folders import WrittenRelease
 from mitl.positives.rating_input import (
     SHOWN_ROLES,
     AskedWording,
     ControlRecord,
     RatingInput,
+    RatingSummary,
     RatingSummaryCounts,
     check_split,
     coco_names,
     own_names,
 )
-from mitl.positives.rating_release import WrittenRatings, write_ratings
+from mitl.positives.rating_release import write_ratings
 from mitl.positives.release_input import Origins
 from mitl.positives.scrubbing import TextScan, scrubbed_columns
 from mitl.proposals.crisscross import BY_IMAGES, BY_TEXTS
@@ -269,7 +271,10 @@ def _origins(context: Context, known: ReleaseFacts, given: pd.DataFrame) -> Orig
 
 
 def _result(
-    data: RatingInput, written: WrittenRatings, undecided: int, ids: Mapping[str, Collection[str]]
+    data: RatingInput,
+    written: WrittenRelease[RatingSummary],
+    undecided: int,
+    ids: Mapping[str, Collection[str]],
 ) -> StageResult:
     summary = written.summary.counts
     tasks = summary["tasks"]

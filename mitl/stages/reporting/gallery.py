@@ -16,7 +16,7 @@ from mitl.analysis.report.inputs import (
     FoundPair,
     Frame,
 )
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.records import Direction, ImageItem, Label, Pair
 from mitl.stages.analysing.snapshot import ProjectSnapshot, wrong_parts
 

@@ -1,11 +1,18 @@
-"""`mitl report --methods`: what a paper says of how the data were made, from what the project knows."""
+"""`mitl report --methods`: what a paper says of how the data were made, from what the project knows.
+
+As Markdown (with Pandoc's citations) or LaTeX (booktabs), with a table of its numbers; what anybody wrote is escaped.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from mitl.core.formats import escape_tex, lower_bound
+from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
@@ -13,10 +20,12 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import releases
 from mitl.errors import UsageError
+from mitl.positives.markdown import plain, table
 from mitl.positives.merging import MergeRules, listed_queries
 from mitl.positives.methods import cited, paragraphs
-from mitl.positives.methods_facts import Facts, UsedMachine
-from mitl.positives.methods_text import as_latex, as_markdown, bibliography, figures
+from mitl.positives.methods_facts import Cite, Facts, Paragraph, Sentence, UsedMachine
+from mitl.positives.references import bibtex
+from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import summarise
 from mitl.records import BatchKind, Environment, JudgementSource, StageResult, several
 from mitl.settings import Settings
@@ -123,3 +132,169 @@ def _other_work(context: Context) -> tuple[tuple[str, int], ...]:
         kinds[hit.batch_id] for hit in hits if hit.batch_id in kinds and hit.mturk_hit_id is not None
     )
     return tuple(sorted(found.items()))
+
+
+def figures(of: Facts) -> dict[str, Any]:
+    """The numbers that the section states, by name; what did not happen is not there."""
+    summary, origins = of.summary, of.data.origins
+    made: dict[str, Any] = {
+        "images": len(of.data.image_ids),
+        "captions": len(of.data.caption_ids),
+        "candidates": summary.proposed,
+        "positives": summary.positives,
+        "negatives": summary.negatives,
+        "answers": summary.judgements,
+        "answers_usable": summary.usable,
+        "pairs_judged": summary.pairs_judged,
+        "hits": of.hits,
+        "alpha": summary.agreement.alpha.alpha,
+    }
+    if origins.crowd is not None:
+        made |= {
+            "workers": origins.crowd.workers,
+            "submissions": origins.crowd.submissions,
+            "rejected": origins.crowd.rejected,
+        }
+    if origins.controls is not None:
+        kinds = (origins.controls.positive, origins.controls.negative)
+        made |= {
+            "controls_seen": sum(kind.seen for kind in kinds),
+            "controls_passed": sum(kind.passed for kind in kinds),
+        }
+    if origins.pay is not None:
+        pay = origins.pay
+        made |= {
+            "paid_cents": pay.rewards_cents + pay.bonuses_cents + pay.fees_cents,
+            "median_hourly_cents": pay.median_hourly_cents,
+        }
+    if of.data.has_machine_labels:
+        made["machine_labels"] = machine_counts(of.data)[0]
+    if of.data.audit is not None:
+        proof = of.data.audit.certificate
+        made |= {
+            "audited": of.data.audit.record.design.sample,
+            "recall_at_least": proof.measured.recall,
+            "precision_at_least": proof.measured.precision,
+        }
+    return {name: value for name, value in made.items() if value is not None}
+
+
+_NAMES = {
+    "images": "images",
+    "captions": "captions",
+    "candidates": "candidate pairs",
+    "hits": "HITs",
+    "workers": "workers",
+    "submissions": "submissions",
+    "rejected": "rejected submissions",
+    "controls_seen": "answers on controls",
+    "controls_passed": "as expected",
+    "answers": "answers",
+    "answers_usable": "usable answers",
+    "pairs_judged": "pairs with a usable answer",
+    "alpha": "Krippendorff's alpha",
+    "paid_cents": "paid",
+    "median_hourly_cents": "an hour's pay, median",
+    "negatives": "refused pairs",
+    "positives": "positives",
+    "machine_labels": "machine labels",
+    "audited": "audited pairs",
+    "recall_at_least": "recall at least",
+    "precision_at_least": "precision at least",
+}
+
+
+def rows(of: Facts) -> list[tuple[str, str]]:
+    """The table: figures in the order of the work, then fingerprints."""
+    known = figures(of)
+    made = [
+        (name, _shown(key, known[key])) for key, name in _NAMES.items() if known.get(key) not in (None, 0)
+    ]
+    made.append(("content of the data set (SHA-256)", of.dataset_sha256[:16]))
+    made += [(f"fingerprint of {one.name}", one.fingerprint[:16]) for one in of.machines]
+    return made
+
+
+def _shown(key: str, value: Any) -> str:
+    if key.endswith("_cents"):
+        return format_dollars(value)
+    if key.endswith("_at_least"):
+        return f"{lower_bound(100 * value, 1)} %"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+_BRACKETS = str.maketrans({"[": "{[}", "]": "{]}"})
+"""A row of a table that began with a bracket would be read as an option of the row before."""
+
+
+def as_markdown(of: Facts) -> str:
+    """The section with its table; citations as ``[@key]``, for Pandoc."""
+    found = paragraphs(of)
+    told = [f"**{one.title}.** {_text(one, _plain, _cite_markdown)}" for one in found]
+    cells = [(_plain(name), _plain(value)) for name, value in rows(of)]
+    return "\n\n".join(["## Methods", *told, table(("", ""), cells)]) + "\n"
+
+
+def as_latex(of: Facts, bibliography: str) -> str:
+    """The section with its table and the line that reads the bibliography.
+
+    Args:
+        bibliography: name of the .bib file without its ending.
+    """
+    found = paragraphs(of)
+    told = [rf"\paragraph{{{one.title}.}} {_text(one, _tex, _cite_tex)}" for one in found]
+    cells = "\n".join(rf"{_tex(name)} & {_tex(value)} \\" for name, value in rows(of))
+    figure = "\n".join(
+        [
+            r"\begin{table}[t]",
+            r"\centering",
+            r"\caption{What was made, in figures.}",
+            r"\begin{tabular}{lr}",
+            r"\toprule",
+            cells,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+    reads = "\\bibliographystyle{plain}\n" + rf"\bibliography{{{bibliography}}}"
+    end = [reads] if cited(found) else []
+    return "\n\n".join(["% needs the package booktabs", r"\section{Methods}", *told, figure, *end]) + "\n"
+
+
+def bibliography(of: Facts) -> str:
+    """BibTeX of what the section cites, and of nothing else."""
+    return bibtex(cited(paragraphs(of)))
+
+
+def _text(paragraph: Paragraph, escape: Callable[[str], str], cite: Callable[[Sequence[str]], str]) -> str:
+    return " ".join(_sentence(one, escape, cite) for one in paragraph.sentences)
+
+
+def _sentence(sentence: Sentence, escape: Callable[[str], str], cite: Callable[[Sequence[str]], str]) -> str:
+    return "".join(cite(part.keys) if isinstance(part, Cite) else escape(part) for part in sentence).strip()
+
+
+def _cite_markdown(keys: Sequence[str]) -> str:
+    return " [" + "; ".join(f"@{key}" for key in keys) + "]"
+
+
+def _cite_tex(keys: Sequence[str]) -> str:
+    return rf"~\cite{{{','.join(keys)}}}"
+
+
+def _plain(text: str) -> str:
+    return _edges(text, plain)
+
+
+def _tex(text: str) -> str:
+    return _edges(text, escape_tex).translate(_BRACKETS)
+
+
+def _edges(text: str, escape: Callable[[str], str]) -> str:
+    """The text escaped on one line, without characters that cannot be seen; spaces at its ends stay."""
+    seen = "".join(c if c.isprintable() else " " for c in text)
+    line = " ".join(seen.split())
+    if not line:
+        return " " if seen else ""
+    return (" " if seen[0] == " " else "") + escape(line) + (" " if seen[-1] == " " else "")

@@ -43,7 +43,7 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
             *(_publish(project, batch) for batch in project.batches),
             *_harvest(project),
             *(step for release in project.releases[-1:] for step in _release(release, evaluated)),
-            _report(project),
+            _step(["report", *([f"--{project.environment.value}"] if project.batches else [])], "", ()),
         ),
         seeds=(("project", str(project.settings.seed)),),
         versions=tuple(versions()),
@@ -174,10 +174,6 @@ def _flags(rules: MergeRules) -> Iterator[str]:
     ):
         if given:
             yield from flag.split()
-
-
-def _report(project: ProjectSnapshot) -> RebuildStep:
-    return _step(["report", *([f"--{project.environment.value}"] if project.batches else [])], "", ())
 
 
 def versions() -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report.inputs import AnalysisSection, EvaluationScore, FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context
 from mitl.db.engine import can_write
@@ -39,12 +39,24 @@ from mitl.stages.analysing.table import Analysis, AnalysisInput, AnalysisOptions
 from mitl.stages.evaluating.figures import kept_scores
 from mitl.stages.planning.plan import plan_section
 from mitl.stages.releasing.origins import proposal_runs
-from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats, preference
-from mitl.stages.reporting.funnel import annotator_proposals, funnel_counts, proposal_places
 from mitl.stages.reporting.gallery import disputes, examples, found_pairs
-from mitl.stages.reporting.loop import rounds_section, training_section
 from mitl.stages.reporting.provenance import provenance
-from mitl.stages.reporting.truth import packed_truth, reliability, truth_stats
+from mitl.stages.reporting.sections import (
+    batch_rows,
+    crowd_stats,
+    money_stats,
+    preference,
+    rounds_section,
+    training_section,
+)
+from mitl.stages.reporting.truth import (
+    annotator_proposals,
+    funnel_counts,
+    packed_truth,
+    proposal_places,
+    reliability,
+    truth_stats,
+)
 from mitl.stages.reviewing.evidence import CrowdConduct, crowd, habits
 
 T = TypeVar("T")

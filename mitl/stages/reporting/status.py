@@ -1,4 +1,4 @@
-"""One screen on where a project stands."""
+"""One screen on where a project stands, once or at each change."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from mitl.settings import Settings
 
 if TYPE_CHECKING:
     from mitl.stages.auditing.showing import AuditState
+import time
+from collections.abc import Callable, Iterator
+
+from mitl.interrupts import interrupts_held
 
 
 class AuditCounts(TypedDict):
@@ -200,3 +204,44 @@ def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing) -> s
     if now["pairs_judged"]:
         return "mitl build-dataset --out DIR"
     return "; ".join(standing["scores"]) if standing["scores"] and now["submissions"] else "mitl harvest"
+
+
+EVERY_S = 5.0
+"""Seconds between two looks."""
+
+
+def watch(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    every_s: float = EVERY_S,
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[StageResult]:
+    """Where the project stands now, then again at each change, until nobody asks any more.
+
+    Args:
+        every_s: seconds between two looks, above 0.
+        pause: waits so many seconds.
+    """
+    before: StageResult | None = None
+    while True:
+        with interrupts_held():  # or a database that is being closed would complain of Ctrl-C at length
+            now = status(settings, environment)
+        if now != before:
+            yield now
+        before = now
+        pause(every_s)
+
+
+def line(result: StageResult) -> str:
+    """The look in one line, for a log or a pipe; not every change shows in it."""
+    counts = result.counts
+    numbers = (
+        ("pairs open", "pairs_open"),
+        ("judged", "pairs_judged"),
+        ("HITs out", "hits_out"),
+        ("submissions", "submissions"),
+        ("wait for a person", "queued"),
+    )
+    words = ", ".join(f"{int(str(counts[key])):,} {name}" for name, key in numbers)
+    return f"{counts['environment']}: {words}"

@@ -25,8 +25,8 @@ from mitl.crowd.paying import (
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
-from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.bulk import chunks
+from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.statements import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, JournalState, JudgementSource, StageResult
@@ -98,7 +98,7 @@ def tell_server(context: Context) -> CarriedOut:
         return carry_out(context, endpoint.client(), charges_fee=endpoint.charges_fee)
 
 
-def keep_one(session: Session, row: AssignmentRow, ruling: Ruling) -> None:
+def keep_one(session: Session, row: StoredAssignment, ruling: Ruling) -> None:
     """Write one decision, a rejection with its reason."""
     if ruling.decision is Decision.REJECT:
         plan_rejection(session, row, ruling.reason)
@@ -114,7 +114,7 @@ def check_reasons(rulings: Sequence[Ruling]) -> None:
             )
 
 
-def check_open(row: AssignmentRow, wanted: Decision) -> None:
+def check_open(row: StoredAssignment, wanted: Decision) -> None:
     """StoreError where the submission is decided already, unless as wanted, or was paid and cannot be rejected."""
     if wanted is Decision.REJECT and row.status == APPROVED:
         raise StoreError(
@@ -126,14 +126,14 @@ def check_open(row: AssignmentRow, wanted: Decision) -> None:
         )
 
 
-def find_submission(session: Session, environment: Environment, number: int) -> AssignmentRow:
+def find_submission(session: Session, environment: Environment, number: int) -> StoredAssignment:
     """The submission of this number; StoreError where there is none."""
     return find_submissions(session, environment, [number])[number]
 
 
 def find_submissions(
     session: Session, environment: Environment, numbers: Collection[int]
-) -> dict[int, AssignmentRow]:
+) -> dict[int, StoredAssignment]:
     """The submissions of these numbers; StoreError names the first that there is none of."""
     found = {
         row.id: row
@@ -162,7 +162,7 @@ class Rejection:
     """When it can no longer be reversed; None where the time of submission is unknown."""
 
 
-def rejection_of(session: Session, row: AssignmentRow) -> Rejection | None:
+def rejection_of(session: Session, row: StoredAssignment) -> Rejection | None:
     """Why a submission was rejected; None where it was not."""
     if row.decision is not Decision.REJECT:
         return None
@@ -171,7 +171,7 @@ def rejection_of(session: Session, row: AssignmentRow) -> Rejection | None:
     return Rejection(reason, row.status == REJECTED, reversible_until(row))
 
 
-def is_imported(session: Session, row: AssignmentRow) -> bool:
+def is_imported(session: Session, row: StoredAssignment) -> bool:
     """Whether a submission came from a file of past work, so that no server of this project knows it."""
     sources = {batch.name: batch.source for batch in hit_store.batches(session)}
     return sources[row.batch] is JudgementSource.IMPORT
@@ -262,7 +262,7 @@ def reverse(
     )
 
 
-def _check(row: AssignmentRow, now: dt.datetime) -> None:
+def _check(row: StoredAssignment, now: dt.datetime) -> None:
     if row.decision is not Decision.REJECT:
         raise StoreError(f"submission {row.id} is not rejected, so there is nothing to reverse")
     if row.status != REJECTED:

@@ -16,7 +16,7 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import ledger, rating_pages
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.desk import AnswerRow
 from mitl.judgements.conduct import haste
 from mitl.judgements.gold_records import GoldState
@@ -112,7 +112,7 @@ class SeenPair:
 class DeskSubmission:
     """All of one submission."""
 
-    row: AssignmentRow
+    row: StoredAssignment
     reward_cents: int
     pairs: tuple[SeenPair, ...]
     findings: tuple[Finding, ...]
@@ -142,7 +142,7 @@ class DeskSubmission:
 class Strip:
     """A submission in short: its answers in the page's order."""
 
-    row: AssignmentRow
+    row: StoredAssignment
     cells: tuple[AnswerRow, ...]
     active_s: float | None
     passed: tuple[bool | None, ...]
@@ -184,7 +184,7 @@ def submission(context: Context, number: int, golds: GoldState) -> DeskSubmissio
     )
 
 
-def _pairs(context: Context, row: AssignmentRow, golds: GoldState) -> tuple[SeenPair, ...]:
+def _pairs(context: Context, row: StoredAssignment, golds: GoldState) -> tuple[SeenPair, ...]:
     session, rule = context.session, context.settings.gold_rule
     answers = desk_store.answers_of(session, row.id)
     images = desk_store.image_addresses(session, [answer.pair.image_id for answer in answers])
@@ -264,6 +264,6 @@ def strips(session: Session, environment: Environment, worker_id: int, rule: Gol
     return tuple(found)
 
 
-def waiting(session: Session, environment: Environment) -> tuple[AssignmentRow, ...]:
+def waiting(session: Session, environment: Environment) -> tuple[StoredAssignment, ...]:
     """The review queue, oldest first."""
     return tuple(answer_store.assignments(session, environment, (Decision.QUEUED,)))

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from sqlalchemy.orm import Session
 
-from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store import worker_tallies
+from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.desk import WorkerSubmissions
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.worker_tallies import Conduct

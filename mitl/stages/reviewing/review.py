@@ -11,14 +11,14 @@ from mitl.campaign.bill import SpendingLimit
 from mitl.campaign.kinds import other_kinds_asked, to_ask_again
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
-from mitl.crowd.golds import gold_state
 from mitl.crowd.paying import CarriedOut, has_open_calls
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.open_work import HitToReplace
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table, several
@@ -172,7 +172,7 @@ def rule(
         return _ruled(context, rulings, done, deadlines)
 
 
-def _open(context: Context, rulings: Sequence[Ruling]) -> dict[int, AssignmentRow]:
+def _open(context: Context, rulings: Sequence[Ruling]) -> dict[int, StoredAssignment]:
     """The submissions that these rulings are about; StoreError where one is decided already in another way."""
     numbers = [ruling.assignment for ruling in rulings]
     rows = find_submissions(context.session, context.environment, numbers)
@@ -182,7 +182,7 @@ def _open(context: Context, rulings: Sequence[Ruling]) -> dict[int, AssignmentRo
 
 
 def _deadlines(
-    rulings: Sequence[Ruling], rows: Mapping[int, AssignmentRow], announce: Callable[[str], None] | None
+    rulings: Sequence[Ruling], rows: Mapping[int, StoredAssignment], announce: Callable[[str], None] | None
 ) -> dict[int, dt.datetime | None]:
     """Until when each rejection that is still to be made can be reversed."""
     found = {}
@@ -198,7 +198,7 @@ def _deadlines(
     return found
 
 
-def _minutes(row: AssignmentRow) -> float | None:
+def _minutes(row: StoredAssignment) -> float | None:
     if row.accepted_at is None or row.submitted_at is None:
         return None
     return round((row.submitted_at - row.accepted_at).total_seconds() / 60, 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.campaign.kinds.protocol import leftover
 from mitl.campaign.publish import publish
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_pairs, places
+from mitl.core.arrays import Ints, contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context
 from mitl.db.store import audits, columns, open_work, proposals
 from mitl.errors import RoundError
@@ -17,9 +16,8 @@ from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.records import several
 from mitl.records.frames import NONE, counts, frame
 from mitl.records.rounds import DOUBTS, POOL
-from mitl.selection.choice import SelectionProblem, SideVectors
-from mitl.selection.diverse import Spread
-from mitl.selection.doubts import GivenAnswers, called_pairs
+from mitl.selection.choice import GivenAnswers, SelectionProblem, SideVectors, called_pairs
+from mitl.selection.coreset import Spread
 from mitl.selection.strategies import select
 from mitl.stages.auditing.drawing import answer_price
 from mitl.stages.fusing.gathering import answered, evidence, ranked

@@ -7,9 +7,8 @@ from typing import Annotated, TypedDict
 
 import numpy as np
 
-from mitl.core.arrays import Ints
+from mitl.core.arrays import Ints, contains, distinct, pack_pairs, unpack_pairs
 from mitl.core.formats import lower_bound
-from mitl.core.packed import contains, distinct, pack_pairs, unpack_pairs
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import columns, open_work

@@ -6,9 +6,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from mitl.core.arrays import Ints
+from mitl.core.arrays import Ints, contains, distinct, pack_pairs, places, unpack_ids
 from mitl.core.formats import points
-from mitl.core.packed import contains, distinct, pack_pairs, places, unpack_ids
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context
 from mitl.db.store import columns, open_work

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mitl.audits.machine_labels import Promise
 from mitl.campaign.kinds.pairs.planning import asked_of
-from mitl.core.packed import contains, pack_pairs, unpack_pairs
+from mitl.core.arrays import contains, pack_pairs, unpack_pairs
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import whole_file
 from mitl.crowd.context import Context, open_context
@@ -25,7 +25,7 @@ from mitl.errors import AuditError, MetricError, RoundError, TrainingError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import DOUBTS, RoundStep
-from mitl.selection.diverse import Spread
+from mitl.selection.coreset import Spread
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.showing import audit_state
 from mitl.stages.fusing.fuse import fuse

@@ -144,7 +144,7 @@ def _read(
     if sources.kind == "coco":
         return _coco(sources)
     if sources.kind == "flickr30k":
-        from mitl.datasets.karpathy import read_flickr30k
+        from mitl.datasets.coco import read_flickr30k
 
         if sources.split_file is None:
             raise UsageError(

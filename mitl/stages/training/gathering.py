@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from mitl.core.arrays import Ints
-from mitl.core.packed import contains, distinct, pack_pairs, places, unpack_ids
+from mitl.core.arrays import Ints, contains, distinct, pack_pairs, places, unpack_ids
 from mitl.crowd.context import Context
 from mitl.db.store import audits, columns
 from mitl.db.store import items as item_store

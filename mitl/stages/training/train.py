@@ -15,8 +15,8 @@ from annotators import registry
 from annotators.base import file_sha256
 from annotators.catalog import BEGINNERS
 from annotators.training.recipe import LabelKind, Recipe
+from mitl.core.arrays import contains, unpack_ids
 from mitl.core.formats import csv_bytes
-from mitl.core.packed import contains, unpack_ids
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import rounds
@@ -26,7 +26,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.collecting.collected import collected
+from mitl.stages.collecting.show import collected
 from mitl.stages.proposing.computing import split_scope
 from mitl.stages.proposing.ranking import SearchedItems, read_items
 from mitl.stages.proposing.trained import FOLDER, with_trained

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import pack_pairs
-from mitl.crowd.golds import gold_state
+from mitl.core.arrays import pack_pairs
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import proposals as proposal_store
+from mitl.db.store.control_sheets import gold_state
 from mitl.errors import ProposalError, StoreError
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path

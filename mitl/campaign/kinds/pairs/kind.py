@@ -27,7 +27,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import open_work
 from mitl.db.store import parses as parse_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import HitTemplate
 from mitl.hits.validation import check_page
@@ -161,7 +161,7 @@ class PairsKind:
         self,
         session: Session,
         environment: Environment,
-        rows: Sequence[AssignmentRow],
+        rows: Sequence[StoredAssignment],
         golds: Golds,
         rule: GoldRule,
     ) -> Mapping[int, GoldVerdict]:
@@ -178,7 +178,7 @@ class PairsKind:
             for row in rows
         }
 
-    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str] | None:
+    def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str] | None:
         """The desk and `mitl review show` know pages of pairs, their golds and other workers' answers."""
         return None
 

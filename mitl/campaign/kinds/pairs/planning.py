@@ -21,7 +21,7 @@ from mitl.campaign.pilots import (
     waits_for,
     within,
 )
-from mitl.core.packed import unpack_pairs
+from mitl.core.arrays import unpack_pairs
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work

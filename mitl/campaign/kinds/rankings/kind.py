@@ -30,7 +30,7 @@ from mitl.campaign.pilots import within
 from mitl.crowd.answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import items as item_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.errors import ProposalError
 from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons
 from mitl.hits.rendering import page_comparison, render_rankings
@@ -295,7 +295,7 @@ class RankingsKind:
         self,
         session: Session,
         environment: Environment,
-        rows: Sequence[AssignmentRow],
+        rows: Sequence[StoredAssignment],
         golds: Golds,
         rule: GoldRule,
     ) -> Mapping[int, GoldVerdict]:
@@ -310,7 +310,7 @@ class RankingsKind:
             verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
         return verdicts
 
-    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
+    def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All comparisons of a submission with their answers."""
         page = comparison_store.comparisons(session, [row.hit_id])[row.hit_id]
         given = {

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from mitl.crowd.answer_parts import FindingLog, active_time, outcome_beside, own_words, parse_page, shown
-from mitl.judgements.rating_controls import FEWEST_CAREFUL, LEAST_IDENTICAL, MOST_APART, MOST_RANDOM, passes
+from mitl.judgements.rating_tests import FEWEST_CAREFUL, LEAST_IDENTICAL, MOST_APART, MOST_RANDOM, passes
 from mitl.records import Finding, Outcome, Parsed
 from mitl.records.questions import TEXT, Question
 from mitl.records.similarity import HIGHEST, LOWEST, GivenRating, SimilarityQuestion, SimilarityRole
@@ -89,7 +89,7 @@ def check_ratings(
     A repeated pair is compared with its first showing, so both must have a score.
 
     Args:
-        untrusted: places of controls that are none, see `mitl.judgements.rating_controls.untrusted`.
+        untrusted: places of controls that are none, see `mitl.judgements.rating_tests.untrusted`.
     """
     scores = {answer.place: answer.score for answer in given if answer.score is not None}
     if not scores:

@@ -28,12 +28,12 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages
 from mitl.db.store import similarity as similarity_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.judgements.rating_conduct import rating_conduct
-from mitl.judgements.rating_controls import untrusted
+from mitl.judgements.rating_tests import untrusted
 from mitl.records import Environment, Table
 from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
@@ -148,7 +148,7 @@ class SimilarityKind:
         self,
         session: Session,
         environment: Environment,
-        rows: Sequence[AssignmentRow],
+        rows: Sequence[StoredAssignment],
         golds: Golds,
         rule: GoldRule,
     ) -> Mapping[int, GoldVerdict]:
@@ -165,7 +165,7 @@ class SimilarityKind:
             verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
         return verdicts
 
-    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
+    def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All ratings of a submission, the rule of its controls, and how its worker uses the scale."""
         page = rating_pages.questions(session, [row.hit_id])[row.hit_id]
         given = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}

@@ -27,7 +27,7 @@ from mitl.campaign.kinds.texts.standing import ItemState, faults_of, standing, t
 from mitl.db.store import collection as collection_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.gold_records import GoldVerdict, verdict
@@ -162,7 +162,7 @@ class TextsKind:
         self,
         session: Session,
         environment: Environment,
-        rows: Sequence[AssignmentRow],
+        rows: Sequence[StoredAssignment],
         golds: Golds,
         rule: GoldRule,
     ) -> Mapping[int, GoldVerdict]:
@@ -193,7 +193,7 @@ class TextsKind:
             verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
         return verdicts
 
-    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
+    def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All answers of a submission, and the rules that its texts are held to."""
         page = collection_store.questions(session, [row.hit_id])[row.hit_id]
         given = {answer.place: answer for answer in collection_store.STORED.rows(session, [row.id])[row.id]}

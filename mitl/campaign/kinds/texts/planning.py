@@ -14,7 +14,7 @@ from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
 from mitl.campaign.kinds.texts.answers import ANY, MOST_OFFERED, USUAL_WORDS
 from mitl.campaign.kinds.texts.packing import MAX_PER_HIT, N_CONTROLS, pack_texts
 from mitl.campaign.kinds.texts.standing import ItemStanding, ItemState, standing
-from mitl.core.packed import unpack_ids
+from mitl.core.arrays import unpack_ids
 from mitl.crowd.context import open_context
 from mitl.db.store import collection as collection_store
 from mitl.db.store import columns
