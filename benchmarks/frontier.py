@@ -20,7 +20,7 @@ import numpy as np
 from coco_walk import CAPTIONERS, _add_annotators, _find
 
 from mitl.analysis.report.loop_plots import Curve, frontier_svg
-from mitl.audits.frontier import Frontier
+from mitl.audits.frontier import TOLERATED, Frontier
 from mitl.crowd.context import open_context
 from mitl.db.session import reading
 from mitl.positives.loading import official_positives
@@ -28,7 +28,6 @@ from mitl.records import Direction, Pair
 from mitl.settings import load
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
 from mitl.stages.planning.options import (
-    TOLERATED,
     PlannedWays,
     PlanWish,
     candidates,

@@ -90,14 +90,11 @@ def print_labels(
 
 
 def print_correlations(name: str, rated: RatedPairs, similarities: NDArray[np.float64]) -> None:
-    """CxC's mean ± std, by first items as queries and, within a modality, by either."""
-    for queries in ("first", "either") if rated.kind is not Likeness.SITS else ("first",):
-        started = time.perf_counter()
-        found = sampled_spearman(scored_pairs(rated, similarities, queries=queries))
-        seconds = time.perf_counter() - started
-        print(
-            f"Spearman {name + ', by ' + queries:43} {100 * found.mean:6.2f} ± {100 * found.std:.2f}  ({seconds:.1f} s)"
-        )
+    """CxC's mean ± std."""
+    started = time.perf_counter()
+    found = sampled_spearman(scored_pairs(rated, similarities))
+    seconds = time.perf_counter() - started
+    print(f"Spearman {name:43} {100 * found.mean:6.2f} ± {100 * found.std:.2f}  ({seconds:.1f} s)")
 
 
 def print_text_to_text(

@@ -69,12 +69,12 @@ def serve(
         Supervisor(crew, work).run(lambda: ready(url), listener.close)
 
 
-MOST_THREADS, LEAST_THREADS = 16, 8
+LEAST_THREADS = 8
 
 
 def threads_of(workers: int) -> int:
     """How many pages each of so many processes works on at once; each may hold a connection to the database."""
-    return max(LEAST_THREADS, MOST_THREADS // workers)
+    return max(LEAST_THREADS, threads.MOST // workers)
 
 
 class _Listener(socket.socket):
@@ -212,7 +212,7 @@ class _Announcing(uvicorn.Server):
         self,
         config: uvicorn.Config,
         ready: Callable[[], None],
-        most_threads: int = MOST_THREADS,
+        most_threads: int = threads.MOST,
         alive: int | None = None,
     ) -> None:
         """``alive`` is a pipe's end, which ends this server when the other end is closed."""

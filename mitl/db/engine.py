@@ -22,7 +22,7 @@ from mitl.errors import SettingsError, StoreError
 BUSY_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10
 POOL_SIZE = 20
-"""Connections kept; as many again may be open for a while. A server runs up to 40 pages at once."""
+"""Connections kept; as many again may be open for a while. The crowd server asks for fewer."""
 FRESH_S = 5.0
 _PASSWORD = re.compile(r":[^:/@]*@")
 

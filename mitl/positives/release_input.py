@@ -13,6 +13,7 @@ from mitl.positives.markdown import percent
 from mitl.positives.merging import Merged, MergeRules
 from mitl.positives.scrubbing import TextScan
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, IdKind
+from mitl.records.collection import Tally
 from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 from mitl.records.frames import NONE, frame
 from mitl.records.questions import RATIONALE, Question
@@ -291,20 +292,9 @@ class CollectedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Collecting:
+class Collecting(Tally):
     """What was asked of people for items without partner, and what came of it."""
 
-    chosen: int
-    """Items."""
-    written: int
-    """Texts."""
-    picked: int
-    """Answers where an image was to be picked."""
-    faulty: int
-    """Texts and picks that break a rule, or pick nothing."""
-    refused: int
-    """By a second worker."""
-    accepted: int
     paid_cents: int
     """Rewards, fees and bonuses of all such pages, reviews included."""
 

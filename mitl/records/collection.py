@@ -121,3 +121,30 @@ COLLECTED: Schema = {
     "name": ("str", "the text's own id: w000001, or the caption's where it is the data set's"),
 }
 """Accepted texts with their images, in the order in which they were accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many items without partner were chosen, and what came of the texts and picks that people gave for them."""
+
+    chosen: int
+    """Items."""
+    written: int
+    """Texts in submissions that are kept."""
+    picked: int
+    """Answers where an image was to be picked, in submissions that are kept; some say that none matches."""
+    faulty: int
+    """Texts and picks that break a rule or pick nothing, and are not reviewed."""
+    refused: int
+    """By a second worker."""
+    accepted: int
+
+    @property
+    def given(self) -> int:
+        """Texts and picks."""
+        return self.written + self.picked
+
+    @property
+    def waiting(self) -> int:
+        """Texts and picks without a review that counts."""
+        return self.given - self.faulty - self.accepted - self.refused

@@ -11,6 +11,7 @@ import html as html_lib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -184,6 +185,7 @@ def why_unfit(html: str, sources: AllowedSources) -> str | None:
     return "; ".join(reasons) or None
 
 
+@lru_cache(64)  # people do the same HITs
 def _loads(html: str) -> bool:
     """Whether a page may load something: most of our own do not, and thousands are posted at a time."""
     lowered = html.lower()

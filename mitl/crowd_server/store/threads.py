@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +18,7 @@ ResultT = TypeVar("ResultT")
 _Job = tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
 
 MOST = 16
+"""At once in one process, unless told otherwise; two cores have no more from forty."""
 
 
 class _Threads:
@@ -60,6 +62,15 @@ def _tell(answer: asyncio.Future[Any], tell: Callable[[Any], None], value: Any) 
 
 
 _THREADS = _Threads()
+
+
+def _begin_anew() -> None:
+    """In a child, which has none of its parent's threads."""
+    global _THREADS
+    _THREADS = _Threads()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def limit(most: int) -> None:

@@ -223,7 +223,7 @@ def join(site: Site, request: Request) -> Response:
         worker = None
         if visitor is not None and visitor.worker.invitation_id == invitation.id:
             worker = visitor.worker  # an open link, opened again in the same browser
-        elif invitation.personal:
+        elif invitation.personal and invitation.uses:
             worker = workers.worker_of_invitation(connection, invitation.id)
         if state in ("expired", "revoked") or (state == "used up" and worker is None):
             text = f"This invitation is {state}. Ask the person who sent it for a new one."

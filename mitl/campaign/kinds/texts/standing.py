@@ -14,7 +14,7 @@ from mitl.db.store import collection as collection_store
 from mitl.db.store import items as item_store
 from mitl.db.store.collection import ChosenItem, CollectionPlace
 from mitl.records import CollectionRole, Environment, Finding, Label
-from mitl.records.collection import Terms
+from mitl.records.collection import Tally, Terms
 
 MOST_TRIES = 3
 """Texts or picks of one item that may be refused; it is asked no more then."""
@@ -78,33 +78,6 @@ class ItemStanding:
         """What waits to be put on a page of reviews."""
         waiting = (one for one in self.attempts if not one.faults and one.verdict is None)
         return next(waiting, None) if self.state is ItemState.WRITTEN else None
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """How many items were chosen, and what came of the texts and picks that people gave for them."""
-
-    chosen: int
-    """Items."""
-    written: int
-    """Texts in submissions that are kept."""
-    picked: int
-    """Answers where an image was to be picked, in submissions that are kept; some say that none matches."""
-    faulty: int
-    """Texts and picks that break a rule or pick nothing, and are not reviewed."""
-    accepted: int
-    """By a second worker."""
-    refused: int
-
-    @property
-    def given(self) -> int:
-        """Texts and picks."""
-        return self.written + self.picked
-
-    @property
-    def waiting(self) -> int:
-        """Texts and picks without a review that counts."""
-        return self.given - self.faulty - self.accepted - self.refused
 
 
 def tally(known: Sequence[ItemStanding]) -> Tally:
