@@ -27,6 +27,9 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
 # Two workers whose libraries each take all cores wait for each other's threads; numpy keeps what the search divides.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count()))
+# Threads without work sleep: by default they spin for a while, on cores that other workers need.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Modules import helpers from it beside loading it as a plugin, in either order.
 pytest.register_assert_rewrite("browser_fixtures")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from mitl.core.arrays import Floats, Ints
 from mitl.core.statistics import expit, logistic
 from mitl.errors import MetricError
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +171,12 @@ def fit(name: str, examples: Examples) -> Predicts:
         model = BASES[name]()
     except ModuleNotFoundError as error:
         raise MetricError(EXTRA) from error
-    from threadpoolctl import threadpool_limits
-
     said = [(examples.yes, 1), (examples.no, 0)]
     features = np.concatenate([examples.features[weight > 0] for weight, _ in said])
     target = np.concatenate([np.full(int((weight > 0).sum()), label) for weight, label in said])
     weights = np.concatenate([weight[weight > 0] for weight, _ in said])
     # Threads within a fit wait for each other more than they bring, and would sum in other orders elsewhere.
-    with threadpool_limits(1, user_api="openmp"):
+    with _loaded().limit(limits=1, user_api="openmp"):
         if name == "boosted":
             model.fit(features, target, sample_weight=weights)
         elif name == "logistic":
@@ -187,11 +189,17 @@ def fit(name: str, examples: Examples) -> Predicts:
     return fitted
 
 
+@cache
+def _loaded() -> ThreadpoolController:
+    """The libraries that scikit-learn has loaded; to look for them takes longer than to predict a few pairs."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def predict(model: Predicts, features: Matrix) -> Floats:
     """(n,) log-odds of a match, not calibrated."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="openmp"):
+    with _loaded().limit(limits=1, user_api="openmp"):
         return logits(model.predict_proba(features)[:, 1].astype(np.float64))
 
 

@@ -14,6 +14,10 @@ time.sleep = lambda seconds: _sleep(seconds / 50)
 import botocore.session
 import once_kit  # noqa: F401
 
+import mitl.campaign.kinds.pairs.controls
+import mitl.crowd_server.app
+import mitl.crowd_server.serving
+import mitl.stages.hits.simulate  # noqa: F401
 from mitl.crowd.populations import CHARACTERS, Character
 
 _session = botocore.session.Session

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import ssl
+from collections.abc import Sequence
 from typing import Any
 
 import botocore.session
@@ -20,6 +21,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
+from annotators.pivot import LatentWords
 from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
 from mitl.core.arrays import Floats
@@ -71,6 +73,24 @@ def _bound_once(
 
 
 bounds.total_upper = _bound_once
+
+
+_fit = LatentWords.fit
+
+
+@functools.lru_cache(16)
+def _directions(texts: tuple[str, ...]) -> tuple[Any, Any]:
+    model = LatentWords()
+    _fit(model, texts)
+    return model._vectorizer, model._svd
+
+
+def _fit_once(self: LatentWords, texts: Sequence[str]) -> None:
+    """Each fusion of a project weighs the words of the same captions."""
+    self._vectorizer, self._svd = _directions(tuple(texts))
+
+
+LatentWords.fit = _fit_once  # type: ignore[method-assign]
 
 
 # SQLite's tables are read from its words for them: half of what a backup of a small database takes.

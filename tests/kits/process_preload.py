@@ -1,5 +1,6 @@
 """What the fork server imports and makes once for all its children: what stages import late, statements compiled."""
 
+import gc
 import tempfile
 from pathlib import Path
 
@@ -25,3 +26,7 @@ __all__ = ["PIL", "alembic", "annotators", "mitl", "once_kit", "process_work", "
 make_released(
     Path(tempfile.mkdtemp(prefix="mitl-rehearsal-")), n_images=12, image_queries=5, caption_queries=6
 )
+# A child is over before its garbage matters, and what lies here would have to be copied to be looked through.
+gc.collect()
+gc.freeze()
+gc.disable()

@@ -122,9 +122,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What all modules of tests imported stays to the end: the garbage collector need not look through it again."""
+    """What all modules of tests imported stays to the end: the garbage collector need not look through it again.
+
+    What tests leave is mostly freed by counting references; to look through all of it for cycles is for rare occasions.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
