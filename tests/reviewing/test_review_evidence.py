@@ -14,7 +14,7 @@ from world_kit import SANDBOX, copy_of
 
 from mitl.cli.reference import COUNTS
 from mitl.db.session import open_database
-from mitl.db.store import answers
+from mitl.db.store import answers, parses
 from mitl.db.store.answers import StoredAssignment
 from mitl.errors import StoreError
 from mitl.records import Decision, Environment, Finding, Label
@@ -119,7 +119,7 @@ def test_findings_come_by_kind_and_their_numbers_by_size(project):
     first = rows(project, Decision.QUEUED)[0]
     notes = [Finding("missing_answer", f"place {place} has no usable answer") for place in (10, 9, 2, 1, 11)]
     with open_database(project.db_url) as session:
-        answers.add_all_findings(session, {first.id: notes})
+        parses.add_all_findings(session, {first.id: notes})
         session.commit()
 
     found = [
