@@ -27,8 +27,7 @@ from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.pages.templates import PAGES
 from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, AllowedSources
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Database
-from mitl.crowd_server.store.threads import in_thread
+from mitl.crowd_server.store.database import Database, in_thread
 from mitl.crowd_server.work import entry, hit_frame, listing, qualifications, visitor
 from mitl.db.base import MOST_ROW
 

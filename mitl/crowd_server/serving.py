@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +20,6 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mitl.crowd_server.middleware.exposure import Tls
-from mitl.crowd_server.store import threads
 from mitl.crowd_server.supervising import Crew, Supervisor
 from mitl.errors import EndpointError
 from mitl.interrupts import interrupts_ignored
@@ -69,12 +69,12 @@ def serve(
         Supervisor(crew, work).run(lambda: ready(url), listener.close)
 
 
-LEAST_THREADS = 8
+MOST_THREADS, LEAST_THREADS = 16, 8
 
 
 def threads_of(workers: int) -> int:
     """How many pages each of so many processes works on at once; each may hold a connection to the database."""
-    return max(LEAST_THREADS, threads.MOST // workers)
+    return max(LEAST_THREADS, MOST_THREADS // workers)
 
 
 class _Listener(socket.socket):
@@ -212,18 +212,18 @@ class _Announcing(uvicorn.Server):
         self,
         config: uvicorn.Config,
         ready: Callable[[], None],
-        most_threads: int = threads.MOST,
+        threads: int = MOST_THREADS,
         alive: int | None = None,
     ) -> None:
         """``alive`` is a pipe's end, which ends this server when the other end is closed."""
         super().__init__(config)
         self._ready = ready
-        self._threads = most_threads
+        self._threads = threads
         self._alive = alive
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections, then tell."""
-        threads.limit(self._threads)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._threads, "pages"))
         if self._alive is not None:
             asyncio.get_running_loop().add_reader(self._alive, self._orphaned)
         await super().startup(sockets)

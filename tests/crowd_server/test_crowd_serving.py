@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
-import time
 import types
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,8 +12,7 @@ import httpx
 import pytest
 
 from mitl.crowd_server.serving import TICK_S, RunningServer
-from mitl.crowd_server.store import threads as pages
-from mitl.crowd_server.store.threads import in_thread
+from mitl.crowd_server.store.database import in_thread
 
 
 class Slow:
@@ -94,35 +91,3 @@ def test_a_thread_gives_what_its_function_gives():
     assert asyncio.run(in_thread(threading.current_thread)) is not threading.current_thread()
     with pytest.raises(LookupError, match="nothing there"):
         asyncio.run(in_thread(fail))
-
-
-def test_no_more_run_at_once_than_there_may(monkeypatch):
-    """Eight wait for two threads, and all are done."""
-    monkeypatch.setattr(pages, "_THREADS", pages._Threads())
-    pages.limit(2)
-    lock, running, most = threading.Lock(), [], []
-
-    def work(number: int) -> int:
-        with lock:
-            running.append(number)
-            most.append(len(running))
-        time.sleep(0.01)
-        with lock:
-            running.remove(number)
-        return number
-
-    async def all_of_them() -> list[int]:
-        return await asyncio.gather(*(in_thread(work, number) for number in range(8)))
-
-    assert asyncio.run(all_of_them()) == list(range(8))
-    assert max(most) == 2
-
-
-def test_a_forked_process_has_threads_of_its_own():
-    """None of its parent's is there to take its work."""
-    asyncio.run(in_thread(int))
-    child = os.fork()
-    if child == 0:
-        os._exit(asyncio.run(in_thread(int, "7")))
-
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

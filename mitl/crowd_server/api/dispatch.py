@@ -18,7 +18,7 @@ from mitl.crowd_server.pages.site import Site
 from mitl.crowd_server.protocol.errors import TurkError
 from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.threads import in_thread
+from mitl.crowd_server.store.database import in_thread
 from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."

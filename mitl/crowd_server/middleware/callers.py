@@ -13,7 +13,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TypeAlias
 
 from mitl.addresses import Address, parse_address
-from mitl.crowd_server.store.threads import in_thread
+from mitl.crowd_server.store.database import in_thread
 from mitl.errors import UsageError
 
 Network: TypeAlias = IPv4Network | IPv6Network

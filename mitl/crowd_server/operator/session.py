@@ -20,8 +20,8 @@ from mitl.crowd_server.middleware.callers import key_of
 from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol.ids import keyed_hash, seal, token_hash, unseal
 from mitl.crowd_server.store import allowances, progress
+from mitl.crowd_server.store.database import in_thread
 from mitl.crowd_server.store.progress import Span
-from mitl.crowd_server.store.threads import in_thread
 
 COOKIE = "mitl_operator"
 BACK = ("/operator", "Back to the operator's page")

@@ -23,9 +23,8 @@ from mitl.crowd_server.pages.site import NoticeError, Site, origin, parse_form
 from mitl.crowd_server.protocol import html_page, qualifying
 from mitl.crowd_server.protocol.ids import seal, unseal
 from mitl.crowd_server.store import assignments, hits, leases, panels, qualifications, workers
-from mitl.crowd_server.store.database import Books
+from mitl.crowd_server.store.database import Books, in_thread
 from mitl.crowd_server.store.leases import LeaseRow
-from mitl.crowd_server.store.threads import in_thread
 from mitl.crowd_server.work.entry import after_study, end_page, gate
 from mitl.crowd_server.work.visitor import (
     BACK,

@@ -16,10 +16,9 @@ from mitl.crowd_server.protocol import question_form
 from mitl.crowd_server.protocol.answers import Answer
 from mitl.crowd_server.protocol.question_form import QuestionForm, Selection
 from mitl.crowd_server.store import qualifications, workers
-from mitl.crowd_server.store.database import Books
+from mitl.crowd_server.store.database import Books, in_thread
 from mitl.crowd_server.store.models import RequestState
 from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow, RequestRow
-from mitl.crowd_server.store.threads import in_thread
 from mitl.crowd_server.work.entry import after_study
 from mitl.crowd_server.work.visitor import BACK, Fields, Visitor, for_workers, form
 

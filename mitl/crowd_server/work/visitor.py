@@ -19,10 +19,9 @@ from starlette.responses import RedirectResponse, Response
 from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
 from mitl.crowd_server.store import leases, panels, workers
-from mitl.crowd_server.store.database import Books
+from mitl.crowd_server.store.database import Books, in_thread
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.panels import VisitRow
-from mitl.crowd_server.store.threads import in_thread
 from mitl.crowd_server.store.workers import PageStanding, WorkerRow
 from mitl.records import Environment
 
