@@ -41,8 +41,8 @@ _LEAST_ROWS = 256
 """Queries of a tile below which loading the gallery costs more than multiplying it."""
 _TILES = 64
 """Tiles of a span from which on more gain nothing: threads wait for each other at its end."""
-_LOADS = 2
-"""Spans in memory: one is searched while the next is loaded."""
+LOADS_OF_ONE_WAY, LOADS_OF_BOTH = 3, 2
+"""Spans in memory: one is searched while the next is loaded; one way the last one's end besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,21 @@ def most_places(block_bytes: int) -> int:
 
 
 def plan(
-    queries: int, items: int, tile: tuple[int, int], cost: MemoryCost, *, threads: int, block_bytes: int
+    queries: int,
+    items: int,
+    tile: tuple[int, int],
+    cost: MemoryCost,
+    *,
+    threads: int,
+    block_bytes: int,
+    loads: int = LOADS_OF_BOTH,
 ) -> TilePlan:
     """A plan within about ``block_bytes``; at least one query, one item and one thread.
 
     A third of the memory each is for tiles, for the queries of a group with their survivors, and for loaded items.
     """
     share = max(1, block_bytes // 3)
-    most_queries, most_items = share // max(1, cost.query), share // max(1, cost.item * _LOADS)
+    most_queries, most_items = share // max(1, cost.query), share // max(1, cost.item * loads)
     rows = max(1, min(tile[0], queries, most_queries))
     columns = max(1, min(tile[1], items, most_items))
     threads = max(1, min(threads, share // max(1, min(rows * columns, _LEAST_TILE) * cost.cell)))
@@ -214,38 +221,52 @@ class Search:
         left = Half(self.left, "left", best, self.places[0], Rescorer(self.left, self.right, chunk))
         right = Half(self.right, "right", back, self.places[1], Rescorer(self.right, self.left, chunk))
         lefts = [submit(left.load, product, part) for part in cut(group.start, group.stop, self.plan.rows)]
-        span = min(self.plan.span, self.plan.columns * -(-_TILES // len(lefts)))
-        spans = list(cut(0, len(self.right), span, self.plan.columns))
+        most = min(self.plan.span, self.plan.columns * -(-_TILES // len(lefts)))
+        spans = list(cut(0, len(self.right), most, self.plan.columns))
 
         def ahead(number: int) -> list[Future[LoadedBlock]]:
             parts = column_blocks(spans[number], self.plan.columns) if number < len(spans) else []
             return [submit(right.load, product, part) for part in parts]
 
         rights, rows, ends = ahead(0), [loading.result() for loading in lefts], []
-        for number in range(len(spans)):
-            columns = [loading.result() for loading in rights]
+
+        def begun(columns: list[LoadedBlock]) -> list[Future[int]]:
             # Threads meet neither in a row nor in a column, whose survivors take in one tile at a time.
             order = (
                 (rows[(turn + n) % len(rows)], n) for turn in range(len(rows)) for n in range(len(columns))
             )
-            tiles = [submit(self._tile, product, row, columns[n]) for row, n in order]
-            rights = ahead(number + 1)
-            for tile in tiles:
-                self.advance(tile.result())
-            if back is not None:
+            return [submit(self._tile, product, row, columns[n]) for row, n in order]
+
+        flowing: list[Future[int]] = []
+        for number, span in enumerate(spans):
+            columns = [loading.result() for loading in rights]
+            if back is None:
+                # The next span is loaded before this one's tiles, which nobody waits for: no thread is idle at its end.
+                rights = ahead(number + 1)
+                done, flowing, seen = flowing, begun(columns), span.start
+                self._awaited(done)
+            else:
+                done, rights, seen = begun(columns), ahead(number + 1), span.stop
+                self._awaited(done)
                 ends += [submit(column.finish, back) for column in columns]
-            if step + 1 < len(self.ladder) and self._crowded(rows, spans[number].stop):
+            if step + 1 < len(self.ladder) and seen and self._crowded(rows, seen):
                 step += 1
                 product = self.ladder[step]
                 for loading in rights:
                     loading.cancel()
-                rights = ahead(number + 1)
+                self._awaited(flowing)
+                flowing, rights = [], ahead(number + 1)
                 for row, again in [(row, submit(product.load, self.left, row.part, "left")) for row in rows]:
                     row.operand = again.result()
+        self._awaited(flowing)
         self._local = threading.local()  # tiles' memory is free for the rankings
         ends += [submit(row.finish, best) for row in rows]
         for end in ends:
             end.result()
+
+    def _awaited(self, tiles: Iterable[Future[int]]) -> None:
+        for tile in tiles:
+            self.advance(tile.result())
 
     def _tile(self, product: Product, row: LoadedBlock, column: LoadedBlock) -> int:
         """Multiply one tile and offer it to the survivors of its rows, its columns or both; how many pairs it has."""

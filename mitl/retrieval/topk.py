@@ -21,6 +21,8 @@ from mitl.retrieval.faiss_lists import best_by_faiss
 from mitl.retrieval.processor import about_to_search, count, one_thread_of_blas
 from mitl.retrieval.products import Backend, Floors, Reached, compared, kth_of_chunks
 from mitl.retrieval.search import (
+    LOADS_OF_BOTH,
+    LOADS_OF_ONE_WAY,
     Best,
     MemoryCost,
     Search,
@@ -189,7 +191,15 @@ def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Searc
         item=right.width * right.per_item * number_bytes + (survivor_bytes(back) if task.k_back else 0),
     )
     threads = min(count(), first.threads)
-    chosen = plan(len(left), len(right), first.tile, cost, threads=threads, block_bytes=options.block_bytes)
+    chosen = plan(
+        len(left),
+        len(right),
+        first.tile,
+        cost,
+        threads=threads,
+        block_bytes=options.block_bytes,
+        loads=LOADS_OF_ONE_WAY if task.k_back is None else LOADS_OF_BOTH,
+    )
     return Search(left, right, choice.ladder, (there, back), chosen, advance)
 
 
