@@ -41,8 +41,6 @@ _LEAST_ROWS = 256
 """Queries of a tile below which loading the gallery costs more than multiplying it."""
 _TILES = 64
 """Tiles of a span from which on more gain nothing: threads wait for each other at its end."""
-LOADS_OF_ONE_WAY, LOADS_OF_BOTH = 3, 2
-"""Spans in memory: one is searched while the next is loaded; one way the last one's end besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,8 @@ class MemoryCost:
     """A query that is loaded, with its survivors."""
     item: int
     """An item of the gallery that is loaded."""
+    spans: int = 2
+    """How many spans are in memory at a time: one is searched while the next is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +81,14 @@ def most_places(block_bytes: int) -> int:
 
 
 def plan(
-    queries: int,
-    items: int,
-    tile: tuple[int, int],
-    cost: MemoryCost,
-    *,
-    threads: int,
-    block_bytes: int,
-    loads: int = LOADS_OF_BOTH,
+    queries: int, items: int, tile: tuple[int, int], cost: MemoryCost, *, threads: int, block_bytes: int
 ) -> TilePlan:
     """A plan within about ``block_bytes``; at least one query, one item and one thread.
 
     A third of the memory each is for tiles, for the queries of a group with their survivors, and for loaded items.
     """
     share = max(1, block_bytes // 3)
-    most_queries, most_items = share // max(1, cost.query), share // max(1, cost.item * loads)
+    most_queries, most_items = share // max(1, cost.query), share // max(1, cost.item * cost.spans)
     rows = max(1, min(tile[0], queries, most_queries))
     columns = max(1, min(tile[1], items, most_items))
     threads = max(1, min(threads, share // max(1, min(rows * columns, _LEAST_TILE) * cost.cell)))

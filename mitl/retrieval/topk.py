@@ -21,8 +21,6 @@ from mitl.retrieval.faiss_lists import best_by_faiss
 from mitl.retrieval.processor import about_to_search, count, one_thread_of_blas
 from mitl.retrieval.products import Backend, Floors, Reached, compared, kth_of_chunks
 from mitl.retrieval.search import (
-    LOADS_OF_BOTH,
-    LOADS_OF_ONE_WAY,
     Best,
     MemoryCost,
     Search,
@@ -189,17 +187,10 @@ def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Searc
         cell=max(product.cell_bytes for product in choice.ladder) * left.per_item * right.per_item,
         query=left.width * left.per_item * number_bytes + survivor_bytes(there),
         item=right.width * right.per_item * number_bytes + (survivor_bytes(back) if task.k_back else 0),
+        spans=2 if task.k_back else 3,  # one way the last one's tiles are still made
     )
     threads = min(count(), first.threads)
-    chosen = plan(
-        len(left),
-        len(right),
-        first.tile,
-        cost,
-        threads=threads,
-        block_bytes=options.block_bytes,
-        loads=LOADS_OF_ONE_WAY if task.k_back is None else LOADS_OF_BOTH,
-    )
+    chosen = plan(len(left), len(right), first.tile, cost, threads=threads, block_bytes=options.block_bytes)
     return Search(left, right, choice.ladder, (there, back), chosen, advance)
 
 
