@@ -164,6 +164,14 @@ class ScoresPairs(Annotator, Protocol):
         ...
 
 
+def scores_of_all(annotator: ScoresPairs, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+    """(Q, G) scores of all pairs, as ``similarities`` wants them, of an annotator that compares single ones."""
+    images, captions = (queries, gallery) if queries.modality == "image" else (gallery, queries)
+    rows, columns = np.divmod(np.arange(len(images) * len(captions)), max(1, len(captions)))
+    scores = np.asarray(annotator.scores(images, captions, rows, columns)).reshape(len(images), len(captions))
+    return scores if queries.modality == "image" else np.ascontiguousarray(scores.T)
+
+
 class SearchesItself(Annotator, Protocol):
     """It finds the nearest items in a way of its own."""
 

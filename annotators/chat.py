@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from annotators.base import Encoded, fingerprint, ids_of
+from annotators.base import Encoded, fingerprint, ids_of, scores_of_all
 from annotators.inputs import pixels
 from annotators.options import Options
 from mitl.errors import AnnotatorError
@@ -76,6 +76,8 @@ class _Calls:
     """Set when nobody waits for them any more."""
     told: threading.Event
     """Set when somebody has been told that the server is busy or away."""
+    errors: list[AnnotatorError]
+    """The first ended the others."""
 
 
 class ChatAnnotator:
@@ -120,13 +122,7 @@ class ChatAnnotator:
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) scores of all pairs."""
-        images, captions = (queries, gallery) if queries.modality == "image" else (gallery, queries)
-        rows = (
-            np.repeat(np.arange(len(images)), len(captions)),
-            np.tile(np.arange(len(captions)), len(images)),
-        )
-        scores = self.scores(images, captions, *rows).reshape(len(images), len(captions))
-        return scores if queries.modality == "image" else np.ascontiguousarray(scores.T)
+        return scores_of_all(self, queries, gallery)
 
     def scores(
         self,
@@ -148,7 +144,8 @@ class ChatAnnotator:
             orders = LEVELS, LEVELS[::-1]
             try:
                 return sum(self._asked(calls, urls[image], text, levels) for levels in orders) / len(orders)
-            except AnnotatorError:
+            except AnnotatorError as error:
+                calls.errors.append(error)
                 calls.over.set()
                 raise
 
@@ -159,10 +156,12 @@ class ChatAnnotator:
         with httpx.Client(
             headers=headers, timeout=self._model.timeout, limits=limits, trust_env=remote
         ) as client:
-            calls = _Calls(client, threading.Event(), threading.Event())
+            calls = _Calls(client, threading.Event(), threading.Event(), [])
             pool = ThreadPoolExecutor(self._requests)
             try:
                 found = list(pool.map(judged, zip(image_rows.tolist(), caption_rows.tolist(), strict=True)))
+            except AnnotatorError:
+                raise calls.errors[0] from None
             finally:  # after an error, or Ctrl-C, nothing more is asked for
                 calls.over.set()
                 pool.shutdown(cancel_futures=True)

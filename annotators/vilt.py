@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import ViltForImageAndTextRetrieval
 
-from annotators.base import Encoded, file_sha256, fingerprint, ids_of
+from annotators.base import Encoded, file_sha256, fingerprint, ids_of, scores_of_all
 from annotators.checkpoints.checkpoint import (
     OURS,
     Checkpoint,
@@ -344,11 +344,7 @@ class ViltAnnotator:
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) scores of all pairs, in the precision of ``scores``."""
-        images, captions = (queries, gallery) if queries.modality == "image" else (gallery, queries)
-        image_rows = np.repeat(np.arange(len(images)), len(captions))
-        caption_rows = np.tile(np.arange(len(captions)), len(images))
-        scores = self.scores(images, captions, image_rows, caption_rows).reshape(len(images), len(captions))
-        return scores if queries.modality == "image" else np.ascontiguousarray(scores.T)
+        return scores_of_all(self, queries, gallery)
 
     def scores(
         self,

@@ -174,6 +174,16 @@ def test_a_server_that_does_not_judge_is_one_line(images, instead, said, calls):
     assert len(server.bodies) == calls
 
 
+def test_the_error_that_ended_the_others_is_told(images, monkeypatch):
+    """One call waits for a busy server while the next is refused for good."""
+    monkeypatch.setattr(chat, "_LONGEST_PAUSE_S", 60.0)
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        server.instead += [(503, {"Retry-After": "60"}, "loading"), (404, {}, "no such model")]
+        with pytest.raises(AnnotatorError, match="404 'no such model'"):
+            scored(build(server.url, requests=2), images, [(0, 0), (1, 1)])
+    assert len(server.bodies) == 2
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
