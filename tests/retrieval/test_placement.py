@@ -119,6 +119,8 @@ def card(monkeypatch) -> Iterator[pytest.MonkeyPatch]:
 
         return make
 
+    with torch.device("meta"):
+        torch.empty(0)  # has torch list what makes tensors, once a process, while these are its own functions
     monkeypatch.setattr(torch.Tensor, "to", to)
     for name in FACTORIES:
         monkeypatch.setattr(torch, name, made(getattr(torch, name)))
