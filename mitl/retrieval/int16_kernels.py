@@ -17,6 +17,8 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from mitl.retrieval.kernels import lowest
+
 ROWS, COLUMNS = 6, 16
 """Sums that are kept in registers, eight to one of them."""
 LANES = 8
@@ -34,24 +36,22 @@ def runs_here() -> bool:
 
 
 def _typed_block(typing: Any, where: Any) -> Any:
-    """The near similarities of ROWS x COLUMNS vectors, and whether any of them reaches the least of its row or column.
+    """The highest similarities of ROWS x COLUMNS vectors, and whether any reaches the floor of its row or column.
 
     Args:
         where: addresses, and strides in bytes: a panel (pairs, ROWS, 2) of int16 of the left, one (pairs, COLUMNS, 2)
-            of the right, their pairs, what the integer 1 stands for in each row and in each column, float32, the least
-            of each row and of each column, float32, and rows of float32, which take the similarities, with how far
-            apart they are, and the rows' words, which take the marks (see ``near_sums``).
+            of the right, their pairs; of the rows and of the columns their factors with their stride, and their floors;
+            rows of float32, which take the similarities, with their stride, and the rows' words, which take the marks
+            (see ``highest_sums``).
     """
-    return types.boolean(types.UniTuple(types.intp, 10)), _write_block
+    return types.boolean(types.UniTuple(types.intp, 12)), _write_block
 
 
 _block: Any = intrinsic(_typed_block)
 
 
 def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-    left, right, pairs, steps, scales, row_least, column_least, out, line, marks = cgutils.unpack_tuple(
-        builder, arguments[0]
-    )
+    left, right, pairs, *limits, out, line, marks = cgutils.unpack_tuple(builder, arguments[0])
     vectors = COLUMNS // LANES
     multiply_add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(_WORDS, [_HALVES, _HALVES]), "llvm.x86.avx2.pmadd.wd"
@@ -85,7 +85,7 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
             sums[row][v].add_incoming(added[row][v], loop)
     builder.cbranch(builder.icmp_signed("<", following, pairs), loop, end)
     builder.position_at_end(end)
-    return near_sums(builder, added, (steps, scales), (row_least, column_least), marks, (out, line))
+    return highest_sums(builder, added, limits, marks, (out, line))
 
 
 def load_at(builder: Any, address: Any, number: int, kind: Any) -> Any:
@@ -105,34 +105,44 @@ def spread(builder: Any, value: Any, kind: Any) -> Any:
     )
 
 
-def near_sums(builder: Any, sums: Any, steps: Any, least: Any, marks: Any, out: Any = None) -> Any:
-    """Mark which sums times their steps reach the least of their row or column, and give whether any does.
+def highest_sums(builder: Any, sums: Any, limits: Any, marks: Any, out: Any = None) -> Any:
+    """Mark which pairs' highest similarities reach the floor of their row or column, and give whether any does.
 
     Args:
         sums: for each row its vectors of sums, of columns side by side.
-        steps, least: addresses, of the rows and of the columns.
+        limits: of the rows and then of the columns the addresses of their factors (3, n) float32 (see
+            ``mitl.retrieval.vectors.error_factors``), their stride, and the address of their floors.
         marks: the address of a word for each row, which takes a bit for each column, the first lowest.
-        out: the address of rows of float32, which take the sums times their steps, and how far they are apart.
+        out: the address of rows of float32, which take the highest similarities, and how far they are apart.
     """
     vectors, lanes = len(sums[0]), sums[0][0].type.count
     reals, word = ir.VectorType(_REAL, lanes), ir.IntType(vectors * lanes)
     some = ir.Constant(word, 0)
-    scales, floors = (
-        [load_at(builder, numbers[1], lanes * v, reals) for v in range(vectors)] for numbers in (steps, least)
+    multiply_add = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(reals, [reals] * 3), f"llvm.fmuladd.v{lanes}f32"
     )
+    numbers = [
+        [builder.add(factors, builder.mul(stride, ir.Constant(_SIZE, n))) for n in range(3)] + [floors]
+        for factors, stride, floors in (limits[:3], limits[3:])
+    ]
+    columns = [[load_at(builder, line, lanes * v, reals) for line in numbers[1]] for v in range(vectors)]
     for row, of_row in enumerate(sums):
-        step, own = (
-            spread(builder, load_at(builder, numbers[0], row, _REAL), reals) for numbers in (steps, least)
+        step, length, loss, own = (
+            spread(builder, load_at(builder, line, row, _REAL), reals) for line in numbers[0]
         )
         reach = None
-        for v, (vector, scale, floor) in enumerate(zip(of_row, scales, floors, strict=True)):
+        for v, (vector, (scale, other_loss, other_length, floor)) in enumerate(
+            zip(of_row, columns, strict=True)
+        ):
             near = builder.fmul(builder.fmul(builder.sitofp(vector, reals), scale), step)
+            highest = builder.call(multiply_add, [length, other_loss, near])
+            highest = builder.call(multiply_add, [loss, other_length, highest])
             if out is not None:
                 place = builder.add(out[0], builder.mul(out[1], ir.Constant(_SIZE, row)))
                 place = builder.add(place, ir.Constant(_SIZE, 4 * lanes * v))
-                builder.store(near, builder.inttoptr(place, reals.as_pointer())).align = 4
+                builder.store(highest, builder.inttoptr(place, reals.as_pointer())).align = 4
             limit = builder.select(builder.fcmp_ordered("<", own, floor), own, floor)
-            here = builder.fcmp_ordered(">=", near, limit)
+            here = builder.fcmp_ordered(">=", highest, limit)
             both = ir.Constant(ir.VectorType(_WORD, (v + 1) * lanes), list(range((v + 1) * lanes)))
             reach = here if reach is None else builder.shuffle_vector(reach, here, both)
         bits = builder.bitcast(reach, word)
@@ -140,18 +150,6 @@ def near_sums(builder: Any, sums: Any, steps: Any, least: Any, marks: Any, out: 
         place = builder.inttoptr(builder.add(marks, ir.Constant(_SIZE, 4 * row)), _WORD.as_pointer())
         builder.store(bits if word.width == _WORD.width else builder.zext(bits, _WORD), place).align = 4
     return builder.icmp_unsigned("!=", some, ir.Constant(word, 0))
-
-
-def _typed_lowest(typing: Any, marks: Any) -> Any:
-    """The place of the lowest bit that is set."""
-
-    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), write
-
-
-lowest: Any = intrinsic(_typed_lowest)
 
 
 @njit(nogil=True, cache=True)
@@ -175,6 +173,9 @@ def multiply(left: Any, steps: Any, right: Any, scales: Any, out: Any) -> None:
         out: (n, m) float32.
     """
     never, marks = np.full(COLUMNS, np.inf, np.float32), np.zeros(ROWS, np.uint32)
+    # Without their other factors, the highest similarities are the near ones.
+    rows, columns = np.zeros((3, len(steps)), np.float32), np.zeros((3, len(scales)), np.float32)
+    rows[0], columns[0] = steps, scales
     for first, last in _groups(left):
         for panel in range(len(right)):
             for row in range(first, last):
@@ -184,9 +185,11 @@ def multiply(left: Any, steps: Any, right: Any, scales: Any, out: Any) -> None:
                         left.ctypes.data + row * 2 * ROWS * left.shape[1],
                         right.ctypes.data + panel * 2 * COLUMNS * left.shape[1],
                         left.shape[1] // 2,
-                        steps.ctypes.data + 4 * row * ROWS,
-                        scales.ctypes.data + 4 * panel * COLUMNS,
+                        rows.ctypes.data + 4 * row * ROWS,
+                        rows.strides[0],
                         never.ctypes.data,
+                        columns.ctypes.data + 4 * panel * COLUMNS,
+                        columns.strides[0],
                         never.ctypes.data,
                         place,
                         4 * out.shape[1],
@@ -203,20 +206,21 @@ def _groups(left: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def sift(sides: Any, steps: Any, least: Any, shape: tuple[int, int], found: Any) -> tuple[int, int]:
-    """Those of the same products that reach the least of their row, and of their column; no other is written down.
+def sift(sides: Any, factors: Any, floors: Any, shape: tuple[int, int], found: Any) -> tuple[int, int]:
+    """Pairs whose highest similarity reaches the floor of their row, and of their column; no other is written down.
 
     Args:
-        sides, steps: left and right, and steps and scales, of ``multiply``.
-        least: (n,) and (m,) float32, of the rows and of the columns.
+        sides: left and right of ``multiply``.
+        factors: (3, n) and (3, m) float32 (see ``mitl.retrieval.vectors.error_factors``).
+        floors: (n,) and (m,) float32.
         shape: how many rows and columns there are without those that fill the last panels.
-        found: (2, most) rows and columns, int32, and near similarities, float32: those that reach the rows' and those
-            that reach the columns', in no order.
+        found: (2, most) rows and columns, int32, and highest similarities, float32: those that reach the rows' and
+            those that reach the columns', in no order.
 
     Returns:
         How many there are of either; -1 where there is no room for them.
     """
-    (left, right), (rows, columns, near) = sides, found
+    (left, right), (rows, columns, highest) = sides, found
     most, counts = rows.shape[1], np.zeros(2, np.int64)
     block, marks = np.empty((ROWS, COLUMNS), np.float32), np.zeros(ROWS, np.uint32)
     for first, last in _groups(left):
@@ -228,10 +232,12 @@ def sift(sides: Any, steps: Any, least: Any, shape: tuple[int, int], found: Any)
                         left.ctypes.data + row * 2 * left.shape[1],
                         right.ctypes.data + column * 2 * left.shape[1],
                         left.shape[1] // 2,
-                        steps[0].ctypes.data + 4 * row,
-                        steps[1].ctypes.data + 4 * column,
-                        least[0].ctypes.data + 4 * row,
-                        least[1].ctypes.data + 4 * column,
+                        factors[0].ctypes.data + 4 * row,
+                        factors[0].strides[0],
+                        floors[0].ctypes.data + 4 * row,
+                        factors[1].ctypes.data + 4 * column,
+                        factors[1].strides[0],
+                        floors[1].ctypes.data + 4 * column,
                         block.ctypes.data,
                         4 * COLUMNS,
                         marks.ctypes.data,
@@ -247,9 +253,9 @@ def sift(sides: Any, steps: Any, least: Any, shape: tuple[int, int], found: Any)
                         left_over &= left_over - 1
                         value = block[i - row, j - column]
                         for side in range(2 if j < shape[1] else 0):
-                            if value >= (least[0][i] if side == 0 else least[1][j]):
+                            if value >= (floors[0][i] if side == 0 else floors[1][j]):
                                 place = counts[side]
-                                rows[side, place], columns[side, place], near[side, place] = i, j, value
+                                rows[side, place], columns[side, place], highest[side, place] = i, j, value
                                 counts[side] += 1
     return counts[0], counts[1]
 

@@ -27,6 +27,7 @@ from mitl.retrieval.products import (
     Reached,
     Side,
     Tile,
+    at_most,
     compared,
     places,
 )
@@ -39,7 +40,16 @@ from mitl.retrieval.torch_products import (
     lengths_of,
     pieces,
 )
-from mitl.retrieval.vectors import UNIT, Doubles, Floats, Vectors, bounded, product_errors, writeable
+from mitl.retrieval.vectors import (
+    UNIT,
+    Doubles,
+    Floats,
+    Vectors,
+    bounded,
+    error_factors,
+    product_errors,
+    writeable,
+)
 
 _MOST_8 = 127
 _WIDTHS = 8
@@ -234,7 +244,7 @@ _PATIENCE = 16
 """Tiles that the sieve may fail to thin out, net of those where it does, until it is left."""
 _LITTLE = 1 << 24
 """Numbers of the left that stay in 16 bits."""
-_FOUND = {"rows": np.int32, "columns": np.int32, "near": np.float32}
+_FOUND = {"rows": np.int32, "columns": np.int32, "highest": np.float32}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -300,10 +310,13 @@ class Int16Product(FloatProduct):
         lengths = vectors.checked(np.where(squares == 0, 0, bounded(squares, width)), rows.start)
 
         def operand(numbers: Any, lost: Doubles, steps: NDArray[Any], coarse: Operand | None) -> Operand:
-            # Scaling rounds each number twice before it is compared with its integer.
-            losses = bounded(lost, width) * steps[:count] + 2 * UNIT * lengths
+            # Scaling rounds each number twice before it is compared with its integer; for the others see error_factors.
+            losses = bounded(lost, width) * steps[:count]
+            losses += (2 + 16) * UNIT * (lengths + losses)
             losses[lengths == 0] = 0
-            return Operand(numbers, lengths, losses, steps, coarse=coarse)
+            factors = np.zeros((3, padded), np.float32)
+            factors[0], factors[1:, :count] = steps, error_factors(lengths, losses, width, side)
+            return Operand(numbers, lengths, losses, factors[0], coarse=coarse, factors=factors)
 
         first = None
         if sieved:
@@ -372,15 +385,19 @@ class Int16Product(FloatProduct):
             return None
         most = min(floor.most for floor in floors.values())
         found = tuple(buffers.get(name, (2, most), kind) for name, kind in _FOUND.items())
-        errors, least = self._least(left, right, floors)
+        sides: dict[Side, Operand] = {"left": left, "right": right}
+        factors = left.factors, right.factors
+        least = tuple(np.full(len(own.steps), np.inf, np.float32) for own in sides.values())
+        for numbers, (side, own) in zip(least, sides.items(), strict=True):
+            if side in floors:
+                numbers[: len(own)] = at_most(floors[side].values)
         counts = -1, -1
         if self._patience > 0:
             counts = self._sieve.sieve(
                 (left.coarse.data[0], right.coarse.data[0]),
-                (left.coarse.steps, right.coarse.steps),
-                self._least(left.coarse, right.coarse, floors)[1],
-                tuple(self._numbers(side, buffers)[0] for side in (left, right)),
-                (left.steps, right.steps),
+                (left.coarse.factors, right.coarse.factors),
+                tuple(self._numbers(own, buffers)[0] for own in sides.values()),
+                factors,
                 least,
                 found,
                 (*self._blocks, self._coarse.DEPTH, self._coarse.LEFT_BYTES, self._coarse.WORTH),
@@ -388,28 +405,13 @@ class Int16Product(FloatProduct):
             self._patience = min(_PATIENCE, self._patience + (1 if counts[0] >= 0 else -1))
         if counts[0] < 0:
             panels = tuple(
-                next(self._packed(side, number, buffers)) for number, side in enumerate((left, right))
+                next(self._packed(own, number, buffers)) for number, own in enumerate(sides.values())
             )
-            shape = len(left), len(right)
-            counts = self._kernels.sift(panels, (left.steps, right.steps), least, shape, found)
+            counts = self._kernels.sift(panels, factors, least, (len(left), len(right)), found)
         if counts[0] < 0:
             return None
-        reached: dict[Side, Reached] = {}
-        for side, own in errors.items():
-            number = 0 if side == "left" else 1
-            rows, columns, near = (numbers[number, : counts[number]] for numbers in found)
-            reached[side] = self.with_highest(Reached(rows, columns, np.empty(0)), near, own, side)
-        return reached
-
-    def _least(
-        self, left: Operand, right: Operand, floors: Mapping[Side, Floors]
-    ) -> tuple[dict[Side, Doubles], tuple[Floats, ...]]:
-        """The errors of those who have floors, and the least near similarities of rows and columns, else infinite."""
-        sides: list[tuple[Side, Operand, Operand]] = [("left", left, right), ("right", right, left)]
-        errors: dict[Side, Doubles] = {}
-        least = tuple(np.full(len(own.steps), np.inf, np.float32) for _, own, _ in sides)
-        for numbers, (side, own, partner) in zip(least, sides, strict=True):
-            if side in floors:
-                errors[side] = self.errors(own, partner)
-                numbers[: len(own)] = self.least_near(floors[side], errors[side])
-        return errors, least
+        return {
+            side: Reached(*(numbers[number, : counts[number]] for numbers in found))
+            for number, side in enumerate(sides)
+            if side in floors
+        }

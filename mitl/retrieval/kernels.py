@@ -15,8 +15,12 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
 
-_CHUNK = 64
-"""Cells that are looked at together before any of them."""
+_CHUNK = 32
+"""Cells that are compared at once."""
+_INFINITE = 0x7F800000
+"""The bits of infinity."""
+LINE = 64
+"""Bytes that come into a processor's caches at once."""
 EIGHT = 8
 """Numbers of float16 that are widened at once."""
 
@@ -74,6 +78,55 @@ def _typed_vector(array: Any, item: int, k: int, scratch: Any, known: bool) -> A
         return scratch
 
     return half if array.dtype == types.uint16 else single
+
+
+def _typed_lowest(typing: Any, marks: Any) -> Any:
+    """The place of the lowest bit that is set."""
+
+    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), write
+
+
+lowest: Any = intrinsic(_typed_lowest)
+
+
+def _typed_prefetch(typing: Any, address: Any) -> Any:
+    """Have what lies there in the caches soon."""
+
+    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        called = builder.module.declare_intrinsic(
+            "llvm.prefetch", (byte,), ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        )
+        flags = [ir.Constant(flag, number) for number in (0, 3, 1)]  # to read numbers, again and again
+        builder.call(called, [builder.inttoptr(arguments[0], byte), *flags])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), write
+
+
+prefetch: Any = intrinsic(_typed_prefetch)
+
+
+def _typed_reaching(typing: Any, where: Any, cells: Any) -> Any:
+    """A bit for each of _CHUNK cells, the first lowest: does it reach its floor? By addresses, and the cells' array."""
+
+    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        kind = ir.VectorType(context.get_value_type(cells.dtype), _CHUNK)
+        here, floors = (
+            builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
+            for address in cgutils.unpack_tuple(builder, arguments[0])
+        )
+        compare = builder.fcmp_ordered if isinstance(cells.dtype, types.Float) else builder.icmp_signed
+        bits = builder.bitcast(compare(">=", here, floors), ir.IntType(_CHUNK))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.int64(types.UniTuple(types.intp, 2), cells), write
+
+
+_reaching: Any = intrinsic(_typed_reaching)
 
 
 @njit(nogil=True, cache=True)
@@ -173,35 +226,40 @@ def reaching(
         How many there are; -1 where they are more than there is room for.
     """
     count, (rows, columns) = 0, places
+    floors = np.empty(_CHUNK, cells.dtype)
     for row in range(shape[0]):
+        if of_rows:
+            floors[:] = least[row]
         for start in range(0, shape[1], _CHUNK):
-            chunk = cells[row * line + start : row * line + min(start + _CHUNK, shape[1])]
-            some = np.int32(0)
-            if of_rows:
-                floor = least[row]
-                for place in range(len(chunk)):
-                    some = np.int32(some | np.int32(chunk[place] >= floor))
+            here, own = cells.ctypes.data + (row * line + start) * cells.itemsize, floors.ctypes.data
+            if start + _CHUNK <= shape[1]:
+                if not of_rows:
+                    own = least.ctypes.data + start * least.itemsize
+                left_over = _reaching((here, own), cells)
             else:
-                floors = least[start : start + _CHUNK]
-                for place in range(len(chunk)):
-                    some = np.int32(some | np.int32(chunk[place] >= floors[place]))
-            if not some:
-                continue
-            for place in range(len(chunk)):
-                if chunk[place] >= (least[row] if of_rows else least[start + place]):
-                    if count == len(rows):
-                        return -1
-                    rows[count], columns[count] = row, start + place
-                    count += 1
+                left_over = np.int64(0)
+                for place in range(shape[1] - start):
+                    floor = least[row] if of_rows else least[start + place]
+                    left_over |= np.int64(cells[row * line + start + place] >= floor) << place
+            while left_over:
+                if count == len(rows):
+                    return -1
+                rows[count], columns[count] = row, start + lowest(left_over)
+                left_over &= left_over - 1
+                count += 1
     return count
 
 
 @njit(nogil=True, cache=True)
-def store(rows: Any, keys: Any, bounds: Any, table: Any, fill: Any, rest: Any) -> int:
-    """Put keys that are not beyond the bounds of their rows on free places.
+def store(
+    rows: Any, positions: Any, values: Any, up: int, bounds: Any, table: Any, fill: Any, rest: Any
+) -> int:
+    """Put keys (see ``mitl.retrieval.survivors``) that are not beyond the bounds of their rows on free places.
 
     Args:
-        rows, keys: (n,) integers and uint64, in any order.
+        rows, positions: (n,) integers, in any order.
+        values: (n,) floats without NaN.
+        up: 1 where the next float32 above takes the place of a value, else 0.
         bounds, fill: (rows,) the worst keys that are wanted, and how many places are taken, which grows.
         table: (rows, places) uint64, takes the keys.
         rest: (n,) int64, takes the numbers of the keys that found no room.
@@ -211,11 +269,15 @@ def store(rows: Any, keys: Any, bounds: Any, table: Any, fill: Any, rest: Any) -
     """
     count = 0
     for number in range(len(rows)):
-        row = rows[number]
-        if keys[number] > bounds[row]:
+        value = np.float32(np.float32(values[number]) + np.float32(0))
+        row, bits = rows[number], np.int64(value.view(np.int32))
+        rising: Any = min((bits ^ ((bits >> 63) & 0x7FFFFFFF)) + up, _INFINITE)
+        rising += int(rising == -1)  # which is -0.0
+        key = (np.uint64(0x7FFFFFFF - rising) << np.uint64(32)) | np.uint64(positions[number])
+        if key > bounds[row]:
             continue
         if fill[row] < table.shape[1]:
-            table[row, fill[row]] = keys[number]
+            table[row, fill[row]] = key
             fill[row] += 1
         else:
             rest[count] = number

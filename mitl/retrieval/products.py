@@ -43,6 +43,8 @@ class Operand:
     """Which item of the block each row is; all these arrays are in the order of the rows."""
     coarse: Operand | None = None
     """The same items with less precision, of a product that looks at these first."""
+    factors: Any = None
+    """(3, n) float32, of a product that adds its error bound in registers: ``steps`` and ``error_factors``."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -84,9 +86,9 @@ class Floors:
 class Reached(NamedTuple):
     """Pairs of a tile that may reach a floor, in order of rows, with the highest that their similarity can be."""
 
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    highest: Doubles
+    rows: NDArray[Any]
+    columns: NDArray[Any]
+    highest: NDArray[Any]
 
 
 class Buffers:

@@ -110,8 +110,11 @@ class Rescorer:
         out, unsure = np.empty(len(rows), np.float32), np.empty(len(rows), np.int64)
         error = self._error() * self._queries.longest
         if self._sides:
-            unsure = unsure[: loop(rows, positions, *self._sides, error, out, unsure)]
-            return self._settled(out, unsure, rows, positions)
+            # In order of the items, whose vectors then come from memory one after the other, and once.
+            order, found = _order(positions), np.empty_like(out)
+            unsure = unsure[: loop(positions[order], rows[order], *self._sides[::-1], error, found, unsure)]
+            out[order] = found
+            return self._settled(out, order[unsure], rows, positions)
         count = 0
         for part in self._parts(rows):  # in float32, which the loop reads
             here = rows[part]

@@ -21,12 +21,12 @@ from mitl.retrieval.int16_kernels import (
     COLUMNS,
     LANES,
     ROWS,
+    highest_sums,
     largest_bits,
     load_at,
-    lowest,
-    near_sums,
     spread,
 )
+from mitl.retrieval.kernels import LINE, lowest, prefetch
 
 QUAD, QUADS = 4, 8
 """Numbers of a vector that one instruction takes, and how many times it does in a segment."""
@@ -48,25 +48,22 @@ _BYTES = ir.VectorType(ir.IntType(8), 4 * LANES)
 
 
 def _typed_block(typing: Any, where: Any, panels: Any) -> Any:
-    """Mark which of a panel's rows x columns reach the least of their row or column.
+    """Mark which of a panel's rows x columns may reach the floor of their row or column.
 
     Args:
         where: addresses: a panel of the left and one of the right as ``to_panels`` makes them, how many times DEPTH
-            numbers their vectors have, what the integer 1 stands for in each row and in each column, float32, the least
-            of each row and of each column, float32, the marks (see ``near_sums``), and room for the sums, int32.
+            numbers their vectors have, the limits and the marks (see ``highest_sums``), and room for the sums, int32.
         panels: those of the left, whose type tells who made them: bytes for AVX2, words for VNNI.
     """
     write = vnni_kernels.write_block if panels.dtype == types.uint32 else _write_block
-    return types.boolean(types.UniTuple(types.intp, 9), panels), write
+    return types.boolean(types.UniTuple(types.intp, 11), panels), write
 
 
 _block: Any = intrinsic(_typed_block)
 
 
 def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-    left, right, segments, steps, scales, row_least, column_least, marks, out = cgutils.unpack_tuple(
-        builder, arguments[0]
-    )
+    left, right, segments, *limits, marks, out = cgutils.unpack_tuple(builder, arguments[0])
     vectors = COLUMNS // LANES
     multiply_bytes, multiply_add = (
         cgutils.get_or_insert_function(
@@ -140,7 +137,7 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         [load_at(builder, out, row * COLUMNS + v * LANES, _WORDS) for v in range(vectors)]
         for row in range(ROWS)
     ]
-    return near_sums(builder, total, (steps, scales), (row_least, column_least), marks)
+    return highest_sums(builder, total, limits, marks)
 
 
 def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
@@ -197,83 +194,99 @@ _dot: Any = intrinsic(_typed_dot)
 
 @njit(nogil=True, cache=True)
 def sieve(
-    panels: Any, scales: Any, coarse_least: Any, fine: Any, steps: Any, least: Any, found: Any, form: Any
+    panels: Any, coarse_factors: Any, fine: Any, factors: Any, floors: Any, found: Any, form: Any
 ) -> Any:
-    """Pairs that reach the least of their row, and of their column, by 16-bit sums where 8-bit ones do not rule it out.
+    """Pairs that may reach the floor of their row, and of their column, by 16-bit sums if 8-bit ones do not say no.
 
     Args:
         panels: of the rows (n) and of the columns (m), as ``to_panels`` makes them.
-        scales, coarse_least: (n,) and (m,) float32: what their integer 1 stands for, and the least of each row and
-            column for their near similarities.
+        coarse_factors: (3, n) and (3, m) float32 of these (see ``mitl.retrieval.vectors.error_factors``).
         fine: the rows (n, D) and columns (m, D) in int16, D a multiple of PART, without those that fill panels.
-        steps, least: (n,) and (m,) float32: the same of these.
-        found: (2, most) rows and columns, int32, and near similarities, float32: those that reach the rows' and those
-            that reach the columns', in no order.
+        factors: of these.
+        floors: (n,) and (m,) float32, of the rows and of the columns.
+        found: (2, most) rows and columns, int32, and highest similarities, float32: those that reach the rows' and
+            those that reach the columns', in no order.
         form: ROWS, COLUMNS, DEPTH, LEFT_BYTES and WORTH of who made the panels.
 
     Returns:
         How many there are of either, and how many sums of 16 bits were made; -1 where there is no room, or where too
         many are wanted for the sieve to pay.
     """
-    (left, right), (rows, columns, near) = panels, found
+    (left, right), (rows, columns, highest) = panels, found
     (queries, items), most = fine, found[0].shape[1]
     height, width, depth, left_bytes, worth = form
     high = min(len(left), max(1, left_bytes // (height * queries.shape[1])))
     first_count, second_count, tried = 0, 0, 0
     seen = len(left) * len(right) // 16  # some are let through before that is judged
-    marks, scratch = np.zeros((high, height), np.uint32), np.empty((height, width), np.int32)
+    marks, scratch = np.zeros(high * height, np.uint32), np.empty((height, width), np.int32)
+    words, marked_rows = np.empty(high * height, np.uint32), np.empty(high * height, np.int32)
     marked = np.empty((2, high * height * width), np.int32)
     parts, products = queries.shape[1] // depth, queries.shape[1] // PART
+    lines = items.strides[0] // LINE  # of a column's numbers
     for start in range(0, len(left), high):
         stop = min(start + high, len(left))
         for panel in range(len(right)):
-            column = panel * width
+            column, line = panel * width, 0
+            here, each = items.ctypes.data + column * items.strides[0], -(-lines * width // (stop - start))
             for group in range(start, stop):
                 _block(
                     (
                         left.ctypes.data + group * left.strides[0],
                         right.ctypes.data + panel * right.strides[0],
                         parts,
-                        scales[0].ctypes.data + 4 * group * height,
-                        scales[1].ctypes.data + 4 * column,
-                        coarse_least[0].ctypes.data + 4 * group * height,
-                        coarse_least[1].ctypes.data + 4 * column,
+                        coarse_factors[0].ctypes.data + 4 * group * height,
+                        coarse_factors[0].strides[0],
+                        floors[0].ctypes.data + 4 * group * height,
+                        coarse_factors[1].ctypes.data + 4 * column,
+                        coarse_factors[1].strides[0],
+                        floors[1].ctypes.data + 4 * column,
                         marks.ctypes.data + 4 * (group - start) * height,
                         scratch.ctypes.data,
                     ),
                     left,
                 )
+                for _ in range(each):  # what the marked pairs will read comes into the caches meanwhile
+                    prefetch(here + LINE * line)
+                    line += 1
             seen += stop - start
-            # Looking at them later than at once does not hold up the products; a list first, so that no guess at who
+            # Looking at them later than at once does not hold up the products; lists first, so that no guess at who
             # is marked holds up the sums.
-            count = 0
-            for i in range(start * height, min(stop * height, len(queries))):
-                left_over = np.int64(marks[i // height - start, i % height])
+            some, count, first = 0, 0, start * height
+            within = ((1 << width) - 1) >> max(0, column + width - len(items))
+            for row in range(min(stop * height, len(queries)) - first):
+                words[some], marked_rows[some] = marks[row] & within, first + row
+                some += int(words[some] != 0)
+            for number in range(some):
+                left_over = np.int64(words[number])
                 while left_over:
-                    j = column + lowest(left_over)
+                    marked[0, count], marked[1, count] = marked_rows[number], column + lowest(left_over)
                     left_over &= left_over - 1
-                    if j < len(items):
-                        marked[0, count], marked[1, count] = i, j
-                        count += 1
+                    count += 1
             tried += count
             if max(first_count, second_count) + count >= most or tried * worth > seen * height * width:
                 return -1, -1, tried
             for pair in range(count):
                 query, item = np.int64(marked[0, pair]), np.int64(marked[1, pair])
+                following = np.int64(marked[0, min(pair + 1, count - 1)])
+                for line in range(lines):
+                    prefetch(queries.ctypes.data + following * queries.strides[0] + LINE * line)
                 total = _dot(
                     (
-                        queries.ctypes.data + 2 * query * queries.shape[1],
-                        items.ctypes.data + 2 * item * items.shape[1],
+                        queries.ctypes.data + query * queries.strides[0],
+                        items.ctypes.data + item * items.strides[0],
                         products,
                     ),
                     left,
                 )
-                sharp = np.float32(np.float32(total) * steps[1][item]) * steps[0][query]
+                sharp = np.float32(total) * factors[1][0, item] * factors[0][0, query]
+                sharp += (
+                    factors[0][1, query] * factors[1][1, item] + factors[0][2, query] * factors[1][2, item]
+                )
                 # Written in any case, and counted where it is wanted.
-                rows[0, first_count], columns[0, first_count], near[0, first_count] = query, item, sharp
-                first_count += int(sharp >= least[0][query])
-                rows[1, second_count], columns[1, second_count], near[1, second_count] = query, item, sharp
-                second_count += int(sharp >= least[1][item])
+                rows[0, first_count], columns[0, first_count], highest[0, first_count] = query, item, sharp
+                first_count += int(sharp >= floors[0][query])
+                rows[1, second_count], columns[1, second_count], highest[1, second_count] = query, item, sharp
+                second_count += int(sharp >= floors[1][item])
     return first_count, second_count, tried
 
 

@@ -48,6 +48,8 @@ class Rescores(Protocol):
 
 _ROWS = 512
 """Rows that are sorted at once."""
+_FINISHED = 1024
+"""Rows that are finished at once: an item that several of them want is read once."""
 _FULL, _FRESH = 0.75, 0.2
 """A row is thinned out along with one that overflows when this share of its places is taken, this much since last."""
 _MANY = 1.25
@@ -148,14 +150,11 @@ class Survivors:
             errors, rounding: at most how far they may lie above the near values, for each row of the block and
                 relative to the near value; as far again below are the least that similarities can be.
         """
-        keys = keys_of(_up(highest) if self._rescores is not None else highest, positions)
         with self._lock:
             np.maximum(self._error, errors, out=self._error)
             self._rounding = max(self._rounding, rounding)
-            while True:
-                rows, keys = self._store(rows, keys)
-                if not len(rows):
-                    return
+            while len(rest := self._store(rows, positions, highest)):
+                rows, positions, highest = rows[rest], positions[rest], highest[rest]
                 self._thin(rows)
 
     def sharpen(self, enough: float) -> None:
@@ -169,8 +168,8 @@ class Survivors:
         shape = len(self._fill), self.k
         positions, similarities = np.empty(shape, np.int64), np.empty(shape, np.float32)
         with self._lock:
-            for start in range(0, len(self._fill), _ROWS):
-                rows = np.arange(start, min(start + _ROWS, len(self._fill)))
+            for start in range(0, len(self._fill), _FINISHED):
+                rows = np.arange(start, min(start + _FINISHED, len(self._fill)))
                 self._sort(rows)
                 assert self._fill[rows].min() >= self.k, "every row meets at least k items"
                 best = self._keys[rows, : self.k] if self._rescores is None else self._finally(rows)
@@ -182,7 +181,7 @@ class Survivors:
         assert self._rescores is not None
         if self._rescores.nearer_pays and self._fill[rows].sum() > _MANY * self.k * len(rows):
             self._approach(rows, self._places)
-        keys = self._keys[rows]
+        keys = self._keys[rows, : int(self._fill[rows].max())]
         best, rest = self._canonical(rows, keys[:, : self.k]), keys[:, self.k :]
         worst = best.max(axis=1, initial=0)[:, None]
         rest = rest[:, : int((rest <= worst).sum(axis=1).max(initial=0))]
@@ -207,12 +206,13 @@ class Survivors:
         self._keys[rows[row], place] = np.maximum(keys[row, place], keys_of(_up(values + errors), positions))
         self._sort(rows)
 
-    def _store(self, rows: Places, keys: Keys) -> tuple[Places, Keys]:
-        """Put keys that are not beyond the bounds on the free places of their rows; what found no room comes back."""
+    def _store(self, rows: Places, positions: Places, highest: NDArray[Any]) -> Places:
+        """Put keys that are not beyond the bounds on free places of their rows; which items found no room."""
         if (loops := compiled_loops()) is not None:
-            rest = np.empty(len(rows), np.int64)
-            rest = rest[: loops.store(rows, keys, self._bound, self._keys, self._fill, rest)]
-            return rows[rest], keys[rest]
+            rest, up = np.empty(len(rows), np.int64), int(self._rescores is not None)
+            table = self._bound, self._keys, self._fill
+            return rest[: loops.store(rows, positions, highest, up, *table, rest)]
+        keys = keys_of(_up(highest) if self._rescores is not None else highest, positions)
         keep = np.flatnonzero(keys <= self._bound[rows])
         if (np.diff(rows[keep]) < 0).any():
             keep = keep[np.argsort(rows[keep], kind="stable")]
@@ -223,7 +223,7 @@ class Survivors:
         fits = places < self._places
         self._keys[rows[fits], places[fits]] = keys[fits]
         np.minimum(self._fill + counts, self._places, out=self._fill)
-        return rows[~fits], keys[~fits]
+        return keep[~fits]
 
     def _thin(self, crowded: Places) -> None:
         """Make room in rows that overflow, and in those that soon would and have not been looked at lately."""

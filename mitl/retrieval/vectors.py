@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,3 +196,17 @@ def error_terms(lengths: Doubles, losses: Doubles, width: int, unit: float) -> D
     terms[1] += tiny
     terms[2] = 2.0**-124 * width + tiny * near
     return terms
+
+
+def error_factors(lengths: Doubles, losses: Doubles, width: int, side: Literal["left", "right"]) -> Floats:
+    """Two numbers of each vector (2, n), whose products with those of a vector of the other side are together a bound.
+
+    It is that of ``product_errors`` for exact sums of one pair. In float32 no number of the seven operations that add
+    it to such a sum is larger than three times |q'| |x'|, and what they round is below 16 u of it, underflow too: the
+    losses must hold as much of |q'| or |x'| besides.
+    """
+    near = lengths + losses
+    factors = np.stack([near, losses])
+    if side == "right":
+        factors = error_terms(lengths, losses, width, 0.0)[[1, 0]]
+    return np.where(near > 0, np.nextafter(factors.astype(np.float32), np.float32(np.inf)), np.float32(0))

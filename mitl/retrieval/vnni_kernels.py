@@ -15,7 +15,7 @@ from numba import njit
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
-from mitl.retrieval.int16_kernels import largest_bits, load_at, near_sums, spread
+from mitl.retrieval.int16_kernels import highest_sums, largest_bits, load_at, spread
 
 DEPTH, LANES = 4, 16
 """Numbers of a vector, and vectors, that one instruction takes."""
@@ -39,9 +39,7 @@ def runs_here() -> bool:
 
 def write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
     """As ``sieve_kernels`` has it for AVX2; panels are (quads, ROWS or COLUMNS) words, the right's after its shifts."""
-    left, right, quads, steps, scales, row_least, column_least, marks, _scratch = cgutils.unpack_tuple(
-        builder, arguments[0]
-    )
+    left, right, quads, *limits, marks, _scratch = cgutils.unpack_tuple(builder, arguments[0])
     vectors = COLUMNS // LANES
     multiply_add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(_WORDS, [_WORDS] * 3), "llvm.x86.avx512.vpdpbusd.512"
@@ -70,7 +68,7 @@ def write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
             sums[row][v].add_incoming(added[row][v], loop)
     builder.cbranch(builder.icmp_signed("<", following, quads), loop, end)
     builder.position_at_end(end)
-    return near_sums(builder, added, (steps, scales), (row_least, column_least), marks)
+    return highest_sums(builder, added, limits, marks)
 
 
 def empty_panels(count: int, width: int, side: int) -> Any:
