@@ -284,7 +284,7 @@ class Pages:
         """Bytes of the largest question so far."""
         self._sources: dict[int, str] = {}
         self._checker = PageChecker()
-        self._kept: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._kept: dict[tuple[object, ...], list[int]] = {}
         self._store = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed with the pages
         self._lock = threading.Lock()
         session.rollback()
@@ -324,14 +324,14 @@ class Pages:
         """
         key = (wording.template.name, wording.template.content_hash, wording.estimate_s, *items)
         with self._lock:
-            at = self._kept.get(key)
-            if at is not None:
+            at = self._kept.setdefault(key, [])  # looked up once: the items' hash takes a while
+            if at:
                 self._store.seek(at[0])
                 return self._checker.joined(json.loads(self._store.read(at[1])))
             pieces, size = self._render(items, wording)
             self.largest = max(self.largest, size)
             kept = json.dumps(pieces).encode()
-            self._kept[key] = self._store.seek(0, 2), len(kept)
+            at += self._store.seek(0, 2), len(kept)
             self._store.write(kept)
             return self._checker.joined(pieces)
 
