@@ -24,6 +24,7 @@ from markupsafe import escape
 from mitl.addresses import is_loopback
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
+from mitl.core.pictures import upright
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, SettingsError
@@ -50,9 +51,10 @@ def picture_sources(
 ) -> dict[int, str]:
     """Image id → the address that pages use.
 
-    Pictures at hand are written once to ``public/i/`` as JPEG, sounds and videos as they are, and addressed
-    root-relative, as a crowd server serves them: mitl's own, and any on this machine, whatever its port. On another
-    endpoint they need ``image_base_url``. Without a file, the item's own https address is used.
+    Pictures at hand are written to ``public/i/`` as JPEG, sounds and videos as they are, again where the file has
+    become newer, and addressed root-relative, as a crowd server serves them: mitl's own, and any on this machine,
+    whatever its port. On another endpoint they need ``image_base_url``. Without a file, the item's own https address
+    is used.
 
     Raises:
         DatasetError: items have neither a file nor an https address, or files cannot be shown;
@@ -83,7 +85,7 @@ def picture_sources(
                 write
                 and image.path is not None
                 and source == f"{base}/i/{target.name}"
-                and not target.exists()
+                and not (target.exists() and target.stat().st_mtime >= image.path.stat().st_mtime)
             ):
                 try:
                     (_write_jpeg if image.kind is PartKind.IMAGE else media.place)(image.path, target)
@@ -140,7 +142,7 @@ def _write_jpeg(source: Path, target: Path) -> None:
 
     try:
         with Image.open(source) as picture:
-            small = picture.convert("RGB")
+            small = upright(picture)
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise DatasetError(f"{source} cannot be read as a picture: {error}") from error
     small.thumbnail((MAX_SIDE, MAX_SIDE))
@@ -282,7 +284,7 @@ class Pages:
         """Bytes of the largest question so far."""
         self._sources: dict[int, str] = {}
         self._checker = PageChecker()
-        self._kept: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._kept: dict[tuple[object, ...], list[int]] = {}
         self._store = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed with the pages
         self._lock = threading.Lock()
         session.rollback()
@@ -322,14 +324,14 @@ class Pages:
         """
         key = (wording.template.name, wording.template.content_hash, wording.estimate_s, *items)
         with self._lock:
-            at = self._kept.get(key)
-            if at is not None:
+            at = self._kept.setdefault(key, [])  # looked up once: the items' hash takes a while
+            if at:
                 self._store.seek(at[0])
                 return self._checker.joined(json.loads(self._store.read(at[1])))
             pieces, size = self._render(items, wording)
             self.largest = max(self.largest, size)
             kept = json.dumps(pieces).encode()
-            self._kept[key] = self._store.seek(0, 2), len(kept)
+            at += self._store.seek(0, 2), len(kept)
             self._store.write(kept)
             return self._checker.joined(pieces)
 

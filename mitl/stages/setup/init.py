@@ -19,6 +19,7 @@ from mitl.datasets.checking import Checked
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
+from mitl.proposals.sampling import low_depth
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
@@ -177,7 +178,7 @@ def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple
 
 def small_sizes(side: int) -> dict[str, int]:
     """Sizes of a search that leave pairs unranked, from which negative controls are drawn; none for larger sets."""
-    depth = max(1, side // 4)
+    depth = low_depth(side)
     return {"top_k": min(TOP_K, depth), "depth": depth} if depth < DEPTH else {}
 
 
