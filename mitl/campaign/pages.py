@@ -24,7 +24,7 @@ from markupsafe import escape
 from mitl.addresses import is_loopback
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
-from mitl.core.pictures import upright
+from mitl.core.pictures import page_jpeg
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, SettingsError
@@ -36,9 +36,6 @@ from mitl.records import ImageItem
 from mitl.records.enums import PartKind
 from mitl.settings import Settings
 
-MAX_SIDE = 640
-"""Pixels; what a worker needs to see, and no more to load on a phone."""
-_QUALITY = 88
 TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
 TRIES = 2
 """Public stores of pictures say "slow down" now and then."""
@@ -138,19 +135,13 @@ def _missing(image: ImageItem) -> str:
 
 
 def _write_jpeg(source: Path, target: Path) -> None:
-    from PIL import Image, UnidentifiedImageError
-
     try:
-        with Image.open(source) as picture:
-            small = upright(picture)
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        content = page_jpeg(source)
+    except OSError as error:
         raise DatasetError(f"{source} cannot be read as a picture: {error}") from error
-    small.thumbnail((MAX_SIDE, MAX_SIDE))
-    buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=_QUALITY)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(buffer.getvalue())
+    part.write_bytes(content)
     part.replace(target)
 
 
@@ -246,7 +237,12 @@ def _fault(content: bytes) -> str | None:
     try:
         with Image.open(io.BytesIO(content)) as picture:
             picture.verify()
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for what it cannot read
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+    ) as error:  # what Pillow cannot read
         return str(error)
     return None
 

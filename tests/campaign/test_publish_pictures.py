@@ -216,3 +216,11 @@ def test_pictures_are_shown_upright_and_on_white_and_as_they_are_now(tmp_path):
     Image.new("RGB", (30, 30)).save(camera)
     os.utime(camera, (time.time() + 60,) * 2)
     assert [size for size, _ in shown()] == [(30, 30), (8, 8)]
+
+
+def test_a_picture_too_large_to_open_is_named_before_anything_is_written(tmp_path):
+    """A dry run looks at the files where they lie."""
+    Image.new("1", (20_000, 10_000)).save(tmp_path / "big.png")
+
+    with pytest.raises(DatasetError, match=r"workers could not see image 'big': .* exceeds limit"):
+        probe_pictures({"big": "/i/big.jpg"}, "", 1, seed=0, files={"big": tmp_path / "big.png"})

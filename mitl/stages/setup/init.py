@@ -296,7 +296,12 @@ def _loaded_before(
         "exclusions": added["exclusions"],
         "pictures": _faults(checked),
     }
-    new = [f"{count:,} {what.replace('_', ' ')}" for what, count in added.items() if count]
+    nouns = {
+        "images_placed": ("image's place", "images' places"),
+        "ratings": ("rating", "ratings"),
+        "exclusions": ("exclusion", "exclusions"),
+    }
+    new = [several(count, *nouns[what]) for what, count in added.items() if count]
     return StageResult(
         status="done" if new else "nothing_to_do",
         counts=counts,
