@@ -312,24 +312,33 @@ class Pages:
         images = [self._images[id_] for id_ in self._sources]
         return {i.external_id: i.path for i in images if i.path is not None and i.path.is_file()}
 
-    def question(self, items: Sequence[Any], wording: Wording) -> str:
-        """The question of one page as XML, checked when it is rendered; any thread may ask.
+    def check(self, items: Sequence[Any], wording: Wording) -> None:
+        """Render one page, unless it is kept already, check it and keep its question.
 
         Raises:
             TemplateError: the page is malformed or too large.
         """
-        key = (wording.template.name, wording.template.content_hash, wording.estimate_s, *items)
         with self._lock:
-            at = self._kept.setdefault(key, [])  # looked up once: the items' hash takes a while
-            if at:
-                self._store.seek(at[0])
-                return self._checker.joined(json.loads(self._store.read(at[1])))
+            self._find(items, wording)
+
+    def question(self, items: Sequence[Any], wording: Wording) -> str:
+        """The question of one page as XML, checked; any thread may ask. TemplateError as by :meth:`check`."""
+        with self._lock:
+            start, length = self._find(items, wording)
+            self._store.seek(start)
+            return self._checker.joined(json.loads(self._store.read(length)))
+
+    def _find(self, items: Sequence[Any], wording: Wording) -> Sequence[int]:
+        """Where the question of a page is kept, and its length."""
+        key = (wording.template.name, wording.template.content_hash, wording.estimate_s, *items)
+        at = self._kept.setdefault(key, [])  # looked up once: the items' hash takes a while
+        if not at:
             pieces, size = self._render(items, wording)
             self.largest = max(self.largest, size)
             kept = json.dumps(pieces).encode()
             at += self._store.seek(0, 2), len(kept)
             self._store.write(kept)
-            return self._checker.joined(pieces)
+        return at
 
     def _render(self, items: Sequence[Any], wording: Wording) -> tuple[Pieces, int]:
         texts_of = {image: self._images[image].texts for item in items for image in self.kind.images(item)}
