@@ -27,7 +27,6 @@ from mitl.records import Environment
 HERE = Path(__file__).resolve().parent
 PAIRS = 20
 PICTURES = 400
-_MITL = "from mitl.cli import main; main()"
 TYPE = {
     "Title": "Do these captions fit?",
     "Description": "Look at 20 pictures and their captions.",
@@ -131,7 +130,7 @@ def _cpu_s(stat: str) -> float:
 def start_server(url: str, port: int, project: Path, *options: str) -> Process:
     """``mitl serve`` over this database."""
     words = ["serve", "--crowd-db", url, "--port", str(port), "--json", "--project", str(project), *options]
-    return Process([sys.executable, "-c", _MITL, *words], '"url"')
+    return Process([sys.executable, "-m", "mitl", *words], '"url"')
 
 
 def start_bare(port: int, page: Path) -> Process:

@@ -1,6 +1,7 @@
 """``python -m mitl``, which the installed ``mitl`` calls too: Ctrl-C shows no traceback, however early it comes."""
 
 import gc
+import io
 import sys
 
 
@@ -8,6 +9,9 @@ def main() -> None:
     """Run the command line and exit with its status."""
     # Or the collector looks at what is being loaded hundreds of times: a seventh of a short command.
     gc.set_threshold(50_000)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A locale such as Latin-1 has no dash and no foreign caption; a file's name may be no text at all.
+        sys.stdout.reconfigure(errors="replace")
     try:
         # Only here, so that Ctrl-C during an import is caught; held while the command line is loaded, because `run`
         # is the first that can tell of it, also to --json.

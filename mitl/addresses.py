@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -39,6 +40,7 @@ def is_amazon(url: str) -> bool:
     return host == "amazonaws.com" or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 
+@lru_cache(maxsize=1024)  # every request to a server asks for its caller's and its host's
 def _address(text: str) -> Address | None:
     try:
         address = ip_address(text)

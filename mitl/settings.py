@@ -320,11 +320,16 @@ def load(
     """Settings of a project folder; a folder without ``mitl.toml`` gives the defaults.
 
     Raises:
-        SettingsError: a file that is not TOML, an unknown key, a value of the wrong type.
+        SettingsError: a file that is not TOML, an unknown key, a value of the wrong type, a folder whose name is no
+            text.
     """
     given = os.environ if environ is None else environ
     env = {name: value for name, value in given.items() if value}  # set to nothing is not set
     folder = Path(project if project is not None else env.get("MITL_PROJECT", ".")).absolute()
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise SettingsError(f"the folder {str(folder)!a} has a name that is not UTF-8; rename it") from error
     config = read_config(folder)
     drawn_with = env.get("MITL_SEED") if seed is None else seed
     if drawn_with is not None:
@@ -340,14 +345,11 @@ def load(
         **values
         | {
             "project": folder,
-            "db_url": db
-            or _secret(env, "MITL_DB")
-            or database.get("url")
-            or f"sqlite:///{folder / 'mitl.db'}",
+            "db_url": db or _secret(env, "MITL_DB") or database.get("url") or sqlite_url(folder / "mitl.db"),
             "crowd_db_url": crowd_db
             or _secret(env, "MITL_CROWD_DB")
             or database.get("crowd_url")
-            or f"sqlite:///{folder / 'crowd.db'}",
+            or sqlite_url(folder / "crowd.db"),
             "annotator_config": config.get("annotators", {}),
             "endpoint": endpoint_url
             or env.get("MITL_ENDPOINT_URL")
@@ -361,6 +363,11 @@ def load(
             },
         }
     )
+
+
+def sqlite_url(path: Path) -> str:
+    """A file as a database's URL, in which a question mark would begin the options and %20 be a space."""
+    return "sqlite:///" + str(path).replace("%", "%25").replace("?", "%3F")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

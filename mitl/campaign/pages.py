@@ -24,6 +24,7 @@ from markupsafe import escape
 from mitl.addresses import is_loopback
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
+from mitl.core.pictures import page_jpeg
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, SettingsError
@@ -35,9 +36,6 @@ from mitl.records import ImageItem
 from mitl.records.enums import PartKind
 from mitl.settings import Settings
 
-MAX_SIDE = 640
-"""Pixels; what a worker needs to see, and no more to load on a phone."""
-_QUALITY = 88
 TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
 TRIES = 2
 """Public stores of pictures say "slow down" now and then."""
@@ -50,9 +48,10 @@ def picture_sources(
 ) -> dict[int, str]:
     """Image id → the address that pages use.
 
-    Pictures at hand are written once to ``public/i/`` as JPEG, sounds and videos as they are, and addressed
-    root-relative, as a crowd server serves them: mitl's own, and any on this machine, whatever its port. On another
-    endpoint they need ``image_base_url``. Without a file, the item's own https address is used.
+    Pictures at hand are written to ``public/i/`` as JPEG, sounds and videos as they are, again where the file has
+    become newer, and addressed root-relative, as a crowd server serves them: mitl's own, and any on this machine,
+    whatever its port. On another endpoint they need ``image_base_url``. Without a file, the item's own https address
+    is used.
 
     Raises:
         DatasetError: items have neither a file nor an https address, or files cannot be shown;
@@ -83,7 +82,7 @@ def picture_sources(
                 write
                 and image.path is not None
                 and source == f"{base}/i/{target.name}"
-                and not target.exists()
+                and not (target.exists() and target.stat().st_mtime >= image.path.stat().st_mtime)
             ):
                 try:
                     (_write_jpeg if image.kind is PartKind.IMAGE else media.place)(image.path, target)
@@ -136,19 +135,13 @@ def _missing(image: ImageItem) -> str:
 
 
 def _write_jpeg(source: Path, target: Path) -> None:
-    from PIL import Image, UnidentifiedImageError
-
     try:
-        with Image.open(source) as picture:
-            small = picture.convert("RGB")
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        content = page_jpeg(source)
+    except OSError as error:
         raise DatasetError(f"{source} cannot be read as a picture: {error}") from error
-    small.thumbnail((MAX_SIDE, MAX_SIDE))
-    buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=_QUALITY)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(buffer.getvalue())
+    part.write_bytes(content)
     part.replace(target)
 
 
@@ -244,7 +237,12 @@ def _fault(content: bytes) -> str | None:
     try:
         with Image.open(io.BytesIO(content)) as picture:
             picture.verify()
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for what it cannot read
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+    ) as error:  # what Pillow cannot read
         return str(error)
     return None
 
@@ -282,7 +280,7 @@ class Pages:
         """Bytes of the largest question so far."""
         self._sources: dict[int, str] = {}
         self._checker = PageChecker()
-        self._kept: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._kept: dict[tuple[object, ...], list[int]] = {}
         self._store = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed with the pages
         self._lock = threading.Lock()
         session.rollback()
@@ -314,24 +312,33 @@ class Pages:
         images = [self._images[id_] for id_ in self._sources]
         return {i.external_id: i.path for i in images if i.path is not None and i.path.is_file()}
 
-    def question(self, items: Sequence[Any], wording: Wording) -> str:
-        """The question of one page as XML, checked when it is rendered; any thread may ask.
+    def check(self, items: Sequence[Any], wording: Wording) -> None:
+        """Render one page, unless it is kept already, check it and keep its question.
 
         Raises:
             TemplateError: the page is malformed or too large.
         """
-        key = (wording.template.name, wording.template.content_hash, wording.estimate_s, *items)
         with self._lock:
-            at = self._kept.get(key)
-            if at is not None:
-                self._store.seek(at[0])
-                return self._checker.joined(json.loads(self._store.read(at[1])))
+            self._find(items, wording)
+
+    def question(self, items: Sequence[Any], wording: Wording) -> str:
+        """The question of one page as XML, checked; any thread may ask. TemplateError as by :meth:`check`."""
+        with self._lock:
+            start, length = self._find(items, wording)
+            self._store.seek(start)
+            return self._checker.joined(json.loads(self._store.read(length)))
+
+    def _find(self, items: Sequence[Any], wording: Wording) -> Sequence[int]:
+        """Where the question of a page is kept, and its length."""
+        key = (wording.template.name, wording.template.content_hash, wording.estimate_s, *items)
+        at = self._kept.setdefault(key, [])  # looked up once: the items' hash takes a while
+        if not at:
             pieces, size = self._render(items, wording)
             self.largest = max(self.largest, size)
             kept = json.dumps(pieces).encode()
-            self._kept[key] = self._store.seek(0, 2), len(kept)
+            at += self._store.seek(0, 2), len(kept)
             self._store.write(kept)
-            return self._checker.joined(pieces)
+        return at
 
     def _render(self, items: Sequence[Any], wording: Wording) -> tuple[Pieces, int]:
         texts_of = {image: self._images[image].texts for item in items for image in self.kind.images(item)}

@@ -69,7 +69,9 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
         for each in due:
             try:
                 pages.kind.check_page(each.items, each.hit.key)
-                question = pages.question(each.items, each.wording)
+                pages.check(each.items, each.wording)
+                # Put together only for whoever looks at requests: all of it was checked in its parts.
+                question = "" if keep is None else pages.question(each.items, each.wording)
             except (TemplateError, PackingError) as error:
                 raise type(error)(f"HIT {each.hit.key}: {error}") from error
             terms = (each.wording.template.name, each.reward_cents)

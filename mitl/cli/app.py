@@ -364,11 +364,13 @@ def endpoint_option(function: F) -> F:
 def environment_options(function: F) -> F:
     """Add ``--sandbox`` and ``--live``; the command gets ``environment`` (None where neither is given)."""
 
-    @click.option("--sandbox", "environment", flag_value="sandbox", help="Practice money.")
-    @click.option("--live", "environment", flag_value="live", help="Real money.")
+    @click.option("--sandbox", is_flag=True, help="Practice money.")
+    @click.option("--live", is_flag=True, help="Real money.")
     @functools.wraps(function)
-    def wrapper(*args: Any, environment: str | None, **kwargs: Any) -> Any:
-        chosen = None if environment is None else Environment(environment)
+    def wrapper(*args: Any, sandbox: bool, live: bool, **kwargs: Any) -> Any:
+        if sandbox and live:
+            raise UsageError("both --sandbox and --live are given, practice and real money; give one of them")
+        chosen = Environment.SANDBOX if sandbox else Environment.LIVE if live else None
         return function(*args, environment=chosen, **kwargs)
 
     return cast(F, wrapper)

@@ -34,7 +34,13 @@ def part_name(path: Path) -> Path:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, put in place of whatever was there at the end."""
+    """A file to write, put in place of the file that was there at the end.
+
+    Raises:
+        UsageError: a device or a pipe is there, such as /dev/stdout; a superuser's file would take its place.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{str(path)!r} is a device or a pipe, which a file would replace; name a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = part_name(path)
     try:

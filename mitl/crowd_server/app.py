@@ -104,14 +104,15 @@ def create_app(
 
     app = Starlette(
         routes=[
+            # Tried from the first to the last: what is asked most comes first.
             Route("/", RequesterApi(site, signing_clock).answer, methods=["POST"]),
-            Route("/", _home),
-            Route("/healthz", healthz),
+            *_pages(site),
             Route("/i/{name}", partial(media.serve, site.public)),
             Route("/w/static/{name}", _static),
-            Route("/mturk-public/externalHIT_v1.js", _external_hit),
             Route(VENDORED + "{address:path}", vendored),
-            *_pages(site),
+            Route("/healthz", healthz),
+            Route("/mturk-public/externalHIT_v1.js", _external_hit),
+            Route("/", _home),
         ]
     )
     # As the log names them: without what the parts of a path must look like.

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mitl.crowd_server.middleware.exposure import Tls
+from mitl.crowd_server.middleware.limits import has_body
 from mitl.crowd_server.supervising import Crew, Supervisor
 from mitl.errors import EndpointError
 from mitl.interrupts import interrupts_ignored
@@ -266,17 +266,21 @@ def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
 
 
 HEAD_WITHIN_S = 15.0
+MOST_PENDING = 16 * 1024
+"""Bytes that may come without a head or a piece of a body being whole: of a head, of a chunk's size, of trailers."""
 
 
-class PatientProtocol(H11Protocol):
-    """Closes a connection that opens, or begins a request, and does not finish the request's head in time.
+class PatientProtocol(HttpToolsProtocol):
+    """Has patience with a request, within limits that neither uvicorn nor the parser sets.
 
     uvicorn limits how long a connection may be idle between requests only, so a few thousand callers that send
-    one byte a minute would hold every connection.
+    one byte a minute would hold every connection. The parser takes heads and trailers of any length, and any number of
+    requests before the first is answered, which browsers and proxies do not send: those end the connection.
     """
 
     head_within_s = HEAD_WITHIN_S
     _head_timer: asyncio.TimerHandle | None = None
+    _pending = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
@@ -288,23 +292,59 @@ class PatientProtocol(H11Protocol):
         self._forget_timer()
         super().connection_lost(exc)
 
-    def handle_events(self) -> None:
-        """Handle what came; a head that is not whole yet has its time running."""
-        super().handle_events()
-        if self.conn.their_state is not h11.IDLE:
-            self._forget_timer()
-        elif self._head_timer is None and self.conn.trailing_data[0]:
+    def data_received(self, data: bytes) -> None:
+        """Take what came; what belongs to no request that is being answered has its time running."""
+        self._pending += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._pending > MOST_PENDING:
+            self.send_400_response("The head of the request is too long.")
+        elif self._head_timer is None and not self._is_answering():
             self._await_head()
 
+    def on_message_begin(self) -> None:
+        """Begin a request, unless another is being answered."""
+        if self._is_answering():
+            raise BlockingIOError("the last request is not answered yet")
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer; what comes as a header later is a trailer, and goes nowhere."""
+        self._pending = 0
+        self._forget_timer()
+        if self.parser.should_upgrade() and has_body(self.headers):
+            raise ValueError("the parser would take the body for a request of its own")
+        super().on_headers_complete()
+        self.headers = []
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._pending = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Have the whole request."""
+        self._pending = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what makes no sense; after a whole request, once that is answered."""
+        if self._is_answering() and not self.cycle.more_body:
+            self.cycle.keep_alive = False
+            self.transport.pause_reading()
+        elif self._is_answering() and self.cycle.response_started:
+            self.transport.abort()
+        else:
+            super().send_400_response(msg)
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.head_within_s, self._give_up)
+        self._head_timer = self.loop.call_later(self.head_within_s, self.timeout_keep_alive_handler)
 
     def _forget_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-    def _give_up(self) -> None:
-        self._head_timer = None
-        if not self.transport.is_closing():
-            self.transport.close()

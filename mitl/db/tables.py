@@ -128,7 +128,7 @@ RULES: dict[str, str] = {
     "queries search with an item that is not there": """
         SELECT count(*) FROM query q WHERE NOT EXISTS (
             SELECT 1 FROM direction d JOIN item i ON i.side_id = d.query_side_id
-            WHERE d.name = q.direction AND i.id = q.item_id)""",
+            WHERE (d.query_side_id < d.gallery_side_id) = (q.direction = 'i2t') AND i.id = q.item_id)""",
     "comparisons are of a query that is not there": """
         SELECT count(*) FROM comparison c WHERE NOT EXISTS (
             SELECT 1 FROM direction d JOIN item i ON i.side_id = d.query_side_id

@@ -7,6 +7,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
+from mitl.core.pictures import page_jpeg
 from mitl.crowd.context import Context
 from mitl.db.base import MOST_ROW
 from mitl.db.store import desk as desk_store
@@ -155,14 +156,19 @@ def image(desk: Desk, request: Request) -> Response:
 
 
 def picture(path: Path | None) -> Response:
-    """The file, where it is a picture, sound or video, none of which holds a script; players get byte ranges."""
+    """The file, where it is a picture, sound or video, none of which holds a script; players get byte ranges.
+
+    A picture that no browser shows, such as a TIFF, comes as the JPEG that workers see.
+    """
+    headers = {"Cache-Control": "private, max-age=3600"}
     try:
         found = None if path is None else format_of(head_of(path))
+        if path is not None and found is None:
+            return Response(page_jpeg(path), media_type="image/jpeg", headers=headers)
     except OSError:
         found = None
     if path is None or found is None:
         return _none()
-    headers = {"Cache-Control": "private, max-age=3600"}
     return FileResponse(path, media_type=found.media_type, headers=headers)
 
 

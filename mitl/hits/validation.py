@@ -170,6 +170,8 @@ class PageChecker:
         self._parts: list[str] = []
         self._sizes: list[int] = []
         self._known: set[tuple[int, ...]] = set()
+        self._latest: tuple[int, ...] = ()
+        """What surrounds the texts of the last page that is known: most pages have the same."""
 
     def check(
         self,
@@ -195,19 +197,23 @@ class PageChecker:
             TemplateError: the page is not well-formed HTML, its form lacks the marks that bind it to an assignment,
                 a pair cannot be answered, or the question is too large or cannot carry the page.
         """
-        surroundings, own = _divided(html, shown)
-        frame = tuple(map(self._number, surroundings))
-        is_known, is_whole = frame in self._known, _NO_ROOM in frame or "]]>" in html
-        if not is_known:
-            check_markup(html, template)
-            _check_form(html, template, places, fields)
-        if not is_known or is_whole:
-            xml = question_xml(html)
-            size = check_question(xml, html)
-        if not is_known and _NO_ROOM not in frame:
-            self._known.add(frame)
-        if is_whole:
-            return [xml], size
+        own = list(shown)
+        if not self._reads_as_before(html, own):
+            surroundings, own = _divided(html, own)
+            frame = tuple(map(self._number, surroundings))
+            is_known, is_whole = frame in self._known, _NO_ROOM in frame or "]]>" in html
+            if not is_known:
+                check_markup(html, template)
+                _check_form(html, template, places, fields)
+            if not is_known or is_whole:
+                xml = question_xml(html)
+                size = check_question(xml, html)
+            if not is_known and _NO_ROOM not in frame:
+                self._known.add(frame)
+            if is_whole:
+                return [xml], size
+            self._latest = frame
+        frame = self._latest
         together = "".join(own)
         if together != xml_safe(together):
             own = list(map(xml_safe, own))
@@ -226,6 +232,18 @@ class PageChecker:
             return pieces[0]
         texts = [self._parts[piece] if isinstance(piece, int) else piece for piece in pieces]
         return question_of("".join(texts))
+
+    def _reads_as_before(self, html: str, texts: Sequence[str]) -> bool:
+        """Whether a page is the last known one with other texts, of which none helps to end the CDATA section."""
+        if len(self._latest) != len(texts) + 1 or any("]" in text for text in texts):
+            return False
+        at = 0
+        for number, text in zip(self._latest, [*texts, ""], strict=True):
+            part = self._parts[number]
+            if not (html.startswith(part, at) and html.startswith(text, at + len(part))):
+                return False
+            at += len(part) + len(text)
+        return at == len(html)
 
     def _number(self, part: str) -> int:
         number = self._numbers.get(part, _NO_ROOM)

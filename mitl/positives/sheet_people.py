@@ -104,7 +104,8 @@ def _controls(controls: Controls | None, *, posted: bool) -> str:
             "Each page held two pairs whose answer is known, a gold positive and a gold negative, at places that "
             "workers could not tell. Gold positives are original pairs, drawn at random: those that CxC rates 4.5 or "
             "more first, none that CxC rates below 3 or that an exclusion list names. Gold negatives were drawn at "
-            "random from the pairs of a query with an item that no machine annotator ranked for it and that nobody "
+            "random from the pairs of a query with an item that no machine annotator ranked for it (where they ranked "
+            "every item, that none proposed or ranked high) and that nobody "
             f"calls a match. The rule: {controls.rule}. A page that failed one went to a person, and nothing was "
             f"rejected by rule. Controls that workers of good record failed were withdrawn: {controls.withdrawn:,}.",
             asked,

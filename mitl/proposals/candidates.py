@@ -143,9 +143,13 @@ def _first_of_each(proposals: pd.DataFrame) -> tuple[Ints, NDArray[np.integer], 
     return pairs, codes, first
 
 
-def ranked_pairs(rankings: Sequence[NamedRanking]) -> Ints:
-    """All pairs of the rankings to their full depth, packed, sorted and distinct."""
-    parts = (_packed(named, named.ranking.item_ids.shape[1]) for named in rankings)
+def ranked_pairs(rankings: Sequence[NamedRanking], depth: int | None = None) -> Ints:
+    """All pairs of the rankings to this or their full depth, packed, sorted and distinct."""
+    deep = (named.ranking.item_ids.shape[1] for named in rankings)
+    parts = (
+        _packed(named, full if depth is None else min(depth, full))
+        for named, full in zip(rankings, deep, strict=True)
+    )
     return distinct(np.concatenate([np.empty(0, np.int64), *parts]))
 
 

@@ -115,6 +115,11 @@ def gold_positives(
     return usable[: max(n, 0)]
 
 
+def low_depth(side: int) -> int:
+    """Ranks of a search among ``side`` items that leave most pairs unranked, for negative controls."""
+    return max(1, side // 4)
+
+
 def gold_negatives(
     queries: tuple[Sequence[int], Sequence[int]],
     gallery: tuple[Sequence[int], Sequence[int]],
@@ -155,9 +160,10 @@ def gold_negatives(
     if len(found) < n:
         found = _all_negatives(sides, forbidden, seed)[:n]
     if not found:
+        both = len(set(queries[0]) & set(gallery[0])) * len(set(queries[1]) & set(gallery[1]))
         raise ProposalError(
-            f"all {sum(sizes)} query x gallery pairs are ranked or known positives, so none is a gold negative; "
-            "lower --depth or use a larger gallery"
+            f"all {sum(sizes) - both} query x gallery pairs are proposed, ranked high or known positives, so none is a "
+            "gold negative; use a larger gallery, or propose fewer in a new project (--top-k)"
         )
     return found
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import chdir
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import clear_environment, fails, ok, use_file_annotators
 from publish_kit import proposed
 
 
@@ -111,3 +112,21 @@ def test_a_pilot_is_announced_and_what_comes_then(project):
         ]
         == 1
     )
+
+
+def test_a_gallery_smaller_than_the_depth_still_has_controls(tmp_path, monkeypatch):
+    """Where the rankings list every pair, negative controls are of those that nothing proposed."""
+    clear_environment(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    ok("init", "--dataset", "scenes", "--n-images", "6")
+    use_file_annotators(tmp_path)
+    ok("propose", "--top-k", "2")
+
+    ok("publish", "--sandbox")
+
+    with sqlite3.connect("mitl.db") as database:
+        controls = "SELECT pair_id FROM hit_item WHERE role = 'gold_negative'"
+        assert database.execute(controls).fetchone()
+        proposed = f"SELECT count(*) FROM proposal WHERE pair_id IN ({controls})"
+        assert database.execute(proposed).fetchone() == (0,)
+    database.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +26,8 @@ from mitl.db.session import open_database
 from mitl.db.store import items
 from mitl.errors import DatasetError, SettingsError
 from mitl.progress import no_progress
-from mitl.records import Environment
+from mitl.records import Environment, ImageItem
+from mitl.settings import load
 from mitl.stages.reporting.status import status
 
 
@@ -188,3 +191,36 @@ def test_a_server_on_this_machine_is_near_whatever_its_port(tmp_path, tmp_path_f
     ):
         images = items.images(session, items.dataset(session).id, settings.project)
         picture_sources(replace(settings, endpoint="https://crowd.example.org"), images, no_progress)
+
+
+def test_pictures_are_shown_upright_and_on_white_and_as_they_are_now(tmp_path):
+    """A camera's turn is applied, a mended file is shown anew."""
+    settings = load(tmp_path, environ={})
+    camera, clear = tmp_path / "camera.jpg", tmp_path / "clear.png"
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(camera, exif=turned)
+    Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(clear)
+    images = [ImageItem(n, path.name, path, None) for n, path in enumerate((camera, clear))]
+
+    def shown():
+        sources = picture_sources(settings, images, no_progress)
+        found = []
+        for source in sources.values():
+            with Image.open(settings.public / source.lstrip("/")) as picture:
+                found.append((picture.size, picture.getpixel((4, 4))))
+        return found
+
+    assert shown() == [((20, 40), (0, 0, 0)), ((8, 8), (255, 255, 255))]
+
+    Image.new("RGB", (30, 30)).save(camera)
+    os.utime(camera, (time.time() + 60,) * 2)
+    assert [size for size, _ in shown()] == [(30, 30), (8, 8)]
+
+
+def test_a_picture_too_large_to_open_is_named_before_anything_is_written(tmp_path):
+    """A dry run looks at the files where they lie."""
+    Image.new("1", (20_000, 10_000)).save(tmp_path / "big.png")
+
+    with pytest.raises(DatasetError, match=r"workers could not see image 'big': .* exceeds limit"):
+        probe_pictures({"big": "/i/big.jpg"}, "", 1, seed=0, files={"big": tmp_path / "big.png"})

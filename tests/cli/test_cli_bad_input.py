@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import sqlite3
@@ -179,6 +180,7 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (2, ("publish", "--sandbox", "--reward", "abc"), "'--reward': 'abc' is not an amount of dollars"),
         (2, ("publish", "--sandbox", "--max-cost", "-1"), "'--max-cost'"),
         (2, ("publish", "--live", "--yes-total", "1.001"), "'--yes-total'"),
+        (2, ("publish", "--sandbox", "--live"), "both --sandbox and --live are given"),
         (1, ("publish", "--live"), "raise the budget with `mitl crowd budget`"),
         (
             1,
@@ -351,3 +353,43 @@ def test_output_that_finds_no_room_is_one_line(words):
 
     assert done.stderr == "error: the disk is full; make room and run the command again\n"
     assert done.returncode == 1
+
+
+def test_a_locale_that_lacks_letters_ends_no_command(empty_folder):
+    """What it cannot write becomes a question mark; there is no traceback."""
+    (empty_folder / "pairs.csv").write_text("image,caption\na,日本\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mitl", "init", "--dataset", "pairs.csv"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 0
+    assert b"??" in done.stdout and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["what?", "a%20b", "50%"])
+def test_a_folders_name_is_no_part_of_a_url(name, empty_folder):
+    """The databases lie in the project, whatever it is called."""
+    ok("init", name, "--dataset", "scenes", "--n-images", "5")
+
+    assert files(empty_folder) == {name}
+    assert "mitl.db" in files(empty_folder / name)
+    assert ok("status", "--project", name, "--json").json["counts"]["images"] == 5
+
+
+def test_a_folder_whose_name_is_no_text_is_refused(empty_folder):
+    """Rankings and reports could not name their files."""
+    said = fails(1, "init", os.fsdecode(b"caf\xe9"), "--dataset", "scenes")
+
+    assert "has a name that is not UTF-8; rename it" in said
+    assert files(empty_folder) == set()
+
+
+def test_a_device_is_not_replaced_by_a_file(project):
+    """Where a superuser writes to a pipe, it stays one."""
+    os.mkfifo("pipe")
+
+    assert "'pipe' is a device or a pipe" in fails(2, "report", "--out", "pipe").replace(f"{project}/", "")
+    assert Path("pipe").is_fifo()

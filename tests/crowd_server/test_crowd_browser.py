@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from browser_fixtures import becomes_true, enter_the_hit
@@ -15,35 +14,20 @@ from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
 from mitl.records import Environment, Label
 
-pytest_plugins = ("crowd_fixtures",)
+pytest_plugins = ("browser_fixtures", "crowd_fixtures")
 pytestmark = pytest.mark.browser
-
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    """Debian's Chromium under playwright."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
-    if not CHROMIUM.exists():
-        pytest.skip("chromium is missing")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield browser
-        browser.close()
+def browser(isolating_browser):
+    """As people have it."""
+    return isolating_browser
 
 
 @pytest.fixture
-def page(chromium):
+def page(new_page):
     """A new window without cookies; errors on its console fail the test."""
-    context = chromium.new_context(viewport={"width": 1100, "height": 800})
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    yield page
-    context.close()
-    assert faults == []
+    return new_page(viewport={"width": 1100, "height": 800})
 
 
 def pairs_page(places: int = 3) -> str:
@@ -135,7 +119,7 @@ def test_a_key_before_the_window_closes_is_kept(crowd, page):
     [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
-    page.frame_locator("#hit").get_by_text("0 of 3").wait_for()
+    enter_the_hit(page)
 
     page.on("dialog", lambda dialog: dialog.accept())
     for key in "12":
@@ -246,7 +230,7 @@ def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
     page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
 
 
-def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, chromium, tmp_path):
+def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, new_page, tmp_path):
     """Nothing is submitted, the HIT is held, what was written stands there again, and without the file it is taken."""
     from playwright.sync_api import expect
 
@@ -258,9 +242,8 @@ def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, chr
     hit = post_hit(client, Question=question_xml(html))
     [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
     (tmp_path / "cat.png").write_bytes(b"\x89PNG")
-    # A window of its own, because its console rightly reports the status of what was refused.
-    context = chromium.new_context(viewport={"width": 390, "height": 664})
-    page = context.new_page()
+    # Its console rightly reports the status of what was refused.
+    page = new_page(tolerate="status of 4", viewport={"width": 390, "height": 664})
 
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
@@ -275,7 +258,6 @@ def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, chr
     frame.get_by_label("Words").fill("a cat on a mat")
     frame.get_by_role("button", name="Send").click()
     page.get_by_text("Submitted. Thank you!").wait_for()
-    context.close()
 
     [own] = client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
     assert "a cat on a mat" in own["Answer"]

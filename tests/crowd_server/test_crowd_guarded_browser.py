@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from crowd_kit import Crowd, post_hit
@@ -17,31 +16,27 @@ from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
 from mitl.records import Environment
 
-pytest_plugins = ("crowd_fixtures",)
+pytest_plugins = ("browser_fixtures", "crowd_fixtures")
 pytestmark = pytest.mark.browser
 
-CHROMIUM = Path("/usr/bin/chromium")
+
+@pytest.fixture(scope="module")
+def browser(isolating_browser):
+    """As people have it."""
+    return isolating_browser
 
 
 @pytest.fixture
-def window():
+def window(new_page):
     """A window of Debian's Chromium that takes a certificate of our own, and what went wrong in it."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
-    if not CHROMIUM.exists():
-        pytest.skip("chromium is missing")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        page = browser.new_context(ignore_https_errors=True).new_page()
-        faults: list[str] = []
-        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("requestfailed", lambda request: faults.append(f"{request.url}: {request.failure}"))
-        page.on(
-            "response",
-            lambda reply: faults.append(f"{reply.status} {reply.url}") if reply.status >= 400 else None,
-        )
-        yield page, faults
-        browser.close()
+    page = new_page(ignore_https_errors=True)
+    faults: list[str] = []
+    page.on("requestfailed", lambda request: faults.append(f"{request.url}: {request.failure}"))
+    page.on(
+        "response",
+        lambda reply: faults.append(f"{reply.status} {reply.url}") if reply.status >= 400 else None,
+    )
+    return page, faults
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
@@ -12,44 +10,26 @@ from qualification_kit import choice, form, free, key, question
 from mitl.crowd_server import admin
 from mitl.records import Environment
 
-pytest_plugins = ("crowd_fixtures",)
+pytest_plugins = ("browser_fixtures", "crowd_fixtures")
 pytestmark = pytest.mark.browser
 
-CHROMIUM = Path("/usr/bin/chromium")
 NEW = {"Name": "Colours", "Description": "d", "QualificationTypeStatus": "Active"}
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    """Debian's Chromium under playwright."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
-    if not CHROMIUM.exists():
-        pytest.skip("chromium is missing")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield browser
-        browser.close()
+def browser(isolating_browser):
+    """As people have it."""
+    return isolating_browser
 
 
 @pytest.fixture
-def page(chromium, crowd):
+def page(new_page, crowd):
     """A worker's window on a phone; errors on its console fail the test."""
-    context = chromium.new_context(viewport={"width": 390, "height": 844})
-    page = context.new_page()
-    faults: list[str] = []
     # A form that comes back with its problems has the status 422, which Chromium notes as an error.
-    page.on(
-        "console",
-        lambda message: (
-            faults.append(message.text) if message.type == "error" and "422" not in message.text else None
-        ),
-    )
-    page.on("pageerror", lambda error: faults.append(str(error)))
+    page = new_page(tolerate="422", viewport={"width": 390, "height": 844})
     [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
     page.goto(crowd.url + link.path)
-    yield page
-    context.close()
-    assert faults == []
+    return page
 
 
 def invalid(page):

@@ -1,8 +1,10 @@
-"""How a server within this process ends: at once where nothing is asked, and not before what is asked is answered."""
+"""How a server within this process ends, and what it makes of requests that no browser sends."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import sys
 import threading
 import types
@@ -11,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from mitl.crowd_server.serving import TICK_S, RunningServer
+from mitl.crowd_server.serving import MOST_PENDING, TICK_S, PatientProtocol, RunningServer
 from mitl.crowd_server.store.database import in_thread
 
 
@@ -30,6 +32,113 @@ class Slow:
         while not self.may_answer.is_set():
             await asyncio.sleep(0.005)
         await send({"type": "http.response.body", "body": b"half"})
+
+
+async def echo(scope, receive, send) -> None:
+    """Answer with how long the body was and with the names of headers; refuse what asks for ``/early`` unread."""
+    size, more = 0, scope["path"] != "/early"
+    while more:
+        message = await receive()
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    body = f"{size} {' '.join(name.decode() for name, _ in scope['headers'])}".encode()
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-length", b"%d" % len(body))],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+def exchange(*parts: bytes) -> bytes:
+    """All that comes back for these bytes, sent piece by piece, until the server hangs up."""
+    reply = b""
+    with RunningServer(echo) as server:
+        port = int(server.url.rpartition(":")[2])
+        # The server may hang up before all is sent.
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
+            contextlib.suppress(ConnectionError),
+        ):
+            for part in parts:
+                connection.sendall(part)
+                threading.Event().wait(0.05)
+            while piece := connection.recv(65536):
+                reply += piece
+    return reply
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: here\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+LONG = b"x" * (MOST_PENDING // 2 + 1)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (HEAD + b"Long: ", LONG, LONG),
+        (b"GET /", LONG, LONG),
+        (CHUNKED + b"2;", LONG, LONG),
+        (CHUNKED + b"2\r\nab\r\n0\r\nLong: ", LONG, LONG),
+        (CHUNKED + b"2\r\nab\r\nz\r\n",),
+        (HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n",),
+        (HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc",),
+        (HEAD + b"Transfer-Encoding: gzip\r\n\r\n",),
+        (HEAD + b"Folded: a\r\n b\r\n\r\n",),
+        (HEAD + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nab",),
+        (b"CONNECT elsewhere:443 HTTP/1.1\r\nHost: here\r\n\r\n",),
+        (b"\x16\x03\x01\x02\x00\x01\x00",),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_hung_up_on(parts):
+    """Heads, sizes of chunks and trailers that are too long, and whatever two servers might read in two ways."""
+    reply = exchange(*parts)
+
+    assert reply.startswith(b"HTTP/1.1 400 ") and reply.count(b"HTTP/1.1") == 1
+    assert b"connection: close" in reply
+
+
+def test_a_long_body_in_small_pieces_is_no_long_head():
+    """Only what stands between the pieces of a body is counted."""
+    chunk = b"%x\r\n%s\r\n" % (len(LONG), LONG)
+    last = HEAD + b"Connection: close\r\n\r\n"
+    reply = exchange(CHUNKED, chunk, chunk, chunk, b"0\r\n\r\n", last)
+
+    assert b"\r\n\r\n%d host" % (3 * len(LONG)) in reply and reply.endswith(b"0 host connection")
+
+
+def test_trailers_are_no_headers():
+    """What comes after a body was not checked as a header, so no page gets it."""
+    reply = exchange(
+        HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nX: y\r\n\r\n"
+    )
+
+    assert reply.endswith(b"2 host connection transfer-encoding")
+
+
+@pytest.mark.parametrize("rest", [b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" * 1000, b"\0\0\r\n\r\n"])
+def test_what_is_asked_before_the_last_answer_ends_the_connection_after_it(rest):
+    """The first request is answered whole, the rest is dropped however much it is, and the client is told."""
+    reply = exchange(HEAD + b"Content-Length: 2\r\n\r\nab" + rest)
+
+    assert reply.startswith(b"HTTP/1.1 200 ") and reply.count(b"HTTP/1.1") == 1
+    assert b"connection: close" in reply and reply.endswith(b"2 host content-length")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (b"GET /early HTTP/1.1\r\nHost: here\r\n\r\n", b"\r\n"),
+        (HEAD.replace(b" / ", b" /early ") + b"Content-Length: 400\r\n\r\n", b"x"),
+    ],
+)
+def test_drops_after_an_answer_hold_no_connection(parts, monkeypatch):
+    """Neither empty lines nor the rest of a body that nobody waits for put off the end of a connection."""
+    monkeypatch.setattr(PatientProtocol, "head_within_s", 0.4)
+    reply = exchange(*parts)
+
+    assert reply.startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("ticks", [0, 3])

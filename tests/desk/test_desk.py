@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from desk_kit import REASON, OpenDesk, make_reviewed_project, open_desk, written
+from PIL import Image
 from sqlalchemy import text
 from world_kit import SANDBOX, copy_of
 
@@ -248,10 +250,13 @@ def test_pictures_come_by_their_number_alone(opened):
     opened.sql(
         "UPDATE part SET file = NULL, url = 'https://example.org/3.jpg' WHERE kind = 'image' AND item_id = 3"
     )
+    Image.new("CMYK", (1200, 30)).save(page.with_name("scan.tif"))
+    opened.sql("UPDATE part SET file = 'scan.tif' WHERE kind = 'image' AND item_id = 5")
 
-    good = opened.get("/image/4")
+    good, scan = opened.get("/image/4"), opened.get("/image/5")
 
     assert (good.status_code, good.headers["content-type"]) == (200, "image/png")
+    assert Image.open(io.BytesIO(scan.content)).size == (640, 16)  # of no format that browsers show
     assert good.headers["x-content-type-options"] == "nosniff"
     wrong = ("1", "2", "3", "99999", "../mitl.db", "..%2Fmitl.db", "4/../../mitl.toml")
     assert [opened.get(f"/image/{name}").status_code for name in wrong] == [404] * len(wrong)

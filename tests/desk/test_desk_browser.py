@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,38 +12,18 @@ from world_kit import SANDBOX
 from mitl.records import Decision
 from mitl.stages.reviewing.review import Ruling, rule
 
-pytest_plugins = ("desk_fixtures",)
+pytest_plugins = ("browser_fixtures", "desk_fixtures")
 pytestmark = pytest.mark.browser
-
-CHROMIUM = Path("/usr/bin/chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium; the tests are skipped where it or playwright is missing."""
-    api = pytest.importorskip("playwright.sync_api", reason="pip package playwright is missing")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is missing")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
-def page(browser: Any, opened: OpenDesk) -> Iterator[Any]:
+def page(new_page: Callable[..., Any], opened: OpenDesk) -> Any:
     """A window on the desk, opened by its link; errors on its console fail the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
+    page = new_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{opened.url}/?token={opened.desk.access.token}")
     page.get_by_role("heading", name="Overview").wait_for()
     page.wait_for_load_state()
-    yield page
-    context.close()
-    assert faults == []
+    return page
 
 
 def test_a_queue_is_worked_off_by_keyboard_alone(opened, page):

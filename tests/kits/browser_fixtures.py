@@ -1,6 +1,7 @@
 """Debian's Chromium for tests; a module loads it by ``pytest_plugins = ("browser_fixtures",)``.
 
-One browser serves a module. What a page's scripts throw, and what its console calls an error, fails the test.
+One browser serves all modules of a run's process, which come last: while it is open, playwright's event loop runs in
+this thread, and no other can. What a page's scripts throw, and what its console calls an error, fails the test.
 """
 
 from __future__ import annotations
@@ -41,16 +42,30 @@ def enter_the_hit(page: Any) -> None:
     becomes_true(page, "document.activeElement.id === 'hit'")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium; the tests are skipped where it or playwright is missing."""
+@pytest.fixture(scope="session")
+def launch() -> Iterator[Callable[..., Any]]:
+    """Starts Debian's Chromium with arguments; tests are skipped where it or playwright is missing."""
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is missing")
     api = pytest.importorskip("playwright.sync_api", reason="pip package playwright is missing")
     with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(ARGUMENTS))
-        yield chromium
-        chromium.close()
+        yield lambda *words: playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(words))
+
+
+@pytest.fixture(scope="session")
+def browser(launch: Callable[..., Any]) -> Iterator[Any]:
+    """Chromium whose taps land where they should."""
+    chromium = launch(*ARGUMENTS)
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="session")
+def isolating_browser(launch: Callable[..., Any]) -> Iterator[Any]:
+    """Chromium as people have it, a HIT's frame in a process of its own."""
+    chromium = launch("--no-sandbox")
+    yield chromium
+    chromium.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What holds for every test: slow files first, Ctrl-C is heard, programs end with their test, skips are told."""
+"""What holds for every test: slow files first, browsers last, a folder in memory, Ctrl-C heard, skips told."""
 
 from __future__ import annotations
 
@@ -36,6 +36,29 @@ HOW_TO_GET = (
 """Why tests were skipped, as a pattern → what was missing and how to get it."""
 
 
+ROOT = "PYTEST_DEBUG_TEMPROOT"
+"""Names the folder under which pytest makes those of tests."""
+
+MEMORY = Path("/dev/shm")
+ROOM = 8 << 30
+"""Bytes: nearly twice of what all tests leave."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A run of several workers writes to memory, where there is plenty: thousands of databases wait for no disk.
+
+    Its folders go with it. A run of one worker leaves them for a look, as pytest does.
+    """
+    workers = getattr(config.option, "numprocesses", None)
+    if not workers or ROOT in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
+        return
+    available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text("ascii"))
+    if available is None or int(available[1]) << 10 < 2 * ROOM:
+        return
+    os.environ[ROOT] = tempfile.mkdtemp(prefix="mitl-tests-", dir=MEMORY)
+    config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(ROOT), ignore_errors=True))
+
+
 @contextmanager
 def interrupts_heard() -> Iterator[None]:
     """Give Ctrl-C its usual meaning, here and in programs started from here.
@@ -53,7 +76,9 @@ def interrupts_heard() -> Iterator[None]:
 
 def use_own_temporary_folder() -> Path:
     """What this process and its programs, killed ones too, leave in the temporary folder goes when it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="mitl-tests-"))  # short: sockets lie in it
+    folder = Path(
+        tempfile.mkdtemp(prefix="mitl-tests-", dir=os.environ.get(ROOT))
+    )  # short: sockets lie in it
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     # After multiprocessing has removed its own folder from it, at -100.
     Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
@@ -116,9 +141,13 @@ def _missing(reason: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that none of two workers ends with a long one while the other waits."""
+    """Files with slow tests come first, so that none of two workers ends with a long one while the other waits.
+
+    Those with a browser come last, as it stays open from the first to the end.
+    """
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
-    items.sort(key=lambda item: item.path not in slow)
+    browsing = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (item.path in browsing, item.path not in slow))
 
 
 def pytest_collection_finish() -> None:

@@ -40,6 +40,7 @@ def test_a_demo_of_each_kind_ends_with_a_release(kind, tmp_path):
         positives = pd.read_parquet(folder / "release" / "positives.parquet").astype(str)
         assert not references & set(positives.iloc[:, :2].itertuples(index=False, name=None))
 
+    ok("db", "verify", "--project", folder)
     again = ok("demo", str(folder), "--kind", kind, "--n-images", "10", "--workers", "careful", "--json").json
     assert again["status"] == "nothing_to_do"
 

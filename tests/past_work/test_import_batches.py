@@ -310,6 +310,7 @@ def test_a_foreign_batch_is_judgements_of_past_work(folder):
         assert [row.rows for row in imports.imports(session).values()] == [3]
     assert ok("harvest", "--json").json["status"] == "nothing_to_do"
     assert ok("status", "--json").json["counts"]["paid_cents"] == 0
+    assert ok("report", "--project", folder, "--json").json["status"] == "done"
 
 
 def test_controls_of_a_foreign_batch_check_workers_and_make_no_positive(folder):

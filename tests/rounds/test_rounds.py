@@ -306,3 +306,15 @@ def test_a_round_proposes_where_nothing_was_proposed(tmp_path, monkeypatch):
 
     assert counts["steps"][RoundStep.CHOOSE.value]["strategy"] == "exhaustive"
     assert counts["figures"]["promised_cents"] <= 100
+
+
+def test_those_who_ranked_before_need_not_be_named_in_the_settings(project):
+    """The round names them, as where mitl.toml does."""
+    (name, *_) = load_settings(project, environ={}).annotators
+    config = project / "mitl.toml"
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("annotators =")))
+
+    said = ok("round", "next", "--sandbox", "--budget", "1.20")
+
+    assert f"propose: {name}" in said.out + said.err and "ranked before" in said.out + said.err

@@ -28,6 +28,7 @@ from mitl.analysis.report.inputs import (
     TruthStats,
 )
 from mitl.core.formats import points
+from mitl.core.pictures import upright
 from mitl.protocol.media import format_of, head_of
 from mitl.records import Direction
 from mitl.records.enums import PartKind
@@ -318,7 +319,7 @@ def data_uri(path: Path, *, width: int, quality: int) -> str | None:
 
     Metadata stays behind, transparency becomes white, a camera's turn is applied.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     try:
         medium = format_of(head_of(path))
@@ -331,11 +332,9 @@ def data_uri(path: Path, *, width: int, quality: int) -> str | None:
             warnings.simplefilter("error")
             with Image.open(path) as source:
                 source.draft("RGB", (2 * width, 2 * width))
-                upright = ImageOps.exif_transpose(source).convert("RGBA")
+                picture = upright(source)
     except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
         return None
-    picture = Image.new("RGB", upright.size, "white")
-    picture.paste(upright, mask=upright.getchannel("A"))
     if picture.width > width:
         height = max(1, round(picture.height * width / picture.width))
         picture = picture.resize((width, height), Image.Resampling.LANCZOS)

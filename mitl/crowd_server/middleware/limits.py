@@ -14,7 +14,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,9 +113,9 @@ class Bodies:
         return self.limits.form if kind in FORM_TYPES else self.limits.other
 
 
-def has_body(scope: Scope) -> bool:
-    """Whether a body follows the head of this request."""
-    return any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
+def has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a body follows the head of a request with these headers."""
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
 
 
 def replay(body: bytearray, receive: Receive) -> Receive:
@@ -222,7 +222,7 @@ class _Limits:
         try:
             address = self._admit(scope)
             await self._count(scope, address)
-            if has_body(scope):
+            if has_body(scope["headers"]):
                 body = await self._bodies.read(scope, receive)
                 if body is None:
                     return

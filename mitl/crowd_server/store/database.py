@@ -104,8 +104,9 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._reader = engine.execution_options(mitl_write=False)
         self._is_sqlite = engine.dialect.name == "sqlite"
+        # An engine with options takes longer to connect.
+        self._reader = engine.execution_options(mitl_write=False) if self._is_sqlite else engine
         # SQLite has one writer, whatever the environment.
         one = threading.Lock()
         self._turns: dict[Environment | None, AbstractContextManager[Any]] = {

@@ -83,7 +83,7 @@ def expire(
     if not counts["expired"] and not dropped:
         lines.append("nothing to do: no such HIT can be taken")
     elif counts["expired"]:
-        lines.append(f"{counts['expired']:,} HITs can no longer be taken")
+        lines.append(f"{several(counts['expired'], 'HIT')} can no longer be taken")
     if counts["at_work"]:
         lines.append(
             f"{counts['at_work']:,} workers are at work on them and may finish; they are paid as usual"

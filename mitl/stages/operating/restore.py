@@ -22,7 +22,7 @@ from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table, several
 from mitl.records.results import printed_by
-from mitl.settings import Settings
+from mitl.settings import Settings, sqlite_url
 from mitl.stages.operating.databases import Place, opened, places, write_sheets
 
 
@@ -143,7 +143,7 @@ def _holds(line: Line, connection: Connection, dump: Dump) -> bool:
 def rehearsed(line: Line, dump: Dump, progress: Progress = no_progress) -> Iterator[Connection]:
     """A transaction in which the dump was restored into a new SQLite file, of which nothing stays."""
     with tempfile.TemporaryDirectory(prefix="mitl-rehearsal-") as folder:
-        engine = make_engine(f"sqlite:///{Path(folder) / 'rehearsal.db'}")
+        engine = make_engine(sqlite_url(Path(folder) / "rehearsal.db"))
         try:
             with changing(engine) as connection:
                 restore_database(line, connection, dump, "the rehearsal", progress=progress)

@@ -156,7 +156,7 @@ def require_pictures(
     folders = sorted({str(path.parent) for path in lost})
     parts = []
     if unnamed:
-        parts.append(f"no file was ever named for {len(unnamed):,} ({_first(unnamed)})")
+        parts.append(f"no file was ever found for {len(unnamed):,} ({_first(unnamed)})")
     if lost:
         parts.append(
             f"the file of {len(lost):,} is gone from {_first(folders)} ({_first([path.name for path in lost])})"

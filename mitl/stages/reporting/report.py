@@ -390,7 +390,8 @@ def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bo
             "`mitl status` says what comes next."
         )
     open_pairs = (funnel.distinct or 0) - (funnel.usable or 0)
-    if project.submissions and open_pairs:
+    # Below zero where answers came from a file and nothing was proposed.
+    if project.submissions and open_pairs > 0:
         notes.append(
             f"{several(open_pairs, 'candidate pair')} of {funnel.distinct:,} "
             f"{'has' if open_pairs == 1 else 'have'} no usable answer yet: positives among them are counted nowhere."

@@ -91,6 +91,7 @@ def _propose(turn: Turn) -> Done:
     with open_context(settings, turn.environment, read_only=True) as context:
         runs = proposal_store.runs(context.session)
         ranked = annotator_names(context, runs)
+        names = names or ranked  # mitl.toml names nobody: those that `mitl propose` was told
         fresh = [name for name in names if name not in ranked]
         if runs and not fresh:
             return Done(f"{', '.join(names)} ranked before", {"annotators": names})

@@ -19,6 +19,7 @@ from mitl.datasets.checking import Checked
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
+from mitl.proposals.sampling import low_depth
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
@@ -177,7 +178,7 @@ def first_step(annotators: Sequence[str], smaller_side: int | None, sides: tuple
 
 def small_sizes(side: int) -> dict[str, int]:
     """Sizes of a search that leave pairs unranked, from which negative controls are drawn; none for larger sets."""
-    depth = max(1, side // 4)
+    depth = low_depth(side)
     return {"top_k": min(TOP_K, depth), "depth": depth} if depth < DEPTH else {}
 
 
@@ -295,7 +296,12 @@ def _loaded_before(
         "exclusions": added["exclusions"],
         "pictures": _faults(checked),
     }
-    new = [f"{count:,} {what.replace('_', ' ')}" for what, count in added.items() if count]
+    nouns = {
+        "images_placed": ("image's place", "images' places"),
+        "ratings": ("rating", "ratings"),
+        "exclusions": ("exclusion", "exclusions"),
+    }
+    new = [several(count, *nouns[what]) for what, count in added.items() if count]
     return StageResult(
         status="done" if new else "nothing_to_do",
         counts=counts,

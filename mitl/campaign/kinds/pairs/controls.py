@@ -1,13 +1,13 @@
-"""The gold controls of pages of pairs: drawn from originals, and from pairs that no ranking lists."""
+"""The gold controls of pages of pairs: drawn from originals, and from pairs that no ranking lists, or none high up."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import pack_pairs
+from mitl.core.arrays import Ints, pack_pairs
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import judgements as judgement_store
@@ -16,7 +16,7 @@ from mitl.db.store.control_sheets import gold_state
 from mitl.errors import ProposalError, StoreError
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path
-from mitl.proposals.sampling import gold_negatives, gold_positives
+from mitl.proposals.sampling import gold_negatives, gold_positives, low_depth
 from mitl.records import Direction, Environment, Pair
 from mitl.retrieval.rankings import read_ranking
 from mitl.settings import Settings
@@ -50,7 +50,8 @@ def draw_controls(
     }
     queries = proposal_store.queries(session)
     image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]
-    ranked = ranked_pairs(list(all_rankings(session, settings, dataset.id)))
+    rankings = list(all_rankings(session, settings, dataset.id))
+    ranked = ranked_pairs(rankings)
     seed = settings.seed + len(used)
     # Two spare controls let a page whose candidates hold one of them take another.
     wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + 2
@@ -62,7 +63,7 @@ def draw_controls(
             "no gold positive is left: every original is excluded or withdrawn; look at `mitl review`"
         )
 
-    def negatives(without: set[Pair]) -> list[Pair]:
+    def negatives(ranked: Ints, without: Iterable[Pair]) -> list[Pair]:
         return gold_negatives(
             (queries[Direction.I2T], queries[Direction.T2I]),
             (image_ids, [caption.id for caption in captions]),
@@ -73,12 +74,19 @@ def draw_controls(
         )
 
     try:
-        fresh = negatives(used)
+        fresh = negatives(ranked, used)
     except ProposalError:
         fresh = []
-    # A small data set runs out of pairs that nobody was shown yet; as with positives, some then come again.
-    again = [pair for pair in negatives(set()) if pair not in fresh] if len(fresh) < wanted else []
-    return positives, [*fresh, *again][:wanted]
+    again: list[Pair] = []
+    if len(fresh) < wanted:
+        # A small data set runs out of pairs that nobody was shown yet; as with positives, some then come again.
+        try:
+            again = negatives(ranked, ())
+        except ProposalError:
+            # Every pair of a smaller one is in some ranking: those that were not proposed and are high in none.
+            high = ranked_pairs(rankings, low_depth(min(len(image_ids), len(captions))))
+            again = negatives(high, proposal_store.candidate_pairs(session, list(Direction)))
+    return positives, [*fresh, *(pair for pair in again if pair not in fresh)][:wanted]
 
 
 def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
@@ -90,7 +98,7 @@ def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
 
 
 def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:
-    """Every ranking file of every stored run but those of withdrawn annotators: a gold negative may be in none."""
+    """Every ranking file of every stored run but those of withdrawn annotators: a gold negative should be in none."""
     images, captions = item_store.id_maps(session, dataset_id)
     gone = proposal_store.withdrawn_names(session)
     for run in proposal_store.runs(session):

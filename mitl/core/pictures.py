@@ -1,0 +1,54 @@
+"""Pictures as people see them."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_SIDE = 640
+"""Pixels; what a person needs to see, and no more to load on a phone."""
+_QUALITY = 88
+
+
+def page_jpeg(path: Path) -> bytes:
+    """A picture of any format as browsers show it: a JPEG of at most ``MAX_SIDE`` pixels a side, without metadata.
+
+    Raises:
+        OSError: no picture, or one that is cut off or too large to be opened.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            small = upright(picture)
+    except Image.DecompressionBombError as error:
+        raise OSError(str(error)) from error
+    small.thumbnail((MAX_SIDE, MAX_SIDE))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=_QUALITY)
+    return buffer.getvalue()
+
+
+def upright(picture: Image) -> Image:
+    """In RGB, turned as a camera's EXIF data say, on white where it is transparent.
+
+    Raises:
+        OSError: the file is cut off.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        picture = ImageOps.exif_transpose(picture)
+    except (struct.error, ValueError, SyntaxError):
+        picture.load()  # EXIF data that cannot be read say nothing, but pixels must be there
+    if not picture.has_transparency_data:
+        return picture.convert("RGB")
+    clear = picture.convert("RGBA")
+    flat = Image.new("RGB", clear.size, "white")
+    flat.paste(clear, mask=clear.getchannel("A"))
+    return flat
