@@ -41,13 +41,13 @@ ROOT = "PYTEST_DEBUG_TEMPROOT"
 
 MEMORY = Path("/dev/shm")
 ROOM = 8 << 30
-"""Bytes: nearly twice of what all tests leave."""
+"""Bytes: more than twice of what tests hold at a time."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A run of several workers writes to memory, where there is plenty: thousands of databases wait for no disk.
 
-    Its folders go with it. A run of one worker leaves them for a look, as pytest does.
+    Its folders go with it. A run of one worker leaves those of failed tests for a look.
     """
     workers = getattr(config.option, "numprocesses", None)
     if not workers or ROOT in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
