@@ -3,12 +3,15 @@
 import gc
 import io
 import sys
+import warnings
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
     # Or the collector looks at what is being loaded hundreds of times: a seventh of a short command.
     gc.set_threshold(50_000)
+    # Pillow opens these all the same, and refuses those of twice the size.
+    warnings.filterwarnings("ignore", "Image size .* could be decompression bomb")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A locale such as Latin-1 has no dash and no foreign caption; a file's name may be no text at all.
         sys.stdout.reconfigure(errors="replace")

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -89,6 +90,8 @@ class App:
     settings: Settings
     json: bool
     quiet: bool
+    project: Path | None = None
+    """The project's folder as it was named; None where the command looked for it by itself."""
     form: Callable[[], SetForm] = lambda: IMAGES
     """What the data set's sides and directions are called."""
 
@@ -115,7 +118,9 @@ class App:
         for line in result.lines:
             click.echo(printable(line))
         if result.next:
-            click.echo(f"next: {printable(result.next)}")
+            named = self.project is not None and "--project" not in result.next
+            where = f" (with --project {shlex.quote(str(self.project))})" if named else ""
+            click.echo(f"next{printable(where)}: {printable(result.next)}")
 
     def tell_how_to_stop(self) -> None:
         """Where Ctrl-C would not end a command that goes on until it is stopped: say what does."""
@@ -197,8 +202,9 @@ def common(function: F) -> F:
         if context.invoked_subcommand is not None:
             _refuse_options_before(context.invoked_subcommand, context)
             return None
+        named = project or kwargs.get("folder")
         settings = load(
-            project or kwargs.get("folder"),
+            named,
             db=db,
             crowd_db=crowd_db,
             seed=seed,
@@ -210,7 +216,7 @@ def common(function: F) -> F:
         try:
             _refuse_other_ways(context, form)
             before = _times_opened_to_write(settings)
-            result = function(App(name, settings, as_json, quiet or as_json, form), *args, **kwargs)
+            result = function(App(name, settings, as_json, quiet or as_json, named, form), *args, **kwargs)
             if _times_opened_to_write(settings) > before:
                 _count_for_status(settings)
             return result

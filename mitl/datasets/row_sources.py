@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -256,12 +257,13 @@ def _objects(path: Path) -> list[dict[str, Any]]:
             value = _msrvtt_rows(value, path)
         if isinstance(value, dict) and {"images", "annotations"} <= value.keys():
             raise DatasetError(
-                f"{str(path)!r} holds captions in COCO's layout; read it with --dataset coco --captions {path.name}"
+                f"{str(path)!r} holds captions in COCO's layout; read it with --dataset coco "
+                f"--captions {shlex.quote(path.name)}"
             )
         if isinstance(value, dict) and isinstance(value.get("images"), list):
             raise DatasetError(
                 f"{str(path)!r} looks like a Karpathy split; read it with --dataset flickr30k (or coco) "
-                f"--split-file {path.name}"
+                f"--split-file {shlex.quote(path.name)}"
             )
         if not isinstance(value, list):
             raise DatasetError(

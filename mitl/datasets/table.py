@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +113,9 @@ def read_table(
     told.files |= {picture.image_id: picture.file_name for picture in pictures if picture.file_name}
     folder = images or _beside(source, pictures)
     if folder is None and (elsewhere := _elsewhere(pictures)):
-        told.lines.append(f"its files lie elsewhere; to have them read, add --images {elsewhere}")
+        told.lines.append(
+            f"its files lie elsewhere; to have them read, add --images {shlex.quote(str(elsewhere))}"
+        )
     found = locate(
         _by_stem(pictures, folder, form.left_part) if folder else pictures,
         folder=folder,

@@ -47,11 +47,14 @@ class ArrayRankings:
     """One row of ``items`` (N, depth) for each of ``query_ids`` (N,).
 
     Raises:
-        MetricError: the shapes do not fit, or ids are not integers.
+        MetricError: the shapes do not fit, rows differ in length, or ids are not integers.
     """
 
     def __init__(self, query_ids: NDArray[Any], items: NDArray[Any]) -> None:
-        items = np.asarray(items)
+        try:
+            items = np.asarray(items)
+        except ValueError as error:
+            raise MetricError("rankings differ in length; give ListRankings({query id: items})") from error
         if items.ndim != 2 or len(items) != len(query_ids):
             raise MetricError(f"rankings are {items.shape}, but {len(query_ids)} query ids were given")
         self._query_ids = integer_ids(query_ids, "query")

@@ -5,6 +5,7 @@ The truth of every pair is known there, so that the demo ends with how well peop
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -189,6 +190,6 @@ def _result(status: str, counts: dict[str, Any], release: Path, page: Path, seco
             if status == "done"
             else f"nothing to do: the demo is complete; its report is {page}",
         ),
-        next=f"mitl rate scores --project {release.parent} --method model  (another way to a score); "
-        f"mitl analyse similarity --project {release.parent}",
+        next=f"mitl rate scores --project {shlex.quote(str(release.parent))} --method model  (another way to a score); "
+        f"mitl analyse similarity --project {shlex.quote(str(release.parent))}",
     )

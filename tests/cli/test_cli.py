@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from cli_kit import fails, mitl, ok
+from PIL import Image
 from world_kit import copy_of
 
 from mitl import cli
@@ -324,6 +325,29 @@ def test_quiet_prints_nothing(one_command, capsys):
         app.finish(StageResult(lines=("done",), next="mitl status"))
 
     assert run_act(one_command(act), capsys, "-q") == (0, "", "")
+
+
+def test_the_next_step_names_the_project_where_the_command_was_told_it(one_command, capsys):
+    """As it is typed: in quotes where its name has spaces."""
+
+    def act(app):
+        app.finish(StageResult(next="mitl status"))
+
+    assert run_act(one_command(act), capsys)[1] == "next: mitl status\n"
+    _, out, _ = run_act(one_command(act), capsys, "--project", "my project")
+    assert out == "next (with --project 'my project'): mitl status\n"
+
+
+def test_a_large_picture_that_can_be_opened_brings_no_line_of_pillow(tmp_path):
+    """Pillow warns from 89 megapixels on, and refuses twice as many."""
+    Image.new("1", (11_000, 9_000)).save(tmp_path / "large.png")
+    script = (
+        "from pathlib import Path\nfrom mitl.__main__ import main\nfrom mitl.core.pictures import page_jpeg\n"
+        "try:\n    main()\nfinally:\n    page_jpeg(Path('large.png'))"
+    )
+    words = [sys.executable, "-c", script, "--version"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_texts_of_strangers_cannot_steer_the_terminal(one_command, capsys):

@@ -194,6 +194,8 @@ def test_progress_counts_what_was_done(crowd, client, operator):
     assert (state[f"{own}.working"], state[f"{own}.hour"], state[f"{own}.overall"]) == ("1", "4", "4.0")
     assert re.fullmatch(r"(today|tomorrow), [0-2][0-9]:[0-5][05] UTC", state[f"{own}.finish"])
     assert state["sandbox.owed"] == "$1.00" and state["live.owed"] == "$0.00"
+    live, practice = re.findall(r'<section class="card now".*?</section>', operator.get().text, re.DOTALL)
+    assert "nothing is paid here" in practice and "<dt>owed</dt>" not in practice and "<dt>owed</dt>" in live
     crowd.clock.advance(hours=1, minutes=1)
     later = operator.state()
     assert (later[f"{own}.hour"], later[f"{own}.finish"], later[f"{own}.overall"]) == ("0", "-", "4.0")

@@ -277,7 +277,7 @@ def test_an_older_database_says_to_upgrade(words, old):
         assert "p0001 → " in ok(*words, "--project", old).out
         return
     if words == ("db", "current"):
-        assert "next: mitl db upgrade" in ok(*words, "--project", old).out
+        assert "): mitl db upgrade" in ok(*words, "--project", old).out
         return
 
     assert "run `mitl db upgrade`" in fails(1, *words, "--project", old)

@@ -146,6 +146,7 @@ def test_a_query_without_positives_is_refused_or_left_out():
         ([1], [[5]], "query 2 has no ranking"),
         ([1, 2, 2], [[5], [5], [5]], "query 2 has two rankings"),
         ([1, 2], [[5]], "2 query ids were given"),
+        ([1, 2], [[5], [5, 6]], "rankings differ in length; give ListRankings"),
         ([], np.empty((0, 3), dtype=int), "no rankings"),
     ],
 )
@@ -154,7 +155,7 @@ def test_rankings_that_do_not_fit_are_refused(queries, items, complaint):
     positives = Positives.from_mapping({1: [5], 2: [5]})
 
     with pytest.raises(MetricError, match=complaint):
-        score(np.array(queries, dtype=int), np.array(items), positives, ks=(1,))
+        score(np.array(queries, dtype=int), items, positives, ks=(1,))
 
 
 def test_a_positive_named_twice_is_refused():

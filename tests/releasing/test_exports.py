@@ -16,7 +16,7 @@ from release_kit import CAPTIONS, IMAGES, world
 from scored_kit import make, scores
 
 from mitl.positives.release import write_release
-from mitl.records import IdKind
+from mitl.records import Direction, IdKind
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 KINDS = pytest.mark.parametrize("kind", list(IdKind))
@@ -216,6 +216,14 @@ def test_ids_with_white_space_are_refused_where_they_cannot_be_written(tmp_path)
     assert "the id 'item 1' is empty or has white space" in found.err
     exported(tmp_path, "beir")
     exported(tmp_path, "hf")
+
+
+def test_an_export_without_queries_says_so(tmp_path):
+    """Past work of which nothing was proposed makes such releases."""
+    made = dataclasses.replace(world(), queries={Direction.I2T: (), Direction.T2I: ()})
+    write_release(tmp_path / "release", made)
+    found = ok("export", str(tmp_path / "release"), "--to", str(tmp_path / "out"), "--format", "trec")
+    assert found.err == "warning: the release holds no queries, so nothing can be scored with these files\n"
 
 
 def test_without_judged_negatives_the_missing_zeros_are_told(tmp_path):

@@ -85,6 +85,22 @@ def test_frames_and_files_score_alike(tmp_path, kind):
         pd.testing.assert_frame_equal(found, expected)
 
 
+def test_tensors_and_a_text_of_metrics_are_read(tmp_path):
+    """Ids in a tensor are its numbers; metrics may be one text with commas, as on the command line."""
+    torch = pytest.importorskip("torch")
+    folder = make(tmp_path, IdKind.INTEGER)
+    release = mitl.load(folder / "release")
+    *_, matrix = arrays(folder)
+    whole = [torch.tensor(axis.astype(int).to_numpy()) for axis in (matrix.index, matrix.columns)]
+    expected = release.evaluate(similarities=matrix, scoring=mitl.Scoring(("R@1", "mAP@R"), intervals=False))
+    found = release.evaluate(
+        similarities=(torch.tensor(matrix.to_numpy()), *whole),
+        scoring=mitl.Scoring("R@1,mAP@R", intervals=False),
+    )
+
+    pd.testing.assert_frame_equal(found, expected)
+
+
 @KINDS
 def test_rankings_are_those_that_are_scored(tmp_path, kind):
     """R@1 and R@5 follow from them, ties included, and each place says what people judged."""
@@ -134,7 +150,33 @@ def test_what_the_release_holds_is_named(tmp_path):
         (lambda r: r.evaluate("nope.npz", "nope.npz"), "there is no file 'nope.npz'"),
         (lambda r: r.evaluate(similarities=3), "similarities are int; give images"),
         (lambda r: r.evaluate({"1": [1.0]}, similarities=(1, 2, 3)), "give one of the two"),
+        (
+            lambda r: r.evaluate({"1": [1j]}, {"1": [1j]}),
+            "embeddings of images are complex128; they should be real",
+        ),
+        (
+            lambda r: r.evaluate({"1": [True]}, {"1": [1.0]}),
+            "embeddings of images are bool; they should be real",
+        ),
+        (
+            lambda r: r.evaluate({"1": [1.0]}, {"1": [1.0]}, scoring=mitl.Scoring(similarity="cos")),
+            "no similarity called 'cos'; it is dot or cosine",
+        ),
+        (
+            lambda r: r.evaluate({"1": [1]}, {"1": [1]}, scoring=mitl.Scoring(seed=-1)),
+            "seed is -1; it should be",
+        ),
+        (
+            lambda r: r.evaluate({"1": [1]}, {"1": [1]}, scoring=mitl.Scoring(samples=1.5)),
+            "samples is 1.5; it",
+        ),
         (lambda r: r.rankings({"1": [1.0]}, {"1": [1.0]}, depth=0), "depth is 0"),
+        (
+            lambda r: r.rankings({"1": [1.0]}, {"1": [1.0]}, depth=2.5),
+            "depth is 2.5; it should be a whole number",
+        ),
+        (lambda r: mitl.show(r), "pairs are Release; give a frame"),
+        (lambda r: mitl.show(r.positives, most=-1), "most is -1"),
         (lambda r: mitl.show(r.positives, "/nowhere"), "/nowhere"),
     ],
 )

@@ -111,6 +111,12 @@ def test_what_nobody_can_walk_is_told_in_one_line(project, monkeypatch):
         for words in (NEXT, ("round", "run", "--sandbox"), ("round", "close"), ("round", "rollback")):
             assert "another `mitl round` is at work" in fails(1, *words)
 
+    config = project.project / "mitl.toml"
+    told = config.read_text()
+    config.write_text("".join(line for line in told.splitlines(True) if not line.startswith("annotators = ")))
+    assert "as --annotators clip-mini" in fails(2, *NEXT, "--train")
+    config.write_text(told)
+
     ok(*NEXT, "--strategy", "random")
     taken = ok("round", "rollback").out
     assert "2 HITs with its choices still are out" in taken and "mitl hits expire" in taken

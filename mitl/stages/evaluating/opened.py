@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -56,8 +56,8 @@ RANKING_COLUMNS = ("direction", "query_id", "rank", "item_id", "match")
 class Scoring:
     """How a model is scored; the defaults are those of `mitl evaluate`."""
 
-    metrics: tuple[str, ...] = ()
-    """Such as ``("R@1", "mAP@R")``; the usual ones where none is named."""
+    metrics: tuple[str, ...] | str = ()
+    """Such as ``("R@1", "mAP@R")`` or ``"R@1,mAP@R"``; the usual ones where none is named."""
     similarity: Similarity = "dot"
     """``dot`` or ``cosine``: how embeddings are compared."""
     samples: int = 1000
@@ -65,6 +65,12 @@ class Scoring:
     seed: int = 0
     intervals: bool = True
     """Whether there are 95 % intervals."""
+
+    def __post_init__(self) -> None:
+        """UsageError where samples or seed are no whole number, or below 0."""
+        for name, value in (("samples", self.samples), ("seed", self.seed)):
+            if not isinstance(value, (int, np.integer)) or value < 0:
+                raise UsageError(f"{name} is {value!r}; it should be a whole number, 0 or more")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +180,8 @@ class Release:
                 finite, an embedding is all zeros.
         """
         asked = scoring or Scoring()
-        wanted = parse_metrics(asked.metrics, "raise")
+        metrics = (asked.metrics,) if isinstance(asked.metrics, str) else asked.metrics
+        wanted = parse_metrics(metrics, "raise")
         given = self._given(images, captions, sides)
         model, searched_items, positives = self._fitted(given, similarities, asked.similarity)
         task = PositivesTask(RELEASE, positives, wanted)
@@ -206,8 +213,10 @@ class Release:
         Raises:
             UsageError, MetricError: as ``evaluate``.
         """
-        if depth < 1:
-            raise UsageError(f"depth is {depth}, but a ranking has a place at least")
+        if not isinstance(depth, (int, np.integer)) or depth < 1:
+            raise UsageError(
+                f"depth is {depth!r}; it should be a whole number from 1, the places of a ranking"
+            )
         given = self._given(images, captions, sides)
         model, searched_items, positives = self._fitted(given, similarities, similarity)
         by_query = release_by_query(self.folder)
@@ -298,10 +307,12 @@ def model_of(
     """The model, under its own ids as texts.
 
     Raises:
-        UsageError: neither embeddings of both sides nor similarities are given, or all of them.
+        UsageError: neither embeddings of both sides nor similarities are given, or all of them; an unknown similarity.
         MetricError, AnnotatorError: arrays and ids do not fit, a number is not finite, an embedding is all zeros, a
             file is missing or malformed.
     """
+    if similarity not in get_args(Similarity):
+        raise UsageError(f"no similarity called {similarity!r}; it is {' or '.join(get_args(Similarity))}")
     if similarities is not None:
         if images is not None or captions is not None:
             raise UsageError("embeddings and similarities are given; give one of the two")
@@ -332,7 +343,7 @@ def _of_similarities(given: Similarities, similarity: Similarity) -> RawModel:
     if not isinstance(given, tuple) or len(given) != 3:
         raise UsageError(f"similarities are {type(given).__name__}; {_WANTED}")
     values, image_ids, caption_ids = given
-    ids = list(map(str, image_ids)), list(map(str, caption_ids))
+    ids = _id_texts(image_ids), _id_texts(caption_ids)
     return checked_similarities("model", Path("similarities"), _array("similarities", values), *ids)
 
 
@@ -352,7 +363,7 @@ def _listed(what: str, given: Any) -> tuple[list[str], NDArray[np.float32]]:
         raise UsageError(
             f"embeddings of {what}s are {type(given).__name__}; give {{id: vector}}, (ids, array) or a file"
         )
-    listed = [str(one) for one in given[0]]
+    listed = _id_texts(given[0])
     array = _array(f"embeddings of {what}s", given[1], np.float32)
     if array.ndim not in (2, 3) or len(array) != len(listed):
         raise MetricError(
@@ -362,10 +373,18 @@ def _listed(what: str, given: Any) -> tuple[list[str], NDArray[np.float32]]:
     return listed, array
 
 
+def _id_texts(ids: Any) -> list[str]:
+    """Also of a tensor, whose items by themselves do not read as their numbers."""
+    return [str(one) for one in (ids.tolist() if hasattr(ids, "tolist") else ids)]
+
+
 def _array(what: str, given: Any, dtype: type[np.float32] | None = None) -> NDArray[Any]:
     """Also of a tensor; one that learns or lies on a card is none."""
     try:
-        return np.asarray(given, dtype)
+        array = np.asarray(given)
+        if array.dtype.kind in "bc":
+            raise MetricError(f"{what} are {array.dtype}; they should be real numbers, as a file's")
+        return array if dtype is None else array.astype(dtype, copy=False)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise MetricError(f"{what} are no array of numbers: {reason}") from error

@@ -91,9 +91,13 @@ def show(pairs: pd.DataFrame, project: str | Path = ".", *, most: int = 20) -> S
         most: pairs that are shown.
 
     Raises:
-        UsageError: the frame has neither.
+        UsageError: there is no frame, or it has neither; a negative number of pairs.
         StoreError: there is no project in the folder.
     """
+    if not isinstance(pairs, pd.DataFrame):
+        raise UsageError(f"pairs are {type(pairs).__name__}; give a frame, such as release.positives")
+    if most < 0:
+        raise UsageError(f"most is {most}; it should be the number of pairs to show")
     known = read_project(load(Path(project)))
     form = SET_FORMS[known.items.sides]
     names = tuple(f"{side}_id" for side in form.sides)

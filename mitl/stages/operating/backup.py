@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -187,7 +188,7 @@ def _result(status: str, target: Path, manifest: Manifest, lines: tuple[str, ...
         paths=paths,
         tables=(Table(f"{target} · {manifest.bytes:,} bytes", columns, rows),),
         lines=lines or (*learnt, NOT_IN_IT, SECRET),
-        next=f"mitl db verify {target}",
+        next=f"mitl db verify {shlex.quote(str(target))}",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -318,7 +319,7 @@ def _result(
             *([] if summary.texts is None else [summary.texts.line]),
             *([privacy_proof(ids)] if ids else []),
         ),
-        next=f"mitl evaluate --release {written.folder}; mitl report"
+        next=f"mitl evaluate --release {shlex.quote(str(written.folder))}; mitl report"
         if any(data.queries.values())
         else "mitl report",
     )

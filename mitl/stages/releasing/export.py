@@ -172,7 +172,9 @@ def _check_form(request: ExportRequest, target: Format, form: SetForm) -> None:
 
 
 def _warnings(content: Content) -> Iterator[str]:
-    if not any(way.zeros for way in content.ways):
+    if not any(way.queries for way in content.ways):
+        yield "the release holds no queries, so nothing can be scored with these files"
+    elif not any(way.zeros for way in content.ways):
         yield (
             "the release holds no judged negatives of these queries, so there are no explicit zeros: Judged@k, Bpref "
             "and infAP cannot tell a refused pair from one that nobody looked at"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -333,5 +334,5 @@ def _result(
             *([] if data.texts is None else [data.texts.line]),
             *([privacy_proof(ids)] if ids else []),
         ),
-        next=f"mitl evaluate --cxc {written.folder}",
+        next=f"mitl evaluate --cxc {shlex.quote(str(written.folder))}",
     )

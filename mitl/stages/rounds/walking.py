@@ -263,7 +263,12 @@ def _opened(
     if wish.strategy not in STRATEGIES:
         raise UsageError(f"no strategy is called {wish.strategy!r}; choose one of {', '.join(STRATEGIES)}")
     if wish.train:
-        check(TrainRequest(wish.annotators or settings.annotators, wish.recipe(settings.seed)))
+        learners = wish.annotators or settings.annotators
+        if not learners:
+            raise UsageError(
+                "--train has no annotator to train; name one or several, as --annotators clip-mini"
+            )
+        check(TrainRequest(learners, wish.recipe(settings.seed)))
     with open_context(settings, environment) as context:
         session = context.session
         if wish.strategy == DOUBTS and not open_work.usable_workers(session, environment):
