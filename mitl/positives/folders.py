@@ -188,7 +188,10 @@ def _beside(folder: Path) -> str:
 
 
 def _unwritable(folder: Path, error: OSError) -> ReleaseError:
-    return ReleaseError(f"cannot write the release to {str(folder)!r}: {error.strerror}")
+    return ReleaseError(
+        f"cannot write the release to {str(folder)!r}: {(error.strerror or str(error)).lower()}; make room "
+        "there or name another folder, and run the command again"
+    )
 
 
 def put_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool, kind: str = FORMAT) -> bool:

@@ -41,11 +41,13 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
     total = sum(summary.labels.values())
     answers = [(label.value, f"{n:,}", percent(n, total)) for label, n in summary.labels.items()]
     origins = data.origins
+    smaller = min(len(data.image_ids), len(data.caption_ids))
+    all_ranked = any(run.depth >= smaller for run in origins.runs)
     parts = [
         "People saw an image with a caption and chose one of four answers.",
         table(("usable answers", "count", "share"), answers),
         "### Controls",
-        _controls(origins.controls, posted=bool(origins.batches)),
+        _controls(origins.controls, posted=bool(origins.batches), all_ranked=all_ranked),
         "### Workers",
         workers(origins.crowd),
         "### Time and pay",
@@ -82,7 +84,7 @@ def agreement(found: PairAgreement, *, nameless: bool = False) -> str:
     )
 
 
-def _controls(controls: Controls | None, *, posted: bool) -> str:
+def _controls(controls: Controls | None, *, posted: bool, all_ranked: bool) -> str:
     if controls is None:
         if posted:
             return "None of the pages held a control, a pair whose answer is known beforehand."
@@ -99,15 +101,16 @@ def _controls(controls: Controls | None, *, posted: bool) -> str:
             f"drawn is not known here. Here {controls.rule}."
         )
         return "\n\n".join([told, asked, kept])
+    small = " (where they ranked every item, that none proposed or ranked high)" if all_ranked else ""
     return "\n\n".join(
         [
             "Each page held two pairs whose answer is known, a gold positive and a gold negative, at places that "
             "workers could not tell. Gold positives are original pairs, drawn at random: those that CxC rates 4.5 or "
             "more first, none that CxC rates below 3 or that an exclusion list names. Gold negatives were drawn at "
-            "random from the pairs of a query with an item that no machine annotator ranked for it (where they ranked "
-            "every item, that none proposed or ranked high) and that nobody "
-            f"calls a match. The rule: {controls.rule}. A page that failed one went to a person, and nothing was "
-            f"rejected by rule. Controls that workers of good record failed were withdrawn: {controls.withdrawn:,}.",
+            f"random from the pairs of a query with an item that no machine annotator ranked for it{small} and that "
+            f"nobody calls a match. The rule: {controls.rule}. A page that failed one went to a person, and nothing "
+            "was rejected by rule. "
+            f"Controls that workers of good record failed were withdrawn: {controls.withdrawn:,}.",
             asked,
             kept,
         ]

@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text("ascii"))
     if available is None or int(available[1]) << 10 < 2 * ROOM:
         return
-    os.environ[ROOT] = tempfile.mkdtemp(prefix="mitl-tests-", dir=MEMORY)
+    os.environ[ROOT] = tempfile.mkdtemp(prefix="mitl-", dir=MEMORY)
     config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(ROOT), ignore_errors=True))
 
 
@@ -76,9 +76,8 @@ def interrupts_heard() -> Iterator[None]:
 
 def use_own_temporary_folder() -> Path:
     """What this process and its programs, killed ones too, leave in the temporary folder goes when it ends."""
-    folder = Path(
-        tempfile.mkdtemp(prefix="mitl-tests-", dir=os.environ.get(ROOT))
-    )  # short: sockets lie in it
+    # Short: sockets lie in it, and Ray leaves them 38 characters.
+    folder = Path(tempfile.mkdtemp(prefix="mitl-", dir=os.environ.get(ROOT)))
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     # After multiprocessing has removed its own folder from it, at -100.
     Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
