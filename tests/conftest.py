@@ -19,7 +19,6 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
     ctrl_c,
     pytest_collection_finish,
     pytest_collection_modifyitems,
-    pytest_configure,
     pytest_terminal_summary,
     start_program,
     temporary_folder,

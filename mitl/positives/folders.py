@@ -189,7 +189,7 @@ def _beside(folder: Path) -> str:
 
 def _unwritable(folder: Path, error: OSError) -> ReleaseError:
     return ReleaseError(
-        f"cannot write the release to {str(folder)!r}: {(error.strerror or str(error)).lower()}; make room "
+        f"cannot write the release to {str(folder)!r}: {error.strerror or error}; make room "
         "there or name another folder, and run the command again"
     )
 

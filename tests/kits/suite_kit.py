@@ -1,4 +1,4 @@
-"""What holds for every test: slow files first, browsers last, a folder in memory, Ctrl-C heard, skips told."""
+"""What holds for every test: slow files first, browsers last, Ctrl-C is heard, programs end, skips are told."""
 
 from __future__ import annotations
 
@@ -36,29 +36,6 @@ HOW_TO_GET = (
 """Why tests were skipped, as a pattern → what was missing and how to get it."""
 
 
-ROOT = "PYTEST_DEBUG_TEMPROOT"
-"""Names the folder under which pytest makes those of tests."""
-
-MEMORY = Path("/dev/shm")
-ROOM = 8 << 30
-"""Bytes: more than twice of what tests hold at a time."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """A run of several workers writes to memory, where there is plenty: thousands of databases wait for no disk.
-
-    Its folders go with it. A run of one worker leaves those of failed tests for a look.
-    """
-    workers = getattr(config.option, "numprocesses", None)
-    if not workers or ROOT in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
-        return
-    available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text("ascii"))
-    if available is None or int(available[1]) << 10 < 2 * ROOM:
-        return
-    os.environ[ROOT] = tempfile.mkdtemp(prefix="mitl-", dir=MEMORY)
-    config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(ROOT), ignore_errors=True))
-
-
 @contextmanager
 def interrupts_heard() -> Iterator[None]:
     """Give Ctrl-C its usual meaning, here and in programs started from here.
@@ -76,8 +53,7 @@ def interrupts_heard() -> Iterator[None]:
 
 def use_own_temporary_folder() -> Path:
     """What this process and its programs, killed ones too, leave in the temporary folder goes when it ends."""
-    # Short: sockets lie in it, and Ray leaves them 38 characters.
-    folder = Path(tempfile.mkdtemp(prefix="mitl-", dir=os.environ.get(ROOT)))
+    folder = Path(tempfile.mkdtemp(prefix="mitl-tests-"))  # short: sockets lie in it
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     # After multiprocessing has removed its own folder from it, at -100.
     Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
