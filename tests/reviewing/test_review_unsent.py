@@ -160,7 +160,7 @@ def test_the_commands_say_so(project, tmp_path, monkeypatch):
     for said in (seen, listed):
         text = " ".join(said.out.split())
         assert f"has not heard what was decided about {n} submissions" in text
-        assert "): mitl harvest" in text
+        assert f"next (with --project {project.project}): mitl harvest" in text
         assert "nothing to do" not in text
     assert ok("status", "--json", "--project", project.project).json["counts"]["calls_open"] == n
     assert ok("review", "--json", "--project", project.project).json["counts"]["calls_open"] == n
