@@ -107,9 +107,9 @@ def _controls(controls: Controls | None, *, posted: bool, all_ranked: bool) -> s
             "Each page held two pairs whose answer is known, a gold positive and a gold negative, at places that "
             "workers could not tell. Gold positives are original pairs, drawn at random: those that CxC rates 4.5 or "
             "more first, none that CxC rates below 3 or that an exclusion list names. Gold negatives were drawn at "
-            f"random from the pairs of a query with an item that no machine annotator ranked for it{otherwise} and that "
-            f"nobody calls a match. The rule: {controls.rule}. A page that failed one went to a person, and nothing "
-            "was rejected by rule. "
+            f"random from the pairs of a query with an item that no machine annotator ranked for it{otherwise} and "
+            f"that nobody calls a match. The rule: {controls.rule}. A page that failed one went to a person, and "
+            "nothing was rejected by rule. "
             f"Controls that workers of good record failed were withdrawn: {controls.withdrawn:,}.",
             asked,
             kept,
