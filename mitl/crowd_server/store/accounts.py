@@ -11,10 +11,12 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import Connection, bindparam, case, delete, exists, func, insert, or_, select, update
 
 from mitl.crowd_server.protocol.errors import turk
+from mitl.crowd_server.protocol.ids import keyed_hash
 from mitl.crowd_server.store.database import Books, Database, Prepared, Wide, add_row, change_row, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
@@ -68,6 +70,27 @@ _ENTER = insert(LedgerEntry)
 def settings(connection: Connection) -> dict[str, str]:
     """The server's id and secrets."""
     return dict(connection.execute(select(Setting.name, Setting.value)).all())
+
+
+def place(connection: Connection) -> str:
+    """What this database has and no copy of it, told to nobody who lacks its secret.
+
+    A copy has the same id, so it takes this to tell a server over the one from a server over the other.
+    """
+    if connection.dialect.name == "postgresql":
+        where = str(connection.exec_driver_sql(_CLUSTER).scalar_one())
+    else:
+        file = Path(connection.exec_driver_sql("PRAGMA database_list").all()[0][2])
+        found = file.stat() if file.is_file() else None  # a database in memory has no file
+        where = f"{found.st_dev} {found.st_ino}" if found else ""
+    return keyed_hash(settings(connection)["secret"], "place", where)
+
+
+_CLUSTER = (
+    "SELECT oid || ' ' || extract(epoch FROM pg_postmaster_start_time()) FROM pg_database "
+    "WHERE datname = current_database()"
+)
+"""Which database of which running PostgreSQL."""
 
 
 def add_setting(connection: Connection, name: str, value: str) -> None:
