@@ -15,6 +15,7 @@
     │   └── FundsError      the balance or the cost ceiling does not allow the call
     ├── AnswerError         an answer document that cannot be read at all
     ├── StoreError          the database: version, uniqueness, missing rows
+    │   └── OutageError     it cannot be reached or used: down, busy, full, damaged, closed to this user
     ├── AuditError          a sample that cannot be drawn, a bound that its answers cannot give
     ├── TrainingError       too little to learn from, a network that cannot train, weights of another one
     ├── RoundError          a round that is not in the state that a step needs
@@ -93,6 +94,10 @@ class AnswerError(MitlError):
 
 class StoreError(MitlError):
     """The database is of another version, lacks a row or refuses a duplicate."""
+
+
+class OutageError(StoreError):
+    """The database cannot be reached or used, which may be over a while later."""
 
 
 class AuditError(MitlError):

@@ -472,13 +472,10 @@ def _database_message(error: Exception) -> str | None:
     """What the database's driver says, where that is what failed: it is gone, full, or no database."""
     if "sqlalchemy.exc" not in sys.modules:
         return None
-    import sqlalchemy.exc as faults
+    from mitl.db.explain import busy, is_busy, is_outage, remedy
 
-    our_bugs = (faults.DataError, faults.IntegrityError, faults.NotSupportedError, faults.ProgrammingError)
-    if not isinstance(error, faults.DatabaseError | faults.InterfaceError) or isinstance(error, our_bugs):
+    if not is_outage(error):
         return None
-    from mitl.db.explain import busy, is_busy, remedy
-
     if is_busy(error):
         return busy("the database")
     return f"the database failed: {str(error.orig).splitlines()[0]}; {remedy(error)}"

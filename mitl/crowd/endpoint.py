@@ -90,7 +90,7 @@ def open_endpoint(
             than the expected one answers.
         SettingsError: a file of certificates that the environment names cannot be read.
         UsageError: an explicit endpoint was declared to be of the other environment.
-        StoreError: ``crowd.db`` is of another version.
+        StoreError: ``crowd.db`` is of another version; OutageError where it cannot be reached.
     """
     with contextlib.ExitStack() as stack:
         if settings.endpoint is not None:
@@ -144,12 +144,14 @@ def _explicit(
 def _own(settings: Settings, environment: Environment, port: int, stack: contextlib.ExitStack) -> Endpoint:
     from mitl.crowd_server import admin
     from mitl.db.engine import make_engine
+    from mitl.db.explain import explained
 
     engine = make_engine(settings.crowd_db_url)
     stack.callback(engine.dispose)
-    admin.prepare(engine)
-    server_id = admin.server_id(engine)
-    pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
+    with explained(engine.url):
+        admin.prepare(engine)
+        server_id = admin.server_id(engine)
+        pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
     mirror_credentials(settings.project, server_id, pairs)
     url = f"http://127.0.0.1:{port}"
     running = _running_id(url) == server_id

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
@@ -21,7 +21,7 @@ from mitl.core.clock import Clock, utc_now
 from mitl.crowd_server import admin, media
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.api.registry import OPERATIONS
-from mitl.crowd_server.middleware import meter
+from mitl.crowd_server.middleware import meter, refusals
 from mitl.crowd_server.operator import groups, invitations, page, payments, session
 from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.pages.templates import PAGES
@@ -30,6 +30,7 @@ from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Database, in_thread
 from mitl.crowd_server.work import entry, hit_frame, listing, qualifications, visitor
 from mitl.db.base import MOST_ROW
+from mitl.db.explain import is_outage, reason
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +91,28 @@ def create_app(
     def healthz(request: Request) -> Response:
         about = {"server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
         about |= {"workers": counted.workers, "workers_wanted": counted.wanted}
+        # The first connection may be one that the database's restart cut, and then the second is a new one.
+        if answers() or answers():
+            return JSONResponse({"status": "ok", **about})
+        return JSONResponse({"status": "no database", **about}, 503)
+
+    def answers() -> bool:
         try:
             with database.read() as connection:
                 connection.exec_driver_sql("SELECT 1")
-        except SQLAlchemyError:
-            log.exception("the database does not answer")
-            return JSONResponse({"status": "no database", **about}, 503)
-        return JSONResponse({"status": "ok", **about})
+        except DBAPIError as error:
+            tell(error)
+            return False
+        return True
+
+    def tell(error: DBAPIError) -> None:
+        log.error("the database does not answer: %s", reason(error, engine.url))
+
+    def no_database(request: Request, error: Exception) -> Response:
+        if not is_outage(error):
+            raise error
+        tell(error)
+        return refusals.no_database().response(request.scope)
 
     def vendored(request: Request) -> Response:
         path = site.sources.file(request.path_params["address"])
@@ -113,7 +129,8 @@ def create_app(
             Route("/healthz", healthz),
             Route("/mturk-public/externalHIT_v1.js", _external_hit),
             Route("/", _home),
-        ]
+        ],
+        exception_handlers={DBAPIError: no_database},
     )
     # As the log names them: without what the parts of a path must look like.
     paths = {re.sub(r":\w+}", "}", route.path) for route in app.routes if isinstance(route, Route)}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
 
 from mitl.db import engine as engines
+from mitl.errors import OutageError
 
 _BUSY = ("database is locked", "database table is locked", "lock timeout", "deadlock detected")
 
@@ -24,6 +28,18 @@ _REMEDIES = (
         "check that its folder exists and that this user may write there",
     ),
     (("malformed", "not a database"), "restore a backup with `mitl db restore`"),
+    (
+        (
+            "administrator command",
+            "server closed the connection",
+            "connection is closed",
+            "shutting down",
+            "starting up",
+            "not yet accepting",
+            "recovery mode",
+        ),
+        "its server was stopped or restarted: wait until it runs",
+    ),
     (("password authentication", "role ", "no password"), "check the user and the password in the URL"),
     (("no schema has been",), "name an existing schema in the search_path of the URL, or create it"),
     (("sslmode", "configuration parameter", "command-line"), "check what stands after the ? in the URL"),
@@ -41,6 +57,10 @@ _REMEDIES = (
     (("does not exist",), "check the name in the URL, or create the database"),
 )
 _LEAST = "mend that"
+_NO_RIGHT = ("permission denied", "must be owner")
+"""What PostgreSQL files under errors of the program is for the operator to mend."""
+_GUESSES = re.compile(r"\n(?:\t|DETAIL:).*")
+"""What PostgreSQL's library adds to its words: what may have happened, and whether the server is running."""
 
 
 def name_of(url: URL) -> str:
@@ -49,6 +69,25 @@ def name_of(url: URL) -> str:
         return Path(url.database or ":memory:").name
     plain = url.set(drivername="postgresql").difference_update_query(["password"])
     return plain.render_as_string(hide_password=True)
+
+
+def is_outage(error: Exception) -> TypeGuard[DBAPIError]:
+    """Whether the database failed, and not what was asked of it: down, busy, full, damaged, or closed to this user."""
+    if not isinstance(error, DBAPIError):
+        return False
+    ours = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+    return not isinstance(error, ours) or any(words in str(error.orig) for words in _NO_RIGHT)
+
+
+@contextmanager
+def explained(url: URL) -> Iterator[None]:
+    """A block that uses this database and no other; OutageError in one line where that fails."""
+    try:
+        yield
+    except DBAPIError as error:
+        if not is_outage(error):
+            raise
+        raise OutageError(cannot_use(error, url)) from error
 
 
 def is_busy(error: DBAPIError) -> bool:
@@ -76,7 +115,7 @@ def reason(error: DBAPIError, url: URL) -> str:
     original: Any = error.orig
     diagnosis = getattr(original, "diag", None)
     primary = getattr(diagnosis, "message_primary", None)
-    text = " ".join(str(primary or original).split())
+    text = " ".join(_GUESSES.sub("", str(primary or original)).split())
     password = url.password or url.query.get("password")
     for secret in [password] if isinstance(password, str) else password or ():
         text = text.replace(secret, "***")

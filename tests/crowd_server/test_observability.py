@@ -254,6 +254,22 @@ def test_a_project_that_goes_away_while_it_is_watched_is_one_line(project):
         next(looks)
 
 
+def test_a_database_that_is_down_for_a_while_does_not_end_the_watch(project):
+    """The screen stays as it was, with a warning, and is drawn again when the database is back."""
+    from mitl.stages.reporting.status import line, watch
+
+    file, whole = Path("mitl.db"), Path("mitl.db").read_bytes()
+    broken = iter((b"no database any more" * 10, whole))
+    looks = watch(
+        load(project, environ={}), every_s=1, pause=lambda seconds: file.write_bytes(next(broken)) and None
+    )
+    before, down, after = next(looks), next(looks), next(looks)
+
+    assert down.counts == before.counts
+    assert line(down).startswith("cannot use mitl.db: file is not a database; restore a backup")
+    assert after == before
+
+
 def test_the_pipelines_content_is_what_the_log_was_held_against(project):
     """The loop's test would prove nothing of an empty database."""
     assert content(sqlite_url(project / "mitl.db"))["part"]

@@ -128,6 +128,27 @@ def test_a_watch_outlives_a_server_that_is_gone_for_a_while(asked, remote):
     assert (result.counts["fetched"], result.counts["looks"]) == (6, 2)
 
 
+@pytest.mark.parametrize("name", ["mitl.db", "crowd.db"])
+def test_a_watch_outlives_a_database_that_is_down_for_a_while(asked, name):
+    """The project's own or the crowd server's, which the line names."""
+    told: list[str] = []
+    file = asked.project / name
+
+    def pause(seconds: float) -> None:
+        if len(told) == 1:
+            simulate(asked, SANDBOX)
+            file.rename(file.with_suffix(".whole"))
+            file.write_bytes(b"no database any more" * 10)
+        else:
+            file.with_suffix(".whole").rename(file)
+
+    result = watch(asked, SANDBOX, every_s=1, tell=told.append, pause=pause)
+
+    assert f"cannot use {name}: file is not a database" in told[1]
+    assert "looking again in 2.0 s" in told[1]
+    assert (result.counts["fetched"], result.counts["looks"]) == (6, 2)
+
+
 def test_a_watch_gives_up_where_nothing_answers_for_long(remote, monkeypatch):
     """After many looks in vain it ends with the error; one that never saw the server ends at once."""
     monkeypatch.setattr(watching, "MAX_FAILURES", 3)

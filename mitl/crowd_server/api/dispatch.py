@@ -19,6 +19,7 @@ from mitl.crowd_server.protocol.errors import TurkError
 from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import in_thread
+from mitl.db.explain import is_outage, reason
 from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."
@@ -57,8 +58,12 @@ class RequesterApi:
             content = json.dumps(self._perform(request, body, request_id)).encode()
         except TurkError as error:
             status, content = error.status, error.body(self._site.clock())
-        except Exception:
-            log.exception("request %s failed", request_id)
+        except Exception as error:
+            if is_outage(error):
+                said = reason(error, self._site.database.engine.url)
+                log.error("request %s failed: the database does not answer: %s", request_id, said)
+            else:
+                log.exception("request %s failed", request_id)
             fault = TurkError(
                 "AWS.ServiceUnavailable",
                 "The server failed; its log says why.",

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
@@ -35,6 +35,7 @@ from mitl.crowd_server.pages.site import Site, is_foreign
 from mitl.crowd_server.protocol.ids import keyed_hash
 from mitl.crowd_server.store.allowances import SharedAllowance
 from mitl.crowd_server.work.visitor import COOKIE
+from mitl.db.explain import reason
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -293,8 +294,9 @@ def _buckets(kind: str, rate: RequestRate, policy: Policy, site: Site | None) ->
     def draw(key: str, wanted: int) -> tuple[int, float]:
         try:
             return shared.draw(keyed_hash(secret, "caller", key), wanted, utc_now())
-        except SQLAlchemyError:
-            log.exception("the database does not answer, so nobody's requests are counted")
+        except DBAPIError as error:
+            said = reason(error, site.database.engine.url)
+            log.error("the database does not answer, so nobody's requests are counted: %s", said)
             return wanted, 0.0
 
     return DrawnTokens(rate, draw, clock=policy.clock)

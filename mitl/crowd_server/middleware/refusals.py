@@ -109,6 +109,19 @@ too_full = partial(
 """More bodies in flight than the server keeps in memory."""
 
 
+no_database = partial(
+    RefusedError,
+    503,
+    "One moment, please",
+    "The server cannot reach its database. Wait a few seconds and reload this page. Nothing is lost: what you entered "
+    "is kept, or sent again when you reload.",
+    "ServiceUnavailableException",
+    "The server cannot reach its database; try again.",
+    retry_after_s=5.0,
+)
+"""The database is down, as while it restarts, or out of order."""
+
+
 wrong_host = partial(
     RefusedError,
     421,

@@ -156,8 +156,10 @@ class Database:
                     yield connection
             try:
                 wait_for_disk(connection.connection.driver_connection)
-            except BaseException:
+            except BaseException as error:
                 connection.invalidate()  # or the pool would hand out one that commits each statement by itself
+                if isinstance(error, connection.dialect.loaded_dbapi.Error):
+                    raise _as_of_sqlalchemy(error, _MARK, connection.dialect) from error
                 raise
 
 
@@ -241,10 +243,15 @@ class Prepared:
                 connection.execute(
                     self._wanted, dict(values)
                 )  # which has the pool replace all its connections
-            raise DBAPIError.instance(
-                plan.sql, None, error, dialect.loaded_dbapi.Error, hide_parameters=True, dialect=dialect
-            ) from error
+            raise _as_of_sqlalchemy(error, plan.sql, dialect) from error
         return [tuple(map(_read, plan.read, row)) for row in rows]
+
+
+def _as_of_sqlalchemy(error: Exception, sql: str, dialect: Dialect) -> BaseException:
+    """A driver's error as SQLAlchemy raises it."""
+    return DBAPIError.instance(
+        sql, None, error, dialect.loaded_dbapi.Error, hide_parameters=True, dialect=dialect
+    )
 
 
 _CURSOR = "mitl_cursor"

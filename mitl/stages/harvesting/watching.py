@@ -11,7 +11,7 @@ from mitl.campaign.standing import keep_standings
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import open_work
-from mitl.errors import CrowdError, FundsError
+from mitl.errors import CrowdError, FundsError, OutageError
 from mitl.records import Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import HarvestCounts, Harvested, harvest_once
@@ -54,7 +54,7 @@ def watch(
     """Harvest until no HIT is out on which anybody may still work; approves on the way.
 
     A look that brings nothing doubles the time to the next one, up to 16 times ``every_s``; new answers bring it
-    back. A server that does not answer for a while is waited for in the same way.
+    back. A server or a database that does not answer for a while is waited for in the same way.
 
     Args:
         every_s: seconds, above 0.
@@ -62,7 +62,8 @@ def watch(
         pause: waits so many seconds.
 
     Raises:
-        CrowdError: the first look fails, money is lacking, or 20 looks in a row failed; what was done is kept.
+        CrowdError, OutageError: the first look fails, money is lacking, or 20 looks in a row failed; what was done is
+            kept.
     """
     fetched = approved = looks = failures = 0
     warnings: dict[str, None] = {}
@@ -70,10 +71,13 @@ def watch(
     while True:
         try:
             seen = harvest_once(settings, environment)
+            new = seen.counts["fetched"]
+            fetched, approved = fetched + new, approved + seen.counts["approved"]
             keep_standings(settings)  # for whoever looks at `mitl status` meanwhile
+            forecast_now = _forecast(settings, seen.environment).text
         except FundsError:
             raise
-        except CrowdError as error:
+        except (CrowdError, OutageError) as error:
             failures += 1
             if not looks or failures >= MAX_FAILURES:
                 raise
@@ -82,8 +86,6 @@ def watch(
             pause(wait_s)
             continue
         failures, looks = 0, looks + 1
-        new = seen.counts["fetched"]
-        fetched, approved = fetched + new, approved + seen.counts["approved"]
         if not seen.awaited:
             final = _final(seen, fetched, approved, looks)
             return replace(final, warnings=tuple(warnings | dict.fromkeys(final.warnings)))
@@ -94,8 +96,8 @@ def watch(
         wait_s = every_s if new or looks == 1 else min(2 * wait_s, SLOWEST * every_s)
         queued = seen.counts["queued"]
         tell(
-            f"{_clock()}  {_forecast(settings, seen.environment).text}; {queued:,} wait for a person; looking again "
-            f"in {_duration(dt.timedelta(seconds=wait_s))}"
+            f"{_clock()}  {forecast_now}; {queued:,} wait for a person; looking again in "
+            f"{_duration(dt.timedelta(seconds=wait_s))}"
         )
         pause(wait_s)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
 from mitl.core.pricing import format_dollars
 from mitl.db.session import connectable
 from mitl.db.store import standings
 from mitl.db.store.standings import Standing
+from mitl.errors import OutageError
+from mitl.interrupts import interrupts_held
 from mitl.records import PAIRS_COMMAND, Environment, StageResult, Table, several
 from mitl.records.items import counted
 from mitl.records.results import printed_by
@@ -16,10 +20,6 @@ from mitl.settings import Settings
 
 if TYPE_CHECKING:
     from mitl.stages.auditing.showing import AuditState
-import time
-from collections.abc import Callable, Iterator
-
-from mitl.interrupts import interrupts_held
 
 
 class AuditCounts(TypedDict):
@@ -219,14 +219,24 @@ def watch(
 ) -> Iterator[StageResult]:
     """Where the project stands now, then again at each change, until nobody asks any more.
 
+    While its database cannot be reached, it stands where it stood, with a warning.
+
     Args:
         every_s: seconds between two looks, above 0.
         pause: waits so many seconds.
+
+    Raises:
+        OutageError: at the first look.
     """
     before: StageResult | None = None
     while True:
-        with interrupts_held():  # or a database that is being closed would complain of Ctrl-C at length
-            now = status(settings, environment)
+        try:
+            with interrupts_held():  # or a database that is being closed would complain of Ctrl-C at length
+                now = status(settings, environment)
+        except OutageError as error:
+            if before is None:
+                raise
+            now = replace(before, warnings=(str(error),))
         if now != before:
             yield now
         before = now
@@ -235,6 +245,8 @@ def watch(
 
 def line(result: StageResult) -> str:
     """The look in one line, for a log or a pipe; not every change shows in it."""
+    if result.warnings:
+        return "; ".join(result.warnings)
     counts = result.counts
     numbers = (
         ("pairs open", "pairs_open"),
