@@ -71,6 +71,30 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     assert page.get_by_text("No HITs are open for you").count() == 1
 
 
+def test_what_was_entered_is_not_returned_by_a_slip(crowd, page):
+    """One press asks first, after a reload too; a no keeps the HIT and its answers, a yes gives both up."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    page.frame_locator("#hit").locator("[name=p01_label][value=no]").check()
+    becomes_true(page, "Object.keys(localStorage).length > 0")
+    asked = []
+
+    def say(answer):
+        page.once("dialog", lambda dialog: (asked.append(dialog.message), getattr(dialog, answer)()))
+        page.get_by_role("button", name="Return this HIT").click()
+
+    say("dismiss")
+    page.reload()
+    page.frame_locator("#hit").locator("[name=p01_label][value=no]:checked").wait_for(state="attached")
+    say("dismiss")
+    say("accept")
+
+    page.get_by_text("You returned the HIT").wait_for()
+    assert len(asked) == 3 and "will not be sent" in asked[0]
+
+
 def first_key(page, key, shown):
     """Press it without a click; twice at most, as a browser short of time may lose it while a frame takes the focus."""
     from playwright.sync_api import TimeoutError as NotShownError

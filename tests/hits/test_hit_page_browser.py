@@ -435,6 +435,15 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(open_page, site, name, 
     assert min(heights) >= 44
 
 
+@pytest.mark.parametrize("name", template_names())
+def test_a_window_enlarged_to_the_utmost_cuts_no_answer_off(open_page, site, name):
+    """A desk's window at 400 % is 320 pixels wide and wider than high: one column, no scrolling sideways."""
+    page = open_page(site.show(name, 3) + site.query(), viewport={"width": 320, "height": 256})
+    page.locator(".now").wait_for()
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(open_page, site, scheme):
     """Every colored text keeps a contrast of at least 4.5 to 1, in both schemes."""

@@ -27,7 +27,12 @@
   if (!frame) return;
   const timer = document.getElementById("timer"), said = document.getElementById("said");
   const key = prefix + frame.dataset.token, choices = "mitl-options", end = Date.now() + 1000 * Number(timer.dataset.seconds);
-  let over = false, warned = false;
+  let over = false, warned = false, answered = attempt(() => localStorage.getItem(key)) !== null;
+
+  // One slip would cost all that was entered, since a HIT that was returned is not offered again at once.
+  document.querySelector("form[action$='/return']").addEventListener("submit", event => {
+    if (answered && !confirm("Return this HIT? What you entered will not be sent, and you get nothing for it.")) event.preventDefault();
+  });
 
   // The HIT is what people came for, so their first key is its. Once only, and when it is there: a frame of another process
   // that is focused while it is empty has the focus in name alone.
@@ -66,6 +71,7 @@
   const clean = fields => Array.isArray(fields) && fields.every(pair => Array.isArray(pair) && pair.length === 2 && pair.every(text => typeof text === "string"));
   const isChosen = options => Array.isArray(options) && options.length < 20 && options.every(pair => Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string" && typeof pair[1] === "boolean");
   const keep = fields => {
+    answered = true;
     const text = JSON.stringify({at: Date.now(), fields});
     if (text.length <= longest) attempt(() => localStorage.setItem(key, text));
   };
