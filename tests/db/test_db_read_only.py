@@ -164,8 +164,9 @@ def reader(postgres_url, tmp_path) -> Iterator[str]:
 
 
 @pytest.mark.postgres
-def test_a_user_of_postgresql_who_may_only_read(reader, postgres_url, tmp_path):
+def test_a_user_of_postgresql_who_may_only_read(reader, postgres_url, tmp_path, monkeypatch):
     """What reads works; the report warns until its secret is kept; what writes is one line."""
+    monkeypatch.chdir(tmp_path)
     here = ("--project", tmp_path, "--db")
     for words in (*READING, ("analyse",)):
         assert ok(*words, *here, reader).err == ""
