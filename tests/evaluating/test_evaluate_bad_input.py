@@ -110,6 +110,13 @@ def test_a_similarity_that_is_no_number_is_named(place):
 
     assert "image 20 and caption 3" in (message := against_release("--similarities", "nan.npz"))
     assert "NaN" in message
+    broken[1, 2] = np.inf
+    np.savez(place / "inf.npz", similarities=broken, image_ids=IMAGES, caption_ids=CAPTIONS)
+    assert "image 20 and caption 3" in (message := against_release("--similarities", "inf.npz"))
+    assert "infinite" in message and "-inf if the pair has no similarity" in message
+    broken[1, 2] = -np.inf
+    np.savez(place / "none.npz", similarities=broken, image_ids=IMAGES, caption_ids=CAPTIONS)
+    assert mitl("evaluate", "--release", "release", "--similarities", "none.npz").status == 0
     assert "not finite; first: '20'" in against_release(*EMBEDDINGS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from cli_kit import fails, ok
 from kinds_kit import SUFFIXES, scored_projects
 from scored_kit import scores
 
-from mitl.records import PartKind
+from mitl.errors import ReleaseError
+from mitl.positives.exports import hub
+from mitl.positives.exports.content import Content, SideContent, Way
+from mitl.records import Direction, PartKind
 from mitl.records.forms import COMPOSED, IMAGES, SET_FORMS, SOUNDS, TEXTS, VIDEOS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -221,3 +225,24 @@ def test_options_of_pictures_are_refused_for_texts(project, form):
     )
     assert "the release is of documents and queries; leave it out" in fails(2, *words, "--objects", "o.json")
     assert not (project / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (
+            None,
+            "the project does not know where the image of '7' is; name their folder with `mitl init --images",
+        ),
+        ("gone.png", "the image of '7' is not at 'gone.png'; put it there, or leave --with-media out"),
+    ],
+)
+def test_a_picture_that_is_missing_says_what_to_do(at, told):
+    """Whether the project never had its file, or had it once."""
+    pictures = SideContent((PartKind.IMAGE,), media={"7": at and Path(at)})
+    way = Way(Direction.I2T, ("7",), ("1",), {"7": {"1": True}}, "i2t")
+    content = Content("demo", IMAGES, (way,), (pictures, SideContent((PartKind.TEXT,))), integers=True)
+
+    with pytest.raises(ReleaseError) as raised:
+        hub.files(content)
+    assert told in str(raised.value) and "None" not in str(raised.value)

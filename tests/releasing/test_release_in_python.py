@@ -170,6 +170,17 @@ def test_what_the_release_holds_is_named(tmp_path):
             lambda r: r.evaluate({"1": [1]}, {"1": [1]}, scoring=mitl.Scoring(samples=1.5)),
             "samples is 1.5; it",
         ),
+        (
+            lambda r: r.evaluate({"1": [1]}, {"1": [1]}, scoring="cosine"),
+            "scoring is 'cosine'; give mitl.Scoring(...), such as mitl.Scoring(similarity='cosine')",
+        ),
+        (lambda r: mitl.Scoring(metrics=None), "metrics is None; give names"),
+        (lambda r: mitl.Scoring(metrics=("R@1", 5)), "metrics is ('R@1', 5); give names"),
+        (lambda r: mitl.load(None), "the folder of a release is None; give its path"),
+        (
+            lambda r: r.evaluate(similarities=(np.ones((1, 2)), ["1"], ["1"])),
+            "are (1, 2), but 1 image ids and 1 caption ids were given; give an id for each row",
+        ),
         (lambda r: r.rankings({"1": [1.0]}, {"1": [1.0]}, depth=0), "depth is 0"),
         (
             lambda r: r.rankings({"1": [1.0]}, {"1": [1.0]}, depth=2.5),

@@ -65,9 +65,14 @@ def _items(side: SideContent, ids: Iterable[str], *, titled: bool) -> pa.Table:
 def _files(side: SideContent, kind: PartKind, ids: Sequence[str]) -> list[dict[str, object]]:
     paths = [(side.media or {}).get(one) for one in ids]
     for one, path in zip(ids, paths, strict=True):
-        if path is None or not path.is_file():
+        if path is None:
             raise ReleaseError(
-                f"the {kind.value} of {one!r} is not at hand ({path}); get the files, or leave --with-media out"
+                f"the project does not know where the {kind.value} of {one!r} is; name their "
+                "folder with `mitl init --images FOLDER` and the options of the first call, or leave --with-media out"
+            )
+        if not path.is_file():
+            raise ReleaseError(
+                f"the {kind.value} of {one!r} is not at {str(path)!r}; put it there, or leave --with-media out"
             )
     there = [path for path in paths if path is not None]
     if sum(path.stat().st_size for path in there) > _MOST:

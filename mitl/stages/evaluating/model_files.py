@@ -256,8 +256,8 @@ def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
     beside it in ``NAME.image_ids.npy`` or ``.txt`` and ``NAME.caption_ids.npy`` or ``.txt``.
 
     Raises:
-        MetricError, AnnotatorError: missing, unreadable, not (I, C) real numbers, NaN among them, ids doubled or of
-            another number.
+        MetricError, AnnotatorError: missing, unreadable, not (I, C) real numbers, NaN or +inf among them, ids doubled
+            or of another number.
     """
     if path.suffix in (".npy", ".npz") and not path.is_file():
         raise MetricError(f"there is no file {str(path)!r}; it should hold similarities")
@@ -279,7 +279,7 @@ def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
 def checked_similarities(
     name: str, path: Path, values: object, images: Sequence[str], captions: Sequence[str]
 ) -> SimilarityModel:
-    """Similarities (I, C) with their ids; MetricError where they do not fit, or one is NaN."""
+    """Similarities (I, C) with their ids; MetricError if they do not fit, or one is NaN or +inf."""
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "fiu":
         found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
         raise MetricError(
@@ -287,25 +287,30 @@ def checked_similarities(
         )
     if values.shape != (len(images), len(captions)):
         turned = values.shape == (len(captions), len(images))
+        mend = "turn the matrix: a row is an image" if turned else "give an id for each row and each column"
         raise MetricError(
             f"similarities in {str(path)!r} are {values.shape}, but {len(images)} image ids and {len(captions)} "
-            f"caption ids were given{'; turn the matrix: a row is an image' if turned else ''}"
+            f"caption ids were given; {mend}"
         )
     rows, columns = checked_ids(path, images, "image"), checked_ids(path, captions, "caption")
-    _refuse_nan(path, values, images, captions)
+    _refuse_unranked(path, values, images, captions)
     return SimilarityModel(name, path, rows, columns, values)
 
 
-def _refuse_nan(path: Path, values: NDArray[Any], images: Sequence[str], captions: Sequence[str]) -> None:
+def _refuse_unranked(
+    path: Path, values: NDArray[Any], images: Sequence[str], captions: Sequence[str]
+) -> None:
     if values.dtype.kind != "f":
         return
     for start in range(0, len(values), _BLOCK):
-        wrong = np.isnan(values[start : start + _BLOCK])
+        block = values[start : start + _BLOCK]
+        wrong = ~(block < np.inf)  # +inf is what an overflow leaves; -inf says that a pair has no similarity
         if wrong.any():
             row, column = (int(place[0]) for place in np.nonzero(wrong))
+            value = "NaN" if np.isnan(block[row, column]) else "infinite"
             raise MetricError(
                 f"the similarity of image {images[start + row]} and caption {captions[column]} in {str(path)!r} is "
-                "NaN, so neither has a rank; mend the model's output"
+                f"{value}, so neither has a rank; mend the model's output, or give -inf if the pair has no similarity"
             )
 
 

@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
+from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
@@ -67,7 +68,13 @@ class Scoring:
     """Whether there are 95 % intervals."""
 
     def __post_init__(self) -> None:
-        """UsageError where samples or seed are no whole number, or below 0."""
+        """UsageError if metrics are not texts, or samples or seed not whole numbers from 0."""
+        if not isinstance(self.metrics, str) and not (
+            isinstance(self.metrics, (tuple, list)) and all(isinstance(one, str) for one in self.metrics)
+        ):
+            raise UsageError(
+                f"metrics is {self.metrics!r}; give names, such as ('R@1', 'mAP@R'), or leave it out for the usual ones"
+            )
         for name, value in (("samples", self.samples), ("seed", self.seed)):
             if not isinstance(value, (int, np.integer)) or value < 0:
                 raise UsageError(f"{name} is {value!r}; it should be a whole number, 0 or more")
@@ -179,7 +186,11 @@ class Release:
             MetricError, AnnotatorError: arrays and ids do not fit, a query of the release is missing, a number is not
                 finite, an embedding is all zeros.
         """
-        asked = scoring or Scoring()
+        asked = Scoring() if scoring is None else scoring
+        if not isinstance(asked, Scoring):
+            raise UsageError(
+                f"scoring is {asked!r}; give mitl.Scoring(...), such as mitl.Scoring(similarity='cosine')"
+            )
         metrics = (asked.metrics,) if isinstance(asked.metrics, str) else asked.metrics
         wanted = parse_metrics(metrics, "raise")
         given = self._given(images, captions, sides)
@@ -287,8 +298,13 @@ def load(folder: str | Path) -> Release:
     """Open the folder of a release.
 
     Raises:
+        UsageError: the folder is not a path.
         ReleaseError: there is no release in it.
     """
+    if not isinstance(folder, (str, PathLike)):
+        raise UsageError(
+            f"the folder of a release is {folder!r}; give its path, such as mitl.load('release')"
+        )
     path = Path(folder)
     if path.is_dir() and not (path / MANIFEST).is_file() and (path / "image_to_caption.json").is_file():
         raise ReleaseError(
