@@ -85,12 +85,31 @@
     }, "*");
   };
 
+  // Where answers cannot be sent, the browser puts a page of its own into the frame. All of ours speak before they are loaded
+  // or right after, so this one says what silence means. A HIT that never spoke keeps no drafts, and may be silent.
+  const lost = document.getElementById("lost");
+  let spoke = false, speaks = false, listening = 0;
+  frame.addEventListener("load", () => {
+    clearTimeout(listening);
+    listening = setTimeout(() => {
+      lost.hidden = spoke || !speaks;
+      spoke = false;
+    }, 1500);
+  });
+  lost.querySelector("a").addEventListener("click", event => {
+    event.preventDefault();
+    lost.hidden = true;
+    entered = false;
+    frame.src = frame.src;
+  });
+
   // Once the server's page was asked for, it has the word: a HIT that only claims to be sent cannot ask for it for ever.
   // From then on the worker asks, by a link: what is claimed later may be true.
   const asked = new URLSearchParams(location.search).has("sent");
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
     const {type, note, fields, options} = event.data;
+    if (!["mitl-draft", "mitl-options"].includes(type)) spoke = speaks = true;
     if (type === "mitl-ready") {
       restore();
       enter();
