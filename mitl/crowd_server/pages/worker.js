@@ -85,12 +85,39 @@
     }, "*");
   };
 
+  // Where answers cannot be sent, the browser puts a page of its own into the frame. All of ours speak before they are loaded
+  // or right after, so this one says what silence means. A HIT that never spoke keeps no drafts, and may be silent.
+  const lost = document.getElementById("lost");
+  let spoke = false, speaks = false, waiting = 0;
+  const loaded = () => {
+    clearTimeout(waiting);
+    waiting = spoke ? 0 : setTimeout(() => { lost.hidden = !speaks; }, 1500);
+    spoke = false;
+  };
+  // The first page may be there before this script; the window's own event comes after that in any case.
+  addEventListener("load", () => {
+    loaded();
+    frame.addEventListener("load", loaded);
+  });
+  lost.querySelector("a").addEventListener("click", event => {
+    event.preventDefault();
+    lost.hidden = true;
+    entered = false;
+    frame.src = frame.src;
+  });
+
   // Once the server's page was asked for, it has the word: a HIT that only claims to be sent cannot ask for it for ever.
   // From then on the worker asks, by a link: what is claimed later may be true.
   const asked = new URLSearchParams(location.search).has("sent");
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
     const {type, note, fields, options} = event.data;
+    if (!["mitl-draft", "mitl-options"].includes(type)) {
+      speaks = lost.hidden = true;
+      spoke = !waiting;
+      clearTimeout(waiting);
+      waiting = 0;
+    }
     if (type === "mitl-ready") {
       restore();
       enter();

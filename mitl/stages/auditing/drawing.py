@@ -303,7 +303,8 @@ def _result(audit: AuditRow, status: str, lines: tuple[str, ...]) -> StageResult
         counts=counts,
         tables=(_table(design.strata, f"audit {audit.number}, for {audit.purpose.value}"),),
         lines=lines,
-        next=f"mitl publish --{audit.environment.value}",
+        # A machine is to label the other open pairs, so only the sample for labels is asked.
+        next=f"mitl publish --{audit.environment.value}{' --drawn' if audit.purpose is AuditPurpose.LABELS else ''}",
     )
 
 
