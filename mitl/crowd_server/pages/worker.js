@@ -88,13 +88,16 @@
   // Where answers cannot be sent, the browser puts a page of its own into the frame. All of ours speak before they are loaded
   // or right after, so this one says what silence means. A HIT that never spoke keeps no drafts, and may be silent.
   const lost = document.getElementById("lost");
-  let spoke = false, speaks = false, listening = 0;
-  frame.addEventListener("load", () => {
-    clearTimeout(listening);
-    listening = setTimeout(() => {
-      lost.hidden = spoke || !speaks;
-      spoke = false;
-    }, 1500);
+  let spoke = false, speaks = false, waiting = 0;
+  const loaded = () => {
+    clearTimeout(waiting);
+    waiting = spoke ? 0 : setTimeout(() => { lost.hidden = !speaks; }, 1500);
+    spoke = false;
+  };
+  // The first page may be there before this script; the window's own event comes after that in any case.
+  addEventListener("load", () => {
+    loaded();
+    frame.addEventListener("load", loaded);
   });
   lost.querySelector("a").addEventListener("click", event => {
     event.preventDefault();
@@ -109,7 +112,12 @@
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
     const {type, note, fields, options} = event.data;
-    if (!["mitl-draft", "mitl-options"].includes(type)) spoke = speaks = true;
+    if (!["mitl-draft", "mitl-options"].includes(type)) {
+      speaks = lost.hidden = true;
+      spoke = !waiting;
+      clearTimeout(waiting);
+      waiting = 0;
+    }
     if (type === "mitl-ready") {
       restore();
       enter();
