@@ -212,8 +212,8 @@ def _waiting(guesses: Sequence[Guess]) -> list[str]:
     if round(matches) < 1:
         return []
     return [
-        f"some {matches:,.0f} matches are reckoned missing since nobody answered their candidates yet: ask these, and "
-        "plan again"
+        f"some {matches:,.0f} matches count as missing because nobody has answered their candidates yet: ask these, "
+        "and plan again"
     ]
 
 

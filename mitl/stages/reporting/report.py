@@ -188,11 +188,11 @@ def report(
         paths=paths,
         warnings=source.warnings,
         lines=(
-            f"report of {data.environment.value}: {file} ({len(content) / 1e6:.1f} MB)"
+            f"report of {data.environment.value}: {file} ({-(-len(content) // 1000):,} kB)"
             if changed
             else f"nothing to do: {file} holds exactly this report already",
         ),
-        next="" if data.judgements else "mitl status, which says what comes before there is more to report",
+        next="" if data.judgements else "mitl status, which names the step that brings more to report",
     )
 
 
