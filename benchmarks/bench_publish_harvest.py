@@ -32,7 +32,7 @@ from sqlalchemy import select
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.models import Hit, HitQuestion
+from mitl.crowd_server.store.models import CrowdHit, HitQuestion
 from mitl.db.engine import make_engine
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
@@ -84,7 +84,7 @@ def measure(folder: Path, hits: int, template: str) -> tuple[dict[str, Taken], d
         own["post"] = seconds(lambda: publish(settings, campaign, confirm=lambda cents: True))
         own["nothing new, all out"] = best(lambda: harvest(settings, SANDBOX))
         with engine.connect() as connection:
-            questions = list(connection.execute(select(HitQuestion.xml, Hit.annotation).join(Hit)))
+            questions = list(connection.execute(select(HitQuestion.xml, CrowdHit.annotation).join(CrowdHit)))
     with served(other) as (engine, url):
         raw["post"] = seconds(lambda: post(engine, url, questions))
         raw["nothing new, all out"] = best(lambda: list_hits(engine, url))

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Engine, func, select
 from mitl.crowd_server.store.models import (
     DONE_STATES,
     Account,
-    Assignment,
     AssignmentState,
-    Hit,
+    CrowdAssignment,
+    CrowdHit,
     HitType,
     LedgerEntry,
     LedgerKind,
@@ -36,12 +36,14 @@ def submissions(engine: Engine) -> int:
     """How many answers are kept."""
     with engine.execution_options(mitl_write=False).connect() as connection:
         return connection.execute(
-            select(func.count()).select_from(Assignment).where(Assignment.submitted_at.is_not(None))
+            select(func.count()).select_from(CrowdAssignment).where(CrowdAssignment.submitted_at.is_not(None))
         ).scalar_one()
 
 
 def _answers(connection: Connection, confirmed: Sequence[str]) -> list[str]:
-    rows = connection.execute(select(Assignment.answer, Assignment.state, Assignment.submitted_at)).all()
+    rows = connection.execute(
+        select(CrowdAssignment.answer, CrowdAssignment.state, CrowdAssignment.submitted_at)
+    ).all()
     kept = Counter(word for answer, _, _ in rows for word in _WORD.findall(answer))
     found = [
         f"the confirmed answer {word} is there {kept[word]} times" for word in confirmed if kept[word] != 1
@@ -56,11 +58,14 @@ def _answers(connection: Connection, confirmed: Sequence[str]) -> list[str]:
 
 def _places(connection: Connection) -> list[str]:
     """Each submission took one place of its HIT, and no HIT gave more than it had."""
-    done = func.count(Assignment.id)
+    done = func.count(CrowdAssignment.id)
     rows = connection.execute(
-        select(Hit.id, Hit.max_assignments, Hit.slots_left, done)
-        .outerjoin(Assignment, (Assignment.hit_id == Hit.id) & Assignment.submitted_at.is_not(None))
-        .group_by(Hit.id, Hit.max_assignments, Hit.slots_left)
+        select(CrowdHit.id, CrowdHit.max_assignments, CrowdHit.slots_left, done)
+        .outerjoin(
+            CrowdAssignment,
+            (CrowdAssignment.hit_id == CrowdHit.id) & CrowdAssignment.submitted_at.is_not(None),
+        )
+        .group_by(CrowdHit.id, CrowdHit.max_assignments, CrowdHit.slots_left)
     )
     return [
         f"HIT {own} has {places} places, {left} left and {count} taken"
@@ -80,14 +85,14 @@ def _money(connection: Connection, environment: Environment) -> list[str]:
     for kind, cents, _ in rows:
         moved[kind] = int(cents)
     held = connection.execute(
-        select(func.coalesce(func.sum(Hit.held_slots * HitType.reward_cents), 0))
-        .join(HitType, HitType.id == Hit.hit_type_id)
-        .where(Hit.environment == environment)
+        select(func.coalesce(func.sum(CrowdHit.held_slots * HitType.reward_cents), 0))
+        .join(HitType, HitType.id == CrowdHit.hit_type_id)
+        .where(CrowdHit.environment == environment)
     ).scalar_one()
     approved = connection.execute(
         select(func.count())
-        .select_from(Assignment)
-        .where(Assignment.environment == environment, Assignment.state == AssignmentState.APPROVED)
+        .select_from(CrowdAssignment)
+        .where(CrowdAssignment.environment == environment, CrowdAssignment.state == AssignmentState.APPROVED)
     ).scalar_one()
     rewards = sum(count for kind, _, count in rows if kind is LedgerKind.REWARD)
     sums = {

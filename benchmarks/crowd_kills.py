@@ -235,13 +235,13 @@ def _unposted(engine: Any, requester: Requester) -> list[str]:
     """Each confirmed HIT is there once under the id that was told, and each confirmed approval holds."""
     from sqlalchemy import select
 
-    from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit
+    from mitl.crowd_server.store.models import AssignmentState, CrowdAssignment, CrowdHit
 
     with engine.execution_options(mitl_write=False).connect() as connection:
-        hits = connection.execute(select(Hit.annotation, Hit.mturk_id)).all()
+        hits = connection.execute(select(CrowdHit.annotation, CrowdHit.mturk_id)).all()
         paid = set(
             connection.execute(
-                select(Assignment.mturk_id).where(Assignment.state == AssignmentState.APPROVED)
+                select(CrowdAssignment.mturk_id).where(CrowdAssignment.state == AssignmentState.APPROVED)
             ).scalars()
         )
     known = dict(hits)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, insert, select, update
 from mitl.campaign.posting import token
 from mitl.crowd_server import admin
 from mitl.crowd_server.protocol.ids import entity_id, worker_id
-from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, Worker
+from mitl.crowd_server.store.models import AssignmentState, CrowdAssignment, CrowdHit, CrowdWorker
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -102,9 +102,9 @@ def answer_all(engine: Engine, settings: Settings, share: float = 1.0) -> int:
     now = dt.datetime.now(dt.UTC)
     with engine.begin() as connection:
         names = [{"environment": SANDBOX, "mturk_id": worker_id(), "invitation_id": 1} for _ in range(people)]
-        connection.execute(insert(Worker), [one | {"created_at": now} for one in names])
-        workers = list(connection.scalars(select(Worker.id).order_by(Worker.id)))[-people:]
-        ids = dict(connection.execute(select(Hit.mturk_id, Hit.id)).all())
+        connection.execute(insert(CrowdWorker), [one | {"created_at": now} for one in names])
+        workers = list(connection.scalars(select(CrowdWorker.id).order_by(CrowdWorker.id)))[-people:]
+        ids = dict(connection.execute(select(CrowdHit.mturk_id, CrowdHit.id)).all())
         rows = []
         for number, hit in enumerate(wanted):
             done_at = now - dt.timedelta(seconds=len(wanted) - number)
@@ -124,10 +124,12 @@ def answer_all(engine: Engine, settings: Settings, share: float = 1.0) -> int:
                     "answer": answers_xml(_fields(pages_of[hit], random.Random(number))),
                 }
             )
-        connection.execute(insert(Assignment), rows)
+        connection.execute(insert(CrowdAssignment), rows)
         done = [row["hit_id"] for row in rows]
         for start in range(0, len(done), 500):
-            connection.execute(update(Hit).where(Hit.id.in_(done[start : start + 500])).values(slots_left=0))
+            connection.execute(
+                update(CrowdHit).where(CrowdHit.id.in_(done[start : start + 500])).values(slots_left=0)
+            )
     return len(rows)
 
 

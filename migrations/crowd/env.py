@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from mitl.crowd_server.store.models import Base
+from mitl.crowd_server.store.models import CrowdBase
 from mitl.db.migrate import run_environment
 
-run_environment(context, Base.metadata)
+run_environment(context, CrowdBase.metadata)

@@ -199,7 +199,7 @@ def _check(scored: pd.DataFrame, audited: pd.DataFrame, sampled: Ints) -> None:
     if missing:
         raise AuditError(
             f"{missing:,} of the {len(audited):,} sampled pairs have no usable answer yet; run `mitl publish --drawn`, "
-            "and `mitl harvest` when they are answered"
+            "and `mitl harvest` and `mitl review` when they are answered"
         )
     if (sampled < 0).any():
         raise AuditError(
@@ -251,4 +251,7 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
     )
     if best.threshold.wanted_for_all is not None:
         line += f", and {further(best, best.threshold.wanted_for_all):,} more to label all at the errors seen"
-    return f"{line}: draw a larger sample with `mitl audit draw --for labels`, or raise --error"
+    return (
+        f"{line}, and a sample cannot grow once its answers are known: raise --error, or let people answer the open "
+        "pairs with `mitl publish`"
+    )

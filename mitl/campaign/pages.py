@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import io
 import json
-import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from mitl.addresses import is_loopback
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
 from mitl.core.pictures import page_jpeg
+from mitl.core.whole_files import part_name
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, SettingsError
@@ -140,9 +140,14 @@ def _write_jpeg(source: Path, target: Path) -> None:
     except OSError as error:
         raise DatasetError(f"{source} cannot be read as a picture: {error}") from error
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(target)
+    part = part_name(target)
+    try:
+        part.write_bytes(content)
+        part.replace(target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error  # a full disk names no file
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def probe_pictures(

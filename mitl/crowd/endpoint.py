@@ -5,11 +5,11 @@ anything and takes the AWS credential chain. It declares its environment, becaus
 protocol has one, and it may be pinned by ``[crowd] server_id``.
 
 Without one, calls go to the server over this project's ``crowd.db``. Where a ``mitl serve`` answers on the
-default port and gives that database's ``server_id``, it is used; otherwise (nothing there, or a server over
-another database) the same server runs inside this process on a free loopback port until the block ends. Both
-may work on one ``crowd.db`` at once. Its keys are mirrored to ``credentials.toml`` for other tools, and its
-``server_id`` with them: a ``crowd.db`` that was replaced under a project is reported, since the project's HITs
-are not in the new one.
+default port over that very database, it is used; otherwise (nothing there, or a server over another database, be
+it a copy of this one with the same ``server_id``) the same server runs inside this process on a free loopback
+port until the block ends. Both may work on one ``crowd.db`` at once. Its keys are mirrored to
+``credentials.toml`` for other tools, and its ``server_id`` with them: a ``crowd.db`` that was replaced under a
+project is reported, since the project's HITs are not in the new one.
 """
 
 from __future__ import annotations
@@ -151,10 +151,11 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
     with explained(engine.url):
         admin.prepare(engine)
         server_id = admin.server_id(engine)
+        place = admin.place(engine)
         pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
     mirror_credentials(settings.project, server_id, pairs)
     url = f"http://127.0.0.1:{port}"
-    running = _running_id(url) == server_id
+    running = _serves(url, server_id, place)
     if not running:
         url = _start(settings, engine, stack)
     return Endpoint(
@@ -179,14 +180,15 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
     return stack.enter_context(RunningServer(app)).url
 
 
-def _running_id(url: str) -> str | None:
-    """The id of the crowd server at this address; None where there is none."""
+def _serves(url: str, server_id: str, place: str) -> bool:
+    """Whether the crowd server over this database answers at this address, and none over a copy of it."""
     import httpx
 
     try:
-        return _id(_health(url))
+        health = _health(url)
     except httpx.HTTPError:
-        return None
+        return False
+    return _id(health) == server_id and health.get("place") == place
 
 
 def _id(health: Mapping[str, Any]) -> str | None:

@@ -83,6 +83,12 @@ def server_id(engine: Engine) -> str:
     return _settings(engine)["server_id"]
 
 
+def place(engine: Engine) -> str:
+    """What ``/healthz`` gives of a server over this database, and of none over a copy."""
+    with Database(engine).read() as connection:
+        return accounts.place(connection)
+
+
 def operator_token(engine: Engine) -> str:
     """The token of the operator's page: ``/operator?token=…``."""
     return _settings(engine)["operator_token"]

@@ -92,18 +92,16 @@ def create_app(
         about = {"server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
         about |= {"workers": counted.workers, "workers_wanted": counted.wanted}
         # The first connection may be one that the database's restart cut, and then the second is a new one.
-        if answers() or answers():
-            return JSONResponse({"status": "ok", **about})
+        if place := found_place() or found_place():
+            return JSONResponse({"status": "ok", "place": place, **about})
         return JSONResponse({"status": "no database", **about}, 503)
 
-    def answers() -> bool:
+    def found_place() -> str | None:
         try:
-            with database.read() as connection:
-                connection.exec_driver_sql("SELECT 1")
+            return admin.place(engine)
         except DBAPIError as error:
             tell(error)
-            return False
-        return True
+            return None
 
     def tell(error: DBAPIError) -> None:
         log.error("the database does not answer: %s", reason(error, engine.url))

@@ -72,12 +72,6 @@ def open_engine(text: str, *, read_only: bool = False) -> Iterator[Engine]:
         view.require_same()
 
 
-def can_write(text: str) -> bool:
-    """Whether this user may change the database's file, as far as one can tell without trying."""
-    file = _file(text)
-    return file is None or obstacle(file) is None
-
-
 def _file(text: str) -> Path | None:
     url = parse_url(text)
     return file_of(url.database) if url.get_backend_name() == "sqlite" else None

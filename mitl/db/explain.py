@@ -29,6 +29,10 @@ _REMEDIES = (
     ),
     (("malformed", "not a database"), "restore a backup with `mitl db restore`"),
     (
+        ("too many clients", "connection slots", "too many connections"),
+        "end what holds its connections, or raise its max_connections,",
+    ),
+    (
         (
             "administrator command",
             "server closed the connection",

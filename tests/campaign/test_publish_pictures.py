@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import resource
+import signal
 import threading
 import time
 from collections import Counter
@@ -216,6 +218,26 @@ def test_pictures_are_shown_upright_and_on_white_and_as_they_are_now(tmp_path):
     Image.new("RGB", (30, 30)).save(camera)
     os.utime(camera, (time.time() + 60,) * 2)
     assert [size for size, _ in shown()] == [(30, 30), (8, 8)]
+
+
+def test_a_disk_that_fills_up_leaves_no_half_of_a_picture(tmp_path):
+    """What could not be written is named, and nothing hidden stays in the folder that is served."""
+    settings = load(tmp_path, environ={})
+    settings.secret()
+    Image.effect_noise((400, 400), 100).save(tmp_path / "noise.png")
+    images = [ImageItem(0, "noise", tmp_path / "noise.png", None)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, hard))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            picture_sources(settings, images, no_progress)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, kept)
+
+    assert caught.value.filename.startswith(str(settings.public))
+    assert list((settings.public / "i").iterdir()) == []
 
 
 def test_a_picture_too_large_to_open_is_named_before_anything_is_written(tmp_path):

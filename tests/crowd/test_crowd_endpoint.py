@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import socket
 import stat
 import tomllib
@@ -12,12 +13,13 @@ from functools import partial
 import httpx
 import pytest
 from crowd_kit import Crowd, ManualClock, post_hit, question, refusal
+from sqlalchemy import create_engine, text
 
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer, bind, serve
-from mitl.db.engine import make_engine
+from mitl.db.engine import make_engine, parse_url
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment
 from mitl.settings import load
@@ -111,6 +113,42 @@ def test_a_running_server_over_another_database_is_left_alone(crowd_engine, tmp_
         assert endpoint.in_process
         assert endpoint.server_id == admin.server_id(crowd_engine)
     other.dispose()
+
+
+def test_a_running_server_over_a_copy_of_the_database_is_left_alone(crowd_engine, tmp_path):
+    """What is tried in a copy of a project is not posted where people work, though both servers have one id."""
+    copy = tmp_path / "copy" / "crowd.db"
+    copy.parent.mkdir()
+    shutil.copy(crowd_engine.url.database, copy)
+    with (
+        RunningServer(create_app(crowd_engine)) as server,
+        open_endpoint(settings_of(copy.parent), LIVE, port=port_of(server)) as endpoint,
+    ):
+        assert endpoint.in_process
+        assert endpoint.server_id == admin.server_id(crowd_engine)
+
+
+@pytest.mark.postgres
+def test_a_database_of_postgresql_is_told_from_its_copy(postgres_url):
+    """By all who reach it, and by nobody else."""
+    name = f"copy_{parse_url(postgres_url).database}"
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    place, server_id = admin.place(engine), admin.server_id(engine)
+    engine.dispose()  # which leaves the engine as a new one; a template may have no connection
+    again = admin.place(engine)
+    engine.dispose()
+    server = create_engine(parse_url(postgres_url).set(database="postgres"), isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {parse_url(postgres_url).database}"))
+        copy = make_engine(parse_url(postgres_url).set(database=name).render_as_string(hide_password=False))
+        elsewhere, same_id = admin.place(copy), admin.server_id(copy) == server_id
+        copy.dispose()
+        connection.execute(text(f"DROP DATABASE {name}"))
+    server.dispose()
+
+    assert same_id
+    assert place == again != elsewhere
 
 
 def test_the_default_endpoints_keys_are_kept_privately(tmp_path, free_port):

@@ -9,7 +9,7 @@ from crowd_kit import TYPE, post_hit, question, refusal
 from sqlalchemy import update
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.models import Hit
+from mitl.crowd_server.store.models import CrowdHit
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -136,7 +136,7 @@ def test_hits_from_before_the_fees_of_2015_cannot_be_extended(crowd):
     hit, other = post_hit(client), post_hit(client)
     old = dt.datetime(2015, 7, 21, tzinfo=dt.UTC)
     with crowd.engine.begin() as connection:
-        connection.execute(update(Hit).where(Hit.mturk_id == hit["HITId"]).values(created_at=old))
+        connection.execute(update(CrowdHit).where(CrowdHit.mturk_id == hit["HITId"]).values(created_at=old))
     grow = client.create_additional_assignments_for_hit
 
     code, _ = refusal(grow, HITId=hit["HITId"], NumberOfAdditionalAssignments=1)

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 
 from mitl.crowd_server.api import registry, table
 from mitl.crowd_server.api.registry import OPERATIONS
-from mitl.crowd_server.store.models import QualificationRequest, QualificationType, RequestState, Worker
+from mitl.crowd_server.store.models import CrowdWorker, QualificationRequest, QualificationType, RequestState
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -105,7 +105,7 @@ def ask(crowd, qualification, worker, name):
     """A worker's request for a qualification, waiting for a decision."""
     with crowd.engine.begin() as connection:
         wanted = select(QualificationType.id).where(QualificationType.mturk_id == qualification)
-        who = select(Worker.id).where(Worker.mturk_id == worker)
+        who = select(CrowdWorker.id).where(CrowdWorker.mturk_id == worker)
         values = {
             "mturk_id": name,
             "environment": Environment.SANDBOX,

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 from browser_fixtures import becomes_true, enter_the_hit
-from crowd_kit import TYPE, post_hit
+from crowd_kit import TYPE, post_hit, question
 
 from mitl.crowd.answers import parse_answers
 from mitl.crowd_server import admin
@@ -93,6 +93,40 @@ def test_what_was_entered_is_not_returned_by_a_slip(crowd, page):
 
     page.get_by_text("You returned the HIT").wait_for()
     assert len(asked) == 3 and "will not be sent" in asked[0]
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, foreign):
+    """Without a connection the browser shows an empty page; the one around says that all is kept, until it is sent."""
+    client = crowd.boto()
+    html = question("<form><input name=note><button>Submit</button></form>") if foreign else pairs_page()
+    hit = post_hit(client, Question=html)["HITId"]
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page = new_page(tolerate="ERR_INTERNET_DISCONNECTED")
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    if foreign:
+        becomes_true(page, "document.activeElement.id === 'hit'")
+        frame.locator("[name=note]").fill("no")
+    else:
+        for place in ("p01", "p02", "p03"):
+            frame.locator(f"[name={place}_label][value=no]").check()
+    becomes_true(page, "Object.keys(localStorage).length > 0")
+    send, lost = frame.get_by_role("button", name="Submit"), page.get_by_text("this browser has kept them")
+
+    page.context.set_offline(True)
+    send.click()
+    lost.wait_for()
+    page.context.set_offline(False)
+    page.get_by_role("link", name="Go back to your answers").click()
+    send.wait_for()
+    becomes_true(page, "document.activeElement.id === 'hit'")
+    send.click()
+
+    page.get_by_text("Submitted. Thank you!").wait_for()
+    [own] = client.list_assignments_for_hit(HITId=hit)["Assignments"]
+    assert own["Answer"].count(">no<") == (1 if foreign else 3)
 
 
 def first_key(page, key, shown):

@@ -22,7 +22,14 @@ from mitl.crowd_server.store import accounts, assignments, hits, leases, reports
 from mitl.crowd_server.store import workers as worker_store
 from mitl.crowd_server.store.database import Books, Database
 from mitl.crowd_server.store.hits import TypeValues
-from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitType, LedgerKind, Worker
+from mitl.crowd_server.store.models import (
+    AssignmentState,
+    CrowdAssignment,
+    CrowdHit,
+    CrowdWorker,
+    HitType,
+    LedgerKind,
+)
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.db.engine import make_engine
 from mitl.errors import StoreError
@@ -127,7 +134,7 @@ class Bookkeeping:
         try:
             with self.write() as books:
                 accounts.settle(books)
-                which = func.min(Hit.id) if oldest else func.max(Hit.id)
+                which = func.min(CrowdHit.id) if oldest else func.max(CrowdHit.id)
                 hit_id = books.connection.execute(select(which)).scalar()
                 if hit_id is not None:
                     hits.set_expiration(books, hit_id, self.clock() + dt.timedelta(days=days))
@@ -146,9 +153,9 @@ class Bookkeeping:
 
     def find(self, books, state):
         mturk_id = books.connection.execute(
-            select(Assignment.mturk_id)
-            .where(Assignment.state == state, Assignment.environment == LIVE)
-            .order_by(Assignment.id)
+            select(CrowdAssignment.mturk_id)
+            .where(CrowdAssignment.state == state, CrowdAssignment.environment == LIVE)
+            .order_by(CrowdAssignment.id)
             .limit(1)
         ).scalar()
         return None if mturk_id is None else assignments.find(books, mturk_id)
@@ -161,7 +168,9 @@ class Bookkeeping:
             balance = accounts.balance(connection, LIVE)
             sums = reports.ledger_sums(connection)
             moved = {kind: sums.get((LIVE, kind), 0) for kind in LedgerKind}
-            held_slots = connection.execute(select(func.coalesce(func.sum(Hit.held_slots), 0))).scalar_one()
+            held_slots = connection.execute(
+                select(func.coalesce(func.sum(CrowdHit.held_slots), 0))
+            ).scalar_one()
             paid = sum(row.total_cents for row in reports.payments(connection, LIVE))
             earned = self.earnable(connection)
         assert balance.available >= 0
@@ -175,12 +184,12 @@ class Bookkeeping:
         now = self.clock()
         total = 0
         for hit_id, slots, expires_at in connection.execute(
-            select(Hit.id, Hit.max_assignments, Hit.expires_at).join(HitType)
+            select(CrowdHit.id, CrowdHit.max_assignments, CrowdHit.expires_at).join(HitType)
         ):
             rows = connection.execute(
-                select(Assignment.state, Assignment.deadline_at)
-                .join(Worker)
-                .where(Assignment.hit_id == hit_id)
+                select(CrowdAssignment.state, CrowdAssignment.deadline_at)
+                .join(CrowdWorker)
+                .where(CrowdAssignment.hit_id == hit_id)
             ).all()
             submitted = sum(state is AssignmentState.SUBMITTED for state, _ in rows)
             decided = sum(state in (AssignmentState.APPROVED, AssignmentState.REJECTED) for state, _ in rows)

@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.models import Base
+from mitl.crowd_server.store.models import CrowdBase
 from mitl.db import migrate
 from mitl.db.engine import make_engine
 from mitl.errors import StoreError
@@ -28,7 +28,7 @@ def test_upgrade_head_equals_the_models(engine_url):
 
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, CrowdBase.metadata) == []
     engine.dispose()
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
 from crowd_kit import post_hit
-from sqlalchemy import text
+from db_kit import cut_connections
 from sqlalchemy.exc import OperationalError
 
 from mitl.crowd_server import admin
@@ -24,20 +23,6 @@ def spoil(crowd):
     crowd.engine.dispose()
     with Path(crowd.engine.url.database).open("r+b") as file:
         file.write(b"no database any more" * 10)
-
-
-def cut(url):
-    """End all connections, as a restart of PostgreSQL does."""
-    engine = make_engine(url)
-    with engine.connect() as connection:
-        connection.execute(
-            text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-        )
-    engine.dispose()
-    time.sleep(0.05)
 
 
 def test_a_worker_is_asked_to_come_again_when_the_database_is_gone(crowd, caplog):
@@ -75,7 +60,7 @@ def test_a_restart_of_the_database_is_over_with_one_request(either_crowd, engine
     """The connections that it cut are replaced at the first request that meets one; a check of health meets none."""
     client = either_crowd.boto()
     post_hit(client)
-    cut(engine_url)
+    cut_connections(engine_url)
 
     healthy = either_crowd.browser().get(either_crowd.url + "/healthz").status_code
     balance = client.get_account_balance()
@@ -92,7 +77,7 @@ def test_a_commit_that_may_not_be_on_the_disk_is_an_outage(postgres_url, monkeyp
     wait = database.wait_for_disk
 
     def cut_and_wait(driver):
-        cut(postgres_url)
+        cut_connections(postgres_url)
         wait(driver)
 
     monkeypatch.setattr(database, "wait_for_disk", cut_and_wait)

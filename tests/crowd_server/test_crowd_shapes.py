@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sqlalchemy import insert, select
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.models import QualificationRequest, QualificationType, RequestState, Worker
+from mitl.crowd_server.store.models import CrowdWorker, QualificationRequest, QualificationType, RequestState
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -125,7 +125,7 @@ def _requests(crowd, qualifications):
     """Workers' requests for these qualifications, not yet decided."""
     names = []
     with crowd.engine.begin() as connection:
-        worker = connection.execute(select(Worker.id)).scalars().first()
+        worker = connection.execute(select(CrowdWorker.id)).scalars().first()
         for place, qualification in enumerate(qualifications):
             wanted = select(QualificationType.id).where(QualificationType.mturk_id == qualification)
             names.append(f"3REQUEST{place:022d}")

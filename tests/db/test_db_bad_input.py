@@ -14,14 +14,17 @@ from pathlib import Path
 
 import pytest
 from cli_kit import clear_environment, fails, ok
-from db_kit import content, kept, old_database, sqlite_url
+from db_kit import content, cut_connections, kept, old_database, sqlite_url
 from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 
 from mitl.db import migrate
 from mitl.db.engine import make_engine
+from mitl.db.explain import reason
 from mitl.db.locks import WRITING, advisory_key
-from mitl.errors import StoreError
+from mitl.db.session import open_database
+from mitl.errors import OutageError, StoreError
 
 pytestmark = pytest.mark.migrations
 
@@ -328,3 +331,28 @@ def test_an_upgrade_of_postgresql_waits_for_a_writer_too(postgres_url, tmp_path,
     engine.dispose()
 
     assert "because another command is writing to it" in message
+
+
+@pytest.mark.postgres
+def test_a_restart_of_postgresql_in_the_middle_is_one_line(postgres_url):
+    """It says what happened and what to wait for, without what the driver guesses."""
+    line = "due to administrator command; its server was stopped or restarted: wait until it runs"
+    with (
+        pytest.raises(OutageError, match=f"{line} and run the command again$"),
+        open_database(postgres_url, create=True) as session,
+    ):
+        session.execute(text("SELECT 1"))
+        cut_connections(postgres_url)
+        session.execute(text("SELECT 1"))
+
+
+def test_the_drivers_guesses_are_left_out():
+    """Its first words say what happened."""
+    said = (
+        'connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused\n'
+        "\tIs the server running on that host and accepting TCP/IP connections?"
+    )
+
+    assert reason(DBAPIError(None, None, Exception(said)), make_url("postgresql://me@127.0.0.1:1/x")) == (
+        'connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused'
+    )

@@ -175,6 +175,16 @@ def test_nothing_within_uses_the_names_for_users():
     assert users == []
 
 
+def test_a_public_class_has_its_name_for_itself():
+    """A name that stands in a message or a search leads to one class; a private one is its module's own matter."""
+    homes: dict[str, list[str]] = {}
+    for path in sorted([*(ROOT / "mitl").rglob("*.py"), *(ROOT / "annotators").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
 def test_the_architecture_shows_the_order():
     """docs/architecture.md has the lines of ORDER; MITL_REWRITE_GOLDEN=1 puts them there."""
     before, start, rest = PAGE.read_text(encoding="utf-8").partition("```text\n")

@@ -16,14 +16,14 @@ from sqlalchemy import insert, select
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.store.models import (
-    Assignment,
+    CrowdAssignment,
+    CrowdWorker,
     Invitation,
     LateAnswer,
     Panel,
     PanelIdentity,
     PanelVisit,
     VisitState,
-    Worker,
 )
 from mitl.records import Environment
 
@@ -93,7 +93,7 @@ def links_in(reply: httpx.Response) -> list[str]:
 def worker_row(crowd: Crowd, mturk_id: str) -> int:
     """A worker's row."""
     with crowd.engine.connect() as connection:
-        return connection.execute(select(Worker.id).where(Worker.mturk_id == mturk_id)).scalar_one()
+        return connection.execute(select(CrowdWorker.id).where(CrowdWorker.mturk_id == mturk_id)).scalar_one()
 
 
 def add_panel(crowd: Crowd, slug: str, profile: str = "prolific", environment: Any = Environment.LIVE) -> int:
@@ -163,7 +163,7 @@ def add_late_answer(crowd: Crowd) -> None:
     """A late answer to the newest assignment."""
     with crowd.engine.begin() as connection:
         newest = connection.execute(
-            select(Assignment.id).order_by(Assignment.id.desc()).limit(1)
+            select(CrowdAssignment.id).order_by(CrowdAssignment.id.desc()).limit(1)
         ).scalar_one()
         connection.execute(
             insert(LateAnswer).values(assignment_id=newest, answer="<a/>", received_at=crowd.clock())

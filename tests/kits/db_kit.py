@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from old_dumps import dump_of
-from sqlalchemy import Connection, Engine, event, select
+from sqlalchemy import Connection, Engine, event, select, text
 
 from mitl.db.dumps.reading import open_dump
 from mitl.db.dumps.restoring import fill_database
@@ -147,6 +148,20 @@ def killed_at(url: str, number: int, work: Callable[[Engine], object]) -> bool:
 def sqlite_url(path: Path) -> str:
     """The URL of a file."""
     return f"sqlite:///{path}"
+
+
+def cut_connections(url: str) -> None:
+    """End all connections to a database of PostgreSQL, as a restart of it does."""
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )
+    engine.dispose()
+    time.sleep(0.05)
 
 
 def steps(folder: Path, work: Callable[[], object], kill_at: str | None = None) -> list[str] | None:

@@ -85,12 +85,28 @@
     }, "*");
   };
 
+  // Where answers cannot be sent, the browser puts a page of its own into the frame, which says nothing; a reply of ours does.
+  const lost = document.getElementById("lost");
+  let sending = false;
+  frame.addEventListener("load", () => setTimeout(() => { lost.hidden = !sending; }, 1500));
+  lost.querySelector("a").addEventListener("click", event => {
+    event.preventDefault();
+    lost.hidden = true;
+    entered = false;
+    frame.src = frame.src;
+  });
+
   // Once the server's page was asked for, it has the word: a HIT that only claims to be sent cannot ask for it for ever.
   // From then on the worker asks, by a link: what is claimed later may be true.
   const asked = new URLSearchParams(location.search).has("sent");
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
     const {type, note, fields, options} = event.data;
+    if (type === "mitl-sent") sending = true;
+    else if (!["mitl-draft", "mitl-options"].includes(type)) {
+      sending = false;
+      lost.hidden = true;
+    }
     if (type === "mitl-ready") {
       restore();
       enter();

@@ -11,18 +11,20 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import Connection, bindparam, case, delete, exists, func, insert, or_, select, update
 
 from mitl.crowd_server.protocol.errors import turk
+from mitl.crowd_server.protocol.ids import keyed_hash
 from mitl.crowd_server.store.database import Books, Database, Prepared, Wide, add_row, change_row, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
     WORK,
     Account,
-    Assignment,
     AssignmentState,
-    Hit,
+    CrowdAssignment,
+    CrowdHit,
     HitType,
     LedgerEntry,
     LedgerKind,
@@ -68,6 +70,27 @@ _ENTER = insert(LedgerEntry)
 def settings(connection: Connection) -> dict[str, str]:
     """The server's id and secrets."""
     return dict(connection.execute(select(Setting.name, Setting.value)).all())
+
+
+def place(connection: Connection) -> str:
+    """What this database has and no copy of it, told to nobody who lacks its secret.
+
+    A copy has the same id, so it takes this to tell a server over the one from a server over the other.
+    """
+    if connection.dialect.name == "postgresql":
+        where = str(connection.exec_driver_sql(_CLUSTER).scalar_one())
+    else:
+        file = Path(connection.exec_driver_sql("PRAGMA database_list").all()[0][2])
+        found = file.stat() if file.is_file() else None  # a database in memory has no file
+        where = f"{found.st_dev} {found.st_ino}" if found else ""
+    return keyed_hash(settings(connection)["secret"], "place", where)
+
+
+_CLUSTER = (
+    "SELECT oid || ' ' || extract(epoch FROM pg_postmaster_start_time()) FROM pg_database "
+    "WHERE datname = current_database()"
+)
+"""Which database of which running PostgreSQL."""
 
 
 def add_setting(connection: Connection, name: str, value: str) -> None:
@@ -196,24 +219,30 @@ DISPOSED_AFTER = dt.timedelta(days=120)
 """After this long past its expiry a HIT is deleted by itself, as on MTurk."""
 
 _DUE = (
-    Assignment.environment == bindparam("of"),
-    Assignment.state == AssignmentState.SUBMITTED,
-    Assignment.auto_approve_at <= bindparam("now"),
+    CrowdAssignment.environment == bindparam("of"),
+    CrowdAssignment.state == AssignmentState.SUBMITTED,
+    CrowdAssignment.auto_approve_at <= bindparam("now"),
 )
-_TO_SETTLE = (Hit.environment == bindparam("of"), Hit.settle_at <= bindparam("now"))
+_TO_SETTLE = (CrowdHit.environment == bindparam("of"), CrowdHit.settle_at <= bindparam("now"))
 _IS_DUE = Prepared(select(or_(exists().where(*_DUE), exists().where(*_TO_SETTLE))))
 _HIT: Wide = (
-    select(Hit.slots_left, Hit.held_slots, Hit.expires_at, Hit.deleted_at, HitType.reward_cents)
+    select(
+        CrowdHit.slots_left,
+        CrowdHit.held_slots,
+        CrowdHit.expires_at,
+        CrowdHit.deleted_at,
+        HitType.reward_cents,
+    )
     .join(HitType)
-    .where(Hit.id == bindparam("own"))
+    .where(CrowdHit.id == bindparam("own"))
 )
-_UNDECIDED = Assignment.state == AssignmentState.SUBMITTED
+_UNDECIDED = CrowdAssignment.state == AssignmentState.SUBMITTED
 _ON_HIT = select(
     func.count(case((_UNDECIDED, 1))).label("undecided"),
     func.count(case((IS_LIVE, 1))).label("leases"),
-    func.max(case((IS_LIVE, Assignment.deadline_at))).label("last_deadline"),
-    func.max(case((_UNDECIDED, Assignment.auto_approve_at))).label("last_approval"),
-).where(Assignment.hit_id == bindparam("own"))
+    func.max(case((IS_LIVE, CrowdAssignment.deadline_at))).label("last_deadline"),
+    func.max(case((_UNDECIDED, CrowdAssignment.auto_approve_at))).label("last_approval"),
+).where(CrowdAssignment.hit_id == bindparam("own"))
 
 
 def is_due(books: Books) -> bool:
@@ -225,7 +254,7 @@ def settle(books: Books) -> None:
     """Approve what is due for auto-approval, then release what expired HITs no longer need."""
     _auto_approve(books)
     due = {"of": books.environment, "now": books.now}
-    for hit_id in books.connection.scalars(select(Hit.id).where(*_TO_SETTLE), due).all():
+    for hit_id in books.connection.scalars(select(CrowdHit.id).where(*_TO_SETTLE), due).all():
         settle_hit(books, hit_id)
 
 
@@ -260,7 +289,7 @@ def settle_hit(books: Books, hit_id: int) -> None:
     if settle_at is not None and settle_at <= books.now and not needed:
         values["deleted_at"], settle_at = books.now, None
     _hold_more(books, hit_id, (needed - hit.held_slots) * hit.reward_cents)
-    change_row(books.connection, Hit, hit_id, **values, settle_at=settle_at)
+    change_row(books.connection, CrowdHit, hit_id, **values, settle_at=settle_at)
 
 
 def change_type(books: Books, hit_id: int, type_id: int, reward_cents: int) -> None:
@@ -268,7 +297,7 @@ def change_type(books: Books, hit_id: int, type_id: int, reward_cents: int) -> N
     settle_hit(books, hit_id)
     hit = books.connection.execute(_HIT, {"own": hit_id}).one()
     _hold_more(books, hit_id, hit.held_slots * (reward_cents - hit.reward_cents))
-    change_row(books.connection, Hit, hit_id, hit_type_id=type_id)
+    change_row(books.connection, CrowdHit, hit_id, hit_type_id=type_id)
 
 
 def _hold_more(books: Books, hit_id: int, cents: int) -> None:
@@ -281,12 +310,16 @@ def _hold_more(books: Books, hit_id: int, cents: int) -> None:
 
 def _auto_approve(books: Books) -> None:
     due = {"of": books.environment, "now": books.now}
-    wanted = select(Assignment.id, Assignment.hit_id, HitType.reward_cents, Assignment.auto_approve_at)
-    rows = books.connection.execute(wanted.select_from(WORK).where(*_DUE).order_by(Assignment.id), due).all()
+    wanted = select(
+        CrowdAssignment.id, CrowdAssignment.hit_id, HitType.reward_cents, CrowdAssignment.auto_approve_at
+    )
+    rows = books.connection.execute(
+        wanted.select_from(WORK).where(*_DUE).order_by(CrowdAssignment.id), due
+    ).all()
     if not rows:
         return
     pay(books, [(hit, own, cents, at or books.now) for own, hit, cents, at in rows])
-    approved = {"state": AssignmentState.APPROVED, "decided_at": Assignment.auto_approve_at}
-    books.connection.execute(update(Assignment).where(*_DUE).values(approved), due)
+    approved = {"state": AssignmentState.APPROVED, "decided_at": CrowdAssignment.auto_approve_at}
+    books.connection.execute(update(CrowdAssignment).where(*_DUE).values(approved), due)
     for hit_id, count in Counter(hit for _, hit, _, _ in rows).items():
-        change_row(books.connection, Hit, hit_id, held_slots=Hit.held_slots - count)
+        change_row(books.connection, CrowdHit, hit_id, held_slots=CrowdHit.held_slots - count)

@@ -17,14 +17,14 @@ from mitl.crowd_server.store.database import Books, Portion, Prepared, Wide, add
 from mitl.crowd_server.store.leases import LeaseRow, OpenGroup
 from mitl.crowd_server.store.models import (
     WORK,
-    Assignment,
     AssignmentState,
     Bonus,
-    Hit,
+    CrowdAssignment,
+    CrowdHit,
+    CrowdWorker,
     HitQuestion,
     HitType,
     LateAnswer,
-    Worker,
 )
 from mitl.db.base import columns
 
@@ -65,33 +65,35 @@ _SELECT: Wide = (
     select(
         *columns(
             AssignmentRow,
-            Assignment,
-            worker=Worker.mturk_id,
-            hit=Hit.mturk_id,
+            CrowdAssignment,
+            worker=CrowdWorker.mturk_id,
+            hit=CrowdHit.mturk_id,
             reward_cents=HitType.reward_cents,
         )
     )
     .select_from(WORK)
-    .join(Worker)
+    .join(CrowdWorker)
 )
 _FIND = _SELECT.where(
-    Assignment.mturk_id == bindparam("mturk_id"),
-    Assignment.environment == bindparam("environment"),
-    Assignment.submitted_at.is_not(None),
+    CrowdAssignment.mturk_id == bindparam("mturk_id"),
+    CrowdAssignment.environment == bindparam("environment"),
+    CrowdAssignment.submitted_at.is_not(None),
 )
 _OF_HIT = (
     _SELECT.where(
-        Assignment.hit_id == bindparam("hit_id"),
-        Assignment.id > bindparam("after"),
-        Assignment.state.in_(bindparam("states", expanding=True)),
+        CrowdAssignment.hit_id == bindparam("hit_id"),
+        CrowdAssignment.id > bindparam("after"),
+        CrowdAssignment.state.in_(bindparam("states", expanding=True)),
     )
-    .order_by(Assignment.id)
+    .order_by(CrowdAssignment.id)
     .limit(bindparam("limit"))
 )
-_DROP_HOLD = update(Hit).where(Hit.id == bindparam("own")).values(held_slots=Hit.held_slots - 1)
+_DROP_HOLD = (
+    update(CrowdHit).where(CrowdHit.id == bindparam("own")).values(held_slots=CrowdHit.held_slots - 1)
+)
 _DECIDE = (
-    update(Assignment)
-    .where(Assignment.id == bindparam("own"))
+    update(CrowdAssignment)
+    .where(CrowdAssignment.id == bindparam("own"))
     .values(state=bindparam("to"), feedback=bindparam("why"), decided_at=bindparam("now"))
 )
 
@@ -112,20 +114,20 @@ def find(books: Books, mturk_id: str) -> AssignmentRow | None:
 
 def latest_of_type(connection: Connection, hit_type_id: int, *, limit: int) -> list[AssignmentRow]:
     """The submissions of a HIT type that were accepted last, latest first."""
-    wanted = _SELECT.where(Hit.hit_type_id == hit_type_id, Assignment.submitted_at.is_not(None))
-    return every(connection, AssignmentRow, wanted.order_by(Assignment.id.desc()).limit(limit))
+    wanted = _SELECT.where(CrowdHit.hit_type_id == hit_type_id, CrowdAssignment.submitted_at.is_not(None))
+    return every(connection, AssignmentRow, wanted.order_by(CrowdAssignment.id.desc()).limit(limit))
 
 
 def find_row(connection: Connection, own_id: int) -> AssignmentRow | None:
     """The submitted assignment of this row, of either environment."""
-    wanted = _SELECT.where(Assignment.id == own_id, Assignment.submitted_at.is_not(None))
+    wanted = _SELECT.where(CrowdAssignment.id == own_id, CrowdAssignment.submitted_at.is_not(None))
     return first(connection, AssignmentRow, wanted)
 
 
 def is_known(books: Books, mturk_id: str) -> bool:
     """Whether a worker accepted an assignment of this id, submitted or not."""
-    of_id = (Assignment.mturk_id == mturk_id, Assignment.environment == books.environment)
-    return books.connection.scalar(select(Assignment.id).where(*of_id).limit(1)) is not None
+    of_id = (CrowdAssignment.mturk_id == mturk_id, CrowdAssignment.environment == books.environment)
+    return books.connection.scalar(select(CrowdAssignment.id).where(*of_id).limit(1)) is not None
 
 
 def approve(books: Books, own: AssignmentRow, feedback: str) -> None:
@@ -162,15 +164,15 @@ def list_bonuses(
 ) -> list[BonusRow]:
     """Bonuses granted for this HIT and this assignment where given, oldest first."""
     wanted = (
-        select(*columns(BonusRow, Bonus, worker=Worker.mturk_id, assignment=Assignment.mturk_id))
-        .join(Assignment, Assignment.id == Bonus.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
+        select(*columns(BonusRow, Bonus, worker=CrowdWorker.mturk_id, assignment=CrowdAssignment.mturk_id))
+        .join(CrowdAssignment, CrowdAssignment.id == Bonus.assignment_id)
+        .join(CrowdWorker, CrowdWorker.id == CrowdAssignment.worker_id)
         .where(Bonus.environment == books.environment, Bonus.id > portion.after)
     )
     if hit_id is not None:
-        wanted = wanted.where(Assignment.hit_id == hit_id)
+        wanted = wanted.where(CrowdAssignment.hit_id == hit_id)
     if assignment_id is not None:
-        wanted = wanted.where(Assignment.id == assignment_id)
+        wanted = wanted.where(CrowdAssignment.id == assignment_id)
     return every(books.connection, BonusRow, wanted.order_by(Bonus.id).limit(portion.limit))
 
 
@@ -208,50 +210,50 @@ _SUBMISSIONS: Wide = (
     select(
         *columns(
             WorkRow,
-            Assignment,
-            bonuses=Assignment.id,
+            CrowdAssignment,
+            bonuses=CrowdAssignment.id,
             title=HitType.title,
             reward_cents=HitType.reward_cents,
         )
     )
     .select_from(WORK)
-    .where(Assignment.worker_id == bindparam("me"), Assignment.submitted_at.is_not(None))
-    .order_by(Assignment.submitted_at.desc(), Assignment.id.desc())
+    .where(CrowdAssignment.worker_id == bindparam("me"), CrowdAssignment.submitted_at.is_not(None))
+    .order_by(CrowdAssignment.submitted_at.desc(), CrowdAssignment.id.desc())
     .limit(_MOST_SHOWN)
 )
 _BONUSES = (
     select(Bonus.assignment_id, Bonus.cents, Bonus.reason)
-    .join(Assignment, Assignment.id == Bonus.assignment_id)
-    .where(Assignment.worker_id == bindparam("me"))
+    .join(CrowdAssignment, CrowdAssignment.id == Bonus.assignment_id)
+    .where(CrowdAssignment.worker_id == bindparam("me"))
     .order_by(Bonus.id)
 )
 _LATE = (
     select(HitType.title, HitType.reward_cents, LateAnswer.received_at)
     .select_from(WORK)
     .join(LateAnswer)
-    .where(Assignment.worker_id == bindparam("me"))
+    .where(CrowdAssignment.worker_id == bindparam("me"))
     .order_by(LateAnswer.id.desc())
     .limit(_MOST_SHOWN)
 )
 # Without the environment, so that the table is read from its end and not by an index that needs sorting.
 _TIMES = (
-    select(Hit.hit_type_id, Assignment.accepted_at, Assignment.submitted_at)
-    .join(Hit, Hit.id == Assignment.hit_id)
-    .where(Assignment.submitted_at.is_not(None))
-    .order_by(Assignment.id.desc())
+    select(CrowdHit.hit_type_id, CrowdAssignment.accepted_at, CrowdAssignment.submitted_at)
+    .join(CrowdHit, CrowdHit.id == CrowdAssignment.hit_id)
+    .where(CrowdAssignment.submitted_at.is_not(None))
+    .order_by(CrowdAssignment.id.desc())
     .limit(_RECENT_ASSIGNMENTS)
 )
-_QUESTION = select(HitQuestion.xml).join(Hit).where(Hit.mturk_id == bindparam("of_hit"))
+_QUESTION = select(HitQuestion.xml).join(CrowdHit).where(CrowdHit.mturk_id == bindparam("of_hit"))
 _LATEST_HIT = Prepared(
-    select(Hit.id)
+    select(CrowdHit.id)
     .select_from(WORK)
-    .join(Worker)
+    .join(CrowdWorker)
     .where(
-        Worker.mturk_id == bindparam("me"),
+        CrowdWorker.mturk_id == bindparam("me"),
         HitType.title == bindparam("title"),
-        Assignment.submitted_at.is_not(None),
+        CrowdAssignment.submitted_at.is_not(None),
     )
-    .order_by(Assignment.id.desc())
+    .order_by(CrowdAssignment.id.desc())
     .limit(1)
 )
 

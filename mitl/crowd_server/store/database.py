@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from mitl.crowd_server.store.models import Account, Base
+from mitl.crowd_server.store.models import Account, CrowdBase
 from mitl.records import Environment
 
 RecordT = TypeVar("RecordT")
@@ -195,18 +195,18 @@ Wide: TypeAlias = Select[*tuple[Any, ...]]
 """A select of more columns than the type checker counts."""
 
 
-def add_row(connection: Connection, table: type[Base], **values: object) -> int:
+def add_row(connection: Connection, table: type[CrowdBase], **values: object) -> int:
     """Insert a row; its key."""
     return int(_insertion(table, tuple(values)).rows(connection, values)[0][0])
 
 
 @cache
-def _insertion(table: type[Base], names: tuple[str, ...]) -> Prepared:
+def _insertion(table: type[CrowdBase], names: tuple[str, ...]) -> Prepared:
     wanted = insert(table).values({name: bindparam(name) for name in names})
     return Prepared(wanted.returning(table.__table__.c.id))
 
 
-def change_row(connection: Connection, table: type[Base], key: int, **values: object) -> None:
+def change_row(connection: Connection, table: type[CrowdBase], key: int, **values: object) -> None:
     """Set these columns of the row with this ``id``; a value may be an expression."""
     connection.execute(update(table).where(table.__table__.c.id == key).values(**values))
 

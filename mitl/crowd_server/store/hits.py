@@ -12,7 +12,14 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, exists, func,
 from mitl.crowd_server.protocol.ids import entity_id
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, first
-from mitl.crowd_server.store.models import IS_LIVE, Assignment, AssignmentState, Hit, HitQuestion, HitType
+from mitl.crowd_server.store.models import (
+    IS_LIVE,
+    AssignmentState,
+    CrowdAssignment,
+    CrowdHit,
+    HitQuestion,
+    HitType,
+)
 from mitl.db.base import columns
 
 
@@ -100,29 +107,29 @@ class HitRow:
 
 
 _OWN = (
-    Hit.id,
-    Hit.mturk_id,
-    Hit.annotation,
-    Hit.max_assignments,
-    Hit.slots_left,
-    Hit.reviewing,
-    Hit.created_at,
-    Hit.expires_at,
-    Hit.deleted_at,
+    CrowdHit.id,
+    CrowdHit.mturk_id,
+    CrowdHit.annotation,
+    CrowdHit.max_assignments,
+    CrowdHit.slots_left,
+    CrowdHit.reviewing,
+    CrowdHit.created_at,
+    CrowdHit.expires_at,
+    CrowdHit.deleted_at,
 )
 # Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it.
-_HIT: Wide = select(*_OWN, *_TYPE.selected_columns).join(HitType, HitType.id == Hit.hit_type_id)
-_OF_ID = (Hit.mturk_id == bindparam("mturk_id"), Hit.environment == bindparam("environment"))
+_HIT: Wide = select(*_OWN, *_TYPE.selected_columns).join(HitType, HitType.id == CrowdHit.hit_type_id)
+_OF_ID = (CrowdHit.mturk_id == bindparam("mturk_id"), CrowdHit.environment == bindparam("environment"))
 _FIND_HIT = _HIT.where(*_OF_ID)
-_HIT_KEY = select(Hit.id).where(*_OF_ID)
+_HIT_KEY = select(CrowdHit.id).where(*_OF_ID)
 _QUESTION = select(HitQuestion.xml).where(HitQuestion.hit_id == bindparam("hit_id"))
 _FORM = _QUESTION.where(HitQuestion.xml.contains("/QuestionForm.xsd"))
 _ADD_QUESTION = insert(HitQuestion)
-_DECIDED = Assignment.decided_at.is_not(None)
+_DECIDED = CrowdAssignment.decided_at.is_not(None)
 _COUNTS = (
-    select(Assignment.hit_id, func.count(case((IS_LIVE, 1))), func.count(case((_DECIDED, 1))))
-    .where(Assignment.hit_id.in_(bindparam("hit_ids", expanding=True)))
-    .group_by(Assignment.hit_id)
+    select(CrowdAssignment.hit_id, func.count(case((IS_LIVE, 1))), func.count(case((_DECIDED, 1))))
+    .where(CrowdAssignment.hit_id.in_(bindparam("hit_ids", expanding=True)))
+    .group_by(CrowdAssignment.hit_id)
 )
 
 
@@ -142,7 +149,7 @@ def add_hit(
         "deleted_at": None,
     }
     kept = {"environment": books.environment, "hit_type_id": hit_type.id, "held_slots": max_assignments}
-    hit_id = add_row(books.connection, Hit, **values, **kept, settle_at=expires_at)
+    hit_id = add_row(books.connection, CrowdHit, **values, **kept, settle_at=expires_at)
     books.connection.execute(_ADD_QUESTION, {"hit_id": hit_id, "xml": question})
     accounts.hold(books, hit_id, max_assignments * hit_type.values.reward_cents)
     return HitRow(id=hit_id, type=hit_type, pending=0, completed=0, **values)
@@ -162,8 +169,8 @@ def hit_key(books: Books, mturk_id: str) -> int | None:
 def is_promised(books: Books, hit_id: int) -> bool:
     """Whether somebody has this HIT, or submitted it and may still be paid for it."""
     open_states = (AssignmentState.SUBMITTED, AssignmentState.REJECTED)
-    promised = or_(Assignment.state.in_(open_states), IS_LIVE)
-    wanted = select(Assignment.id).where(Assignment.hit_id == hit_id, promised).limit(1)
+    promised = or_(CrowdAssignment.state.in_(open_states), IS_LIVE)
+    wanted = select(CrowdAssignment.id).where(CrowdAssignment.hit_id == hit_id, promised).limit(1)
     return books.connection.scalar(wanted, {"now": books.now}) is not None
 
 
@@ -179,25 +186,25 @@ def form(connection: Connection, hit_id: int) -> str | None:
 
 def set_expiration(books: Books, hit_id: int, expires_at: dt.datetime) -> None:
     """Move a HIT's expiry, and hold or free its money accordingly."""
-    change_row(books.connection, Hit, hit_id, expires_at=expires_at)
+    change_row(books.connection, CrowdHit, hit_id, expires_at=expires_at)
     accounts.settle_hit(books, hit_id)
 
 
 def set_reviewing(books: Books, hit_id: int, reviewing: bool) -> None:
     """Set or lift the requester's own marker."""
-    change_row(books.connection, Hit, hit_id, reviewing=reviewing)
+    change_row(books.connection, CrowdHit, hit_id, reviewing=reviewing)
 
 
 def add_slots(books: Books, hit_id: int, count: int) -> None:
     """Ask for more assignments, and hold what they pay."""
-    more = {"max_assignments": Hit.max_assignments + count, "slots_left": Hit.slots_left + count}
-    change_row(books.connection, Hit, hit_id, **more)
+    more = {"max_assignments": CrowdHit.max_assignments + count, "slots_left": CrowdHit.slots_left + count}
+    change_row(books.connection, CrowdHit, hit_id, **more)
     accounts.settle_hit(books, hit_id)
 
 
 def delete(books: Books, hit_id: int) -> None:
     """Dispose of a HIT and free its money; its rows stay."""
-    change_row(books.connection, Hit, hit_id, deleted_at=books.now)
+    change_row(books.connection, CrowdHit, hit_id, deleted_at=books.now)
     accounts.settle_hit(books, hit_id)
 
 
@@ -216,30 +223,34 @@ def _rows(books: Books, wanted: Wide, parameters: Mapping[str, object]) -> list[
     return hits
 
 
-_OF_REQUESTER = (Hit.environment == bindparam("environment"), Hit.deleted_at.is_(None))
+_OF_REQUESTER = (CrowdHit.environment == bindparam("environment"), CrowdHit.deleted_at.is_(None))
 
 
 def list_hits(books: Books, portion: Portion, *narrowing: ColumnElement[bool]) -> list[HitRow]:
     """HITs that are not deleted, oldest first."""
-    wanted = _HIT.where(*_OF_REQUESTER, *narrowing, Hit.id > portion.after)
+    wanted = _HIT.where(*_OF_REQUESTER, *narrowing, CrowdHit.id > portion.after)
     of = {"environment": books.environment, "now": books.now}
-    return _rows(books, wanted.order_by(Hit.id).limit(portion.limit), of)
+    return _rows(books, wanted.order_by(CrowdHit.id).limit(portion.limit), of)
 
 
 def list_of_type(books: Books, hit_type_id: int, portion: Portion) -> list[HitRow]:
     """HITs of a HIT type, deleted ones too, oldest first."""
-    wanted = _HIT.where(Hit.hit_type_id == hit_type_id, Hit.id > portion.after)
-    return _rows(books, wanted.order_by(Hit.id).limit(portion.limit), {})
+    wanted = _HIT.where(CrowdHit.hit_type_id == hit_type_id, CrowdHit.id > portion.after)
+    return _rows(books, wanted.order_by(CrowdHit.id).limit(portion.limit), {})
 
 
 def list_reviewable(
     books: Books, portion: Portion, *, hit_type_id: int | None, reviewing: bool
 ) -> list[HitRow]:
     """HITs on which no further work will come, marked as being reviewed or not."""
-    over = or_(Hit.slots_left == 0, Hit.expires_at <= books.now)
-    narrowing = [Hit.reviewing.is_(reviewing), over, ~exists().where(Assignment.hit_id == Hit.id, IS_LIVE)]
+    over = or_(CrowdHit.slots_left == 0, CrowdHit.expires_at <= books.now)
+    narrowing = [
+        CrowdHit.reviewing.is_(reviewing),
+        over,
+        ~exists().where(CrowdAssignment.hit_id == CrowdHit.id, IS_LIVE),
+    ]
     if hit_type_id is not None:
-        narrowing.append(Hit.hit_type_id == hit_type_id)
+        narrowing.append(CrowdHit.hit_type_id == hit_type_id)
     return list_hits(books, portion, *narrowing)
 
 

@@ -26,11 +26,11 @@ from mitl.crowd_server.store.database import Books, Prepared, Wide, add_row, eve
 from mitl.crowd_server.store.models import (
     IS_LIVE,
     WORK,
-    Assignment,
     AssignmentState,
-    Hit,
+    CrowdAssignment,
+    CrowdHit,
+    CrowdWorker,
     HitType,
-    Worker,
     WorkerBlock,
 )
 from mitl.crowd_server.store.workers import WorkerRow
@@ -93,9 +93,9 @@ _LEASE: Wide = (
     select(
         *columns(
             LeaseRow,
-            Assignment,
-            hit=Hit.mturk_id,
-            worker=Worker.mturk_id,
+            CrowdAssignment,
+            hit=CrowdHit.mturk_id,
+            worker=CrowdWorker.mturk_id,
             hit_type=HitType.mturk_id,
             title=HitType.title,
             description=HitType.description,
@@ -106,7 +106,7 @@ _LEASE: Wide = (
         )
     )
     .select_from(WORK)
-    .join(Worker)
+    .join(CrowdWorker)
 )
 _ME: BindParameter[Any] = bindparam("me")
 _NOW: BindParameter[Any] = bindparam("now")
@@ -117,34 +117,38 @@ _GIVEN_OUT = (
 )
 _OPEN = (
     # Written out, because SQLite cannot tell from a parameter that the index of open HITs serves.
-    Hit.slots_left > literal_column("0"),
-    Hit.expires_at > _NOW,
-    Hit.deleted_at.is_(None),
+    CrowdHit.slots_left > literal_column("0"),
+    CrowdHit.expires_at > _NOW,
+    CrowdHit.deleted_at.is_(None),
 )
-_LIVE_LEASES = select(func.count(Assignment.id)).where(Assignment.hit_id == Hit.id, IS_LIVE).correlate(Hit)
-_FREE = (*_GIVEN_OUT, *_OPEN, Hit.slots_left > _LIVE_LEASES.scalar_subquery())
+_LIVE_LEASES = (
+    select(func.count(CrowdAssignment.id))
+    .where(CrowdAssignment.hit_id == CrowdHit.id, IS_LIVE)
+    .correlate(CrowdHit)
+)
+_FREE = (*_GIVEN_OUT, *_OPEN, CrowdHit.slots_left > _LIVE_LEASES.scalar_subquery())
 _BARRED = or_(
-    Assignment.submitted_at.is_not(None),
-    and_(Assignment.state == AssignmentState.RETURNED, Assignment.deadline_at > _NOW),
+    CrowdAssignment.submitted_at.is_not(None),
+    and_(CrowdAssignment.state == AssignmentState.RETURNED, CrowdAssignment.deadline_at > _NOW),
 )
-_MINE = and_(Assignment.hit_id == Hit.id, Assignment.worker_id == _ME)
+_MINE = and_(CrowdAssignment.hit_id == CrowdHit.id, CrowdAssignment.worker_id == _ME)
 # A list looks at every HIT, of which few are at work: leases are counted once for all, and texts read once for a group.
 _AT_WORK = (
-    select(Assignment.hit_id, func.count().label("leases"))
-    .where(Assignment.environment == bindparam("environment"), IS_LIVE)
-    .group_by(Assignment.hit_id)
+    select(CrowdAssignment.hit_id, func.count().label("leases"))
+    .where(CrowdAssignment.environment == bindparam("environment"), IS_LIVE)
+    .group_by(CrowdAssignment.hit_id)
     .subquery()
 )
 _AVAILABLE = (
-    select(Hit.hit_type_id, func.count().label("available"), func.min(Hit.id).label("first_id"))
-    .outerjoin(_AT_WORK, _AT_WORK.c.hit_id == Hit.id)
+    select(CrowdHit.hit_type_id, func.count().label("available"), func.min(CrowdHit.id).label("first_id"))
+    .outerjoin(_AT_WORK, _AT_WORK.c.hit_id == CrowdHit.id)
     .where(
         *_OPEN,
-        Hit.environment == bindparam("environment"),
-        Hit.slots_left > func.coalesce(_AT_WORK.c.leases, 0),
-        Hit.id.not_in(select(Assignment.hit_id).where(Assignment.worker_id == _ME, _BARRED)),
+        CrowdHit.environment == bindparam("environment"),
+        CrowdHit.slots_left > func.coalesce(_AT_WORK.c.leases, 0),
+        CrowdHit.id.not_in(select(CrowdAssignment.hit_id).where(CrowdAssignment.worker_id == _ME, _BARRED)),
     )
-    .group_by(Hit.hit_type_id)
+    .group_by(CrowdHit.hit_type_id)
     .subquery()
 )
 _GROUPS = Prepared(
@@ -154,57 +158,60 @@ _GROUPS = Prepared(
             HitType,
             hit_type_id=HitType.id,
             available=_AVAILABLE.c.available,
-            sample=Hit.mturk_id,
+            sample=CrowdHit.mturk_id,
         )
     )
     .join(_AVAILABLE, _AVAILABLE.c.hit_type_id == HitType.id)
-    .join(Hit, Hit.id == _AVAILABLE.c.first_id)
+    .join(CrowdHit, CrowdHit.id == _AVAILABLE.c.first_id)
     .where(*_GIVEN_OUT)
     .order_by(HitType.id)
 )
-_CURRENT = Prepared(_LEASE.where(Assignment.worker_id == _ME, IS_LIVE).order_by(Assignment.id).limit(1))
-_FIND = Prepared(_LEASE.where(Assignment.id == bindparam("own")))
+_CURRENT = Prepared(
+    _LEASE.where(CrowdAssignment.worker_id == _ME, IS_LIVE).order_by(CrowdAssignment.id).limit(1)
+)
+_FIND = Prepared(_LEASE.where(CrowdAssignment.id == bindparam("own")))
 _AT_HAND = Prepared(
-    select(HitType.requirements, Assignment.id, Assignment.accepted_at)
-    .select_from(Worker)
+    select(HitType.requirements, CrowdAssignment.id, CrowdAssignment.accepted_at)
+    .select_from(CrowdWorker)
     .outerjoin(
-        HitType, and_(HitType.mturk_id == bindparam("hit_type"), HitType.environment == Worker.environment)
+        HitType,
+        and_(HitType.mturk_id == bindparam("hit_type"), HitType.environment == CrowdWorker.environment),
     )
-    .outerjoin(Assignment, and_(Assignment.worker_id == Worker.id, IS_LIVE))
-    .where(Worker.id == _ME)
-    .order_by(Assignment.id)
+    .outerjoin(CrowdAssignment, and_(CrowdAssignment.worker_id == CrowdWorker.id, IS_LIVE))
+    .where(CrowdWorker.id == _ME)
+    .order_by(CrowdAssignment.id)
     .limit(1)
 )
-_HELD = or_(Assignment.submitted_at.is_not(None), IS_LIVE)
+_HELD = or_(CrowdAssignment.submitted_at.is_not(None), IS_LIVE)
 _IDLE_ID = (
-    select(Assignment.mturk_id)
-    .where(Assignment.hit_id == Hit.id)
-    .group_by(Assignment.mturk_id)
+    select(CrowdAssignment.mturk_id)
+    .where(CrowdAssignment.hit_id == CrowdHit.id)
+    .group_by(CrowdAssignment.mturk_id)
     .having(func.max(case((_HELD, 1), else_=0)) == 0)
-    .order_by(func.min(Assignment.id))
+    .order_by(func.min(CrowdAssignment.id))
     .limit(1)
-    .correlate(Hit)
+    .correlate(CrowdHit)
     .scalar_subquery()
 )
 """An AssignmentId of the HIT that nobody holds any more, if there is one: MTurk gives such ids out again."""
 _NEXT = Prepared(
-    select(Hit.id, HitType.duration_s, _IDLE_ID, null())
-    .join(HitType, HitType.id == Hit.hit_type_id)
+    select(CrowdHit.id, HitType.duration_s, _IDLE_ID, null())
+    .join(HitType, HitType.id == CrowdHit.hit_type_id)
     .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, ~exists().where(_MINE))
-    .order_by(Hit.id)
+    .order_by(CrowdHit.id)
     .limit(1)
 )
 _AGAIN = Prepared(
-    select(Hit.id, HitType.duration_s, _IDLE_ID, Assignment.id)
-    .join(HitType, HitType.id == Hit.hit_type_id)
-    .join(Assignment, Assignment.hit_id == Hit.id)
-    .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, Assignment.worker_id == _ME, ~_BARRED)
-    .order_by(Hit.id)
+    select(CrowdHit.id, HitType.duration_s, _IDLE_ID, CrowdAssignment.id)
+    .join(HitType, HitType.id == CrowdHit.hit_type_id)
+    .join(CrowdAssignment, CrowdAssignment.hit_id == CrowdHit.id)
+    .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, CrowdAssignment.worker_id == _ME, ~_BARRED)
+    .order_by(CrowdHit.id)
     .limit(1)
 )
 _RENEW = Prepared(
-    update(Assignment)
-    .where(Assignment.id == bindparam("own"))
+    update(CrowdAssignment)
+    .where(CrowdAssignment.id == bindparam("own"))
     .values(
         mturk_id=bindparam("new_id"),
         state=AssignmentState.ACCEPTED,
@@ -212,19 +219,27 @@ _RENEW = Prepared(
         deadline_at=bindparam("until"),
     )
 )
-_RETURN = update(Assignment).where(Assignment.id == bindparam("own")).values(state=AssignmentState.RETURNED)
+_RETURN = (
+    update(CrowdAssignment)
+    .where(CrowdAssignment.id == bindparam("own"))
+    .values(state=AssignmentState.RETURNED)
+)
 _SUBMIT = Prepared(
-    update(Assignment)
-    .where(Assignment.id == bindparam("own"), Assignment.accepted_at == bindparam("accepted"), IS_LIVE)
+    update(CrowdAssignment)
+    .where(
+        CrowdAssignment.id == bindparam("own"), CrowdAssignment.accepted_at == bindparam("accepted"), IS_LIVE
+    )
     .values(
         state=AssignmentState.SUBMITTED,
         submitted_at=_NOW,
         auto_approve_at=bindparam("approve_at"),
         answer=bindparam("xml"),
     )
-    .returning(Assignment.id)
+    .returning(CrowdAssignment.id)
 )
-_TAKE_SLOT = Prepared(update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit.slots_left - 1))
+_TAKE_SLOT = Prepared(
+    update(CrowdHit).where(CrowdHit.id == bindparam("hit")).values(slots_left=CrowdHit.slots_left - 1)
+)
 
 
 def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
@@ -274,7 +289,7 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
         return int(own_id), now
     own_id = add_row(
         connection,
-        Assignment,
+        CrowdAssignment,
         environment=worker.environment,
         hit_id=hit_id,
         worker_id=worker.id,

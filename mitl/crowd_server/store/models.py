@@ -63,14 +63,14 @@ Cents = Annotated[int, mapped_column(BigInteger)]
 """Money; 32 bits would end at 21 million dollars, which a mistyped MaxAssignments reaches."""
 
 
-class Base(DeclarativeBase):
+class CrowdBase(DeclarativeBase):
     """The crowd server's own metadata."""
 
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = TYPES
 
 
-class NumberedRow(Base):
+class NumberedRow(CrowdBase):
     """A table whose rows are numbered in the order in which they came."""
 
     __abstract__ = True
@@ -105,7 +105,7 @@ class HitType(NumberedRow):
     """Since when the operator gives out no more of its HITs; those that people hold may be finished."""
 
 
-class Hit(NumberedRow):
+class CrowdHit(NumberedRow):
     """A HIT; its question is kept apart so that listing never reads it."""
 
     __tablename__ = "hit"
@@ -133,7 +133,7 @@ class Hit(NumberedRow):
     deleted_at: Mapped[dt.datetime | None]
 
 
-class HitQuestion(Base):
+class HitQuestion(CrowdBase):
     """The question XML of a HIT, as posted."""
 
     __tablename__ = "hit_question"
@@ -142,7 +142,7 @@ class HitQuestion(Base):
     xml: Mapped[str]
 
 
-class Assignment(NumberedRow):
+class CrowdAssignment(NumberedRow):
     """One worker's go at one HIT, renewed when the worker takes the HIT again after a return."""
 
     __tablename__ = "assignment"
@@ -179,7 +179,7 @@ class LateAnswer(NumberedRow):
     received_at: Mapped[dt.datetime]
 
 
-class Setting(Base):
+class Setting(CrowdBase):
     """A value that belongs to this server as a whole: its id and its secrets."""
 
     __tablename__ = "setting"
@@ -188,7 +188,7 @@ class Setting(Base):
     value: Mapped[str]
 
 
-class Account(Base):
+class Account(CrowdBase):
     """One environment's key pair and money; the sums are those of its ledger rows."""
 
     __tablename__ = "account"
@@ -259,7 +259,7 @@ class Invitation(NumberedRow):
     revoked_at: Mapped[dt.datetime | None]
 
 
-class Worker(NumberedRow):
+class CrowdWorker(NumberedRow):
     """A person (or a script) who came by an invitation; nothing personal is kept."""
 
     __tablename__ = "worker"
@@ -270,7 +270,7 @@ class Worker(NumberedRow):
     created_at: Mapped[dt.datetime]
 
 
-class Study(Base):
+class Study(CrowdBase):
     """What people are told before their first HIT of an environment, and whether they are asked to consent."""
 
     __tablename__ = "study"
@@ -352,7 +352,7 @@ class PanelVisit(NumberedRow):
     ended_at: Mapped[dt.datetime | None]
 
 
-class WorkerBlock(Base):
+class WorkerBlock(CrowdBase):
     """A worker whom a requester keeps from all of their HITs."""
 
     __tablename__ = "worker_block"
@@ -430,7 +430,7 @@ class QualificationRequest(NumberedRow):
     reason: Mapped[str]
 
 
-class SignIn(Base):
+class SignIn(CrowdBase):
     """The wrong tokens that one caller gave on the operator's page; forgotten with the right one, or an hour later."""
 
     __tablename__ = "sign_in"
@@ -441,7 +441,7 @@ class SignIn(Base):
     last_at: Mapped[dt.datetime]
 
 
-class EndedSession(Base):
+class EndedSession(CrowdBase):
     """An operator's session that was signed out before its time."""
 
     __tablename__ = "ended_session"
@@ -451,7 +451,7 @@ class EndedSession(Base):
     ends_at: Mapped[dt.datetime]
 
 
-class Allowance(Base):
+class Allowance(CrowdBase):
     """How many more requests of one kind a caller may make: a bucket of tokens that the processes of a server share.
 
     On PostgreSQL the table is not logged: a crash of the database fills all buckets. No dump holds it.
@@ -469,10 +469,12 @@ class Allowance(Base):
     at: Mapped[dt.datetime]
 
 
-WORK = join(Assignment, Hit).join(HitType)
+WORK = join(CrowdAssignment, CrowdHit).join(HitType)
 """Every assignment with its HIT and its HIT type, to select from."""
 
-IS_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
+IS_LIVE = and_(
+    CrowdAssignment.state == AssignmentState.ACCEPTED, CrowdAssignment.deadline_at > bindparam("now")
+)
 """Whether a worker holds the assignment just now and may still submit it."""
 
 RULES: dict[str, str] = {

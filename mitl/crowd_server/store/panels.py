@@ -12,7 +12,14 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import Connection, bindparam, delete, func, or_, select
 
 from mitl.crowd_server.store.database import Prepared, Wide, add_row, change_row, every, first
-from mitl.crowd_server.store.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
+from mitl.crowd_server.store.models import (
+    CrowdAssignment,
+    CrowdWorker,
+    Panel,
+    PanelIdentity,
+    PanelVisit,
+    VisitState,
+)
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.db.base import columns
 from mitl.records import Environment
@@ -87,8 +94,8 @@ _BY_ID = _VISIT.where(PanelVisit.id == bindparam("own"))
 _OF_ASSIGNMENT = Prepared(
     select(PanelVisit.id, PanelVisit.hits_done, Panel.hits_per_visit)
     .join(Panel, Panel.id == PanelVisit.panel_id)
-    .join(Assignment, Assignment.worker_id == PanelVisit.worker_id)
-    .where(Assignment.id == bindparam("assignment"), PanelVisit.state == VisitState.OPEN)
+    .join(CrowdAssignment, CrowdAssignment.worker_id == PanelVisit.worker_id)
+    .where(CrowdAssignment.id == bindparam("assignment"), PanelVisit.state == VisitState.OPEN)
     .order_by(PanelVisit.id.desc())
     .limit(1)
 )
@@ -117,11 +124,11 @@ def list_panels(connection: Connection) -> list[tuple[PanelRow, Mapping[VisitSta
 
 def visit_records(connection: Connection, panel_id: int) -> list[VisitRecord]:
     """All visits of a panel, oldest first."""
-    known_as = select(func.min(PanelIdentity.external_id)).where(PanelIdentity.worker_id == Worker.id)
-    names = {"worker": Worker.mturk_id, "external_id": known_as.scalar_subquery()}
+    known_as = select(func.min(PanelIdentity.external_id)).where(PanelIdentity.worker_id == CrowdWorker.id)
+    names = {"worker": CrowdWorker.mturk_id, "external_id": known_as.scalar_subquery()}
     wanted = (
         select(*columns(VisitRecord, PanelVisit, **names))
-        .join(Worker, Worker.id == PanelVisit.worker_id)
+        .join(CrowdWorker, CrowdWorker.id == PanelVisit.worker_id)
         .where(PanelVisit.panel_id == panel_id)
         .order_by(PanelVisit.id)
     )
@@ -177,8 +184,8 @@ def count_hit(connection: Connection, assignment_id: int, now: dt.datetime) -> N
 
 FORGOTTEN = "forgotten-"
 _FIND_IDENTITY = (
-    select(*columns(WorkerRow, Worker))
-    .join(PanelIdentity, PanelIdentity.worker_id == Worker.id)
+    select(*columns(WorkerRow, CrowdWorker))
+    .join(PanelIdentity, PanelIdentity.worker_id == CrowdWorker.id)
     .where(
         PanelIdentity.environment == bindparam("of"),
         PanelIdentity.profile == bindparam("by"),
@@ -208,8 +215,8 @@ def external_id(connection: Connection, worker_id: int) -> str | None:
 
 def known_as(connection: Connection, name: str) -> list[int]:
     """Rows of the workers with this worker id or this panel's id."""
-    by_name = or_(PanelIdentity.external_id == name, Worker.mturk_id == name)
-    wanted = select(PanelIdentity.worker_id).join(Worker, Worker.id == PanelIdentity.worker_id)
+    by_name = or_(PanelIdentity.external_id == name, CrowdWorker.mturk_id == name)
+    wanted = select(PanelIdentity.worker_id).join(CrowdWorker, CrowdWorker.id == PanelIdentity.worker_id)
     return list(connection.scalars(wanted.where(by_name)))
 
 

@@ -18,11 +18,11 @@ from mitl.crowd_server.store.database import Books, Wide, every, first
 from mitl.crowd_server.store.models import (
     DONE_STATES,
     WORK,
-    Assignment,
     AssignmentState,
-    Hit,
+    CrowdAssignment,
+    CrowdHit,
+    CrowdWorker,
     HitType,
-    Worker,
 )
 from mitl.db.base import columns
 from mitl.records import Environment
@@ -99,58 +99,63 @@ class ActiveRow:
     deadline_at: dt.datetime
 
 
-_NOW = bindparam("now", type_=Hit.expires_at.type)
-_OPEN = and_(Hit.deleted_at.is_(None), Hit.expires_at > _NOW)
+_NOW = bindparam("now", type_=CrowdHit.expires_at.type)
+_OPEN = and_(CrowdHit.deleted_at.is_(None), CrowdHit.expires_at > _NOW)
 _HITS: Wide = select(
-    Hit.hit_type_id,
+    CrowdHit.hit_type_id,
     func.count(),
     func.count(case((_OPEN, 1))),
-    func.sum(Hit.max_assignments),
-    func.sum(Hit.max_assignments - Hit.slots_left),
-    func.sum(case((_OPEN, Hit.slots_left), else_=0)),
-    func.max(case((_OPEN, Hit.expires_at))),
-).group_by(Hit.hit_type_id)
+    func.sum(CrowdHit.max_assignments),
+    func.sum(CrowdHit.max_assignments - CrowdHit.slots_left),
+    func.sum(case((_OPEN, CrowdHit.slots_left), else_=0)),
+    func.max(case((_OPEN, CrowdHit.expires_at))),
+).group_by(CrowdHit.hit_type_id)
 _IN_STATE = (
-    Assignment.environment.in_(tuple(Environment)),
-    Assignment.state.in_(
+    CrowdAssignment.environment.in_(tuple(Environment)),
+    CrowdAssignment.state.in_(
         (AssignmentState.ACCEPTED, AssignmentState.SUBMITTED, AssignmentState.REJECTED),
     ),
-    or_(Assignment.state != AssignmentState.ACCEPTED, Assignment.deadline_at > _NOW),
+    or_(CrowdAssignment.state != AssignmentState.ACCEPTED, CrowdAssignment.deadline_at > _NOW),
 )
 _STATES = (
-    select(Hit.hit_type_id, Assignment.state, func.count())
-    .join(Hit, Hit.id == Assignment.hit_id)
+    select(CrowdHit.hit_type_id, CrowdAssignment.state, func.count())
+    .join(CrowdHit, CrowdHit.id == CrowdAssignment.hit_id)
     .where(*_IN_STATE)
-    .group_by(Hit.hit_type_id, Assignment.state)
+    .group_by(CrowdHit.hit_type_id, CrowdAssignment.state)
 )
 _DELAYS = select(HitType.auto_approval_s).distinct()
 _RECENT = (
-    select(Hit.hit_type_id, func.count(), func.min(Assignment.accepted_at))
+    select(CrowdHit.hit_type_id, func.count(), func.min(CrowdAssignment.accepted_at))
     .select_from(WORK)
     .where(
-        Assignment.environment.in_(tuple(Environment)),
-        Assignment.state.in_(DONE_STATES),
-        Assignment.auto_approve_at > bindparam("after", type_=Hit.expires_at.type),
+        CrowdAssignment.environment.in_(tuple(Environment)),
+        CrowdAssignment.state.in_(DONE_STATES),
+        CrowdAssignment.auto_approve_at > bindparam("after", type_=CrowdHit.expires_at.type),
         HitType.auto_approval_s == bindparam("delay_s"),
     )
-    .group_by(Hit.hit_type_id)
+    .group_by(CrowdHit.hit_type_id)
 )
 _SPANS: Wide = (
-    select(Hit.hit_type_id, func.count(), func.min(Assignment.accepted_at), func.max(Assignment.submitted_at))
-    .join(Hit, Hit.id == Assignment.hit_id)
-    .where(Assignment.submitted_at.is_not(None))
-    .group_by(Hit.hit_type_id)
+    select(
+        CrowdHit.hit_type_id,
+        func.count(),
+        func.min(CrowdAssignment.accepted_at),
+        func.max(CrowdAssignment.submitted_at),
+    )
+    .join(CrowdHit, CrowdHit.id == CrowdAssignment.hit_id)
+    .where(CrowdAssignment.submitted_at.is_not(None))
+    .group_by(CrowdHit.hit_type_id)
 )
 _ACTIVE = (
-    select(*columns(ActiveRow, Assignment, worker=Worker.mturk_id, title=HitType.title))
+    select(*columns(ActiveRow, CrowdAssignment, worker=CrowdWorker.mturk_id, title=HitType.title))
     .select_from(WORK)
-    .join(Worker)
+    .join(CrowdWorker)
     .where(
-        Assignment.environment.in_(tuple(Environment)),
-        Assignment.state == AssignmentState.ACCEPTED,
-        Assignment.deadline_at > _NOW,
+        CrowdAssignment.environment.in_(tuple(Environment)),
+        CrowdAssignment.state == AssignmentState.ACCEPTED,
+        CrowdAssignment.deadline_at > _NOW,
     )
-    .order_by(Assignment.accepted_at, Assignment.id)
+    .order_by(CrowdAssignment.accepted_at, CrowdAssignment.id)
 )
 
 
@@ -236,11 +241,11 @@ def expire_some(connection: Connection, group: GroupKey, now: dt.datetime, *, li
     Few at a time, because one writes at a time: workers who submit meanwhile wait for one portion alone. What a
     portion did stands, so an interruption costs nothing but another call.
     """
-    is_open = (Hit.hit_type_id == group.id, Hit.deleted_at.is_(None), Hit.expires_at > now)
-    wanted = select(Hit.id).where(Hit.environment == group.environment, *is_open)
-    ids = connection.scalars(wanted.order_by(Hit.id).limit(limit)).all()
+    is_open = (CrowdHit.hit_type_id == group.id, CrowdHit.deleted_at.is_(None), CrowdHit.expires_at > now)
+    wanted = select(CrowdHit.id).where(CrowdHit.environment == group.environment, *is_open)
+    ids = connection.scalars(wanted.order_by(CrowdHit.id).limit(limit)).all()
     if ids:
-        connection.execute(update(Hit).where(Hit.id.in_(ids)).values(expires_at=now))
+        connection.execute(update(CrowdHit).where(CrowdHit.id.in_(ids)).values(expires_at=now))
     for hit_id in ids:
         accounts.settle_hit(Books(connection, group.environment, now), hit_id)
     return len(ids)

@@ -22,13 +22,13 @@ from mitl.crowd_server.store.database import (
 )
 from mitl.crowd_server.store.leases import OpenGroup
 from mitl.crowd_server.store.models import (
-    Hit,
+    CrowdHit,
+    CrowdWorker,
     HitType,
     Qualification,
     QualificationRequest,
     QualificationType,
     RequestState,
-    Worker,
 )
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.db.base import columns
@@ -86,9 +86,13 @@ _TYPE: Wide = select(
 ).where(QualificationType.description != "")
 """A deleted type keeps its row, because HITs may still ask for it; its description, which no other lacks, is empty."""
 _HELD: Wide = (
-    select(*columns(QualificationRow, Qualification, type=QualificationType.mturk_id, worker=Worker.mturk_id))
+    select(
+        *columns(
+            QualificationRow, Qualification, type=QualificationType.mturk_id, worker=CrowdWorker.mturk_id
+        )
+    )
     .join(QualificationType, QualificationType.id == Qualification.qualification_type_id)
-    .join(Worker, Worker.id == Qualification.worker_id)
+    .join(CrowdWorker, CrowdWorker.id == Qualification.worker_id)
 )
 _HELD_BY = (
     select(QualificationType.mturk_id, Qualification.value)
@@ -246,12 +250,12 @@ _REQUEST: Wide = (
             QualificationRequest,
             type=QualificationType.mturk_id,
             name=QualificationType.name,
-            worker=Worker.mturk_id,
+            worker=CrowdWorker.mturk_id,
             test_duration_s=QualificationType.test_duration_s,
         )
     )
     .join(QualificationType, QualificationType.id == QualificationRequest.type_id)
-    .join(Worker, Worker.id == QualificationRequest.worker_id)
+    .join(CrowdWorker, CrowdWorker.id == QualificationRequest.worker_id)
 )
 UNDECIDED = (RequestState.TESTING, RequestState.PENDING)
 
@@ -343,11 +347,11 @@ def reject_undecided(books: Books, type_id: int, reason: str) -> list[int]:
 
 def asked_for(books: Books) -> set[str]:
     """The types that workers need for a HIT which can be taken now; one that shuts its holders out is none."""
-    is_open = (Hit.slots_left > 0, Hit.expires_at > books.now, Hit.deleted_at.is_(None))
+    is_open = (CrowdHit.slots_left > 0, CrowdHit.expires_at > books.now, CrowdHit.deleted_at.is_(None))
     wanted = (
         select(HitType.requirements)
         .where(HitType.environment == books.environment, HitType.requirements != "[]")
-        .where(exists().where(Hit.hit_type_id == HitType.id, *is_open))
+        .where(exists().where(CrowdHit.hit_type_id == HitType.id, *is_open))
         .distinct()
     )
     return {

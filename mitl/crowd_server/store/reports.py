@@ -12,10 +12,11 @@ from mitl.crowd_server.store.database import Wide, every, first
 from mitl.crowd_server.store.models import (
     WORK,
     Account,
-    Assignment,
     AssignmentState,
     Bonus,
-    Hit,
+    CrowdAssignment,
+    CrowdHit,
+    CrowdWorker,
     HitType,
     Invitation,
     LateAnswer,
@@ -24,7 +25,6 @@ from mitl.crowd_server.store.models import (
     Panel,
     PanelIdentity,
     PanelVisit,
-    Worker,
 )
 from mitl.crowd_server.store.panels import PanelRow
 from mitl.crowd_server.store.workers import InvitationRow
@@ -38,9 +38,9 @@ _GIVEN = Invitation.id.not_in(select(Panel.invitation_id))
 """A panel's workers belong to an invitation of its own, which nobody was given."""
 _PANEL_ID = (
     select(PanelIdentity.external_id)
-    .where(PanelIdentity.worker_id == Worker.id)
+    .where(PanelIdentity.worker_id == CrowdWorker.id)
     .limit(1)
-    .correlate(Worker)
+    .correlate(CrowdWorker)
     .scalar_subquery()
 )
 
@@ -108,12 +108,12 @@ def bonus_sums(connection: Connection) -> dict[Environment, int]:
 
 def ledger(connection: Connection, environment: Environment, *, after: int) -> list[LedgerRow]:
     """The next portion of an environment's ledger, oldest first, from the row after id ``after``."""
-    ids = {"hit": Hit.mturk_id, "assignment": Assignment.mturk_id, "worker": Worker.mturk_id}
+    ids = {"hit": CrowdHit.mturk_id, "assignment": CrowdAssignment.mturk_id, "worker": CrowdWorker.mturk_id}
     wanted = (
         select(*columns(LedgerRow, LedgerEntry, **ids))
-        .outerjoin(Hit, Hit.id == LedgerEntry.hit_id)
-        .outerjoin(Assignment, Assignment.id == LedgerEntry.assignment_id)
-        .outerjoin(Worker, Worker.id == Assignment.worker_id)
+        .outerjoin(CrowdHit, CrowdHit.id == LedgerEntry.hit_id)
+        .outerjoin(CrowdAssignment, CrowdAssignment.id == LedgerEntry.assignment_id)
+        .outerjoin(CrowdWorker, CrowdWorker.id == CrowdAssignment.worker_id)
         .where(LedgerEntry.environment == environment, LedgerEntry.id > after)
         .order_by(LedgerEntry.id)
         .limit(LEDGER_PORTION)
@@ -123,9 +123,11 @@ def ledger(connection: Connection, environment: Environment, *, after: int) -> l
 
 def payments(connection: Connection, environment: Environment) -> list[Payment]:
     """What each worker with approved work or a bonus is owed, by worker id."""
-    owed = _owed(connection, Assignment.environment == environment)
+    owed = _owed(connection, CrowdAssignment.environment == environment)
     workers = connection.execute(
-        select(Worker.id, Worker.mturk_id).where(Worker.environment == environment).order_by(Worker.mturk_id)
+        select(CrowdWorker.id, CrowdWorker.mturk_id)
+        .where(CrowdWorker.environment == environment)
+        .order_by(CrowdWorker.mturk_id)
     )
     return [Payment(environment, mturk_id, *owed[own]) for own, mturk_id in workers if own in owed]
 
@@ -135,19 +137,19 @@ def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[in
     rewards = {
         worker_id: (count, int(cents))
         for worker_id, count, cents in connection.execute(
-            select(Assignment.worker_id, func.count(), func.sum(HitType.reward_cents))
+            select(CrowdAssignment.worker_id, func.count(), func.sum(HitType.reward_cents))
             .select_from(WORK)
-            .where(Assignment.state == AssignmentState.APPROVED, of)
-            .group_by(Assignment.worker_id)
+            .where(CrowdAssignment.state == AssignmentState.APPROVED, of)
+            .group_by(CrowdAssignment.worker_id)
         )
     }
     bonuses = {
         worker_id: int(cents)
         for worker_id, cents in connection.execute(
-            select(Assignment.worker_id, func.sum(Bonus.cents))
-            .join(Assignment, Assignment.id == Bonus.assignment_id)
+            select(CrowdAssignment.worker_id, func.sum(Bonus.cents))
+            .join(CrowdAssignment, CrowdAssignment.id == Bonus.assignment_id)
             .where(of)
-            .group_by(Assignment.worker_id)
+            .group_by(CrowdAssignment.worker_id)
         )
     }
     return {own: (*rewards.get(own, (0, 0)), bonuses.get(own, 0)) for own in rewards.keys() | bonuses.keys()}
@@ -175,20 +177,20 @@ _LATE: Wide = (
         *columns(
             LateRow,
             LateAnswer,
-            environment=Assignment.environment,
-            worker=Worker.mturk_id,
+            environment=CrowdAssignment.environment,
+            worker=CrowdWorker.mturk_id,
             external_id=_PANEL_ID,
-            hit=Hit.mturk_id,
-            assignment=Assignment.mturk_id,
+            hit=CrowdHit.mturk_id,
+            assignment=CrowdAssignment.mturk_id,
             title=HitType.title,
             reward_cents=HitType.reward_cents,
-            accepted_at=Assignment.accepted_at,
-            hit_id=Assignment.hit_id,
+            accepted_at=CrowdAssignment.accepted_at,
+            hit_id=CrowdAssignment.hit_id,
         )
     )
     .select_from(WORK)
     .join(LateAnswer)
-    .join(Worker, Worker.id == Assignment.worker_id)
+    .join(CrowdWorker, CrowdWorker.id == CrowdAssignment.worker_id)
 )
 
 
@@ -225,10 +227,13 @@ class Payee:
 # assignment belongs to the last visit that began before it was accepted. Otherwise both panels would pay it.
 _panel_of_work = (
     select(PanelVisit.panel_id)
-    .where(PanelVisit.worker_id == Assignment.worker_id, PanelVisit.started_at <= Assignment.accepted_at)
+    .where(
+        PanelVisit.worker_id == CrowdAssignment.worker_id,
+        PanelVisit.started_at <= CrowdAssignment.accepted_at,
+    )
     .order_by(PanelVisit.started_at.desc(), PanelVisit.id.desc())
     .limit(1)
-    .correlate(Assignment)
+    .correlate(CrowdAssignment)
     .scalar_subquery()
 )
 
@@ -236,7 +241,7 @@ _panel_of_work = (
 def payees(connection: Connection, panel: PanelRow) -> list[Payee]:
     """Everyone who is owed something for work of this panel's visits, by the panel's id."""
     visitors = select(PanelVisit.worker_id).where(PanelVisit.panel_id == panel.id)
-    owed = _owed(connection, and_(Assignment.worker_id.in_(visitors), _panel_of_work == panel.id))
+    owed = _owed(connection, and_(CrowdAssignment.worker_id.in_(visitors), _panel_of_work == panel.id))
     names = dict(
         connection.execute(
             select(PanelIdentity.worker_id, PanelIdentity.external_id).where(
@@ -244,7 +249,9 @@ def payees(connection: Connection, panel: PanelRow) -> list[Payee]:
             )
         ).all()
     )
-    people = connection.execute(select(Worker.id, Worker.mturk_id).where(Worker.id.in_(visitors)))
+    people = connection.execute(
+        select(CrowdWorker.id, CrowdWorker.mturk_id).where(CrowdWorker.id.in_(visitors))
+    )
     payees = [Payee(names.get(own, ""), worker, *owed[own]) for own, worker in people if own in owed]
     return sorted(payees, key=lambda payee: (payee.external_id, payee.worker))
 
@@ -255,19 +262,19 @@ HIT_STATES = ("open", "done", "expired", "deleted")
 def hit_counts(connection: Connection, now: dt.datetime) -> dict[tuple[Environment, str], int]:
     """HITs by environment and state: open to workers, done by as many as were asked, expired before, or deleted."""
     state = case(
-        (Hit.deleted_at.is_not(None), "deleted"),
-        (Hit.slots_left == 0, "done"),
-        (Hit.expires_at <= now, "expired"),
+        (CrowdHit.deleted_at.is_not(None), "deleted"),
+        (CrowdHit.slots_left == 0, "done"),
+        (CrowdHit.expires_at <= now, "expired"),
         else_="open",
     )
-    query = select(Hit.environment, state, func.count()).group_by(Hit.environment, state)
+    query = select(CrowdHit.environment, state, func.count()).group_by(CrowdHit.environment, state)
     return _filled(((of, what, count) for of, what, count in connection.execute(query)), HIT_STATES)
 
 
 def assignment_counts(connection: Connection) -> dict[tuple[Environment, str], int]:
     """Assignments by environment and state."""
-    query = select(Assignment.environment, Assignment.state, func.count()).group_by(
-        Assignment.environment, Assignment.state
+    query = select(CrowdAssignment.environment, CrowdAssignment.state, func.count()).group_by(
+        CrowdAssignment.environment, CrowdAssignment.state
     )
     rows = ((of, state.value, count) for of, state, count in connection.execute(query))
     return _filled(rows, [state.value for state in AssignmentState])
@@ -275,7 +282,7 @@ def assignment_counts(connection: Connection) -> dict[tuple[Environment, str], i
 
 def worker_counts(connection: Connection) -> dict[Environment, int]:
     """Workers by environment."""
-    query = select(Worker.environment, func.count()).group_by(Worker.environment)
+    query = select(CrowdWorker.environment, func.count()).group_by(CrowdWorker.environment)
     return dict.fromkeys(Environment, 0) | dict(connection.execute(query).all())
 
 

@@ -23,17 +23,17 @@ from mitl.crowd_server.protocol.ids import token_hash, worker_id
 from mitl.crowd_server.store.database import Books, Portion, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     WORK,
-    Assignment,
     AssignmentState,
     Bonus,
     Consent,
+    CrowdAssignment,
+    CrowdWorker,
     HitType,
     Invitation,
     Message,
     PanelVisit,
     Study,
     VisitState,
-    Worker,
     WorkerBlock,
 )
 from mitl.db.base import columns
@@ -91,20 +91,22 @@ class Earnings:
         return self.reward_cents + self.bonus_cents
 
 
-_WORKER = select(*columns(WorkerRow, Worker))
+_WORKER = select(*columns(WorkerRow, CrowdWorker))
 _INVITATION = select(*columns(InvitationRow, Invitation))
 
 _INVITATION_BY_TOKEN = Prepared(
     _INVITATION.where(Invitation.token_sha256 == bindparam("token")).with_for_update()
 )
 _FIRST_OF_INVITATION = Prepared(
-    _WORKER.where(Worker.invitation_id == bindparam("own")).order_by(Worker.id).limit(literal_column("1"))
+    _WORKER.where(CrowdWorker.invitation_id == bindparam("own"))
+    .order_by(CrowdWorker.id)
+    .limit(literal_column("1"))
 )
 _COUNT_USE = Prepared(
     update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
 )
-_NOT_REVOKED = Worker.invitation_id.in_(select(Invitation.id).where(Invitation.revoked_at.is_(None)))
-_FIND = _WORKER.where(Worker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
+_NOT_REVOKED = CrowdWorker.invitation_id.in_(select(Invitation.id).where(Invitation.revoked_at.is_(None)))
+_FIND = _WORKER.where(CrowdWorker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
 
 
 def add_invitation(
@@ -147,7 +149,7 @@ def add_worker(connection: Connection, invitation: InvitationRow, now: dt.dateti
     """A new worker by this invitation, whose use is counted."""
     mturk_id = worker_id()
     own = {"environment": invitation.environment, "mturk_id": mturk_id, "invitation_id": invitation.id}
-    own_id = add_row(connection, Worker, **own, created_at=now)
+    own_id = add_row(connection, CrowdWorker, **own, created_at=now)
     _COUNT_USE.rows(connection, {"own": invitation.id})
     return WorkerRow(own_id, mturk_id, invitation.environment, invitation.id)
 
@@ -159,27 +161,27 @@ def find_worker(connection: Connection, mturk_id: str) -> WorkerRow | None:
 
 def known_worker(books: Books, mturk_id: str) -> WorkerRow | None:
     """The worker of this id, whether shut out or not."""
-    wanted = _WORKER.where(Worker.mturk_id == mturk_id, Worker.environment == books.environment)
+    wanted = _WORKER.where(CrowdWorker.mturk_id == mturk_id, CrowdWorker.environment == books.environment)
     return first(books.connection, WorkerRow, wanted)
 
 
-_APPROVED = Assignment.state == AssignmentState.APPROVED
+_APPROVED = CrowdAssignment.state == AssignmentState.APPROVED
 _BONUSES = (
     select(func.coalesce(func.sum(Bonus.cents), 0))
-    .join(Assignment, Assignment.id == Bonus.assignment_id)
-    .where(Assignment.worker_id == bindparam("me"))
+    .join(CrowdAssignment, CrowdAssignment.id == Bonus.assignment_id)
+    .where(CrowdAssignment.worker_id == bindparam("me"))
     .scalar_subquery()
 )
 _EARNINGS = Prepared(
     select(
-        func.count(case((Assignment.state == AssignmentState.SUBMITTED, 1))),
+        func.count(case((CrowdAssignment.state == AssignmentState.SUBMITTED, 1))),
         func.count(case((_APPROVED, 1))),
-        func.count(case((Assignment.state == AssignmentState.REJECTED, 1))),
+        func.count(case((CrowdAssignment.state == AssignmentState.REJECTED, 1))),
         func.coalesce(func.sum(case((_APPROVED, HitType.reward_cents))), 0),
         _BONUSES,
     )
     .select_from(WORK)
-    .where(Assignment.worker_id == bindparam("me"))
+    .where(CrowdAssignment.worker_id == bindparam("me"))
 )
 
 
@@ -224,8 +226,8 @@ def unblock(books: Books, worker_id: int) -> bool:
 def list_blocks(books: Books, portion: Portion) -> list[BlockRow]:
     """Who is blocked, in the order in which they joined."""
     wanted = (
-        select(WorkerBlock.worker_id, Worker.mturk_id, WorkerBlock.reason)
-        .join(Worker, Worker.id == WorkerBlock.worker_id)
+        select(WorkerBlock.worker_id, CrowdWorker.mturk_id, WorkerBlock.reason)
+        .join(CrowdWorker, CrowdWorker.id == WorkerBlock.worker_id)
         .where(WorkerBlock.environment == books.environment, WorkerBlock.worker_id > portion.after)
         .order_by(WorkerBlock.worker_id)
         .limit(portion.limit)
@@ -309,26 +311,26 @@ class PageStanding:
     """The panel visit that they are on: the newest open one, else the newest; None for invited workers."""
 
 
-_GIVEN = select(Consent.given).where(Consent.worker_id == Worker.id, Consent.version == Study.version)
-_UNREAD = select(func.count()).where(Message.worker_id == Worker.id, Message.read_at.is_(None))
+_GIVEN = select(Consent.given).where(Consent.worker_id == CrowdWorker.id, Consent.version == Study.version)
+_UNREAD = select(func.count()).where(Message.worker_id == CrowdWorker.id, Message.read_at.is_(None))
 _LATEST_VISIT = (
     select(PanelVisit.id)
-    .where(PanelVisit.worker_id == Worker.id)
+    .where(PanelVisit.worker_id == CrowdWorker.id)
     .order_by(case((PanelVisit.state == VisitState.OPEN, 0), else_=1), PanelVisit.id.desc())
     .limit(1)
 )
 _STANDING = Prepared(
     select(
-        *columns(WorkerRow, Worker),
+        *columns(WorkerRow, CrowdWorker),
         _GIVEN.scalar_subquery(),
         _UNREAD.scalar_subquery(),
-        select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == Worker.id).scalar_subquery(),
+        select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == CrowdWorker.id).scalar_subquery(),
         _LATEST_VISIT.scalar_subquery(),
         *columns(StudyRow, Study),
     )
-    .select_from(Worker)
-    .outerjoin(Study, Study.environment == Worker.environment)
-    .where(Worker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
+    .select_from(CrowdWorker)
+    .outerjoin(Study, Study.environment == CrowdWorker.environment)
+    .where(CrowdWorker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
 )
 
 
@@ -378,13 +380,13 @@ def mark_read(connection: Connection, worker_id: int, ids: Iterable[int], now: d
 
 def acquaintances(books: Books, mturk_ids: Iterable[str]) -> dict[str, tuple[int, bool, bool]]:
     """For those ids that are workers: (key of the row, whether work was decided, whether work waits)."""
-    decided = Assignment.state.in_((AssignmentState.APPROVED, AssignmentState.REJECTED))
-    waits = Assignment.state == AssignmentState.SUBMITTED
+    decided = CrowdAssignment.state.in_((AssignmentState.APPROVED, AssignmentState.REJECTED))
+    waits = CrowdAssignment.state == AssignmentState.SUBMITTED
     wanted: Wide = select(
-        Worker.mturk_id,
-        Worker.id,
-        exists().where(Assignment.worker_id == Worker.id, decided),
-        exists().where(Assignment.worker_id == Worker.id, waits),
-    ).where(Worker.environment == books.environment, Worker.mturk_id.in_(list(mturk_ids)))
+        CrowdWorker.mturk_id,
+        CrowdWorker.id,
+        exists().where(CrowdAssignment.worker_id == CrowdWorker.id, decided),
+        exists().where(CrowdAssignment.worker_id == CrowdWorker.id, waits),
+    ).where(CrowdWorker.environment == books.environment, CrowdWorker.mturk_id.in_(list(mturk_ids)))
     rows = books.connection.execute(wanted)
     return {mturk_id: (own_id, bool(decided), bool(waits)) for mturk_id, own_id, decided, waits in rows}

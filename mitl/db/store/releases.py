@@ -18,14 +18,20 @@ from mitl.db.store.items import RIGHT, pair_sides
 from mitl.records import ExclusionKind, OriginalVerdict, Pair
 
 
+def kept_salt(session: Session, name: str) -> bytes | None:
+    """The pseudonyms' secret of a release; None before its first build."""
+    found = session.scalar(select(StoredRelease.salt).where(StoredRelease.name == name))
+    return None if found is None else bytes.fromhex(found)
+
+
 def salt(session: Session, name: str) -> bytes:
     """The pseudonyms' secret of a release, made at its first build and kept for its rebuilds."""
-    found = session.scalar(select(StoredRelease.salt).where(StoredRelease.name == name))
+    found = kept_salt(session, name)
     if found is None:
-        found = secrets.token_hex(32)
-        session.add(StoredRelease(name=name, manifest_sha256=None, rules=None, salt=found))
+        found = secrets.token_bytes(32)
+        session.add(StoredRelease(name=name, manifest_sha256=None, rules=None, salt=found.hex()))
         session.flush()
-    return bytes.fromhex(found)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,8 +212,8 @@ def _waiting(guesses: Sequence[Guess]) -> list[str]:
     if round(matches) < 1:
         return []
     return [
-        f"some {matches:,.0f} matches are reckoned missing since nobody answered their candidates yet: ask these, and "
-        "plan again"
+        f"some {matches:,.0f} matches count as missing because nobody has answered their candidates yet: ask these, "
+        "and plan again"
     ]
 
 
@@ -303,7 +303,8 @@ def _result(audit: AuditRow, status: str, lines: tuple[str, ...]) -> StageResult
         counts=counts,
         tables=(_table(design.strata, f"audit {audit.number}, for {audit.purpose.value}"),),
         lines=lines,
-        next=f"mitl publish --{audit.environment.value}",
+        # A machine is to label the other open pairs, so only the sample for labels is asked.
+        next=f"mitl publish --{audit.environment.value}{' --drawn' if audit.purpose is AuditPurpose.LABELS else ''}",
     )
 
 

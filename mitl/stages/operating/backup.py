@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from mitl.campaign.standing import false_standings
 from mitl.core.whole_files import part_name, remove_dead_parts, sync_folder, to_disk
 from mitl.crowd_server.store import models as crowd_checks
-from mitl.crowd_server.store.models import Base as CrowdBase
+from mitl.crowd_server.store.models import CrowdBase
 from mitl.db import migrate, tables
 from mitl.db.dumps.reading import (
     ARCHIVE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +18,10 @@ from mitl.analysis.report.render import render_report
 from mitl.core.arrays import unpack_pairs
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context
-from mitl.db.engine import can_write
-from mitl.db.session import open_database, reading
+from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import releases
-from mitl.errors import MitlError
+from mitl.errors import MitlError, StoreError
 from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.records import Decision, Direction, Environment, StageResult, several
@@ -151,6 +151,7 @@ class ReportSource:
     """Whether the project has posted to the other environment too."""
     sections: tuple[AnalysisSection, ...] = ()
     """That are made of the database itself: see ``SECTIONS``."""
+    warnings: tuple[str, ...] = ()
 
 
 def report(
@@ -185,12 +186,13 @@ def report(
         status="done" if changed else "nothing_to_do",
         counts=counts,
         paths=paths,
+        warnings=source.warnings,
         lines=(
-            f"report of {data.environment.value}: {file} ({len(content) / 1e6:.1f} MB)"
+            f"report of {data.environment.value}: {file} ({-(-len(content) // 1000):,} kB)"
             if changed
             else f"nothing to do: {file} holds exactly this report already",
         ),
-        next="" if data.judgements else "mitl status, which says what comes before there is more to report",
+        next="" if data.judgements else "mitl status, which names the step that brings more to report",
     )
 
 
@@ -208,22 +210,35 @@ def _no_sweeps() -> Iterator[None]:
 
 def collect(settings: Settings, environment: Environment | None = None) -> ReportSource:
     """Read the database once."""
-    # It writes no more than the pseudonyms' secret, and that once.
-    with open_database(settings.db_url, read_only=not can_write(settings.db_url)) as session:
-        with reading(session):
-            project = read_project(session, settings, environment)
-            chosen = project.environment
-            people = crowd(session, chosen, habits(session, chosen, settings.gold_rule))
-            names = {Direction.I2T: project.image_ids, Direction.T2I: project.caption_ids}
-            runs = proposal_runs(session, project.dataset, names, settings.seed)
-            has_other_work = any(other is not chosen for other in hit_store.environments(session))
-            file = report_file(session, settings.project, chosen)
-            context = Context(session, settings, chosen)
-            made = (section(context, project) for section in SECTIONS)
-            sections = tuple(one for one in made if one is not None)
-        salt = releases.salt(session, _REPORT_SALT)
-        session.commit()
-    return ReportSource(project, people, runs, salt, file, has_other_work, sections)
+    with open_database(settings.db_url, read_only=True) as session:
+        project = read_project(session, settings, environment)
+        chosen = project.environment
+        people = crowd(session, chosen, habits(session, chosen, settings.gold_rule))
+        names = {Direction.I2T: project.image_ids, Direction.T2I: project.caption_ids}
+        runs = proposal_runs(session, project.dataset, names, settings.seed)
+        has_other_work = any(other is not chosen for other in hit_store.environments(session))
+        file = report_file(session, settings.project, chosen)
+        context = Context(session, settings, chosen)
+        made = (section(context, project) for section in SECTIONS)
+        sections = tuple(one for one in made if one is not None)
+        salt = releases.kept_salt(session, _REPORT_SALT)
+    warnings: tuple[str, ...] = ()
+    if salt is None:
+        salt, warnings = _new_salt(settings)
+    return ReportSource(project, people, runs, salt, file, has_other_work, sections, warnings)
+
+
+def _new_salt(settings: Settings) -> tuple[bytes, tuple[str, ...]]:
+    """The pseudonyms' secret of all later reports too; of this one alone, with a warning, where it cannot be kept."""
+    try:
+        with open_database(settings.db_url) as session:
+            made = releases.salt(session, _REPORT_SALT)
+            session.commit()
+    except StoreError as error:
+        return secrets.token_bytes(32), (
+            f"the next report will give workers other names, for the secret of this one's could not be kept: {error}",
+        )
+    return made, ()
 
 
 def report_file(session: Session, project: Path, environment: Environment) -> Path:
