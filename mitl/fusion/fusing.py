@@ -31,6 +31,7 @@ from mitl.fusion.models import (
     fit,
     predict,
 )
+from mitl.fusion.parts import UNKEPT, Arrays, Parts
 from mitl.fusion.towers import tower_features
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
@@ -69,6 +70,7 @@ def fuse(
     groups: tuple[str, ...] = GROUPS,
     count: int = FOLDS,
     advance: Callable[[int], None] = lambda n: None,
+    parts: Parts = UNKEPT,
 ) -> Fusion:
     """A probability for each ranked pair.
 
@@ -79,6 +81,7 @@ def fuse(
         groups: of features; ``annotators`` at least.
         count: of folds, 3 at least.
         advance: told after each fold.
+        parts: where those of an interrupted call lie: towers without each two folds, and what each fold came to.
 
     Raises:
         MetricError: too few answers of a kind, or similarities that are all the same.
@@ -87,24 +90,28 @@ def fuse(
     check(evidence, count)
     trained = AnsweredPairs.of(evidence)
     with _one_blas_thread():
-        features = _Features.of(evidence, groups, pair_folds, trained, count, seed)
+        features = _Features.of(evidence, groups, pair_folds, trained, count, seed, parts)
     probability = np.empty(len(evidence.pairs))
     models: Counter[str] = Counter()
     calibrations: Counter[str] = Counter()
 
-    def of_fold(fold: int) -> tuple[_Learnt, Ints, Floats]:
+    def of_fold(fold: int) -> Arrays:
         examples = Examples(features.training(fold), trained.yes, trained.no)
         learnt = _learn(examples, pair_folds[trained.rows], fold, count)
-        own = np.flatnonzero(pair_folds == fold)
-        said = [learnt(block) for block in features.blocks(own)]
-        return learnt, own, np.concatenate([*said, np.empty(0)])
+        said = [learnt(block) for block in features.blocks(np.flatnonzero(pair_folds == fold))]
+        found = np.concatenate([*said, np.empty(0)])
+        return {"probability": found, "chosen": np.array([learnt.name, learnt.calibration])}
+
+    def kept(fold: int) -> Arrays:
+        return parts.kept(f"fold-{fold}", lambda: of_fold(fold))
 
     # What a fold comes to depends on itself alone, and solvers give way to each other's threads.
     with _one_blas_thread(), ThreadPoolExecutor(min(count, os.cpu_count() or 1)) as pool:
-        for learnt, own, found in pool.map(of_fold, range(count)):
-            probability[own] = found
-            models[learnt.name] += 1
-            calibrations[learnt.calibration] += 1
+        for fold, found in enumerate(pool.map(kept, range(count))):
+            probability[pair_folds == fold] = found["probability"]
+            name, calibration = found["chosen"].tolist()
+            models[name] += 1
+            calibrations[calibration] += 1
             advance(1)
     columns = {"pair": evidence.pairs, "probability": probability.clip(0, 1), "fold": pair_folds}
     return Fusion(frame(FUSED, columns), models, calibrations, features.names)
@@ -168,6 +175,7 @@ class _Features:
         trained: AnsweredPairs,
         count: int,
         seed: int,
+        parts: Parts,
     ) -> _Features:
         made = [build(evidence) for name, build in STATIC.items() if name in groups]
         static = np.concatenate([block for _, block in made], axis=1)
@@ -179,7 +187,7 @@ class _Features:
             said = Said.of(evidence, folds(images, evidence.group_of(captions), seed, count))
             answered.append(answered_features(evidence, said, pair_folds, trained.rows, count))
         if TOWERS in groups:
-            answered.append(tower_features(evidence, trained, pair_folds, count, seed))
+            answered.append(tower_features(evidence, trained, pair_folds, count, seed, parts))
         for more in (directions, *answered):
             names += [] if more is None else more.names
         return cls(tuple(names), static, directions, tuple(answered), trained.rows)

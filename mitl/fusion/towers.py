@@ -21,6 +21,7 @@ from mitl.core.arrays import Ints, places
 from mitl.fusion.answered import AnsweredFeatures, AnsweredPairs
 from mitl.fusion.evidence import Floats, FusionEvidence
 from mitl.fusion.likeness import cosines, group_vectors, main_directions
+from mitl.fusion.parts import UNKEPT, Arrays, Parts
 
 WIDTH, HIDDEN, DROPPED = 128, 384, 0.6
 """Of the towers: their product's width, the layer before it, and the share of its numbers that each step leaves out."""
@@ -34,7 +35,12 @@ DIRECTIONS, LENGTH = 192, 22.0
 
 
 def tower_features(
-    evidence: FusionEvidence, trained: AnsweredPairs, pair_folds: NDArray[np.int16], count: int, seed: int
+    evidence: FusionEvidence,
+    trained: AnsweredPairs,
+    pair_folds: NDArray[np.int16],
+    count: int,
+    seed: int,
+    parts: Parts = UNKEPT,
 ) -> AnsweredFeatures:
     """The log-odds by towers; none where one of the sides has no vectors.
 
@@ -49,16 +55,20 @@ def tower_features(
     own = np.zeros((len(evidence.pairs), 1), np.float32)
     training = np.zeros((len(trained.rows), count, 1), np.float32)
 
-    def without(two: tuple[int, int]) -> tuple[Ints, Floats]:
+    def without(two: tuple[int, int]) -> Arrays:
         seen = ~np.isin(of, two)
         towers = Towers(*tables, pairs.similarities.shape[1], seed)
         towers.learn(pairs.rows(trained.rows[seen]), trained.yes[seen], trained.no[seen])
         rows = np.flatnonzero(np.isin(pair_folds, two))
-        return rows, towers.log_odds(pairs.rows(rows)).astype(np.float32)
+        return {"rows": rows, "odds": towers.log_odds(pairs.rows(rows)).astype(np.float32)}
+
+    def kept(two: tuple[int, int]) -> Arrays:
+        return parts.kept("towers-{}-{}".format(*two), lambda: without(two))
 
     every = list(combinations(range(count), 2))
     with ThreadPoolExecutor(min(len(every), os.cpu_count() or 1)) as pool:
-        for two, (rows, odds) in zip(every, pool.map(without, every), strict=True):
+        for two, found in zip(every, pool.map(kept, every), strict=True):
+            rows, odds = found["rows"], found["odds"]
             own[rows, 0] += odds / (count - 1)
             at = places(rows, trained.rows)
             for fold, other in (two, two[::-1]):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from mitl.crowd.context import open_context
 from mitl.db.models import HitItemRow
 from mitl.db.session import open_database
 from mitl.fusion import fusing, models
+from mitl.fusion.answered import FOLDS
 from mitl.records import PairRole
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
@@ -27,6 +31,28 @@ from mitl.stages.fusing.scores import FOLDER, fused_scores
 pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")
 
 NOTHING = np.empty(0, np.int64)
+LEARN = fusing._learn
+KILLED_AT = """
+import os, signal, sys
+from pathlib import Path
+
+from mitl.fusion import fusing, models
+from mitl.records import Environment
+from mitl.settings import load
+from mitl.stages.fusing.fuse import fuse
+
+fusing.BASES = {"logistic": models.BASES["logistic"]}
+replace, names = Path.replace, []
+
+def counted(self, target):
+    names.append(target.name)
+    if len(names) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+
+Path.replace = counted
+fuse(load(Path(sys.argv[1]), environ={}), Environment.SANDBOX)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +105,25 @@ def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(project):
     assert scores(project) is None
     assert fuse(project, SANDBOX).status == "done"
     assert Path(first.paths["fused"]).read_bytes() == bytes_before
+
+
+@pytest.mark.parametrize("at", [1, 5, 9, 11, 12], ids="the {}th file".format)
+def test_a_killed_fusion_goes_on_with_the_part_that_it_was_at(project, worked, tmp_path, monkeypatch, at):
+    """Before any of its files is in place: what lay there is not made again, and the outcome is the same bytes."""
+    done = subprocess.run([sys.executable, "-c", KILLED_AT, str(project.project), str(at)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    folder = project.runs / FOLDER
+    folds = len(list(folder.glob("*.parts/fold-*.npz")))
+    learnt = []
+    monkeypatch.setattr(fusing, "_learn", lambda *given: learnt.append(1) or LEARN(*given))
+
+    again = Path(fuse(project, SANDBOX).paths["fused"])
+    shutil.copytree(worked.project, tmp_path / "whole")
+    whole = fuse(load_settings(tmp_path / "whole", environ={}), SANDBOX)
+
+    assert len(list(folder.glob("*.parts/*"))) == 0 and len(list(folder.iterdir())) == 2
+    assert len(learnt) == FOLDS - folds + FOLDS
+    assert again.read_bytes() == Path(whole.paths["fused"]).read_bytes()
 
 
 def test_what_is_answered_on_an_audit_s_place_is_not_read(project):

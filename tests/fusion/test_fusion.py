@@ -18,6 +18,7 @@ from mitl.fusion.evidence import FusionEvidence, ranking_features
 from mitl.fusion.fusing import fuse
 from mitl.fusion.likeness import text_features
 from mitl.fusion.models import Isotonic, Platt, area
+from mitl.fusion.parts import Parts
 
 pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")
 
@@ -65,6 +66,41 @@ def test_the_probabilities_tell_matches_from_the_rest(made, fused):
 def test_a_fold_s_answers_say_nothing_of_its_own_probabilities(made, fused):
     """Whatever models are chosen, and by whatever calibration."""
     _turn_round(made, fused, 0, COUNT)
+
+
+@pytest.mark.parametrize(
+    "changed", ["ranked", "answers", "image_of", "texts", "pictures", "words", "setting"]
+)
+def test_parts_of_other_evidence_are_not_taken(made, tmp_path, changed):
+    """Whatever has changed, and however little."""
+    if changed == "setting":
+        assert Parts.of(tmp_path, made, 0).folder != Parts.of(tmp_path, made, 1).folder
+        return
+    one = getattr(made, changed)
+    if changed == "ranked":
+        other = one.assign(similarity=one["similarity"] * 2)
+    elif changed == "answers":
+        other = one.assign(yes=one["no"], no=one["yes"])
+    elif changed == "image_of":
+        other = one[::-1]
+    elif changed == "words":
+        other = (*one, ("more",))
+    else:
+        other = tuple(replace(vectors, rows=-vectors.rows) for vectors in one)
+
+    assert Parts.of(tmp_path, made).folder == Parts.of(tmp_path, replace(made)).folder
+    assert Parts.of(tmp_path, made).folder != Parts.of(tmp_path, replace(made, **{changed: other})).folder
+
+
+def test_a_spoiled_part_is_made_again(tmp_path):
+    """Cut short, or of other bytes."""
+    parts = Parts(tmp_path)
+    whole = parts.kept("one", lambda: {"odds": np.arange(9.0)})
+    path = tmp_path / "one.npz"
+    for spoiled in (b"", path.read_bytes()[:-30], path.read_bytes().replace(b"\x08@", b"\x09@")):
+        path.write_bytes(spoiled)
+        again = parts.kept("one", lambda: {"odds": np.arange(9.0)})
+        assert again["odds"].tolist() == whole["odds"].tolist()
 
 
 @pytest.mark.parametrize(("seed", "count"), [(1, 3), (2, 4)])

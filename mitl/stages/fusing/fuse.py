@@ -21,6 +21,7 @@ from mitl.fusion.evidence import FusionEvidence
 from mitl.fusion.fusing import Fusion, check
 from mitl.fusion.fusing import fuse as fuse_pairs
 from mitl.fusion.models import Area, area
+from mitl.fusion.parts import Parts
 from mitl.judgements.calibration import Calibration, calibration
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
@@ -104,9 +105,11 @@ def fuse(
         if said is not None and kept.read() is not None:
             return _again(context, kept, said)
         found = evidence(context, answers, check)
-        made = _fused(found, context)
+        parts = Parts.of(kept.path.parent, found, config)
+        made = _fused(found, context, parts)
         counts = _counts(found, made, excluded)
         kept.write(made.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
+        parts.remove()
         return _result(kept, counts)
 
 
@@ -140,9 +143,9 @@ def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageRes
     return _result(kept, said["counts"])
 
 
-def _fused(found: FusionEvidence, context: Context) -> Fusion:
+def _fused(found: FusionEvidence, context: Context, parts: Parts) -> Fusion:
     with context.progress("fuse", total=FOLDS) as advance:
-        return fuse_pairs(found, seed=context.settings.seed, advance=advance)
+        return fuse_pairs(found, seed=context.settings.seed, advance=advance, parts=parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
