@@ -31,7 +31,7 @@ from mitl.fusion.models import (
     fit,
     predict,
 )
-from mitl.fusion.parts import UNKEPT, Arrays, Parts
+from mitl.fusion.parts import UNKEPT, Arrays, KeptParts
 from mitl.fusion.towers import tower_features
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
@@ -70,7 +70,7 @@ def fuse(
     groups: tuple[str, ...] = GROUPS,
     count: int = FOLDS,
     advance: Callable[[int], None] = lambda n: None,
-    parts: Parts = UNKEPT,
+    parts: KeptParts = UNKEPT,
 ) -> Fusion:
     """A probability for each ranked pair.
 
@@ -175,7 +175,7 @@ class _Features:
         trained: AnsweredPairs,
         count: int,
         seed: int,
-        parts: Parts,
+        parts: KeptParts,
     ) -> _Features:
         made = [build(evidence) for name, build in STATIC.items() if name in groups]
         static = np.concatenate([block for _, block in made], axis=1)

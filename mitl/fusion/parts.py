@@ -20,14 +20,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class KeptParts:
     """Each part's arrays by the part's name, in a folder of what they are made from."""
 
     folder: Path | None = None
     """None keeps nothing."""
 
     @classmethod
-    def of(cls, around: Path, evidence: FusionEvidence, *settings: object) -> Parts:
+    def of(cls, around: Path, evidence: FusionEvidence, *settings: object) -> KeptParts:
         """Those of this evidence, these settings and the libraries that compute, below ``around``."""
         libraries = [version(name) for name in ("numpy", "scipy", "scikit-learn")]
         found = hashlib.sha256(repr((settings, libraries, evidence.words)).encode())
@@ -74,4 +74,4 @@ class Parts:
                 remove_folder(folder)
 
 
-UNKEPT = Parts()
+UNKEPT = KeptParts()

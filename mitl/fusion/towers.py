@@ -21,7 +21,7 @@ from mitl.core.arrays import Ints, places
 from mitl.fusion.answered import AnsweredFeatures, AnsweredPairs
 from mitl.fusion.evidence import Floats, FusionEvidence
 from mitl.fusion.likeness import cosines, group_vectors, main_directions
-from mitl.fusion.parts import UNKEPT, Arrays, Parts
+from mitl.fusion.parts import UNKEPT, Arrays, KeptParts
 
 WIDTH, HIDDEN, DROPPED = 128, 384, 0.6
 """Of the towers: their product's width, the layer before it, and the share of its numbers that each step leaves out."""
@@ -40,7 +40,7 @@ def tower_features(
     pair_folds: NDArray[np.int16],
     count: int,
     seed: int,
-    parts: Parts = UNKEPT,
+    parts: KeptParts = UNKEPT,
 ) -> AnsweredFeatures:
     """The log-odds by towers; none where one of the sides has no vectors.
 

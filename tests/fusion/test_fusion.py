@@ -18,7 +18,7 @@ from mitl.fusion.evidence import FusionEvidence, ranking_features
 from mitl.fusion.fusing import fuse
 from mitl.fusion.likeness import text_features
 from mitl.fusion.models import Isotonic, Platt, area
-from mitl.fusion.parts import Parts
+from mitl.fusion.parts import KeptParts
 
 pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")
 
@@ -74,7 +74,7 @@ def test_a_fold_s_answers_say_nothing_of_its_own_probabilities(made, fused):
 def test_parts_of_other_evidence_are_not_taken(made, tmp_path, changed):
     """Whatever has changed, and however little."""
     if changed == "setting":
-        assert Parts.of(tmp_path, made, 0).folder != Parts.of(tmp_path, made, 1).folder
+        assert KeptParts.of(tmp_path, made, 0).folder != KeptParts.of(tmp_path, made, 1).folder
         return
     one = getattr(made, changed)
     if changed == "ranked":
@@ -88,13 +88,16 @@ def test_parts_of_other_evidence_are_not_taken(made, tmp_path, changed):
     else:
         other = tuple(replace(vectors, rows=-vectors.rows) for vectors in one)
 
-    assert Parts.of(tmp_path, made).folder == Parts.of(tmp_path, replace(made)).folder
-    assert Parts.of(tmp_path, made).folder != Parts.of(tmp_path, replace(made, **{changed: other})).folder
+    assert KeptParts.of(tmp_path, made).folder == KeptParts.of(tmp_path, replace(made)).folder
+    assert (
+        KeptParts.of(tmp_path, made).folder
+        != KeptParts.of(tmp_path, replace(made, **{changed: other})).folder
+    )
 
 
 def test_a_spoiled_part_is_made_again(tmp_path):
     """Cut short, or of other bytes."""
-    parts = Parts(tmp_path)
+    parts = KeptParts(tmp_path)
     whole = parts.kept("one", lambda: {"odds": np.arange(9.0)})
     path = tmp_path / "one.npz"
     for spoiled in (b"", path.read_bytes()[:-30], path.read_bytes().replace(b"\x08@", b"\x09@")):

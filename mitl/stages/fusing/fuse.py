@@ -21,7 +21,7 @@ from mitl.fusion.evidence import FusionEvidence
 from mitl.fusion.fusing import Fusion, check
 from mitl.fusion.fusing import fuse as fuse_pairs
 from mitl.fusion.models import Area, area
-from mitl.fusion.parts import Parts
+from mitl.fusion.parts import KeptParts
 from mitl.judgements.calibration import Calibration, calibration
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
@@ -105,7 +105,7 @@ def fuse(
         if said is not None and kept.read() is not None:
             return _again(context, kept, said)
         found = evidence(context, answers, check)
-        parts = Parts.of(kept.path.parent, found, config)
+        parts = KeptParts.of(kept.path.parent, found, config)
         made = _fused(found, context, parts)
         counts = _counts(found, made, excluded)
         kept.write(made.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
@@ -143,7 +143,7 @@ def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageRes
     return _result(kept, said["counts"])
 
 
-def _fused(found: FusionEvidence, context: Context, parts: Parts) -> Fusion:
+def _fused(found: FusionEvidence, context: Context, parts: KeptParts) -> Fusion:
     with context.progress("fuse", total=FOLDS) as advance:
         return fuse_pairs(found, seed=context.settings.seed, advance=advance, parts=parts)
 
