@@ -142,7 +142,11 @@ def _audit_counts(state: AuditState) -> AuditCounts:
 
 def _rows(now: StatusCounts, standing: Standing, audit: AuditState | None) -> tuple[tuple[object, ...], ...]:
     golds, passes, withdrawn = now["golds_answered"], now["golds_passed"], now["golds_withdrawn"]
-    rate = f"{passes:,} of {golds:,} passed ({100 * passes / golds:.1f} %)" if golds else "none of pairs answered yet"
+    rate = (
+        f"{passes:,} of {golds:,} passed ({100 * passes / golds:.1f} %)"
+        if golds
+        else "none of pairs answered yet"
+    )
     if withdrawn:
         rate += f"; {withdrawn:,} withdrawn, because workers of good record fail them"
     batches = several(standing["batches"], "batch", "batches")
