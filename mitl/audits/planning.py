@@ -121,7 +121,7 @@ class AuditPlan:
         best = self.best
         lines = [self.reason] if self.reason else []
         lines.append(
-            f"{'the best that is had' if self.reason else 'the cheapest sample'}: recall of at least {best.recall:.3f} "
+            f"{'the best possible' if self.reason else 'the cheapest sample'}: recall of at least {best.recall:.3f} "
             f"with {self.confidence:.3g} confidence ({best.worst:.3f} whatever the workers' rates of error are), by "
             f"{several(best.first, 'pair')}, {several(best.answers, 'answer')}, {several(best.hits, 'HIT')}, "
             f"{format_dollars(best.cents)}"

@@ -83,13 +83,15 @@ def pilot_out(pilots: Sequence[PilotBatch]) -> PilotBatch | None:
 
 def waits_for(pilot: PilotBatch) -> str:
     """Why nothing new is planned while a pilot is out."""
-    return f"pilot {pilot.batch} is out, {pilot.out:,} of its {pilot.hits:,} HITs are not answered and decided yet"
+    return (
+        f"pilot {pilot.batch} is out, {pilot.out:,} of its {pilot.hits:,} HITs not answered and decided yet"
+    )
 
 
 def pilot_is_out(pilot: PilotBatch, template: str) -> UsageError:
     """What refuses to post the rest before a pilot's times are known."""
     return UsageError(
-        f"pilot {pilot.batch} of template {template!r} is out: {pilot.out} of its {pilot.hits} HITs are not "
+        f"pilot {pilot.batch} of template {template!r} is out: {pilot.out} of its {pilot.hits} HITs not "
         "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
         "times with --no-wait-for-pilot"
     )

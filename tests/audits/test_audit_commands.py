@@ -214,7 +214,7 @@ def test_sizes_that_cannot_be_drawn_are_refused(settings, given, message):
 
 def test_wishes_that_contradict_each_other_are_refused():
     """A size and a bound; a sample for labels without a size."""
-    with pytest.raises(UsageError, match="give either"):
+    with pytest.raises(UsageError, match="give one or the other"):
         AuditRequest(size=5, recall=0.9)
     with pytest.raises(UsageError, match="add --size"):
         AuditRequest(AuditPurpose.LABELS)

@@ -452,7 +452,10 @@ def test_pairs_and_ratings_are_harvested_together_and_do_not_mix(settings):
     before = ratings_of(settings)
     assert harvest(settings, SANDBOX, reparse=True).counts["reparsed"] == 15
     assert ratings_of(settings).equals(before)
-    assert status(settings, SANDBOX).counts["submissions"] == 15
+    shown = status(settings, SANDBOX)
+    assert shown.counts["submissions"] == 15
+    assert shown.counts["other_kinds"] == {"similarity": {"hits": 3, "submissions": 15, "kept": 15}}
+    assert ("similarity", "3 HITs, 15 submissions, 15 kept") in shown.tables[0].rows
 
 
 @pytest.mark.slow

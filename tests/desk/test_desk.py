@@ -236,6 +236,13 @@ def test_hostile_captions_reasons_and_worker_ids_stay_text(opened):
     assert page.count(html.escape(HOSTILE, quote=False).replace('"', "&#34;").replace("'", "&#39;")) >= 20
 
 
+def test_captions_from_right_to_left_are_shown_so(still):
+    """The browser takes each one's direction from its own letters."""
+    first = still.rows(Decision.QUEUED)[0]
+
+    assert still.get(f"/queue/{first.id}").text.count('<p class="caption" dir="auto">') >= 20
+
+
 def _judgements(desk: OpenDesk):
     with open_database(desk.settings.db_url, read_only=True) as session:
         return judgements.judgements(session, SANDBOX)

@@ -32,7 +32,7 @@ def test_the_exports_are_written(project, monkeypatch):
     with running_hub() as hub:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
         for words in mitl_lines("docs/exports.md"):
-            ok(*(annotator if word == "mini-vsrn" else word for word in words))
+            ok(*(annotator if word == "vsrn-mini" else word for word in words))
     assert "positives.parquet" in hub.repositories["me/my-release"].files
     for name in (f"trec/runs/{annotator}.i2t.run", "beir/i2t/qrels/test.tsv", "mteb/task.py", "hf/README.md"):
         assert (project / name).stat().st_size

@@ -172,6 +172,22 @@ def test_a_constant_score_tells_nothing_apart(made):
         fuse(flat, seed=0)
 
 
+def test_trees_take_a_pair_s_answers_as_that_many_pairs():
+    """To the bit, so that no weight makes a library work through each quantile by itself."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(400, 3)).astype(np.float32)
+    yes, no = rng.integers(0, 3, (2, 400)).astype(np.float64)
+    answers = [(features.repeat(said.astype(int), axis=0), said.sum()) for said in (yes, no)]
+    apart = models.Examples(
+        np.concatenate([rows for rows, _ in answers]),
+        *(np.repeat(said, [int(count) for _, count in answers]) for said in ([1.0, 0.0], [0.0, 1.0])),
+    )
+
+    together = models.predict(models.fit("boosted", models.Examples(features, yes, no)), features)
+
+    assert np.array_equal(together, models.predict(models.fit("boosted", apart), features))
+
+
 @pytest.mark.parametrize("fit", [Platt.fit, Isotonic.fit], ids=["platt", "isotonic"])
 def test_calibrations_rise_and_are_never_certain(fit):
     """Also where the kinds are wholly apart, a probability of 0 or 1 would be more than the answers say."""

@@ -239,6 +239,17 @@ def test_a_hostile_description_stays_text_in_the_large_view_too(open_page, site)
     assert page.evaluate("[...document.images].map(image => image.alt)") == ["Image 1"] * 2
 
 
+def test_a_description_from_right_to_left_is_so_in_the_large_view_too(open_page, site):
+    """Its full stop stands at its end, to the left."""
+    site.pages["/hebrew"] = render_page(load_template("pairs-plain"), [PagePair(1, "/i/1.png", "גשם יורד.")])
+    page = open_page("/hebrew" + site.query())
+
+    becomes_true(page, "document.images[0].naturalWidth")
+    page.keyboard.press("z")
+
+    assert page.locator("#box p").evaluate("text => getComputedStyle(text).direction") == "rtl"
+
+
 @pytest.mark.parametrize("name", template_names())
 def test_the_focus_is_seen_wherever_it_goes(open_page, site, name):
     """Tab through a pair: each stop has an outline, lies in the window, and not under the bar."""

@@ -166,7 +166,10 @@ def test_ratings_alone_make_a_release_that_says_nobody_judged(project):
     assert "1 positive from 0 usable judgements" in built.out
     assert compared["counts"]["positives"]["all"] == {"i2t": 4, "t2i": 0}
     assert "all holds no judgements" in compared["warnings"][0]
-    assert "the two JSONs list nothing; name them with --image-query-ids" in unlisted["warnings"][0]
+    assert (
+        "the two JSONs are empty; if you need them, name the queries with --image-query-ids"
+        in unlisted["warnings"][0]
+    )
     assert "They are empty" in Path("unlisted/README.md").read_text()
     with Path("mitl.toml").open("a") as settings:
         settings.write('\n[release]\ndate_published = "yesterday"\n')

@@ -10,6 +10,7 @@
   const answers = (form, action = actionOf(form)) => (form.getAttribute("method") || "").toLowerCase() !== "dialog" &&
     (named(action) || nowhere(action) && ![...document.forms].some(other => other !== form && named(actionOf(other))));
   const bind = form => {
+    tell({type: "mitl-sent"});
     form.setAttribute("action", submit);
     form.setAttribute("method", "post");
     form.removeAttribute("target");

@@ -85,20 +85,10 @@
     }, "*");
   };
 
-  // Where answers cannot be sent, the browser puts a page of its own into the frame. All of ours speak before they are loaded
-  // or right after, so this one says what silence means. A HIT that never spoke keeps no drafts, and may be silent.
+  // Where answers cannot be sent, the browser puts a page of its own into the frame, which says nothing; a reply of ours does.
   const lost = document.getElementById("lost");
-  let spoke = false, speaks = false, waiting = 0;
-  const loaded = () => {
-    clearTimeout(waiting);
-    waiting = spoke ? 0 : setTimeout(() => { lost.hidden = !speaks; }, 1500);
-    spoke = false;
-  };
-  // The first page may be there before this script; the window's own event comes after that in any case.
-  addEventListener("load", () => {
-    loaded();
-    frame.addEventListener("load", loaded);
-  });
+  let sending = false;
+  frame.addEventListener("load", () => setTimeout(() => { lost.hidden = !sending; }, 1500));
   lost.querySelector("a").addEventListener("click", event => {
     event.preventDefault();
     lost.hidden = true;
@@ -112,11 +102,10 @@
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
     const {type, note, fields, options} = event.data;
-    if (!["mitl-draft", "mitl-options"].includes(type)) {
-      speaks = lost.hidden = true;
-      spoke = !waiting;
-      clearTimeout(waiting);
-      waiting = 0;
+    if (type === "mitl-sent") sending = true;
+    else if (!["mitl-draft", "mitl-options"].includes(type)) {
+      sending = false;
+      lost.hidden = true;
     }
     if (type === "mitl-ready") {
       restore();

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from sqlalchemy import Connection, text
 
-from mitl.records import Environment
+from mitl.records import BatchKind, Decision, Environment
 from mitl.records.questions import GoldRule
 
 if TYPE_CHECKING:
@@ -58,6 +58,20 @@ def kept(connection: Connection) -> dict[Environment, Standing]:
         left, right = known["sides"]
         found[Environment(name)] = {**known, "sides": (left, right)}
     return found
+
+
+def other_work(connection: Connection, environment: Environment) -> dict[str, dict[str, int]]:
+    """Kind of campaign that is not of pairs → its HITs, submissions, and those of them that are kept."""
+    kept = ", ".join(f"'{decision.value}'" for decision in Decision if decision.keeps_answers)
+    rows = connection.execute(
+        text(
+            f"SELECT b.kind, count(DISTINCT h.id), count(a.id), count(CASE WHEN a.decision IN ({kept}) THEN 1 END) "
+            "FROM batch b JOIN hit h ON h.batch_id = b.id LEFT JOIN assignment a ON a.hit_id = h.id "
+            "WHERE b.environment = :name AND b.kind <> :pairs GROUP BY b.kind ORDER BY b.kind"
+        ),
+        {"name": environment.value, "pairs": BatchKind.PAIRS.value},
+    )
+    return {kind: dict(zip(("hits", "submissions", "kept"), numbers, strict=True)) for kind, *numbers in rows}
 
 
 def keep(session: Session, environment: Environment, standing: Standing) -> None:

@@ -69,7 +69,7 @@ class AuditRequest:
             )
         if self.size is not None and (self.recall is not None or self.max_cost_cents is not None):
             raise UsageError(
-                "--size says how many pairs are drawn, --recall and --max-cost let that be reckoned; give either"
+                "--size says how many pairs are drawn, --recall and --max-cost compute it; give one or the other"
             )
         if self.purpose is AuditPurpose.LABELS and self.size is None:
             raise UsageError("a sample for machine labels is as large as you say; add --size")
@@ -212,8 +212,8 @@ def _waiting(guesses: Sequence[Guess]) -> list[str]:
     if round(matches) < 1:
         return []
     return [
-        f"some {matches:,.0f} matches are reckoned missing since nobody answered their candidates yet: ask these, and "
-        "plan again"
+        f"some {matches:,.0f} matches count as missing because nobody has answered their candidates yet: ask these, "
+        "and plan again"
     ]
 
 

@@ -29,7 +29,7 @@ from mitl.settings import Settings
 from mitl.stages.fusing.gathering import answered, evidence
 from mitl.stages.fusing.scores import FOLDER, KeptScores, kept_scores, sources, stamp
 
-VERSION = 3
+VERSION = 4
 """Raised when the same inputs give other probabilities, so that kept ones are not taken for them."""
 
 

@@ -354,7 +354,7 @@ def _about_workers(found: MachineLabels, promise: Promise) -> str:
     if not found.siding:
         return "bounded are the errors that this way of asking shows; those that a first worker agrees with are not"
     source = "measured" if promise.siding is None else "as given"
-    return f"reckoned with: up to {found.siding:.1%} of the workers side with the machine where it is wrong ({source})"
+    return f"allowed for: up to {found.siding:.1%} of the workers side with the machine when it is wrong ({source})"
 
 
 _COLUMNS = ("image_id", "caption_id", "probability")

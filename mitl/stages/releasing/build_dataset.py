@@ -279,8 +279,8 @@ def _result(
         )
     if not any(data.queries.values()):
         warnings.append(
-            "which images and captions searched is not known here, so the two JSONs list nothing; name them with "
-            "--image-query-ids and --caption-query-ids if lists by query are wanted"
+            "this project does not know which images and captions were queries, so the two JSONs are empty; if you "
+            "need them, name the queries with --image-query-ids and --caption-query-ids"
         )
     ways = data.form.way_names
     rows = tuple(

@@ -183,7 +183,7 @@ def _warnings(content: Content) -> Iterator[str]:
     if held and not content.items_license:
         yield (
             f"the licence of the {' and '.join(content.form.nouns)} is not stated; say it under [release] "
-            "items_license in mitl.toml, build the release again, and give on only what you may"
+            "items_license in mitl.toml, build the release again, and pass on only what you may"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, cast
 
 from mitl.core.pricing import format_dollars
 from mitl.db.session import connectable
@@ -14,6 +14,7 @@ from mitl.db.store.standings import Standing
 from mitl.errors import OutageError
 from mitl.interrupts import interrupts_held
 from mitl.records import PAIRS_COMMAND, Environment, StageResult, Table, several
+from mitl.records.collection import TEXTS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.settings import Settings
@@ -59,6 +60,10 @@ class StatusCounts(TypedDict):
     audit: Annotated[
         AuditCounts | None, "the valid audit of recall: see `mitl audit show`; null where there is none"
     ]
+    other_kinds: Annotated[
+        dict[str, dict[str, int]],
+        "campaigns that do not ask whether pairs match, by kind: HITs, submissions, and submissions that are kept",
+    ]
     texts: Annotated[
         dict[str, int] | None,
         "items chosen to get a partner, texts written and images picked for them, and those of both that are faulty, "
@@ -75,14 +80,9 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     What is known since the last command that wrote is shown as it is; the models, numpy and every row are loaded only
     where something was written since.
     """
-    state: AuditState | None = None
-    known = _kept(settings, environment)
-    if known is None:
-        chosen, standing, state = _counted(settings, environment)
-    else:
-        chosen, standing = known
+    chosen, standing, others, state = _kept(settings, environment) or _counted(settings, environment)
     audit = None if state is None else _audit_counts(state)
-    counts = {"environment": chosen.value, **standing["counts"], "audit": audit}
+    counts = {"environment": chosen.value, **standing["counts"], "other_kinds": others, "audit": audit}
     now = cast(StatusCounts, {name: counts[name] for name in StatusCounts.__annotations__})
     rows = _rows(now, standing, state)
     following = _next(now, settings.annotators, standing)
@@ -98,34 +98,41 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     )
 
 
-def _kept(settings: Settings, environment: Environment | None) -> tuple[Environment, Standing] | None:
+class _Seen(NamedTuple):
+    environment: Environment
+    standing: Standing
+    other_kinds: dict[str, dict[str, int]]
+    audit: AuditState | None = None
+    """The valid audit of recall."""
+
+
+def _kept(settings: Settings, environment: Environment | None) -> _Seen | None:
     """What is kept of an environment; None where it has to be counted."""
     with connectable(settings.db_url, read_only=True) as engine, engine.connect() as connection:
         known = standings.kept(connection)
-    any_of_them = next(iter(known.values()), None)
-    if any_of_them is None:
-        return None
-    chosen = environment or Environment(any_of_them["default"])
-    found = known.get(chosen)
-    if found is None or found["audited"] or found["rule"] != standings.rule_of(settings.gold_rule):
-        return None
-    return chosen, found
+        any_of_them = next(iter(known.values()), None)
+        if any_of_them is None:
+            return None
+        chosen = environment or Environment(any_of_them["default"])
+        found = known.get(chosen)
+        if found is None or found["audited"] or found["rule"] != standings.rule_of(settings.gold_rule):
+            return None
+        return _Seen(chosen, found, standings.other_work(connection, chosen))
 
 
-def _counted(
-    settings: Settings, environment: Environment | None
-) -> tuple[Environment, Standing, AuditState | None]:
-    """The environment, where it stands by the rows, and the valid audit of recall."""
+def _counted(settings: Settings, environment: Environment | None) -> _Seen:
+    """Where the environment stands by the rows."""
     from mitl.campaign.standing import standing
     from mitl.crowd.context import open_context
 
     with open_context(settings, environment, read_only=True) as context:
         found = standing(context.session, context.environment, settings.gold_rule)
+        others = standings.other_work(context.session.connection(), context.environment)
         if not found["audited"]:
-            return context.environment, found, None
+            return _Seen(context.environment, found, others)
         from mitl.stages.auditing.showing import audit_state
 
-        return context.environment, found, audit_state(context)
+        return _Seen(context.environment, found, others, audit_state(context))
 
 
 def _audit_counts(state: AuditState) -> AuditCounts:
@@ -165,6 +172,7 @@ def _rows(now: StatusCounts, standing: Standing, audit: AuditState | None) -> tu
         ("calls", _calls_line(unsent)) if unsent else None,
         ("controls", rate),
         None if audit is None else ("audit", audit.line),
+        *((kind, _work_line(work)) for kind, work in now["other_kinds"].items() if kind != TEXTS),
         None if texts is None else ("texts", _texts_line(texts)),
         ("money", f"{paid} paid, {held} held for work that is not decided"),
     )
@@ -175,6 +183,12 @@ def _calls_line(unsent: int) -> str:
     from mitl.stages.reviewing.review import in_words
 
     return f"{in_words(unsent)}; `mitl harvest` carries that out"
+
+
+def _work_line(work: Mapping[str, int]) -> str:
+    return (
+        f"{several(work['hits'], 'HIT')}, {several(work['submissions'], 'submission')}, {work['kept']:,} kept"
+    )
 
 
 def _texts_line(texts: Mapping[str, int]) -> str:

@@ -106,8 +106,8 @@ def choice_of(
         pool = pool_of(rows, asked, answers, fused)
     if again and not pool["open"].any():
         raise RoundError(
-            "no pair can be asked again: none with an answer or a machine label has a fused probability, and less than "
-            "three answers or two that agree; answer some pairs in another round first, then run `mitl fuse`"
+            "no pair can be asked again: none with an answer or a machine label has a fused probability, and fewer "
+            "than three answers or two that agree; answer some pairs in another round first, then run `mitl fuse`"
         )
     if not pool["open"].any():
         within, more = "", ""
