@@ -74,7 +74,7 @@ def make_calls(
     label: str | None = None,
     in_order: bool = False,
 ) -> int:
-    """Make these calls, window by window, and return how many were made.
+    """Make these calls, window by window, and return how many were made, and by no other process beside this one.
 
     Calls that the journal knows as done are passed over. A first Ctrl-C starts no further call, waits for those in
     flight and books them; a second one leaves them to the next run.
@@ -209,7 +209,7 @@ class _Run(Generic[T, R]):
             unclear = fault.unclear if isinstance(fault, CrowdError) else True
             state = JournalState.SENDING if unclear else JournalState.FAILED
             journal.mark(session, kind, [call.key], state, now(), error=str(fault))
-        journal.mark_done(session, kind, replies, now())
+        done = journal.mark_done(session, kind, replies, now())
         journal.take_back(session, kind, [call.key for call in unsent], self._sent_at)
         if self._operation.not_made is not None:
             for call in unsent:
@@ -217,7 +217,7 @@ class _Run(Generic[T, R]):
         session.commit()
         for future in over:
             del self._open[future]
-        self.made += len(replies)
+        self.made += done
         self.failure = self.failure or next((fault for _, fault in failed), None)
 
     def stop(self, *, cancel: bool) -> None:

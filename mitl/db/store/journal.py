@@ -146,11 +146,12 @@ def mark(
         )
 
 
-def mark_done(session: Session, kind: str, replies: Mapping[str, str], now: dt.datetime) -> None:
-    """These calls succeeded, each with its reply as JSON."""
-    if replies:
-        rows = [{"of": kind, "name": key, "said": reply, "now": now} for key, reply in replies.items()]
-        session.connection().execute(_DONE, rows)
+def mark_done(session: Session, kind: str, replies: Mapping[str, str], now: dt.datetime) -> int:
+    """These calls succeeded, each with its reply as JSON; returns how many were not done before."""
+    if not replies:
+        return 0
+    rows = [{"of": kind, "name": key, "said": reply, "now": now} for key, reply in replies.items()]
+    return session.connection().execute(_DONE, rows).rowcount
 
 
 _DONE = (
