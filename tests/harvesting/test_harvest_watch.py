@@ -58,7 +58,7 @@ def test_a_watch_ends_with_one_result_when_the_work_is_done(asked):
     assert (result.counts["fetched"], result.counts["looks"], result.counts["hits_out"]) == (6, 5, 0)
     assert result.counts["approved"] == 6 - int(str(result.counts["queued"])) > 0
     assert "nobody works any more" in result.lines[0]
-    assert "0 submissions are in, 6 to come; 0 wait for a person; looking again in 10 s" in told[0]
+    assert "0 submissions are in, 6 to come; 0 waiting for a person; looking again in 10 s" in told[0]
     assert "4 submissions are in, 2 to come, about" in told[3]
 
 

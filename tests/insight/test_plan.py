@@ -121,7 +121,13 @@ def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> No
     settings = make_world(tmp_path, n_images=14)
     assert "no candidate pair to plan for" in fails(1, "plan", "--project", tmp_path)
     run_propose(settings, image_queries=5, caption_queries=15)
-    assert "nobody has answered a candidate yet" in fails(1, "plan", "--project", tmp_path)
+    assert "nobody has answered a candidate yet; ask some at random" in fails(
+        1, "plan", "--project", tmp_path
+    )
+    run_publish(settings, limit=18)
+    assert "nobody has answered a candidate yet; run `mitl harvest`" in fails(
+        1, "plan", "--project", tmp_path
+    )
     assert "--target-recall is 1.5" in fails(2, "plan", "--project", piloted, "--target-recall", "1.5")
     assert "--max-error is nan" in fails(2, "plan", "--project", piloted, "--max-error", "nan")
     assert "none-such" in fails(1, "plan", "--project", piloted, "--template", "none-such")

@@ -221,7 +221,7 @@ def _lines(counts: HarvestCounts, *, nothing: bool) -> Iterator[str]:
         yield "nothing to do: no new answers"
     yield (
         f"{several(counts['fetched'], 'submission')} fetched, {counts['approved']:,} approved; "
-        f"{counts['queued']:,} wait for a person, {several(counts['hits_out'], 'HIT')} still out"
+        f"{counts['queued']:,} waiting for a person, {several(counts['hits_out'], 'HIT')} still out"
     )
     if counts["capped"]:
         yield f"the cap on HITs per worker was set or lifted for {several(counts['capped'], 'worker')}"

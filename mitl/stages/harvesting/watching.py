@@ -96,7 +96,7 @@ def watch(
         wait_s = every_s if new or looks == 1 else min(2 * wait_s, SLOWEST * every_s)
         queued = seen.counts["queued"]
         tell(
-            f"{_clock()}  {forecast_now}; {queued:,} wait for a person; looking again in "
+            f"{_clock()}  {forecast_now}; {queued:,} waiting for a person; looking again in "
             f"{_duration(dt.timedelta(seconds=wait_s))}"
         )
         pause(wait_s)
@@ -130,7 +130,7 @@ def _final(seen: Harvested, fetched: int, approved: int, looks: int) -> StageRes
         return replace(result, counts=counts)
     line = (
         f"{several(fetched, 'submission')} fetched and {approved:,} approved in {looks:,} looks; "
-        f"{counts['queued']:,} wait for a person, and nobody works any more"
+        f"{counts['queued']:,} waiting for a person, and nobody works any more"
     )
     return replace(result, status="done", counts=counts, lines=(line,))
 

@@ -79,9 +79,12 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     if not len(pairs):
         raise AuditError("no candidate pair to plan for; run `mitl propose`")
     if not project.answers:
-        raise AuditError(
-            "nobody has answered a candidate yet; ask some at random: `mitl publish --pilot 10`, then `mitl harvest`"
+        step = (
+            "run `mitl harvest`"
+            if project.hits
+            else "ask some at random: `mitl publish --pilot 10`, then `mitl harvest`"
         )
+        raise AuditError(f"nobody has answered a candidate yet; {step}")
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
         own = [one.pair for one in project.proposals if one.direction is direction]

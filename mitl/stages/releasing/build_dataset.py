@@ -270,7 +270,8 @@ def _result(
     warnings = list(data.warnings)
     if undecided:
         warnings.append(
-            f"{several(undecided, 'submission')} still waiting for a person; the answers are not in this release"
+            f"{several(undecided, 'submission')} not decided yet, so the answers are not in this release; run `mitl "
+            "harvest` and `mitl review`"
         )
     if summary.unanswered:
         warnings.append(

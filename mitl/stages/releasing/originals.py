@@ -124,7 +124,7 @@ def originals(
         )
     header = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
     rows = tuple(_row(known, one) for one in known.refused)
-    title = f"{len(known.refused):,} originals were refused, {len(waiting):,} wait for a person"
+    title = f"{len(known.refused):,} originals refused, {len(waiting):,} waiting for a person"
     return StageResult(
         counts=counts,
         tables=(Table(title, header, rows),),

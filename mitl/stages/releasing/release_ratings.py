@@ -286,7 +286,8 @@ def _result(
     ]
     if undecided:
         warnings.append(
-            f"{several(undecided, 'submission')} still waiting for a person; the ratings are not in this release"
+            f"{several(undecided, 'submission')} not decided yet, so the ratings are not in this release; run `mitl "
+            "harvest` and `mitl review`"
         )
     left = sum(found["incomplete"] for found in tasks.values())
     if left:

@@ -168,7 +168,7 @@ def _rows(now: StatusCounts, standing: Standing, audit: AuditState | None) -> tu
         ),
         ("pairs", pairs),
         ("HITs", f"{hits:,} in {batches}, {out:,} out, {again:,} to ask again"),
-        ("answers", f"{several(now['submissions'], 'submission')}, {now['queued']:,} wait for a person"),
+        ("answers", f"{several(now['submissions'], 'submission')}, {now['queued']:,} waiting for a person"),
         ("calls", _calls_line(unsent)) if unsent else None,
         ("controls", rate),
         None if audit is None else ("audit", audit.line),

@@ -261,7 +261,7 @@ def workers_by_hits(
     ]
     waiting = sum(one.queued for one in people)
     if waiting:
-        lines.append(f"{waiting:,} of the submitted wait for a person and are not approved yet")
+        lines.append(f"{waiting:,} of the submitted waiting for a person, so not approved yet")
     if csv is not None:
         lines.append(f"written to {csv}")
     return StageResult(

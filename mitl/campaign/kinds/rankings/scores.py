@@ -31,7 +31,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.errors import MetricError, UsageError
-from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote
+from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
@@ -172,7 +172,7 @@ def score_votes(
             "narrow; ask more people, or see --resample answers"
         )
     if queued:
-        lines.append(f"{queued:,} submissions wait for a person and do not count yet")
+        lines.append(f"{several(queued, 'submission')} waiting for a person and not counted yet")
     return _result(score(ballots, method, seed=settings.seed), method, about, lines, to)
 
 
