@@ -69,7 +69,6 @@ def fuse(
     seed: int,
     groups: tuple[str, ...] = GROUPS,
     count: int = FOLDS,
-    advance: Callable[[int], None] = lambda n: None,
     parts: KeptParts = UNKEPT,
 ) -> Fusion:
     """A probability for each ranked pair.
@@ -80,8 +79,8 @@ def fuse(
     Args:
         groups: of features; ``annotators`` at least.
         count: of folds, 3 at least.
-        advance: told after each fold.
-        parts: where those of an interrupted call lie: towers without each two folds, and what each fold came to.
+        parts: where those of an interrupted call lie, and who is told of each: towers without each two folds, then what
+            each fold came to.
 
     Raises:
         MetricError: too few answers of a kind, or similarities that are all the same.
@@ -112,7 +111,7 @@ def fuse(
             name, calibration = found["chosen"].tolist()
             models[name] += 1
             calibrations[calibration] += 1
-            advance(1)
+            parts.advance(1)
     columns = {"pair": evidence.pairs, "probability": probability.clip(0, 1), "fold": pair_folds}
     return Fusion(frame(FUSED, columns), models, calibrations, features.names)
 

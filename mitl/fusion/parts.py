@@ -25,6 +25,8 @@ class KeptParts:
 
     folder: Path | None = None
     """None keeps nothing."""
+    advance: Callable[[int], None] = lambda n: None
+    """Told of parts that are done."""
 
     @classmethod
     def of(cls, around: Path, evidence: FusionEvidence, *settings: object) -> KeptParts:

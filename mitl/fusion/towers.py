@@ -48,7 +48,9 @@ def tower_features(
     the towers without the pair's and this one.
     """
     tables, pairs = read(evidence)
+    every = list(combinations(range(count), 2))
     if not all(table.shape[1] for table in tables):
+        parts.advance(len(every))
         shapes = (len(evidence.pairs), 0), (len(trained.rows), count, 0)
         return AnsweredFeatures((), *(np.empty(shape, np.float32) for shape in shapes))
     of = pair_folds[trained.rows]
@@ -65,7 +67,6 @@ def tower_features(
     def kept(two: tuple[int, int]) -> Arrays:
         return parts.kept("towers-{}-{}".format(*two), lambda: without(two))
 
-    every = list(combinations(range(count), 2))
     with ThreadPoolExecutor(min(len(every), os.cpu_count() or 1)) as pool:
         for two, found in zip(every, pool.map(kept, every), strict=True):
             rows, odds = found["rows"], found["odds"]
@@ -74,6 +75,7 @@ def tower_features(
             for fold, other in (two, two[::-1]):
                 mine = of == other
                 training[mine, fold, 0] = odds[at[mine]]
+            parts.advance(1)
     return AnsweredFeatures(("towers.log_odds",), own, training)
 
 

@@ -129,8 +129,11 @@ def _turn_round(made, fused, fold, count, seed=0):
 
 
 def test_the_same_evidence_gives_the_same_bits(logistic_alone, made):
-    """Whatever threads did the work."""
-    assert fuse(made, seed=0).fused.equals(fuse(made, seed=0).fused)
+    """Whatever threads did the work, and whoever is told of its parts: six pairs of folds, and four folds."""
+    done = []
+    told = fuse(made, seed=0, parts=KeptParts(advance=done.append)).fused
+    assert told.equals(fuse(made, seed=0).fused)
+    assert sum(done) == 10
 
 
 @settings(max_examples=50, derandomize=True)

@@ -14,6 +14,7 @@ from mitl.fusion.answered import AnsweredPairs, folds
 from mitl.fusion.evidence import FusionEvidence, UnitVectors, of_length_1
 from mitl.fusion.fusing import GROUPS, TOWERS, fuse
 from mitl.fusion.models import area
+from mitl.fusion.parts import KeptParts
 from mitl.fusion.towers import Pairs, Towers, tower_features
 
 pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")
@@ -112,7 +113,10 @@ def test_without_vectors_of_a_side_there_are_none():
         assert found.own.shape == (len(made.pairs), 0)
     without = tuple(name for name in GROUPS if name != TOWERS)
 
-    assert fuse(lacking, seed=0).fused.equals(fuse(lacking, seed=0, groups=without).fused)
+    done = []
+    found = fuse(lacking, seed=0, parts=KeptParts(advance=done.append)).fused
+    assert found.equals(fuse(lacking, seed=0, groups=without).fused)
+    assert sum(done) == 10
 
 
 def test_a_caption_is_enough_for_an_image():

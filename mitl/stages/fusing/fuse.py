@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import comb
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -144,8 +145,8 @@ def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageRes
 
 
 def _fused(found: FusionEvidence, context: Context, parts: KeptParts) -> Fusion:
-    with context.progress("fuse", total=FOLDS) as advance:
-        return fuse_pairs(found, seed=context.settings.seed, advance=advance, parts=parts)
+    with context.progress("fuse", total=comb(FOLDS, 2) + FOLDS) as advance:
+        return fuse_pairs(found, seed=context.settings.seed, parts=replace(parts, advance=advance))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
