@@ -216,7 +216,7 @@ def test_machines_label_under_the_bound_of_a_sample_that_is_drawn_once_there_are
         "run",
         "--sandbox",
         "--rounds",
-        "2",
+        "1",
         "--budget",
         "12.00",
         *labels,
