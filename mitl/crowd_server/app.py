@@ -92,24 +92,14 @@ def create_app(
         about = {"server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
         about |= {"workers": counted.workers, "workers_wanted": counted.wanted}
         # The first connection may be one that the database's restart cut, and then the second is a new one.
-        if place := found_place() or found_place():
+        if place := _place(engine) or _place(engine):
             return JSONResponse({"status": "ok", "place": place, **about})
         return JSONResponse({"status": "no database", **about}, 503)
-
-    def found_place() -> str | None:
-        try:
-            return admin.place(engine)
-        except DBAPIError as error:
-            tell(error)
-            return None
-
-    def tell(error: DBAPIError) -> None:
-        log.error("the database does not answer: %s", reason(error, engine.url))
 
     def no_database(request: Request, error: Exception) -> Response:
         if not is_outage(error):
             raise error
-        tell(error)
+        _tell(error, engine)
         return refusals.no_database().response(request.scope)
 
     def vendored(request: Request) -> Response:
@@ -137,6 +127,19 @@ def create_app(
     app.state.meter = counted = meter.Meter({*OPERATIONS, *paths}, workers)
     app.state.site = site
     return app
+
+
+def _place(engine: Engine) -> str | None:
+    """Of the database; None, and a line in the log, while it does not answer."""
+    try:
+        return admin.place(engine)
+    except DBAPIError as error:
+        _tell(error, engine)
+        return None
+
+
+def _tell(error: DBAPIError, engine: Engine) -> None:
+    log.error("the database does not answer: %s", reason(error, engine.url))
 
 
 def _home(request: Request) -> Response:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -151,17 +150,16 @@ def sqlite_url(path: Path) -> str:
 
 
 def cut_connections(url: str) -> None:
-    """End all connections to a database of PostgreSQL, as a restart of it does."""
+    """End all connections to a database of PostgreSQL, as a restart of it does, and wait until they are gone."""
     engine = make_engine(url)
     with engine.connect() as connection:
         connection.execute(
             text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         )
     engine.dispose()
-    time.sleep(0.05)
 
 
 def steps(folder: Path, work: Callable[[], object], kill_at: str | None = None) -> list[str] | None:

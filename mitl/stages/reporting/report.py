@@ -188,7 +188,7 @@ def report(
         paths=paths,
         warnings=source.warnings,
         lines=(
-            f"report of {data.environment.value}: {file} ({-(-len(content) // 1000):,} kB)"
+            f"report of {data.environment.value}: {file} ({len(content) / 1000:,.0f} kB)"
             if changed
             else f"nothing to do: {file} holds exactly this report already",
         ),
