@@ -87,14 +87,17 @@ class PairScorer:
         if self._core.one_shape:
             most = self._batch or self._piece
             return _of_one_shape(image_rows, caption_rows, image_lengths, caption_lengths, most)
-        size, most = image_lengths + caption_lengths, _PIECE_BYTES // self._core.token_bytes
+        size = lengths = image_lengths + caption_lengths
+        most = _PIECE_BYTES // self._core.token_bytes
         if self._batch:
             size, most = np.ones_like(size), self._batch
         order = np.lexsort((caption_rows, image_rows))
         # As many for each worker, all of about one size, so that threads finish together.
         count = -(-size.sum() // (max(1, most) * self._workers)) * self._workers
         batch = (size[order].cumsum() - 1) * count // max(1, size.sum())
-        return [part for part in np.split(order, np.flatnonzero(np.diff(batch)) + 1) if len(part)]
+        parts = np.split(order, np.flatnonzero(np.diff(batch)) + 1)
+        # Neighbours of one length attend in one call, which takes most of what a small network costs.
+        return [part[np.argsort(lengths[part], kind="stable")] for part in parts if len(part)]
 
     def _score(
         self, images: Encoded, captions: Encoded, image_rows: Rows, caption_rows: Rows
