@@ -399,4 +399,10 @@ def _ends(plan: PanelPlan, usual_url: str) -> dict[VisitState, End]:
         raise UsageError(
             "who completes the study needs a way back to the panel: give --complete-code, --complete-url or both"
         )
+    done = ends[VisitState.COMPLETED].url
+    if plan.profile == "sona" and "{worker}" not in done:
+        raise UsageError(
+            f"--complete-url is {done!r}, which grants nobody a credit; give SONA's completion URL with "
+            "survey_code=XXXX in it"
+        )
     return ends

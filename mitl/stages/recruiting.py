@@ -80,10 +80,11 @@ def add_panel(
     settings: Settings, environment: Environment, plan: admin.PanelPlan, *, base_url: str | None
 ) -> StageResult:
     """Make a panel and say which study link to paste there."""
+    base = base_of(base_url)
     with crowd_database(settings) as engine:
         panel, is_new = admin.add_panel(engine, environment, plan)
         study = admin.study(engine, environment)
-    link = link_of(panel, base_of(base_url))
+    link = link_of(panel, base)
     lines = () if is_new else (f"nothing to do: the panel {panel.slug} is there already",)
     return StageResult(
         status="done" if is_new else "nothing_to_do",
@@ -118,6 +119,14 @@ def _warnings(panel: PanelRow, study: StudyRow | None, base_url: str | None) -> 
         )
     elif not base_url.startswith("https://"):
         warnings.append(f"{base_url} is not https; panels send people to https addresses only")
+    completed, *others = read_ends(panel.ends).items()
+    for state, end in others:
+        if end.code and end.code == completed[1].code:
+            warnings.append(
+                f"--{admin.OPTIONS[state]}-code is that of --complete-code, {end.code}, so "
+                f"{PROFILES[panel.profile].title} cannot tell them apart and may pay both; if that is not meant, make "
+                "a panel of another --slug"
+            )
     if study is None or not study.consent:
         warnings.append(
             f"nobody is asked to consent on {panel.environment}; set the study's text with `mitl crowd study`"
@@ -127,6 +136,7 @@ def _warnings(panel: PanelRow, study: StudyRow | None, base_url: str | None) -> 
 
 def list_panels(settings: Settings, base_url: str | None) -> StageResult:
     """All panels with their study links and what became of the visits."""
+    base = base_of(base_url)
     with crowd_database(settings) as engine:
         panels = admin.list_panels(engine)
     rows = tuple(
@@ -149,7 +159,7 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
         "no consent",
         "nothing left",
     )
-    links = {panel.slug: link_of(panel, base_of(base_url)) for panel, _ in panels}
+    links = {panel.slug: link_of(panel, base) for panel, _ in panels}
     return StageResult(
         counts=PanelListCounts(
             panels=len(rows),

@@ -17,7 +17,7 @@ from mitl.crowd.client import Keys
 from mitl.crowd.endpoint import mirror_credentials
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.middleware.exposure import Exposure, check_secrets
+from mitl.crowd_server.middleware.exposure import Exposure, check_secrets, public_address
 from mitl.crowd_server.middleware.limits import wrap
 from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import serve as run_server
@@ -210,7 +210,7 @@ def _base_option(url: str) -> str:
 
 def base_of(base_url: str | None) -> str:
     """Where people reach the server: this machine's own address where none is given, without a slash at the end."""
-    return (base_url or f"http://127.0.0.1:{SERVER_PORT}").rstrip("/")
+    return public_address(base_url or f"http://127.0.0.1:{SERVER_PORT}", "--base-url")
 
 
 def invite(
@@ -320,9 +320,10 @@ def export_keys(settings: Settings, environment: Environment, out: Path) -> Stag
 
 def operator_link(settings: Settings, base_url: str | None) -> StageResult:
     """The operator page's link, as `mitl serve` prints it when it begins."""
+    base = base_of(base_url)
     with crowd_database(settings) as engine:
         token = admin.operator_token(engine)
-    url = f"{base_of(base_url)}/operator?token={token}"
+    url = f"{base}/operator?token={token}"
     return StageResult(counts=OperatorCounts(operator_url=url), lines=(url,))
 
 

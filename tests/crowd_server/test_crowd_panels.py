@@ -206,6 +206,20 @@ def test_who_did_some_is_done_when_nothing_is_left(crowd, client):
     assert visits(crowd) == [("completed", 1)]
 
 
+def test_who_stops_halfway_is_told_that_what_they_did_is_paid(crowd, hit_type):
+    """Consent withdrawn after one HIT of two: the way back is that of no consent, the HIT stays theirs."""
+    tell(crowd, consent="I am 18 or older.")
+    add(crowd, hits=2)
+    worker, _ = arrive(crowd)
+    page = worker.post("/w/study", {"version": "1", "answer": "yes"})
+    task_of(worker, page).submit(p01_label="yes")
+
+    refused = worker.post("/w/study", {"version": "1", "answer": "no"}).text
+
+    assert "NOPE1" in refused and "The HIT that you sent before stays yours" in refused
+    assert visits(crowd) == [("no_consent", 1)]
+
+
 def test_consent_comes_first_and_refusing_it_has_its_own_end(crowd, hit_type):
     """No HIT is leased before; a refusal can be taken back; consent leads straight to the HIT."""
     tell(crowd, title="Do captions fit?", information="One.\n\nTwo.", consent="I am 18 or older.")
@@ -216,7 +230,7 @@ def test_consent_comes_first_and_refusing_it_has_its_own_end(crowd, hit_type):
 
     refused = worker.post("/w/study", {"version": "1", "answer": "no"})
     assert "NOPE1" in refused.text and "cc=NOPE1" in refused.text
-    assert visits(crowd) == [("no_consent", 0)]
+    assert visits(crowd) == [("no_consent", 0)] and "paid as announced" not in refused.text
     assert "NOPE1" in worker.get(link()).text
     assert worker.task(worker.post("/w/accept", {"hit_type_id": hit_type})) is None
 
@@ -655,6 +669,28 @@ def test_the_printed_link_is_the_one_that_works(crowd, hit_type, tmp_path):
         (2, ("panel", "add", "--sandbox", "--profile", "mturk"), "'mturk'"),
         (2, ("panel", "add", "--sandbox", "--profile", "sona"), "--complete-url"),
         (2, ("panel", "add", "--sandbox", "--profile", "sona", "--complete-url", "http://x"), "https"),
+        (
+            2,
+            ("panel", "add", "--sandbox", "--profile", "sona", "--complete-url", "https://x.y/?id=1"),
+            "XXXX",
+        ),
+        (
+            2,
+            (
+                "panel",
+                "add",
+                "--sandbox",
+                "--profile",
+                "prolific",
+                "--complete-code",
+                "C",
+                "--base-url",
+                "x.y",
+            ),
+            "'x.y'",
+        ),
+        (2, ("panel", "list", "--base-url", "https://x.y/z"), "'https://x.y/z'"),
+        (2, ("operator", "--base-url", "http://["), "'http://['"),
         (1, ("panel", "close", "none"), "'none'"),
         (2, ("panel", "forget"), "--worker"),
         (2, ("panel", "forget", "--all"), "--sandbox"),
@@ -674,6 +710,17 @@ def test_wrong_words_get_one_clear_line(tmp_path, monkeypatch, status, words, to
     monkeypatch.chdir(tmp_path)
 
     assert told in fails(status, "crowd", *words)
+
+
+def test_ends_with_one_code_are_pointed_out(tmp_path):
+    """The panel would pay who refused as it pays who worked; a code of their own for each says nothing."""
+    add = ("crowd", "panel", "add", "--sandbox", "--profile", "generic", "--project", tmp_path, "--json")
+
+    same = ok(*add, "--slug", "same", "--complete-code", "C1", "--no-consent-code", "C1").json["warnings"]
+    apart = ok(*add, "--slug", "apart", "--complete-code", "C1", "--no-consent-code", "C2").json["warnings"]
+
+    [told] = set(same) - set(apart)
+    assert "--no-consent-code" in told and "C1" in told
 
 
 def test_visits_are_listed_for_comparison(crowd, hit_type, tmp_path):

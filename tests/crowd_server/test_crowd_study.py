@@ -115,6 +115,26 @@ def test_a_changed_text_asks_again_and_loses_nothing(crowd, hit_type):
     assert answers(crowd) == [(1, True), (2, True)]
 
 
+def test_who_declines_with_a_hit_open_gives_it_back_at_once(crowd):
+    """Others get it before its time is over, and so does who changes their mind."""
+    tell(crowd, **TEXTS)
+    client = crowd.boto()
+    post_hit(client, hit_type := client.create_hit_type(**TYPE)["HITTypeId"])
+    first, second = crowd.worker(), crowd.worker()
+    for worker in (first, second):
+        worker.post("/w/study", {"version": "1", "answer": "yes"})
+    held = first.accept(hit_type)
+    assert second.accept(hit_type) is None
+
+    first.post("/w/study", {"version": "1", "answer": "no"})
+    taken = second.accept(hit_type)
+
+    assert taken is not None and held.submit(p01_label="yes").status_code == 410
+    second.post("/w/study", {"version": "1", "answer": "no"})
+    second.post("/w/study", {"version": "1", "answer": "yes"})
+    assert second.accept(hit_type).submit(p01_label="yes").status_code == 200
+
+
 def test_nobody_agrees_to_a_text_that_they_did_not_see(crowd):
     """A form of an older version, without one, or with an odd answer counts for nothing."""
     tell(crowd, **TEXTS)

@@ -84,7 +84,7 @@ def plan(
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key belong together; give both files")
     tls = None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key)
-    url = None if public_url is None else _public_url(public_url)
+    url = None if public_url is None else public_address(public_url, "--public-url")
     local = listens_near(host)
     if tls is not None and plain_http_behind_proxy:
         raise UsageError("--plain-http-behind-proxy and --tls-cert exclude each other; keep one of them")
@@ -163,16 +163,21 @@ def check_secrets(engine: Engine) -> None:
         )
 
 
-def _public_url(text: str) -> str:
-    parts = urlsplit(text)
+def public_address(text: str, option: str) -> str:
+    """Where people reach a server, as an option names it: scheme, host and port alone.
+
+    Raises:
+        UsageError: it is anything else.
+    """
     try:
+        parts = urlsplit(text)
         port_ok = parts.port is None or parts.port > 0
     except ValueError:
-        port_ok = False
+        parts, port_ok = urlsplit(""), False
     plain = parts.path in ("", "/") and not parts.query and not parts.fragment and "@" not in parts.netloc
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok or not plain:
         raise UsageError(
-            f"--public-url is {text!r}; write https://NAME or https://NAME:PORT and nothing after it"
+            f"{option} is {text!r}; write https://NAME or https://NAME:PORT and nothing after it"
         )
     return f"{parts.scheme}://{parts.netloc.lower()}"
 

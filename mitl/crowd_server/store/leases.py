@@ -224,6 +224,11 @@ _RETURN = (
     .where(CrowdAssignment.id == bindparam("own"))
     .values(state=AssignmentState.RETURNED)
 )
+_WITHDRAW = (
+    update(CrowdAssignment)
+    .where(CrowdAssignment.worker_id == _ME, IS_LIVE)
+    .values(state=AssignmentState.RETURNED, deadline_at=_NOW)
+)
 _SUBMIT = Prepared(
     update(CrowdAssignment)
     .where(
@@ -306,6 +311,11 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
 def give_back(connection: Connection, assignment_id: int) -> None:
     """Return a HIT: it is free for others at once."""
     connection.execute(_RETURN, {"own": assignment_id})
+
+
+def withdraw(books: Books, worker: WorkerRow) -> None:
+    """Return what this worker has open; they may take it again at once, should they change their mind."""
+    books.connection.execute(_WITHDRAW, {"me": worker.id, "now": books.now})
 
 
 def submit(books: Books, lease: LeaseRow, answer: str) -> bool:

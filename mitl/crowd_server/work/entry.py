@@ -105,6 +105,8 @@ def answer(visitor: Visitor, fields: Fields) -> Response:
         if given is None or fields.get("version") != str(described.version):
             return RedirectResponse("/w/study", 303)
         workers.record_consent(books.connection, worker.id, described.version, given, now)
+        if not given:
+            leases.withdraw(books, worker)
         visit = visitor.visit(books.connection)
         if visit is None:
             return RedirectResponse("/w", 303)
