@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from mitl.protocol.answer_xml import answer_fields, xml_safe
 from mitl.records import Finding, Outcome, Parsed
+from mitl.records.questions import Question
 
 MAX_FINDINGS = 100
 """Of each code, from one assignment."""
@@ -201,8 +202,10 @@ def several_choices(
 
 def parse_page(
     xml: str | bytes,
+    *,
     places: Collection[int],
-    kinds: Collection[str],
+    questions: Sequence[Question] = (),
+    kinds: Sequence[str],
     answer_of: Callable[[int, dict[str, list[str]], FindingLog], _A | None],
 ) -> Parsed[_A]:
     """The answers of one assignment by rising place, with everything that was odd about them.
@@ -210,14 +213,16 @@ def parse_page(
     Args:
         xml: QuestionFormAnswers XML, with one answer per field or with a crowd-form's single ``taskAnswers``.
         places: the places (from 1) of the HIT.
-        kinds: what the page asks at each of them.
+        questions: what the page asked besides.
+        kinds: what it asks at each place, besides an outcome and the time.
         answer_of: what the fields of a place say; None where that is no usable answer.
 
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
     findings = FindingLog()
-    by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
+    known = {*kinds, "outcome", "ms", *(question.name for question in questions)}
+    by_place = sort_fields(expanded(answer_fields(xml), findings), places, known, findings)
     answers = (answer_of(place, by_place.get(place, {}), findings) for place in sorted(places))
     return Parsed(tuple(answer for answer in answers if answer is not None), findings.all())
 

@@ -19,7 +19,7 @@ What is odd, with the rule that holds for it:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 
 from mitl.crowd.answer_parts import (
@@ -49,8 +49,6 @@ __all__ = [
     "parse_comparisons",
 ]
 
-_KINDS = (LABEL, "outcome", "ms")
-
 
 def parse_answers(
     xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
@@ -65,7 +63,6 @@ def parse_answers(
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
-    kinds = {*_KINDS, *(question.name for question in questions)}
     known = _known(tuple(questions))
 
     def answer_of(place: int, fields: dict[str, list[str]], findings: FindingLog) -> PlaceAnswer | None:
@@ -79,7 +76,7 @@ def parse_answers(
                 known[said] = meant
         return meant and PlaceAnswer(place, *meant, active_time(place, fields.get("ms", []), findings))
 
-    return parse_page(xml, places, kinds, answer_of)
+    return parse_page(xml, places=places, questions=questions, kinds=(LABEL,), answer_of=answer_of)
 
 
 _Meant = tuple[Outcome, Label | None, Given]
@@ -149,23 +146,6 @@ def _check(
         findings.add("unasked_rationale", f"place {place} names {question.column} without {needed}")
 
 
-def parse_comparisons(
-    xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
-) -> Parsed[ComparisonAnswer]:
-    """The answers of one assignment by rising place, with everything that was odd about them.
-
-    Args:
-        xml: QuestionFormAnswers XML.
-        places: the places (from 1) of the HIT.
-        questions: what the page asked besides; reasons in own words are all that it may.
-
-    Raises:
-        AnswerError: the document cannot be read at all; the caller keeps that as a finding.
-    """
-    kinds = {"prefer", "outcome", "ms", *(question.name for question in questions)}
-    return parse_page(xml, places, kinds, _comparison)
-
-
 def _comparison(place: int, fields: dict[str, list[str]], findings: FindingLog) -> ComparisonAnswer | None:
     answer = single(place, "prefer", fields, Preference, findings)
     outcome = outcome_beside(place, fields, None if answer is None else answer.value, findings)
@@ -178,3 +158,7 @@ def _comparison(place: int, fields: dict[str, list[str]], findings: FindingLog) 
         text=own_words(place, fields.get("text", []), findings),
         active_ms=active_time(place, fields.get("ms", []), findings),
     )
+
+
+parse_comparisons = partial(parse_page, kinds=("prefer",), answer_of=_comparison)
+"""As ``parse_page``, of a page of rankings; reasons in own words are all that it may ask besides."""

@@ -263,11 +263,16 @@ def decide(check: GoldCheck, record: GoldRecord | None = None, *, excluded: bool
     Args:
         record: the worker's record; None applies the page's own controls alone.
     """
+    return verdict(gold_findings(check), record, excluded=excluded)
+
+
+def gold_findings(check: GoldCheck) -> list[Finding]:
+    """Why a page does not pass by its own controls."""
     findings = [Finding(_FAILED[gold.role], _pair_text(gold)) for gold in check.failed]
     for role in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE):
         if not check.has(role):
             findings.append(Finding(GOLD_MISSING, f"no answered {role.value}"))
-    return verdict(findings, record, excluded=excluded)
+    return findings
 
 
 def verdict(findings: Iterable[Finding], record: GoldRecord | None, *, excluded: bool) -> GoldVerdict:

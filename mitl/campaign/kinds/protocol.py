@@ -16,14 +16,13 @@ from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import UNPOSTED, BatchRow, StoredHit
-from mitl.records import Environment, GoldControl, Page, Parsed, Table
+from mitl.records import Environment, Finding, GoldControl, Page, Parsed, Table
 
 if TYPE_CHECKING:
     from mitl.db.store.answers import StoredAssignment
     from mitl.db.store.open_work import HitToReplace
-    from mitl.db.store.parses import RawSubmission
+    from mitl.db.store.parses import Submissions
     from mitl.hits.templates import HitTemplate
-    from mitl.judgements.gold_records import GoldRecord, GoldVerdict
     from mitl.records.questions import GoldRule, Question
     from mitl.settings import Settings
 
@@ -260,17 +259,6 @@ class Shown:
     """Caption → the image that it changes, of composed queries."""
 
 
-class Golds(Protocol):
-    """What the gold controls of pages of pairs say of workers."""
-
-    @property
-    def withdrawn(self) -> Collection[GoldControl]:
-        """Controls that are no longer trusted."""
-
-    def record(self, worker: str) -> GoldRecord:
-        """A worker's record; empty for one who has met no control."""
-
-
 RequestT = TypeVar("RequestT", bound=Request, contravariant=True)
 PlanT = TypeVar("PlanT", bound=Plan)
 
@@ -299,6 +287,8 @@ class CampaignKind(Protocol[RequestT, PlanT]):
     dry_keys: tuple[str, ...]
     posted_keys: tuple[str, ...]
     """The keys of ``counts`` in ``--json``, of a dry run and of a posting one."""
+    submissions: Submissions
+    """Where its questions and answers are kept."""
 
     # What is asked.
     def plan(self, session: Session, settings: Settings, request: RequestT, *, adopted: int) -> PlanT:
@@ -348,17 +338,6 @@ class CampaignKind(Protocol[RequestT, PlanT]):
         """Why nothing is left to ask."""
 
     # What comes back.
-    def unparsed(
-        self, session: Session, environment: Environment, ids: Sequence[int] | None = None
-    ) -> dict[int, RawSubmission]:
-        """Submissions without a parse; all of them, or those among ``ids``."""
-
-    def submissions(self, session: Session, environment: Environment) -> list[int]:
-        """All submissions, in order of their rows."""
-
-    def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
-        """HIT → its batch and the places that its page has."""
-
     def parse(self, xml: str, *, places: Collection[int], questions: Sequence[Question]) -> Parsed[Any]:
         """What a submission to a template with these questions says; AnswerError where it cannot be read at all."""
 
@@ -366,15 +345,21 @@ class CampaignKind(Protocol[RequestT, PlanT]):
         """Write parses down, in place of earlier ones."""
 
     # What it means.
-    def verdicts(
+    def findings(
         self,
         session: Session,
         environment: Environment,
         rows: Sequence[StoredAssignment],
-        golds: Golds,
         rule: GoldRule,
-    ) -> Mapping[int, GoldVerdict]:
-        """Which of these submissions, all parsed and undecided, pass, and which go to a person; none is rejected."""
+        withdrawn: Collection[GoldControl],
+    ) -> Mapping[int, Sequence[Finding]]:
+        """Why each of these submissions, all parsed and undecided, goes to a person; none where its page passes.
+
+        Whatever the kind, one goes there too where the worker's record on pages of pairs is bad; none is rejected.
+
+        Args:
+            withdrawn: gold controls that are no longer trusted.
+        """
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str] | None:
         """A submission's answers and, in lines, the rule that judges them; None where `mitl review show` has its own

@@ -84,7 +84,7 @@ class Parser:
         """Parse what a run stored and died over; returns how many submissions that were."""
         count = 0
         for kind in self._kinds:
-            left = kind.unparsed(self._session, self._environment)
+            left = kind.submissions.unparsed(self._session, self._environment)
             self._session.rollback()
             for window in chunks(list(left.values()), PARSED_AT_ONCE):
                 self._parse(kind, window)
@@ -100,7 +100,7 @@ class Parser:
 
     def reparse(self, progress: Progress) -> int:
         """Read every raw document again, in the transaction at hand; returns how many."""
-        ids = {kind.name: kind.submissions(self._session, self._environment) for kind in self._kinds}
+        ids = {kind.name: kind.submissions.ids(self._session, self._environment) for kind in self._kinds}
         count = sum(map(len, ids.values()))
         with progress("reparse", count) as advance:
             for kind in self._kinds:
@@ -113,14 +113,14 @@ class Parser:
     def _parse(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> None:
         parsed = self._parsed(kind, rows)
         self._session.rollback()
-        still = kind.unparsed(self._session, self._environment, list(parsed))
+        still = kind.submissions.unparsed(self._session, self._environment, list(parsed))
         kind.set_parses(self._session, {id_: parsed[id_] for id_ in still})
         self._session.commit()
 
     def _parsed(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> dict[int, Parsed[Any]]:
         """What these submissions say; one that cannot be read at all says so as a finding."""
         new = sorted({row.hit_id for row in rows} - self._pages.keys())
-        for hit_id, (batch_id, places) in kind.places(self._session, new).items():
+        for hit_id, (batch_id, places) in kind.submissions.places(self._session, new).items():
             self._pages[hit_id] = self._questions[batch_id], places
         parsed = {}
         for row in rows:

@@ -25,7 +25,7 @@ from mitl.db.store import parses as parse_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.answers import DECISIONS, StoredAssignment, SubmissionColumns
 from mitl.db.store.control_sheets import gold_state
-from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, is_usable
+from mitl.judgements.gold_records import BAD_RECORD, GoldRecord, GoldState, GoldVerdict, is_usable, verdict
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import Columns, Flags, is_asked, is_labelled
 from mitl.records.questions import GoldRule
@@ -91,14 +91,17 @@ def _decide(session: Session, environment: Environment, state: GoldState, rule: 
     verdicts: dict[int, GoldVerdict] = {}
     for kind in kinds_asked(session, environment) if undecided else ():
         own = [row for row in undecided if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]
-        unread = kind.unparsed(session, environment, [row.id for row in own])
+        unread = kind.submissions.unparsed(session, environment, [row.id for row in own])
         waiting = [row for row in own if row.id not in unread]
-        verdicts |= kind.verdicts(session, environment, waiting, state, rule)
+        findings = kind.findings(session, environment, waiting, rule, state.withdrawn)
+        for row in waiting:
+            record = state.record(row.worker)
+            verdicts[row.id] = verdict(findings[row.id], record, excluded=row.excluded)
     changed: dict[Decision, list[int]] = defaultdict(list)
     for row in undecided:
         if row.id in verdicts and verdicts[row.id].decision is not row.decision:
             changed[verdicts[row.id].decision].append(row.id)
-    parse_store.add_all_findings(session, {id_: verdict.findings for id_, verdict in verdicts.items()})
+    parse_store.add_all_findings(session, {id_: one.findings for id_, one in verdicts.items()})
     for decision, ids in changed.items():
         answer_store.set_decision(session, ids, decision)
 

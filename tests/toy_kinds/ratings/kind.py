@@ -14,7 +14,6 @@ from mitl.db.store.hits import hits
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import UNREADABLE, RawSubmission, add_all_findings
 from mitl.hits.rendering import render
-from mitl.judgements.gold_records import GoldVerdict
 from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Decision, Finding, HitState, Table
 
@@ -172,6 +171,10 @@ class Ratings:
     def nothing_open(self, *, adopted):
         return "every caption is rated"
 
+    @property
+    def submissions(self):
+        return self
+
     def unparsed(self, session, environment, ids=None):
         read = sa.select(ANSWERS.c.assignment_id).union(
             sa.select(FindingRow.assignment_id).where(FindingRow.code == UNREADABLE)
@@ -183,7 +186,7 @@ class Ratings:
         )
         return {row[0]: RawSubmission(*row) for row in session.execute(query) if ids is None or row[0] in ids}
 
-    def submissions(self, session, environment):
+    def ids(self, session, environment):
         return list(session.scalars(self._submissions(environment).order_by(Assignment.id)))
 
     def _submissions(self, environment):
@@ -219,17 +222,16 @@ class Ratings:
             session.execute(sa.insert(ANSWERS), rows)
         add_all_findings(session, {id_: parsed.findings for id_, parsed in parses.items()})
 
-    def verdicts(self, session, environment, rows, golds, rule):
-        verdicts = {}
+    def findings(self, session, environment, rows, rule, withdrawn):
+        found = {}
         for row in rows:
             given = self._given(session, row.id)
-            failed = [
+            found[row.id] = [
                 Finding("star_control_failed", f"place {item.place}")
                 for item in self.items(session, [row.hit_id])[row.hit_id]
                 if item.expected not in (None, given.get(item.place))
             ]
-            verdicts[row.id] = GoldVerdict(Decision.QUEUED if failed else Decision.PASS, tuple(failed))
-        return verdicts
+        return found
 
     def evidence(self, session, row):
         given = self._given(session, row.id)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
 from mitl.campaign.kinds.protocol import (
-    Golds,
     PostingCounts,
     Shown,
     Wording,
@@ -31,11 +30,13 @@ from mitl.db.store.answers import StoredAssignment
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import HitTemplate
 from mitl.hits.validation import check_page
-from mitl.judgements.gold_records import GoldVerdict, check_assignment, decide
+from mitl.judgements.gold_records import check_assignment, gold_findings
 from mitl.records import (
     PAIRS_COMMAND,
     BatchKind,
     Environment,
+    Finding,
+    GoldControl,
     HitItem,
     Judgement,
     Label,
@@ -82,9 +83,7 @@ class PairsKind:
     add_items = staticmethod(hit_store.add_items)
     items = staticmethod(hit_store.hit_items)
     check_page = staticmethod(check_page)
-    unparsed = parse_store.PAIRS.unparsed
-    submissions = parse_store.PAIRS.ids
-    places = parse_store.PAIRS.places
+    submissions = parse_store.PAIRS
     parse = staticmethod(parse_answers)
     set_parses = staticmethod(parse_store.set_parses)
 
@@ -157,26 +156,19 @@ class PairsKind:
         """See `CampaignKind`."""
         return "nothing else is open" if adopted else "every proposed pair is on an open HIT or judged"
 
-    def verdicts(
+    def findings(
         self,
         session: Session,
         environment: Environment,
         rows: Sequence[StoredAssignment],
-        golds: Golds,
         rule: GoldRule,
-    ) -> Mapping[int, GoldVerdict]:
-        """By the page's gold controls, and by the worker's record on earlier ones."""
+        withdrawn: Collection[GoldControl],
+    ) -> Mapping[int, Sequence[Finding]]:
+        """By the page's gold controls."""
         on_page: dict[int, list[Judgement]] = defaultdict(list)
         for stored in judgement_store.gold_judgements(session, environment, [row.id for row in rows]):
             on_page[stored.assignment_id].append(stored.record)
-        return {
-            row.id: decide(
-                check_assignment(on_page[row.id], rule, golds.withdrawn),
-                golds.record(row.worker),
-                excluded=row.excluded,
-            )
-            for row in rows
-        }
+        return {row.id: gold_findings(check_assignment(on_page[row.id], rule, withdrawn)) for row in rows}
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str] | None:
         """The desk and `mitl review show` know pages of pairs, their golds and other workers' answers."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import (
-    Golds,
     Plan,
     PostingCounts,
     Replacement,
@@ -35,7 +34,6 @@ from mitl.errors import ProposalError
 from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons
 from mitl.hits.rendering import page_comparison, render_rankings
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.proposals.sampling import shuffled
 from mitl.records import (
     BatchKind,
@@ -45,6 +43,7 @@ from mitl.records import (
     Direction,
     Environment,
     Finding,
+    GoldControl,
     Page,
     Preference,
     System,
@@ -230,10 +229,8 @@ class RankingsKind:
     to_replace = staticmethod(comparison_store.hits_to_replace)
     add_items = staticmethod(comparison_store.add_items)
     items = staticmethod(comparison_store.comparisons)
-    unparsed = comparison_store.STORED.unparsed
-    submissions = comparison_store.STORED.ids
-    places = comparison_store.STORED.places
-    parse = staticmethod(parse_comparisons)
+    submissions = comparison_store.STORED
+    parse = parse_comparisons
     set_parses = comparison_store.STORED.set_parses
 
     def estimate(self, template: HitTemplate, plan: StudyPlan) -> WorkingTime:
@@ -291,24 +288,23 @@ class RankingsKind:
         """See `CampaignKind`."""
         return "every comparison of these systems on these queries is asked"
 
-    def verdicts(
+    def findings(
         self,
         session: Session,
         environment: Environment,
         rows: Sequence[StoredAssignment],
-        golds: Golds,
         rule: GoldRule,
-    ) -> Mapping[int, GoldVerdict]:
-        """By the page's controls, and by the worker's record on pages of pairs."""
+        withdrawn: Collection[GoldControl],
+    ) -> Mapping[int, Sequence[Finding]]:
+        """By the page's controls."""
         ids = [row.id for row in rows]
         controls = comparison_store.controls(session, ids)
         given = comparison_store.answers(session, ids)
-        verdicts = {}
+        found = {}
         for row in rows:
             answered = any(answer.answer is not None for answer in given.get(row.id, ()))
-            findings = check_comparisons(controls.get(row.id, ()), answered=answered)
-            verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
-        return verdicts
+            found[row.id] = check_comparisons(controls.get(row.id, ()), answered=answered)
+        return found
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All comparisons of a submission with their answers."""

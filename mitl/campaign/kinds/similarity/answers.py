@@ -9,32 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from mitl.crowd.answer_parts import FindingLog, active_time, outcome_beside, own_words, parse_page, shown
 from mitl.judgements.rating_tests import FEWEST_CAREFUL, LEAST_IDENTICAL, MOST_APART, MOST_RANDOM, passes
-from mitl.records import Finding, Outcome, Parsed
-from mitl.records.questions import TEXT, Question
+from mitl.records import Finding, Outcome
+from mitl.records.questions import TEXT
 from mitl.records.similarity import HIGHEST, LOWEST, GivenRating, SimilarityQuestion, SimilarityRole
 
 _SCORE = re.compile(r"(?=\.?[0-9])0{0,8}[0-9]?(\.[0-9]{1,2}0{0,8})?", re.ASCII)
 """A browser without scripts shows a field for numbers, and sends what was typed: ``.5`` and ``3.500`` too."""
-
-
-def parse_ratings(
-    xml: str | bytes, *, places: Collection[int], questions: Sequence[Question] = ()
-) -> Parsed[GivenRating]:
-    """The ratings of one assignment by rising place, with everything that was odd about them.
-
-    Args:
-        xml: QuestionFormAnswers XML.
-        places: the places (from 1) of the HIT.
-        questions: what the page asked besides; a comment in own words is read whether or not it did.
-
-    Raises:
-        AnswerError: the document cannot be read at all; the caller keeps that as a finding.
-    """
-    kinds = {"score", "outcome", "ms", TEXT.name, *(question.name for question in questions)}
-    return parse_page(xml, places, kinds, _answer)
 
 
 def _answer(place: int, fields: dict[str, list[str]], findings: FindingLog) -> GivenRating | None:
@@ -65,6 +49,9 @@ def _score(place: int, values: Sequence[str], findings: FindingLog) -> float | N
     scores = {float(value) for value in given}
     return scores.pop() if len(scores) == 1 else None
 
+
+parse_ratings = partial(parse_page, kinds=("score", TEXT.name), answer_of=_answer)
+"""As ``parse_page``, of a page of pairs to rate; a comment in own words is read whether or not it asked for one."""
 
 _ENOUGH = 5
 """Ratings from which one number for all of them tells something."""

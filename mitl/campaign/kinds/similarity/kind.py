@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import (
-    Golds,
     PostingCounts,
     Shown,
     Wording,
@@ -31,10 +30,9 @@ from mitl.db.store import similarity as similarity_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.gold_records import GoldVerdict, verdict
 from mitl.judgements.rating_conduct import rating_conduct
 from mitl.judgements.rating_tests import untrusted
-from mitl.records import Environment, Table
+from mitl.records import Environment, Finding, GoldControl, Table
 from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 from mitl.records.similarity import (
@@ -76,10 +74,8 @@ class SimilarityKind:
     add_items = staticmethod(rating_pages.add_items)
     items = staticmethod(rating_pages.questions)
     check_page = staticmethod(check_page)
-    unparsed = rating_pages.STORED.unparsed
-    submissions = rating_pages.STORED.ids
-    places = rating_pages.STORED.places
-    parse = staticmethod(parse_ratings)
+    submissions = rating_pages.STORED
+    parse = parse_ratings
     set_parses = rating_pages.STORED.set_parses
 
     def estimate(self, template: HitTemplate, plan: RatingPlan) -> WorkingTime:
@@ -144,26 +140,24 @@ class SimilarityKind:
         """See `CampaignKind`."""
         return "every sampled pair of the task is on an open HIT or has all its ratings"
 
-    def verdicts(
+    def findings(
         self,
         session: Session,
         environment: Environment,
         rows: Sequence[StoredAssignment],
-        golds: Golds,
         rule: GoldRule,
-    ) -> Mapping[int, GoldVerdict]:
-        """By the page's controls as far as they are trusted, and by the worker's record on pages of pairs."""
+        withdrawn: Collection[GoldControl],
+    ) -> Mapping[int, Sequence[Finding]]:
+        """By the page's controls as far as they are trusted."""
         pages = rating_pages.questions(session, [row.hit_id for row in rows])
         given = rating_pages.answers(session, [row.id for row in rows])
         ratings = similarity_store.ratings_of(session, list(pages))
         no_controls = ratings[untrusted(ratings)].groupby("hit")["place"].unique().to_dict()
-        verdicts = {}
+        found = {}
         for row in rows:
-            findings = check_ratings(
-                pages[row.hit_id], given.get(row.id, ()), no_controls.get(row.hit_id, ())
-            )
-            verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
-        return verdicts
+            distrusted = no_controls.get(row.hit_id, ())
+            found[row.id] = check_ratings(pages[row.hit_id], given.get(row.id, ()), distrusted)
+        return found
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All ratings of a submission, the rule of its controls, and how its worker uses the scale."""

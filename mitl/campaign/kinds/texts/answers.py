@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from mitl.crowd.answer_parts import (
     FindingLog,
@@ -22,30 +23,13 @@ from mitl.crowd.answer_parts import (
     shown,
     single,
 )
-from mitl.records import CollectionRole, Finding, Label, Outcome, PairRole, Parsed
+from mitl.records import CollectionRole, Finding, Label, Outcome, PairRole
 from mitl.records.collection import EXAMPLES, CollectionQuestion, GivenText, TextRules
-from mitl.records.questions import TEXT, GoldRule, Question
+from mitl.records.questions import TEXT, GoldRule
 
 PICK = "pick"
 MOST_OFFERED = 12
-_FIELDS = {TEXT.name, PICK, "label", "outcome", "ms"}
 _BLANKS = re.compile(r"\s+")
-
-
-def parse_texts(
-    xml: str | bytes, *, places: Collection[int], questions: Sequence[Question] = ()
-) -> Parsed[GivenText]:
-    """The answers of one assignment by rising place, with everything that was odd about them.
-
-    Args:
-        xml: QuestionFormAnswers XML.
-        places: the places (from 1) of the HIT.
-        questions: what a wording asks besides; pages that collect ask nothing else.
-
-    Raises:
-        AnswerError: the document cannot be read at all; the caller keeps that as a finding.
-    """
-    return parse_page(xml, places, _FIELDS, _answer)
 
 
 def _answer(place: int, fields: dict[str, list[str]], findings: FindingLog) -> GivenText | None:
@@ -68,6 +52,9 @@ def _answer(place: int, fields: dict[str, list[str]], findings: FindingLog) -> G
         active_ms=active_time(place, fields.get("ms", []), findings),
     )
 
+
+parse_texts = partial(parse_page, kinds=(TEXT.name, PICK, "label"), answer_of=_answer)
+"""As ``parse_page``, of a page that collects."""
 
 ANY = "any"
 LEAST_LETTERS = 0.9

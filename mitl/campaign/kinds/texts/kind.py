@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import (
-    Golds,
     PostingCounts,
     Shown,
     Wording,
@@ -30,8 +29,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.gold_records import GoldVerdict, verdict
-from mitl.records import CollectionRole, Environment, Finding, HitState, Outcome, Table, several
+from mitl.records import CollectionRole, Environment, Finding, GoldControl, HitState, Outcome, Table, several
 from mitl.records.collection import TEXTS, CollectionQuestion
 from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
@@ -65,10 +63,8 @@ class TextsKind:
     add_items = staticmethod(collection_store.add_items)
     items = staticmethod(collection_store.questions)
     check_page = staticmethod(check_page)
-    unparsed = collection_store.STORED.unparsed
-    submissions = collection_store.STORED.ids
-    places = collection_store.STORED.places
-    parse = staticmethod(parse_texts)
+    submissions = collection_store.STORED
+    parse = parse_texts
     set_parses = staticmethod(collection_store.set_parses)
 
     def tallied(self, session: Session, environment: Environment) -> dict[str, int]:
@@ -158,15 +154,15 @@ class TextsKind:
             "every chosen item is out, accepted or given up, or waits for another task (`mitl collect show`)"
         )
 
-    def verdicts(
+    def findings(
         self,
         session: Session,
         environment: Environment,
         rows: Sequence[StoredAssignment],
-        golds: Golds,
         rule: GoldRule,
-    ) -> Mapping[int, GoldVerdict]:
-        """By the rules for texts, by the controls of reviews, and by the worker's record on pages of pairs."""
+        withdrawn: Collection[GoldControl],
+    ) -> Mapping[int, Sequence[Finding]]:
+        """By the rules for texts and by the controls of reviews."""
         if not rows:
             return {}
         captions = item_store.captions(session, item_store.dataset(session).id)
@@ -177,7 +173,7 @@ class TextsKind:
         )
         pages = collection_store.questions(session, [row.hit_id for row in rows])
         given = collection_store.STORED.rows(session, [row.id for row in rows])
-        verdicts = {}
+        found = {}
         for row in rows:
             answers = given.get(row.id, [])
             findings = [
@@ -190,8 +186,8 @@ class TextsKind:
             )
             if not any(answer.outcome is Outcome.ANSWERED for answer in answers):
                 findings.append(Finding(NO_ANSWER, "nothing was written, picked or reviewed"))
-            verdicts[row.id] = verdict(findings, golds.record(row.worker), excluded=row.excluded)
-        return verdicts
+            found[row.id] = findings
+        return found
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All answers of a submission, and the rules that its texts are held to."""
