@@ -19,6 +19,11 @@ from torch.nn import functional as F
 
 from annotators.linear_kernels import Linear, MakeLinear, PlainLinear, softmax
 
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # torch before 2.10
+    varlen_attn = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from transformers import ViltForImageAndTextRetrieval
     from transformers.models.vilt.modeling_vilt import ViltLayer
@@ -95,6 +100,43 @@ class Layer:
         return self.down(self.up.gelu(self.after(x))).add_(x)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Filling:
+    """Where the tokens (T,) of P pairs are, each of at most N tokens: sizes that are always the same on a card."""
+
+    first: Tensor
+    """(P,) each pair's first token; of places that no pair took, one behind the last."""
+    places: Tensor
+    """(P, N) its tokens, behind its end its first one again."""
+    seen: Tensor
+    """(P, 1, 1, N) which of them are its own."""
+    back: Tensor
+    """(T,) where each token is in ``places``, flat; 0 for those of no pair."""
+    ends: Tensor
+    """(P + 1,) int32, where pairs begin and end."""
+
+    @classmethod
+    def of(cls, lengths: Tensor, tokens: int, most: int) -> Filling:
+        """Of pairs of these lengths (P,), 0 for places that no pair took, one behind another in ``tokens`` tokens."""
+        ends = F.pad(lengths.cumsum(0), (1, 0))
+        first = ends[:-1].clamp(max=tokens - 1)
+        step = torch.arange(most, device=lengths.device)
+        seen = step < lengths[:, None]
+        places = torch.where(seen, first[:, None] + step, first[:, None])
+        # Tokens of no pair are written behind the end, by whichever comes last.
+        back = torch.zeros(tokens + 1, dtype=torch.long, device=lengths.device)
+        back[torch.where(seen, places, tokens).flatten()] = torch.arange(seen.numel(), device=lengths.device)
+        return cls(first, places, seen[:, None, None], back[:tokens], ends.int())
+
+    def attend(self, qkv: Tensor, heads: int) -> Tensor:
+        """Multi-head attention (T, D) of queries, keys and values side by side (T, 3 D), each pair's among its own."""
+        if varlen_attn is not None and qkv.device.type == "cuda" and qkv.dtype != torch.float32:
+            q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
+            most = self.places.shape[1]
+            return cast("Tensor", varlen_attn(q, k, v, self.ends, self.ends, most, most)).flatten(1)
+        return attend(qkv[self.places], heads, self.seen).flatten(0, 1)[self.back]
+
+
 class ViltCore:
     """The network's parameters, arranged for the pair; made again after each change of them.
 
@@ -117,8 +159,10 @@ class ViltCore:
         self._heads: int = network.config.num_attention_heads
         self._dtype = dtype
         self.compiled = compiled
-        self.one_shape = compiled or self._embeddings.cls_token.device.type != "cpu"
-        """Whether pairs that are ``packed`` must have one length: code is compiled, and a card filled, for that."""
+        self.fills = self._embeddings.cls_token.device.type != "cpu"
+        """Whether pairs that are ``packed`` come in a ``Filling``: a card's products then have one size."""
+        self.one_shape = compiled and not self.fills
+        """Whether pairs that are ``packed`` must have one length: code for the processor is compiled for that."""
         self.token_bytes: int = network.config.intermediate_size * dtype.itemsize
         """What the widest state of a token takes."""
         *joint, self._last = cast("Iterable[ViltLayer]", vilt.encoder.layer)
@@ -173,15 +217,23 @@ class ViltCore:
             seen = torch.cat([_there(*side) for side in there], 1)[:, None, None]  # (P, 1, 1, N)
         return self._logits(pairs("state"), pairs("qkv") if self._layers else None, seen)
 
-    def packed(self, items: Side, rows: Tensor, lengths: list[int]) -> Tensor:
+    def packed(self, items: Side, rows: Tensor, lengths: list[int], filling: Filling | None = None) -> Tensor:
         """``score`` of pairs whose tokens lie one behind another, all of one length where the core is ``one_shape``.
 
         Args:
             items: tokens of items that have ``entered``: ``state`` (U, D) and ``qkv`` (U, 3 D).
             rows: (T,) the tokens of all pairs, a caption's before its image's.
             lengths: how many of them each pair has.
+            filling: where they are where the core ``fills``; scores of its (P,) pairs come back.
         """
         x, qkv = items["state"][rows], items["qkv"][rows] if self._layers else None
+        if filling is not None:
+            if qkv is not None:
+                x = self.mixed(x, qkv, filling)
+            x, h = self._read(x)
+            return self._logit(
+                x[filling.first], self._means(self._keyed(h[filling.first]), h[filling.places], filling.seen)
+            )
         if self.one_shape:
             shape = len(lengths), lengths[0], -1
             return self._logits(x.view(shape), None if qkv is None else qkv.view(shape), None)
@@ -201,11 +253,15 @@ class ViltCore:
         x, h = self._read(x)
         return self._logit(x[:, 0], self._means(self._keyed(h[:, 0]), h, seen))
 
-    def _mixed(self, x: Tensor, qkv: Tensor, seen: Tensor | None, lengths: list[int] | None = None) -> Tensor:
-        """States (P, N, D), or (T, D) of pairs of these lengths, behind all layers but the last."""
+    def _mixed(
+        self, x: Tensor, qkv: Tensor, seen: Tensor | Filling | None, lengths: list[int] | None = None
+    ) -> Tensor:
+        """States (P, N, D), or (T, D) of pairs of these lengths or of a filling, behind all layers but the last."""
         for place, layer in enumerate(self._layers):
             met = layer.entered(x) if place else qkv
-            if lengths is None:
+            if isinstance(seen, Filling):
+                attended = seen.attend(met, self._heads)
+            elif lengths is None:
                 attended = attend(met, self._heads, seen)
             else:
                 attended = torch.cat([attend(own, self._heads).flatten(0, 1) for own in _alike(met, lengths)])

@@ -1,4 +1,4 @@
-"""Pairs of encoded items through ViLT, nothing padded: packed on the CPU, in batches of one shape on a card."""
+"""Pairs of encoded items through ViLT, nothing padded: their tokens one behind another, on a card always as many."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from annotators.base import Encoded
-from annotators.devices import inference
-from annotators.vilt_core import ViltCore
+from annotators.devices import inference, to_device
+from annotators.vilt_core import Filling, ViltCore
 
 Rows = NDArray[np.int64]
 
 _PIECE_BYTES = 12 << 20
 """What the widest states of pairs that enter together may take on the CPU: 2,048 tokens in bfloat16 at full size."""
-_PIECES = {"cpu": 8, "cuda": 64}
-"""Pairs of one shape that enter together, in compiled code and on a card. A card is filled well by so many, and always
-gets so many, for there how a product adds hangs on its size."""
+_PIECE = 8
+"""Pairs of one shape that enter together in code compiled for the CPU."""
+_PAIRS_CUDA = 96
+"""Places for pairs that go through a card together, with tokens for two thirds of them at their longest: a card always
+gets so many, filled up, for there how a product adds hangs on its size."""
+_TOKENS, _WIDE = 128, 16
+"""On a card tokens, and the longest pair's, are a multiple of it."""
 _WORKERS_CUDA = 2
 """So that one batch is looked up while another is computed."""
 
@@ -29,9 +34,8 @@ _WORKERS_CUDA = 2
 class PairScorer:
     """One core's scores of pairs; ``threads`` batches at a time on the CPU, a thread each.
 
-    A score does not depend on what else is asked, not by a bit: on a card all products have one size, filled up by
-    repeats. On the CPU those of the joint layers, of all tokens, add each row alike however many there are, and only
-    the last layer needs that.
+    A score does not depend on what else is asked, not by a bit: on a card all products have one size. On the CPU those
+    of the joint layers, of all tokens, add each row alike however many there are, and only the last layer needs that.
 
     Args:
         batch: pairs whose items are looked up together; by their size where it is None.
@@ -51,7 +55,6 @@ class PairScorer:
         self._threads, self._batch = threads, batch
         # Compiled code runs on all threads itself.
         self._workers = 1 if core.compiled else _WORKERS_CUDA if device.type == "cuda" else threads
-        self._piece = _PIECES["cpu" if device.type == "cpu" else "cuda"]
         self._kept = _Kept(kept_bytes)
 
     def scores(
@@ -60,7 +63,8 @@ class PairScorer:
         """(P,) the rank head's logits of the pairs (image_rows[p], caption_rows[p]), whatever their order."""
         logits = np.empty(len(image_rows), np.float32)
         lengths = (images.arrays["length"][image_rows], captions.arrays["length"][caption_rows])
-        batches = self._batches(image_rows, caption_rows, *lengths)
+        longest = images.arrays["state"].shape[1] + captions.arrays["tokens"].shape[1]
+        batches = self._batches(image_rows, caption_rows, *lengths, longest)
         workers = max(1, min(self._workers, len(batches)))
 
         def score(places: Rows) -> None:
@@ -81,80 +85,108 @@ class PairScorer:
         return logits
 
     def _batches(
-        self, image_rows: Rows, caption_rows: Rows, image_lengths: Rows, caption_lengths: Rows
+        self, image_rows: Rows, caption_rows: Rows, image_lengths: Rows, caption_lengths: Rows, longest: int
     ) -> list[Rows]:
         """Places of the pairs that are looked up and enter together, an image's one after another."""
         if self._core.one_shape:
-            most = self._batch or self._piece
-            return _of_one_shape(image_rows, caption_rows, image_lengths, caption_lengths, most)
+            return _of_one_shape(
+                image_rows, caption_rows, image_lengths, caption_lengths, self._batch or _PIECE
+            )
         size = lengths = image_lengths + caption_lengths
         most = _PIECE_BYTES // self._core.token_bytes
+        order = np.lexsort((caption_rows, image_rows))
+        if self._core.fills:
+            return _within(
+                order, size, _tokens_on_card(longest), min(_PAIRS_CUDA, self._batch or _PAIRS_CUDA)
+            )
         if self._batch:
             size, most = np.ones_like(size), self._batch
-        order = np.lexsort((caption_rows, image_rows))
         # As many for each worker, all of about one size, so that threads finish together.
         count = -(-size.sum() // (max(1, most) * self._workers)) * self._workers
         batch = (size[order].cumsum() - 1) * count // max(1, size.sum())
         parts = np.split(order, np.flatnonzero(np.diff(batch)) + 1)
-        # Neighbours of one length attend in one call, which takes most of what a small network costs.
+        # Neighbours of one length attend in one call: a call for each pair is most of what a small network costs.
         return [part[np.argsort(lengths[part], kind="stable")] for part in parts if len(part)]
 
     def _score(
         self, images: Encoded, captions: Encoded, image_rows: Rows, caption_rows: Rows
     ) -> NDArray[np.float32]:
         """A batch of pairs, of one shape where the core wants that."""
+        longest = images.arrays["state"].shape[1] + captions.arrays["tokens"].shape[1]
+        tokens = _tokens_on_card(longest) if self._core.fills else 0
         wanted, i = np.unique(image_rows, return_inverse=True)
         texts, c = np.unique(caption_rows, return_inverse=True)
         entered = [
-            *self._entered_captions(captions, self._filled(texts)),
-            *self._entered_images(images, wanted),
+            *self._entered_captions(captions, texts, tokens),
+            *self._entered_images(images, wanted, tokens),
         ]
         lengths = np.array([len(item["state"]) for item in entered])
         starts = lengths.cumsum() - lengths
         items = {name: torch.cat([item[name] for item in entered]) for name in entered[0]}
-        pairs = self._filled(np.stack([c, i + len(entered) - len(wanted)]))
-        step = self._piece if self._core.one_shape else pairs.shape[1]
+        pairs = np.stack([c, i + len(texts)])
+        step = _PIECE if self._core.one_shape else pairs.shape[1]
         scores = []
         for piece in np.split(pairs, range(step, pairs.shape[1], step), axis=1):
             item = piece.T.ravel()
             own = lengths[item]
             rows = np.repeat(starts[item] - own.cumsum() + own, own) + np.arange(own.sum())
-            of_pairs = own.reshape(-1, 2).sum(1).tolist()
-            scores.append(self._core.packed(items, torch.from_numpy(rows).to(self._device), of_pairs))
+            of_pairs = own.reshape(-1, 2).sum(1)
+            filling = None
+            if self._core.fills:
+                rows = np.pad(rows, (0, tokens - len(rows)))
+                there = torch.from_numpy(np.pad(of_pairs, (0, _PAIRS_CUDA - len(of_pairs)))).to(self._device)
+                filling = Filling.of(there, tokens, -(-longest // _WIDE) * _WIDE)
+            at = torch.from_numpy(rows).to(self._device)
+            scores.append(self._core.packed(items, at, of_pairs.tolist(), filling))
         numbers: NDArray[np.float32] = torch.cat(scores)[: len(i)].float().cpu().numpy()
         return numbers
 
-    def _filled(self, rows: Rows) -> Rows:
-        """(..., n) with the last one repeated, on a card, until it fills the piece."""
-        missing = -rows.shape[-1] % self._piece if self._device.type != "cpu" else 0
-        return np.concatenate([rows, np.repeat(rows[..., -1:], missing, axis=-1)], axis=-1)
+    def _entered(self, state: Tensor, lengths: list[int], tokens: int) -> list[dict[str, Tensor]]:
+        """Each item of these lengths, whose states lie one behind another, as it enters the network.
 
-    def _entered(self, state: Tensor, lengths: list[int]) -> list[dict[str, Tensor]]:
-        """Each item of these lengths, whose states lie one behind another, as it enters the network."""
-        entered = self._core.entered({"state": state.to(self._device)})
-        parts = zip(*(torch.split(part, lengths) for part in entered.values()), strict=True)
+        By products of at least so many ``tokens``.
+        """
+        entered = self._core.entered({"state": F.pad(state, (0, 0, 0, max(0, tokens - len(state))))})
+        parts = zip(*(torch.split(part[: len(state)], lengths) for part in entered.values()), strict=True)
         return [dict(zip(entered, of_item, strict=True)) for of_item in parts]
 
-    def _entered_captions(self, captions: Encoded, rows: Rows) -> list[dict[str, Tensor]]:
+    def _entered_captions(self, captions: Encoded, rows: Rows, tokens: int) -> list[dict[str, Tensor]]:
         lengths = captions.arrays["length"][rows].tolist()
-        tokens = captions.arrays["tokens"][rows, : max(lengths)].astype(np.int64)
-        state = self._core.captions(torch.from_numpy(tokens).to(self._device))["state"]
+        pieces = captions.arrays["tokens"][rows, : max(lengths)].astype(np.int64)
+        state = self._core.captions(torch.from_numpy(pieces).to(self._device))["state"]
         of_words = [one[:length] for one, length in zip(state, lengths, strict=True)]
-        return self._entered(torch.cat(of_words), lengths)
+        return self._entered(torch.cat(of_words), lengths, tokens)
 
-    def _entered_images(self, images: Encoded, rows: Rows) -> list[dict[str, Tensor]]:
+    def _entered_images(self, images: Encoded, rows: Rows, tokens: int) -> list[dict[str, Tensor]]:
         states = images.arrays["state"]
         found = self._kept.get(states, rows)
         new = [place for place, one in enumerate(found) if one is None]
         if new:
-            fresh = self._filled(rows[new])
-            lengths = images.arrays["length"][fresh].tolist()
-            state = np.concatenate([states[row, :length] for row, length in zip(fresh, lengths, strict=True)])
-            entered = self._entered(torch.from_numpy(state), lengths)
-            for place, one in zip(new, entered, strict=False):
+            lengths = images.arrays["length"][rows[new]].tolist()
+            state = np.concatenate(
+                [states[row, :length] for row, length in zip(rows[new], lengths, strict=True)]
+            )
+            entered = self._entered(to_device(state, self._device), lengths, tokens)
+            for place, one in zip(new, entered, strict=True):
                 found[place] = one
-            self._kept.put(states, rows[new], entered[: len(new)])
+            self._kept.put(states, rows[new], entered)
         return [one for one in found if one]
+
+
+def _tokens_on_card(longest: int) -> int:
+    """Tokens of the pairs that go through a card together, where the longest pair has so many."""
+    return -(-_PAIRS_CUDA * longest * 2 // (3 * _TOKENS)) * _TOKENS
+
+
+def _within(order: Rows, size: Rows, tokens: int, pairs: int) -> list[Rows]:
+    """Cut places in their order into parts of at most so many tokens, ``size`` each, and pairs."""
+    ends, parts, start = size[order].cumsum(), [], 0
+    while start < len(order):
+        before = ends[start - 1] if start else 0
+        stop = min(int(np.searchsorted(ends, before + tokens, "right")), start + pairs)
+        parts.append(order[start:stop])
+        start = stop
+    return parts
 
 
 def default_kept_bytes(device: torch.device) -> int:

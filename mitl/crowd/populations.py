@@ -180,7 +180,7 @@ def answer_hit(
     rng = random.Random(f"answers {seed} {worker} {hit}")
     places = sorted(truths)
     labels = {place: _label(character, truths[place].label, rng) for place in places}
-    times = {place: _active_ms(character, rng) for place in places}
+    times = {place: drawn_ms(character.seconds_per_pair, rng) for place in places}
     answers = []
     for place in places:
         label, active_ms = labels[place], times[place]
@@ -207,8 +207,9 @@ def _label(character: Character, truth: Label, rng: random.Random) -> Label:
     return rng.choices(list(Label), weights=character.confusion[truth.code - 1])[0]
 
 
-def _active_ms(character: Character, rng: random.Random) -> int:
-    return max(200, round(1000 * rng.lognormvariate(math.log(character.seconds_per_pair), 0.4)))
+def drawn_ms(median_s: float, rng: random.Random) -> int:
+    """How long a worker is active at a place, of whom half take this long or longer."""
+    return max(200, round(1000 * rng.lognormvariate(math.log(median_s), 0.4)))
 
 
 def _reasons(
@@ -270,8 +271,7 @@ def answer_comparisons(
             wrong = [other for other in Preference if other is not answer]
             answer = Preference.LEFT if character.name == "yes-sayer" else rng.choice(wrong)
         median = SECONDS * character.seconds_per_pair / CAREFUL_SECONDS
-        active_ms = max(200, round(1000 * rng.lognormvariate(math.log(median), 0.4)))
-        found.append(ComparisonAnswer(place, Outcome.ANSWERED, answer, "", active_ms))
+        found.append(ComparisonAnswer(place, Outcome.ANSWERED, answer, "", drawn_ms(median, rng)))
     return found
 
 

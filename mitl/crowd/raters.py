@@ -19,13 +19,12 @@ worker's name and the HIT alone.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mitl.crowd.populations import CAREFUL_SECONDS, Character
+from mitl.crowd.populations import CAREFUL_SECONDS, Character, drawn_ms
 from mitl.records import Label, Outcome
 from mitl.records.collection import EXAMPLES, GivenText
 from mitl.records.similarity import HIGHEST, LOWEST, GivenRating, Likeness
@@ -136,10 +135,9 @@ def answer_ratings(
             told = rng.gauss(number, HELD_SPREAD)
         if rng.random() < who.habit.slips:
             told = rng.uniform(LOWEST, HIGHEST)
-        median = SECONDS[truth.task] * pace
-        active_ms = max(200, round(1000 * rng.lognormvariate(math.log(median), 0.4)))
+        time_ms = drawn_ms(SECONDS[truth.task] * pace, rng)
         score = round(min(max(told, LOWEST), HIGHEST), 2)
-        answers.append(GivenRating(place, Outcome.ANSWERED, score, active_ms=active_ms))
+        answers.append(GivenRating(place, Outcome.ANSWERED, score, active_ms=time_ms))
     return answers
 
 
@@ -195,19 +193,19 @@ def answer_texts(
         truth = truths[place]
         writes = isinstance(truth, WriteTruth)
         median = (WRITE_SECONDS if writes else PICK_SECONDS) * character.seconds_per_pair / CAREFUL_SECONDS
-        active_ms = max(200, round(1000 * rng.lognormvariate(math.log(median), 0.4)))
+        time_ms = drawn_ms(median, rng)
         nothing = rng.random() < careless
         if isinstance(truth, PickTruth):
             pick = rng.randint(0, len(truth.labels)) if nothing else truth.best
-            found.append(GivenText(place, Outcome.ANSWERED, pick=pick, active_ms=active_ms))
+            found.append(GivenText(place, Outcome.ANSWERED, pick=pick, active_ms=time_ms))
             continue
         own = [given.text for given in found]
         if not truth.sentences:
-            found.append(GivenText(place, Outcome.SKIPPED, active_ms=active_ms))
+            found.append(GivenText(place, Outcome.SKIPPED, active_ms=time_ms))
             continue
         fresh = [text for text in truth.sentences if text not in own] or list(truth.sentences)
         text = _careless(rng, fresh, own) if nothing else rng.choice(fresh)
-        found.append(GivenText(place, Outcome.ANSWERED, text, active_ms=active_ms))
+        found.append(GivenText(place, Outcome.ANSWERED, text, active_ms=time_ms))
     return found
 
 

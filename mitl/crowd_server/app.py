@@ -35,7 +35,10 @@ from mitl.db.explain import is_outage, reason
 log = logging.getLogger(__name__)
 
 Handler = Callable[..., Any]
-STATIC = ("style.css", "worker.js", "operator.css", "operator.js", *FRAME_SCRIPTS)
+STATIC = (
+    *("style.css", "worker.js", "operator.css", "operator.js", "qualification.css", "qualification.js"),
+    *FRAME_SCRIPTS,
+)
 MODULES: tuple[Any, ...] = (
     visitor,
     entry,

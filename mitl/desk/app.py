@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 from urllib.parse import parse_qsl
 
@@ -52,12 +53,18 @@ Page = Callable[[Desk, Request], Response]
 Form = Callable[[Desk, Request, dict[str, str]], Response]
 
 
-class Guard:
-    """Lets in what asks for this machine by name and has the session, and nothing else."""
+class OwnHostOnly:
+    """Answers only who asks for this machine by name, so that no page of another site can read along."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app = app
-        self._desk = desk
+    def __init__(
+        self,
+        app: ASGIApp,
+        named: str,
+        headers: Mapping[str, str] = HEADERS,
+        refusal: Callable[[HTTPConnection], Response | None] = lambda connection: None,
+    ) -> None:
+        """``headers`` stand on every answer that has none of its own; ``refusal`` says whom else to refuse, and how."""
+        self._app, self._named, self._headers, self._refusal = app, named, headers, refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand on."""
@@ -67,32 +74,32 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("Cache-Control", "no-store")
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
             await send(message)
 
-        refusal = self._refusal(HTTPConnection(scope))
+        connection = HTTPConnection(scope)
+        if is_own_host(connection.headers.get("host", "")):
+            refusal = self._refusal(connection)
+        else:
+            words = f"this {self._named} answers only as 127.0.0.1 or localhost\n"
+            refusal = Response(words, 421, media_type="text/plain")
         await (refusal or self._app)(scope, receive, with_headers)
 
-    def _refusal(self, connection: HTTPConnection) -> Response | None:
-        desk = self._desk
-        if not is_own_host(connection.headers.get("host", "")):
-            return Response(
-                "this desk answers only as 127.0.0.1 or localhost\n", 421, media_type="text/plain"
-            )
-        token = connection.query_params.get("token")
-        if token is not None and desk.access.opens(token):
-            return _enter(desk)
-        if desk.access.knows(connection) or connection.scope["path"].startswith("/static/"):
-            return None
-        return desk.notice(
-            403,
-            "Open the desk's own link",
-            "Open the link that “mitl desk” printed when it was started. Each start has a link of its own, "
-            "and an older one no longer works.",
-            known=False,
-        )
+
+def _refuse_without_session(desk: Desk, connection: HTTPConnection) -> Response | None:
+    token = connection.query_params.get("token")
+    if token is not None and desk.access.opens(token):
+        return _enter(desk)
+    if desk.access.knows(connection) or connection.scope["path"].startswith("/static/"):
+        return None
+    return desk.notice(
+        403,
+        "Open the desk's own link",
+        "Open the link that “mitl desk” printed when it was started. Each start has a link of its own, "
+        "and an older one no longer works.",
+        known=False,
+    )
 
 
 def _enter(desk: Desk) -> Response:
@@ -152,7 +159,6 @@ def _sentence(error: MitlError) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-STATIC = ("desk.css", "desk.js")
 MODULES: tuple[Any, ...] = (overview_page, worker_pages, queue_pages)
 """Each names its pages in ``ROUTES`` (path, handler(desk, request)) and the forms that it takes in ``FORMS``
 (path, handler(desk, request, fields))."""
@@ -160,7 +166,7 @@ MODULES: tuple[Any, ...] = (overview_page, worker_pages, queue_pages)
 
 def create_app(desk: Desk) -> Starlette:
     """The desk's pages behind its guard."""
-    routes = [Route("/static/{name}", _static)]
+    routes = [Route("/static/{name}", static({"desk.css": PAGES, "desk.js": PAGES}))]
     for module in MODULES:
         routes += [Route(path, partial(page, desk, handler)) for path, handler in module.ROUTES]
         routes += [
@@ -174,15 +180,21 @@ def create_app(desk: Desk) -> Starlette:
         return desk.notice(405, "Not here", "This address takes no such request.")
 
     app = Starlette(routes=routes, exception_handlers={404: unknown, 405: wrong_method})
-    app.add_middleware(Guard, desk=desk)
+    headers = {**HEADERS, "Cache-Control": "no-store"}
+    app.add_middleware(OwnHostOnly, "desk", headers, partial(_refuse_without_session, desk))
     return app
 
 
-def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in STATIC:
-        return Response("no such file", 404, media_type="text/plain")
-    return FileResponse(PAGES / name, headers={"Cache-Control": "no-cache"})
+def static(homes: Mapping[str, Path]) -> Callable[[Request], Response]:
+    """What answers for these files, by their names and the folders in which they lie."""
+
+    def answer(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in homes:
+            return Response("no such file", 404, media_type="text/plain")
+        return FileResponse(homes[name] / name, headers={"Cache-Control": "no-cache"})
+
+    return answer
 
 
 def make_desk(settings: Settings, environment: Environment | None, *, port: int) -> Desk:

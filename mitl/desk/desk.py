@@ -29,7 +29,7 @@ from mitl.db.store.desk import SubmissionGroup
 from mitl.desk import words
 from mitl.desk.decision_sender import DecisionSender
 from mitl.errors import UsageError
-from mitl.records import Decision, Environment, Label
+from mitl.records import Decision, Environment, Label, several
 from mitl.resources import page_templates
 from mitl.settings import Settings
 from mitl.stages.reviewing.evidence import CrowdConduct, Habits, crowd, habits
@@ -208,9 +208,9 @@ def _templates() -> jinja2.Environment:
         "ago",
         "part",
         "percent",
-        "count",
     ):
         made.filters[name] = getattr(words, name)
+    made.filters["count"] = several
     for name in (
         "LABELS",
         "LETTERS",

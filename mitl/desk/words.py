@@ -179,8 +179,3 @@ def part(kind: PartKind) -> str:
 def percent(share: float | None) -> str:
     """A share as whole percent."""
     return "–" if share is None else f"{100 * share:.0f} %"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -12,18 +12,15 @@ from urllib.parse import urlencode
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mitl.addresses import names_loopback
 from mitl.core.arrays import Ints
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
-from mitl.desk.app import HEADERS, has_window
-from mitl.desk.desk import is_own_host
+from mitl.desk.app import OwnHostOnly, has_window, static
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (
@@ -179,30 +176,6 @@ class ExplorerPages:
         return self._page("notice.html.j2", 404, text="The explorer has no page of this address.")
 
 
-class OwnHostOnly:
-    """Answers only who asks for this machine by name, so that no page of another site can read along."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on."""
-        if scope["type"] != "http":
-            return
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
-
-        app = self._app
-        if not is_own_host(Headers(scope=scope).get("host", "")):
-            app = Response(
-                "this explorer answers only as 127.0.0.1 or localhost\n", 421, media_type="text/plain"
-            )
-        await app(scope, receive, with_headers)
-
-
 def create_app(title: str, of: Explored) -> Starlette:
     """The pages behind their guard."""
     pages = ExplorerPages(title, of)
@@ -211,20 +184,12 @@ def create_app(title: str, of: Explored) -> Starlette:
             Route("/", pages.pairs),
             Route("/picture/{at:int}", pages.picture),
             Route("/{side}/{at:int}", pages.item),
-            Route("/static/{name}", _static),
+            Route("/static/{name}", static({"desk.css": desk_module.PAGES, "explore.css": PAGES})),
         ],
         exception_handlers={404: pages.missing},
     )
-    app.add_middleware(OwnHostOnly)
+    app.add_middleware(OwnHostOnly, "explorer")
     return app
-
-
-def _static(request: Request) -> Response:
-    homes = {"desk.css": desk_module.PAGES, "explore.css": PAGES}
-    name = request.path_params["name"]
-    if name not in homes:
-        return Response("no such file", 404, media_type="text/plain")
-    return FileResponse(homes[name] / name, headers={"Cache-Control": "no-cache"})
 
 
 @printed_by("explore")

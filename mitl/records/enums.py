@@ -39,7 +39,16 @@ class AnnotatorKind(StrEnum):
     """Rankings read from files: nothing is computed."""
 
 
-class Label(StrEnum):
+class _Coded(StrEnum):
+    """Words that the official CSV numbers."""
+
+    @property
+    def code(self) -> int:
+        """The official CSV's number, from 1."""
+        return list(type(self)).index(self) + 1
+
+
+class Label(_Coded):
     """The four answers, from a full match to none; on the official CSV 1, 2, 3, 4 in this order."""
 
     YES = "yes"
@@ -51,11 +60,6 @@ class Label(StrEnum):
     def is_positive(self) -> bool:
         """``yes`` and ``weak_yes`` count as a match."""
         return self in (Label.YES, Label.WEAK_YES)
-
-    @property
-    def code(self) -> int:
-        """The official CSV's number, 1 to 4."""
-        return list(Label).index(self) + 1
 
     @classmethod
     def from_code(cls, code: int) -> Label:
@@ -73,7 +77,7 @@ class Outcome(StrEnum):
     IMAGE_FAILED = "image_failed"
 
 
-class Shortcoming(StrEnum):
+class Shortcoming(_Coded):
     """Why a description falls short; codes 1..n in this order on the official CSV."""
 
     NOT_IN_IMAGE = "not_in_image"
@@ -81,13 +85,8 @@ class Shortcoming(StrEnum):
     DESCRIBED_WRONGLY = "described_wrongly"
     GRAMMAR = "grammar"
 
-    @property
-    def code(self) -> int:
-        """The official CSV's number, from 1."""
-        return list(Shortcoming).index(self) + 1
 
-
-class Concept(StrEnum):
+class Concept(_Coded):
     """What kind of thing is described wrongly; codes 1..n in this order on the official CSV."""
 
     QUANTITY = "quantity"
@@ -100,11 +99,6 @@ class Concept(StrEnum):
     LOCATION = "location"
     ORIENTATION = "orientation"
     OTHER = "other"
-
-    @property
-    def code(self) -> int:
-        """The official CSV's number, from 1."""
-        return list(Concept).index(self) + 1
 
 
 class Environment(StrEnum):

@@ -90,7 +90,9 @@ class CardSearch:
             )
         self._device = torch.device(device)
         if self._device.type == "cuda":
-            memory = int(torch.cuda.mem_get_info(self._device)[0] * _SHARE)
+            # What torch holds without using it, after a search before, is free too.
+            held = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+            memory = int((torch.cuda.mem_get_info(self._device)[0] + held) * _SHARE)
         self._sides, self._advance, self._memory = (left, right), advance, memory
 
     def run(self, k: int, k_back: int | None = None) -> tuple[Best, ...]:

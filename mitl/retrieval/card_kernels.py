@@ -90,27 +90,29 @@ def spread_words(
 ):
     """Write the pairs of the bits of ``WORDS`` words of ``sift_blocks``, in any order.
 
+    Of all words one bit at a time, for hardly any has two.
+
     Args:
         rows, columns: (pairs,) int64.
         total: (1,) int64, how many are written, from 0 on.
     """
     place = tl.program_id(0).to(tl.int64) * WORDS + tl.arange(0, WORDS)
-    there = place < words_count
-    word = tl.load(words + place, mask=there, other=0)
-    lane = tl.arange(0, 32)
-    bits = (word[:, None] >> lane[None, :]) & 1
-    own = tl.sum(bits, 1)
-    count = tl.sum(own, 0)
-    if count > 0:
-        first = tl.atomic_add(total, count.to(tl.int64))
-        before = tl.cumsum(own, 0) - own
-        at = first + (before[:, None] + tl.cumsum(bits, 1) - 1)
+    word = tl.load(words + place, mask=place < words_count, other=0)
+    some = tl.sum((word != 0).to(tl.int32), 0)
+    if some > 0:
         block, within = place // (ROWS * ACROSS), place % (ROWS * ACROSS)
-        row = tl.load(blocks + 2 * block, mask=there, other=0) + within // ACROSS
-        column = tl.load(blocks + 2 * block + 1, mask=there, other=0) + within % ACROSS * 32
-        zero = tl.zeros((WORDS, 32), tl.int64)
-        tl.store(rows + at, row[:, None] + zero, mask=bits > 0)
-        tl.store(columns + at, column[:, None] + lane[None, :] + zero, mask=bits > 0)
+        row = tl.load(blocks + 2 * block, mask=word != 0, other=0) + within // ACROSS
+        column = tl.load(blocks + 2 * block + 1, mask=word != 0, other=0) + within % ACROSS * 32
+        while some > 0:
+            held = word != 0
+            # The lowest bit's place is the exponent of what is left of the word without the others.
+            power = (word & -word).to(tl.float32).to(tl.int32, bitcast=True)
+            lane = ((power >> 23) & 255) - 127
+            at = tl.atomic_add(total, some.to(tl.int64)) + tl.cumsum(held.to(tl.int32), 0) - 1
+            tl.store(rows + at, row, mask=held)
+            tl.store(columns + at, column + lane, mask=held)
+            word = word & (word - 1)
+            some = tl.sum((word != 0).to(tl.int32), 0)
 
 
 @triton.jit(do_not_specialize=["pairs", "relative"])

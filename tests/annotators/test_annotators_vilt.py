@@ -22,6 +22,7 @@ from annotators.inputs.pixels import vilt_pixels
 from annotators.sizes import ViltConfig
 from annotators.vilt import Vilt
 from annotators.vilt_core import ViltCore
+from annotators.vilt_scorer import PairScorer
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
 
@@ -334,7 +335,7 @@ def test_scores_do_not_depend_on_batch_size_or_threads(world, encoded, options, 
 
 
 def test_pairs_in_batches_of_one_shape_score_as_packed_ones(world, encoded):
-    """As compiled code and a card take them."""
+    """As code compiled for the processor takes them."""
     annotator, images, captions = encoded
     wanted = annotator.similarities(images, captions)
     rows, columns = np.divmod(np.arange(wanted.size), wanted.shape[1])
@@ -482,6 +483,26 @@ def test_cuda_scores_as_the_processor_does(world, encoded, precision):
     assert np.abs(card.similarities(images, captions) - wanted).max() < 0.1 * wanted.std()
     exact = card.scores(images, captions, rows, columns, exact=True)
     np.testing.assert_allclose(exact, wanted.ravel(), atol=1e-5)
+    for is_exact in (False, True):
+        whole = card.scores(images, captions, rows, columns, exact=is_exact)
+        some = card.scores(images, captions, rows[3:7], columns[3:7], exact=is_exact)
+        np.testing.assert_array_equal(some, whole[3:7])
+
+
+def test_pairs_that_fill_a_card_have_the_same_scores(world, encoded):
+    """As on a card, here: products of one size, whatever is asked; more pairs than go through together, too."""
+    annotator, images, captions = encoded
+    wanted = annotator.similarities(images, captions)
+    core = ViltCore(world.network)
+    core.fills = True
+    scorer = PairScorer(core, torch.device("cpu"), threads=1, kept_bytes=1 << 20)
+    rows, columns = np.divmod(np.arange(3 * wanted.size) % wanted.size, wanted.shape[1])
+
+    found = scorer.scores(images, captions, rows, columns)
+
+    np.testing.assert_allclose(found, wanted[rows, columns], atol=1e-5)
+    for few in ([5], [17, 2, 2], list(range(40, 8, -3))):
+        np.testing.assert_array_equal(scorer.scores(images, captions, rows[few], columns[few]), found[few])
 
 
 def refusal(world: World, **settings: object) -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from browser_fixtures import becomes_true, enter_the_hit
 from crowd_kit import TYPE, post_hit, question
+from form_kit import FORM
 
 from mitl.crowd.answers import parse_answers
 from mitl.crowd_server import admin
@@ -95,20 +96,85 @@ def test_what_was_entered_is_not_returned_by_a_slip(crowd, page):
     assert len(asked) == 3 and "will not be sent" in asked[0]
 
 
-@pytest.mark.parametrize("foreign", [False, True])
-def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, foreign):
+EXTERNAL = (
+    '<ExternalQuestion xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2006-07-14/'
+    'ExternalQuestion.xsd"><ExternalURL>https://lab.example/task</ExternalURL><FrameHeight>400</FrameHeight>'
+    "</ExternalQuestion>"
+)
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_returning_asks_first_for_forms_and_for_pages_of_other_sites(crowd, new_page, external):
+    """A form says what was entered, as the templates do; another site's page does not, so that is always asked."""
+    post_hit(crowd.boto(), Question=EXTERNAL if external else FORM)
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page = new_page()
+    page.context.route(
+        "https://lab.example/**",
+        lambda route: route.fulfill(body="<title>T</title><input>", content_type="text/html"),
+    )
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    if not external:
+        page.frame_locator("#hit").get_by_label("Why?").fill("so")
+        becomes_true(page, "Object.values(localStorage).join().includes('so')")
+        page.reload()
+        becomes_true(page, "document.activeElement.id === 'hit'")
+    asked = []
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+    page.get_by_role("button", name="Return this HIT").click()
+
+    page.get_by_text("You returned the HIT").wait_for()
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("form", [False, True])
+def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):
+    """The page that says so leads back to it, but only a browser that holds one; sent, it is kept as a late answer."""
+    post_hit(crowd.boto(), Question=FORM if form else pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page = new_page(tolerate="410")
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    places = ("q1",) if form else ("p01_label", "p02_label", "p03_label")
+    for name in places:
+        frame.locator(f"[name={name}]").first.check()
+    becomes_true(page, "name => Object.values(localStorage).join().includes(name)", places[-1])
+    crowd.clock.advance(hours=2)
+    page.reload()
+    page.get_by_role("heading", name="The time for this HIT is over").wait_for()
+    elsewhere = new_page(tolerate="410")
+    elsewhere.goto(crowd.url + link.path)
+    elsewhere.goto(page.url)
+    assert not elsewhere.get_by_text("still has what you entered").is_visible()
+
+    page.get_by_role("link", name="Go back to it").click()
+    frame.locator(f"[name={places[-1]}]:checked").wait_for(state="attached")
+    frame.get_by_role("button", name="Submit").click()
+
+    page.get_by_text("has arrived and is kept").wait_for()
+    assert not page.get_by_text("still has what you entered").is_visible()
+    becomes_true(page, "Object.keys(localStorage).length === 0")
+
+
+@pytest.mark.parametrize("kind", ["own", "foreign", "form"])
+def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     """Without a connection the browser shows an empty page; the one around says that all is kept, until it is sent."""
     client = crowd.boto()
-    html = question("<form><input name=note><button>Submit</button></form>") if foreign else pairs_page()
+    foreign = question("<form><input name=note><button>Submit</button></form>")
+    html = {"own": pairs_page(), "foreign": foreign, "form": FORM}[kind]
     hit = post_hit(client, Question=html)["HITId"]
     [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
     page = new_page(tolerate="ERR_INTERNET_DISCONNECTED")
     page.goto(crowd.url + link.path)
     page.get_by_role("button", name="Accept one").click()
     frame = page.frame_locator("#hit")
-    if foreign:
+    if kind != "own":
         becomes_true(page, "document.activeElement.id === 'hit'")
-        frame.locator("[name=note]").fill("no")
+        frame.locator("[name=note], [name=q2]").fill("no")
+        if kind == "form":
+            frame.locator("[name=q1]").first.check()
     else:
         for place in ("p01", "p02", "p03"):
             frame.locator(f"[name={place}_label][value=no]").check()
@@ -126,7 +192,7 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, foreign
 
     page.get_by_text("Submitted. Thank you!").wait_for()
     [own] = client.list_assignments_for_hit(HITId=hit)["Assignments"]
-    assert own["Answer"].count(">no<") == (1 if foreign else 3)
+    assert own["Answer"].count(">no<") == (3 if kind == "own" else 1)
 
 
 def first_key(page, key, shown):

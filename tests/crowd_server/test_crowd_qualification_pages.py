@@ -359,8 +359,8 @@ def test_nobody_without_a_session_sees_anything(crowd, client):
     headers = {"Origin": crowd.url}
     reply = browser.post(f"{crowd.url}/w/qualifications/{type_id}/request", headers=headers)
     assert reply.status_code == 403
-    assert browser.get(f"{crowd.url}/w/qualifications/static/qualification.js").status_code == 200
-    assert browser.get(f"{crowd.url}/w/qualifications/static/base.html.j2").status_code == 404
+    assert browser.get(f"{crowd.url}/w/static/qualification.js").status_code == 200
+    assert browser.get(f"{crowd.url}/w/static/base.html.j2").status_code == 404
 
 
 def test_who_has_not_agreed_to_the_study_is_asked_first(crowd, client):

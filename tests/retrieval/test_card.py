@@ -232,7 +232,7 @@ def test_compiled_loops_compile_for_cards(generation):
     }
     constants = {
         loops.sift_blocks: block,
-        loops.spread_words: {"ROWS": rows, "ACROSS": columns // 32, "WORDS": 128},
+        loops.spread_words: {"ROWS": rows, "ACROSS": columns // 32, "WORDS": card_sieve._WORDS},
         loops.dot_pairs: {"ROUNDED": True, "WIDTH": 512, "PAIRS": 16, "DEPTH": 128},
         loops.take_pairs: {"ROOM": 128, "PAIRS": 1024},
         loops.sort_keys: {"K": 25, "ROOM": 128, "ITEMS": 8},

@@ -124,7 +124,7 @@ STYLES = ("style.css", "qualification.css")
 
 
 def form_html(form: QuestionForm) -> str:
-    """The form as a page that stands alone, with the marks by which a HIT's page is bound to its assignment."""
+    """The form as a page that stands alone, bound to its assignment as a page written for MTurk is, and drafted so."""
     return _template().render(form=form, answers=form_answers.blank(form), styles=_styles())
 
 

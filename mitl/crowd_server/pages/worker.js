@@ -22,12 +22,15 @@
   });
   const sent = document.querySelector("[data-sent]");
   if (sent) attempt(() => localStorage.removeItem(prefix + sent.dataset.sent));
+  const unsent = document.getElementById("unsent");
+  if (unsent) unsent.hidden = attempt(() => localStorage.getItem(prefix + unsent.dataset.token)) === null;
 
   const frame = document.getElementById("hit");
   if (!frame) return;
   const timer = document.getElementById("timer"), said = document.getElementById("said");
   const key = prefix + frame.dataset.token, choices = "mitl-options", end = Date.now() + 1000 * Number(timer.dataset.seconds);
-  let over = false, warned = false, answered = attempt(() => localStorage.getItem(key)) !== null;
+  // A page of another site does not say what was entered.
+  let over = false, warned = false, answered = !frame.src.startsWith(location.origin + "/") || attempt(() => localStorage.getItem(key)) !== null;
 
   // One slip would cost all that was entered, since a HIT that was returned is not offered again at once.
   document.querySelector("form[action$='/return']").addEventListener("submit", event => {

@@ -88,6 +88,10 @@ class LeaseRow:
         """Whether the worker may still submit."""
         return self.state is AssignmentState.ACCEPTED and self.deadline_at > now
 
+    def has_run_out(self, now: dt.datetime) -> bool:
+        """Whether its time ended before it was submitted or given back."""
+        return self.state is AssignmentState.ACCEPTED and self.deadline_at <= now
+
 
 _LEASE: Wide = (
     select(

@@ -54,7 +54,7 @@ def around(visitor: Visitor) -> Response:
         raise _gone()
     if lease.submitted_at is not None:
         return _submitted(visitor, lease)
-    if token_of(site, lease) != token or not lease.is_live(now):
+    if not _is_shown(visitor.site, visitor.request, lease):
         return _over(visitor, lease)
     barrier = gate(visitor)
     if barrier is not None:
@@ -72,6 +72,13 @@ def around(visitor: Visitor) -> Response:
         seconds_left=int((lease.deadline_at - now).total_seconds()),
         notice=visitor.notice({"first": _ONE_AT_A_TIME}),
     )
+
+
+def _is_shown(site: Site, request: Request, lease: LeaseRow) -> bool:
+    """Whether this address shows the HIT: while it is at work, and to send late what a browser still holds of it."""
+    now = site.clock()
+    is_late = "late" in request.query_params and lease.has_run_out(now)
+    return token_of(site, lease) == request.path_params["token"] and (lease.is_live(now) or is_late)
 
 
 def _submitted(visitor: Visitor, lease: LeaseRow) -> Response:
@@ -96,7 +103,12 @@ def _submitted(visitor: Visitor, lease: LeaseRow) -> Response:
 
 
 def _over(visitor: Visitor, lease: LeaseRow) -> Response:
-    """The page of a HIT that is no longer at work under this address, with the way to the one that is."""
+    """The page of a HIT that is no longer at work under this address, with the way to the one that is.
+
+    A browser that holds a draft of it gets the way to send that.
+    """
+    token = visitor.request.path_params["token"]
+    is_newest = token_of(visitor.site, lease) == token
     with visitor.read() as books:
         kept = assignments.is_late_kept(books.connection, lease.id)
     return visitor.page(
@@ -104,7 +116,8 @@ def _over(visitor: Visitor, lease: LeaseRow) -> Response:
         status=410,
         lease=lease,
         kept=kept,
-        token=visitor.request.path_params["token"],
+        may_send=is_newest and not kept and lease.has_run_out(visitor.now),
+        token=token,
         current=current_lease(visitor),
     )
 
@@ -161,6 +174,8 @@ def frame_address(request: Request, question: ShownQuestion, lease: LeaseRow, to
         "workerId": lease.worker,
         "turkSubmitTo": f"{origin(request)}/s/{token}",
     }
+    if "late" in request.query_params:
+        values["late"] = "1"
     return _address(question, f"/w/a/{token}/frame", values)
 
 
@@ -186,7 +201,7 @@ def frame(site: Site, request: Request) -> Response:
             return note_page("not-found", 404)
         if lease.submitted_at is not None:
             return note_page("again", 200)
-        if not lease.is_live(site.clock()):
+        if not _is_shown(site, request, lease):
             return note_page("over", 410)
         question = site.questions.of(connection, lease.hit_id)
         latest = assignments.latest_hit(connection, lease)

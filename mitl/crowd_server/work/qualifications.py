@@ -7,10 +7,9 @@ import hashlib
 from dataclasses import dataclass
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from mitl.crowd_server.pages.site import NoticeError, Site, read_form
-from mitl.crowd_server.pages.templates import PAGES
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import question_form
 from mitl.crowd_server.protocol.answers import Answer
@@ -23,7 +22,6 @@ from mitl.crowd_server.work.entry import after_study
 from mitl.crowd_server.work.visitor import BACK, Fields, Visitor, for_workers, form
 
 HOME = "/w/qualifications"
-STATIC = ("qualification.css", "qualification.js")
 MAX_FORM = 500_000
 MAX_FIELDS = 2000
 NOTICES = {
@@ -165,15 +163,6 @@ def _open(visitor: Visitor, books: Books, own: QualificationTypeRow) -> str:
     return f"{HOME}?notice=pending"
 
 
-def static(site: Site, request: Request) -> Response:
-    """The style and the script of these pages."""
-    name = request.path_params["name"]
-    if name not in STATIC:
-        return Response("no such file", 404, media_type="text/plain")
-    headers = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-    return FileResponse(PAGES / name, headers=headers)
-
-
 def _type(visitor: Visitor, books: Books) -> QualificationTypeRow:
     own = qualifications.find_type(books, visitor.request.path_params["type_id"])
     if own is None:
@@ -308,7 +297,6 @@ def _gone() -> NoticeError:
 
 ROUTES = (
     (HOME, overview),
-    (HOME + "/static/{name}", static),
     (HOME + "/{type_id}", about),
     (HOME + "/{type_id}/request", ask, "POST"),
     (HOME + "/requests/{request_id}", show),

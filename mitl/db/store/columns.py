@@ -26,7 +26,7 @@ from mitl.db.models import (
     Worker,
 )
 from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.items import QRELS, RIGHT, pair_sides
+from mitl.db.store.items import QRELS, RIGHT, rated_pairs
 from mitl.db.store.proposals import withdrawn_names
 from mitl.db.store.statements import number_columns, query_submissions
 from mitl.records import Direction, Environment, PairRole
@@ -140,11 +140,7 @@ def _packed_pairs(session: Session) -> Ints:
 
 def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
     """CxC's ratings: packed pairs and scores."""
-    left, right = pair_sides(session)
-    query = select(RatingRow.left_id, RatingRow.right_id, RatingRow.score).where(
-        RatingRow.left_side_id == left, RatingRow.right_side_id == right, RatingRow.sampling_method != QRELS
-    )
-    image, caption, score = number_columns(session, query, 3, np.float64)
+    image, caption, score = number_columns(session, rated_pairs(session), 3, np.float64)
     return pack_ids(image.astype(np.int64), caption.astype(np.int64)), score
 
 

@@ -38,12 +38,7 @@ _MASK = 15
 
 def control_answers(session: Session, environment: Environment) -> dict[str, Ints]:
     """Worker, pair's row, role and label of every answer on a control, by worker; each (answers,)."""
-    query = (
-        select(ControlSheet.worker_id, ControlSheet.content)
-        .join(Worker, Worker.id == ControlSheet.worker_id)
-        .where(Worker.environment == environment)
-    )
-    contents = {worker: bytes(content) for worker, content in session.execute(query)}
+    contents = _kept(session, environment)
     unjudged = to_judge(session, environment, {})
     if unjudged:
         contents |= _contents(answers_of(session, environment, unjudged), unjudged)
@@ -56,6 +51,16 @@ def control_answers(session: Session, environment: Environment) -> dict[str, Int
         "role": (numbers >> _ROLE & _MASK).astype(np.int64),
         "label": (numbers >> _LABEL & _MASK).astype(np.int64) + NONE,
     }
+
+
+def _kept(session: Session, environment: Environment) -> dict[int, bytes]:
+    """Worker → content of the sheet, as it is stored."""
+    query = (
+        select(ControlSheet.worker_id, ControlSheet.content)
+        .join(Worker, Worker.id == ControlSheet.worker_id)
+        .where(Worker.environment == environment)
+    )
+    return {worker: bytes(content) for worker, content in session.execute(query)}
 
 
 def _contents(answers: Columns, workers: Iterable[int]) -> dict[int, bytes]:
@@ -123,12 +128,7 @@ def stale(session: Session) -> int:
     """How many sheets do not say what the rows say, or stand where an answer sheet is missing; it looks at all."""
     count = 0
     for environment in Environment:
-        query = (
-            select(ControlSheet.worker_id, ControlSheet.content)
-            .join(Worker, Worker.id == ControlSheet.worker_id)
-            .where(Worker.environment == environment)
-        )
-        kept = {worker: bytes(content) for worker, content in session.execute(query)}
+        kept = _kept(session, environment)
         right = _contents(answers_of(session, environment, sorted(kept)), kept) if kept else {}
         count += sum(content != right[worker] for worker, content in kept.items())
     missing = ~exists().where(AnswerSheet.assignment_id == Assignment.id)

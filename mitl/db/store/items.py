@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import and_, func, select, update
+from sqlalchemy import Select, and_, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl import records
@@ -353,11 +353,15 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
 
 def ratings(session: Session) -> dict[Pair, float]:
     """CxC's score of each rated pair, 0 to 5."""
+    return {Pair(image, caption): score for image, caption, score in session.execute(rated_pairs(session))}
+
+
+def rated_pairs(session: Session) -> Select[*tuple[Any, ...]]:
+    """The query for image, caption and score of each of these."""
     left, right = pair_sides(session)
-    query = select(RatingRow.left_id, RatingRow.right_id, RatingRow.score).where(
+    return select(RatingRow.left_id, RatingRow.right_id, RatingRow.score).where(
         RatingRow.left_side_id == left, RatingRow.right_side_id == right, RatingRow.sampling_method != QRELS
     )
-    return {Pair(image, caption): score for image, caption, score in session.execute(query)}
 
 
 def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Exclusion]) -> int:

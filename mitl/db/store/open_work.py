@@ -130,6 +130,18 @@ def _narrowed(
         yield query.where(PairRow.id.in_(select(stands.pair_id).where(stands.hit_id.in_(chunk), asked)))
 
 
+def _usable(environment: Environment, roles: Collection[PairRole], *values: Any) -> Select[*tuple[Any, ...]]:
+    """The query for each pair with usable answers in these roles, and for values that are made of these answers."""
+    return (
+        query_submissions(environment, PairRow.left_id, PairRow.right_id, *values)
+        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
+        .join(PairRow, PairRow.id == JudgementRow.pair_id)
+        .join(HitItemRow, AT_PLACE)
+        .where(JudgementRow.usable.is_(True), HitItemRow.role.in_(roles))
+        .group_by(PairRow.left_id, PairRow.right_id)
+    )
+
+
 def usable_workers(
     session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
 ) -> dict[Pair, int]:
@@ -137,19 +149,7 @@ def usable_workers(
 
     Answers on controls do not count.
     """
-    query = (
-        query_submissions(
-            environment, PairRow.left_id, PairRow.right_id, func.count(Assignment.worker_id.distinct())
-        )
-        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
-        .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .join(HitItemRow, AT_PLACE)
-        .where(
-            JudgementRow.usable.is_(True),
-            HitItemRow.role.in_(_ASKED),
-        )
-        .group_by(PairRow.left_id, PairRow.right_id)
-    )
+    query = _usable(environment, _ASKED, func.count(Assignment.worker_id.distinct()))
     return {
         Pair(image, caption): count
         for part in _narrowed(query, of_hits)
@@ -165,21 +165,8 @@ def answered_again(session: Session, environment: Environment, round_id: int) ->
     """
     balance = case((JudgementRow.label.in_([label for label in Label if label.is_positive]), 1), else_=-1)
     is_own = case((paid_by(session, environment, round_id), 1), else_=0)
-    query = (
-        query_submissions(
-            environment,
-            PairRow.left_id,
-            PairRow.right_id,
-            func.sum(balance),
-            func.sum(balance * (1 - is_own)),
-        )
-        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
-        .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .join(HitItemRow, AT_PLACE)
-        .where(JudgementRow.usable.is_(True), HitItemRow.role.in_(_ASKED))
-        .group_by(PairRow.left_id, PairRow.right_id)
-        .having(func.max(is_own) == 1)
-    )
+    values = func.sum(balance), func.sum(balance * (1 - is_own))
+    query = _usable(environment, _ASKED, *values).having(func.max(is_own) == 1)
     return {Pair(*pair): (int(now), int(before)) for *pair, now, before in session.execute(query)}
 
 
@@ -307,16 +294,7 @@ _CLOSED = """
 
 def _second_opinions(session: Session, environment: Environment) -> set[Pair]:
     """Pairs that a second worker has judged usably on a HIT of overlaps."""
-    query = (
-        query_submissions(environment, PairRow.left_id, PairRow.right_id)
-        .join(JudgementRow, JudgementRow.assignment_id == Assignment.id)
-        .join(PairRow, PairRow.id == JudgementRow.pair_id)
-        .join(HitItemRow, AT_PLACE)
-        .where(
-            JudgementRow.usable.is_(True),
-            HitItemRow.role == PairRole.OVERLAP,
-        )
-    )
+    query = _usable(environment, (PairRole.OVERLAP,))
     return {Pair(*row) for row in session.execute(query)}
 
 

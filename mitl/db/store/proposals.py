@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import Select, select, update
@@ -37,8 +38,7 @@ class RunRow:
 
     id: int
     hash: str
-    config: str
-    """JSON."""
+    config: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class AnnotatorRow:
 
 def find_run(session: Session, run_hash: str) -> RunRow | None:
     """The run of this configuration, if its proposals are stored."""
-    row = session.execute(select(Run.id, Run.hash, Run.config).where(Run.hash == run_hash)).first()
-    return None if row is None else RunRow(*row)
+    return next((run for run in runs(session) if run.hash == run_hash), None)
 
 
 def runs(session: Session) -> list[RunRow]:
     """All runs, oldest first."""
-    return [RunRow(*row) for row in session.execute(select(Run.id, Run.hash, Run.config).order_by(Run.id))]
+    rows = session.execute(select(Run.id, Run.hash, Run.config).order_by(Run.id))
+    return [RunRow(id_, run_hash, json.loads(config)) for id_, run_hash, config in rows]
 
 
 def latest_run(session: Session) -> RunRow:

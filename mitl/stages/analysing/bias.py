@@ -21,7 +21,7 @@ from mitl.analysis.bias import (
 from mitl.analysis.correlations import as_matrix
 from mitl.analysis.records import R_AT_1, R_PRECISION, Bias, Cell, SizeBias, SubsetScores
 from mitl.analysis.report.machine_plots import bias_svg, truth_bias_svg
-from mitl.errors import MetricError, UsageError
+from mitl.errors import UsageError
 from mitl.records import Direction, Label, Pair, Table
 from mitl.stages.analysing.snapshot import item_of, query_of
 from mitl.stages.analysing.table import (
@@ -71,11 +71,7 @@ def _biases(of: AnalysisInput) -> tuple[Bias, ...]:
 
 
 def _of_direction(of: AnalysisInput, direction: Direction) -> tuple[Bias, ...]:
-    lists = of.judged_lists(direction)
-    if len(lists.annotators) < 2:
-        raise MetricError(
-            f"bias takes two annotators, but there are {direction} rankings of {lists.annotators[0]!r} alone"
-        )
+    lists = of.judged_lists(direction, takes_two="bias")
     subsets = all_subsets(len(lists.annotators))
     proposers = _proposers(of, lists.annotators)
     judged = _judged_pairs(of, direction, lists, proposers)

@@ -150,11 +150,7 @@ def _left_out(of: AnalysisInput) -> tuple[LeftOut, ...]:
 
 
 def _of_direction(of: AnalysisInput, direction: Direction) -> Iterator[LeftOut]:
-    lists = of.judged_lists(direction)
-    if len(lists.annotators) < 2:
-        raise MetricError(
-            f"favour takes two annotators, but there are {direction} rankings of {lists.annotators[0]!r} alone"
-        )
+    lists = of.judged_lists(direction, takes_two="favour")
     pairs, alone = _kept(of, direction, lists)
     seed = of.settings.seed
     for place, name in enumerate(lists.annotators):

@@ -134,14 +134,23 @@ class AnalysisInput:
             self._lists[direction] = self._read_lists(direction)
         return self._lists[direction]
 
-    def judged_lists(self, direction: Direction) -> Lists:
-        """The lists of the queries with a pair that people judged; MetricError where there is none."""
+    def judged_lists(self, direction: Direction, takes_two: str = "") -> Lists:
+        """The lists of the queries with a pair that people judged.
+
+        Raises:
+            MetricError: there is none, or one annotator alone for the analysis ``takes_two``.
+        """
         lists = self.lists(direction)
         judged = {query_of(pair, direction) for pair in self.project.answers}
         kept = np.isin(lists.query_ids, np.array(sorted(judged), np.int64))
         if not kept.any():
             raise MetricError(
                 f"no {direction} query with kept rankings has a judged pair; run `mitl harvest`"
+            )
+        if takes_two and len(lists.annotators) < 2:
+            alone = lists.annotators[0]
+            raise MetricError(
+                f"{takes_two} takes two annotators, but there are {direction} rankings of {alone!r} alone"
             )
         return Lists(lists.annotators, lists.query_ids[kept], lists.items[:, kept])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -81,7 +80,7 @@ def evidence(
 
 def annotator_names(context: Context, runs: Sequence[RunRow]) -> list[str]:
     """The annotators of these runs, each once, without those that were withdrawn."""
-    names = dict.fromkeys(one["name"] for run in runs for one in json.loads(run.config)["annotators"])
+    names = dict.fromkeys(one["name"] for run in runs for one in run.config["annotators"])
     gone = proposals.withdrawn_names(context.session)
     return [name for name in names if name not in gone]
 

@@ -260,19 +260,16 @@ def _faults(line: Line, connection: Connection) -> list[Fault]:
     found = [*general_faults(connection, _METADATA[line]), *rule_faults(connection, _RULES[line])]
     if line == "pipeline" and not found:  # where references are lost, there may be nothing to compare
         with Session(connection) as session:
-            stale_controls, stale_tallies = control_sheets.stale(session), worker_tallies.stale(session)
-            stale, strange = answer_sheets.stale(session), audits.against_design(session)
-            false = false_standings(session)
-        if stale:
-            found.append(Fault("answer sheets say something else than the judgements", stale))
-        if stale_controls:
-            found.append(Fault("sheets of controls say something else than the judgements", stale_controls))
-        if stale_tallies:
-            found.append(Fault("tallies of workers say something else than the judgements", stale_tallies))
-        if false:
-            found.append(Fault("what `mitl status` says is not what the rows say", false))
-        if strange:
-            found.append(Fault("audits hold other pairs of their strata than their designs say", strange))
+            counted = {
+                "answer sheets say something else than the judgements": answer_sheets.stale(session),
+                "sheets of controls say something else than the judgements": control_sheets.stale(session),
+                "tallies of workers say something else than the judgements": worker_tallies.stale(session),
+                "what `mitl status` says is not what the rows say": false_standings(session),
+                "audits hold other pairs of their strata than their designs say": audits.against_design(
+                    session
+                ),
+            }
+        found += [Fault(what, rows) for what, rows in counted.items() if rows]
     return found
 
 

@@ -191,7 +191,7 @@ def _phase(options: CrisscrossOptions, project: _Project) -> int:
 
 def _within(project: _Project, options: CrisscrossOptions, progress: Progress) -> StageResult:
     """Phase 1: image pairs, caption pairs and co-captions."""
-    settings, items, groups = project.settings, project.items, project.groups
+    settings, items = project.settings, project.items
     compute = ComputeContext.of(settings, LocalEngine(cast(Backend, options.backend)), progress)
     are_scenes = project.dataset.kind == "scenes"
     choose = partial(side_encoders, settings, items, compute, are_scenes=are_scenes)
@@ -210,12 +210,7 @@ def _within(project: _Project, options: CrisscrossOptions, progress: Progress) -
     if sampled is None:
         sampled = _sampled(project, texts, images, neighbours)
         kept.write(sampled)
-    new = new_rows(sampled, project.samples, groups)
-    if len(new):
-        with open_database(settings.db_url) as session:
-            similarity_store.add_samples(session, new)
-            session.commit()
-    return _told(project, sampled, new, phase=1, encoders=[*texts.described(), *images.described()])
+    return _stored(project, sampled, phase=1, encoders=[*texts.described(), *images.described()])
 
 
 def _sampled(project: _Project, texts: SideEncoders, images: SideEncoders, neighbours: int) -> pd.DataFrame:
@@ -250,28 +245,27 @@ def _across(project: _Project, options: CrisscrossOptions, ratings: Ratings) -> 
         seed=settings.seed,
     )
     sampled = joined([candidates, original_pairs(groups)])
-    new = new_rows(sampled, project.samples, groups)
-    if len(new):
-        with open_database(settings.db_url) as session:
-            similarity_store.add_samples(session, new)
-            session.commit()
     total = len(candidates) + len(project.of(SamplingMethod.C2I_INTRASIM))
     short = (
         f"the rated pairs of phase 1 offer no more than {total:,} of the {n:,} candidates asked for",
     ) * (total < n)
-    return _told(project, sampled, new, phase=2, lines=short)
+    return _stored(project, sampled, phase=2, lines=short)
 
 
-def _told(
+def _stored(
     project: _Project,
     sampled: pd.DataFrame,
-    new: pd.DataFrame,
     *,
     phase: int,
     encoders: Sequence[tuple[Modality, str, str]] = (),
     lines: tuple[str, ...] = (),
 ) -> StageResult:
-    """What a phase came to, for people and for machines."""
+    """Store what is new of a phase's pairs; what it came to, for people and for machines."""
+    new = new_rows(sampled, project.samples, project.groups)
+    if len(new):
+        with open_database(project.settings.db_url) as session:
+            similarity_store.add_samples(session, new)
+            session.commit()
     n_images, n_captions = len(project.items.images), len(project.items.captions)
     everything = joined([project.samples.drop(columns="pair"), new])
     counts: CrisscrossCounts = {

@@ -157,7 +157,7 @@ def release_card(settings: Settings) -> ReleaseCard:
 def _configuration(settings: Settings, known: ReleaseFacts, rules: MergeRules) -> dict[str, object]:
     return {
         "recipe": rules.recipe.value,
-        "runs": [json.loads(run.config) for run in known.runs],
+        "runs": [run.config for run in known.runs],
         "batches": [_batch(settings, batch) for batch in known.batches],
         "exclusions": known.n_exclusions,
         "gold_rule": {

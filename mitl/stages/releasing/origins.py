@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -165,7 +164,7 @@ def proposal_runs(
     Args:
         names: direction → surrogate → external id of the side that searches.
     """
-    configs = (json.loads(run.config) for run in proposal_store.runs(session))
+    configs = [run.config for run in proposal_store.runs(session)]
     return tuple(
         ProposalRun(
             annotators=tuple(entry["name"] for entry in config["annotators"]),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from mitl.analysis.report.inputs import Provenance, RebuildStep
 from mitl.campaign.kinds import kind_of
@@ -71,12 +70,7 @@ def _init(project: ProjectSnapshot) -> RebuildStep:
 
 def _hashes(project: ProjectSnapshot) -> Iterator[str]:
     """Of the runs that ranked; past work from files brings runs without annotators."""
-    return (run.hash for run in project.runs if _config(run.config).get("annotators"))
-
-
-def _config(text: str) -> Mapping[str, Any]:
-    config: Mapping[str, Any] = json.loads(text)
-    return config
+    return (run.hash for run in project.runs if run.config.get("annotators"))
 
 
 def _propose(seed: int, run: ProposalRun, run_hash: str) -> RebuildStep:

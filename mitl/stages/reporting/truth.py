@@ -6,7 +6,6 @@ probabilities hold.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -109,7 +108,7 @@ def proposal_places(project: ProjectSnapshot) -> ProposalPlaces | None:
     galleries = {Direction.I2T: len(project.captions), Direction.T2I: len(project.images)}
     places: dict[tuple[str, Direction], int] = defaultdict(int)
     for run in project.runs:
-        config = json.loads(run.config)
+        config = run.config
         for entry in config.get("annotators", ()):
             for direction, gallery in galleries.items():
                 count = config["queries"][direction.value]["count"] * min(config["depth"], gallery)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
 from sqlalchemy.orm import Session
@@ -103,12 +102,11 @@ def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Itera
     gone = proposal_store.withdrawn_names(session)
     for run in proposal_store.runs(session):
         folder = settings.runs / run.hash
-        config = json.loads(run.config)
-        for entry in config["annotators"]:
+        for entry in run.config["annotators"]:
             if entry["name"] in gone:
                 continue
             for direction in Direction:
-                if not config["queries"][direction.value]["count"]:
+                if not run.config["queries"][direction.value]["count"]:
                     continue
                 path = ranking_path(folder, entry["name"], direction)
                 if not path.exists():

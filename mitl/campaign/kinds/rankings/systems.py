@@ -7,7 +7,6 @@ positives.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,13 +155,12 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
 def _annotators(session: Session, study: PreferenceStudy) -> tuple[str, list[str]]:
     """The latest run and the annotators of it that are meant."""
     run = proposal_store.latest_run(session)
-    config = json.loads(run.config)
-    if not config["queries"][study.direction.value]["count"]:
+    if not run.config["queries"][study.direction.value]["count"]:
         raise UsageError(
             f"the latest run {run.hash} has no {study.direction} queries; give the other --direction, or run "
             "`mitl propose` with such queries"
         )
-    known = [entry["name"] for entry in config["annotators"]]
+    known = [entry["name"] for entry in run.config["annotators"]]
     unknown = [name for name in study.systems if name not in known]
     if unknown:
         raise UsageError(
