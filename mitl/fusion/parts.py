@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -68,12 +71,54 @@ class KeptParts:
             np.savez(sink, **made)  # type: ignore[arg-type]
         return made
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the folder from the ``remove`` of other calls, which may be at work on other evidence beside this one.
+
+        Raises:
+            RetrievalError: the folder cannot be made.
+        """
+        if self.folder is None:
+            yield
+            return
+        with one_clear_line(self.folder, "nothing was made"):
+            handle = _hold(self.folder)
+        try:
+            yield
+        finally:
+            os.close(handle)
+
     def remove(self) -> None:
-        """Take the folder away, and those that earlier evidence left beside it."""
+        """Take the folder away, and those that earlier evidence left beside it; not those that a call holds."""
         if self.folder is not None:
             remove_dead_parts(self.folder.parent)
             for folder in self.folder.parent.glob("[!.]*.parts"):
-                remove_folder(folder)
+                with suppress(FileNotFoundError):
+                    handle = os.open(folder, os.O_RDONLY)
+                    if _is_locked(handle, folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                        remove_folder(folder)
+                    os.close(handle)
+
+
+def _hold(folder: Path) -> int:
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            if _is_locked(handle, folder, fcntl.LOCK_SH):
+                return handle
+            os.close(handle)
+
+
+def _is_locked(handle: int, folder: Path, how: int) -> bool:
+    """Whether the lock is ours, on the folder that is there now: another call may have taken the opened one away."""
+    try:
+        fcntl.flock(handle, how)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return folder.is_dir() and os.path.samestat(os.fstat(handle), folder.stat())
 
 
 UNKEPT = KeptParts()

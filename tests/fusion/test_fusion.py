@@ -106,6 +106,22 @@ def test_a_spoiled_part_is_made_again(tmp_path):
         assert again["odds"].tolist() == whole["odds"].tolist()
 
 
+def test_a_call_at_work_keeps_its_parts_from_others(tmp_path):
+    """One that ends meanwhile, on other evidence or the same, takes away only what nobody holds."""
+    ours, theirs, left = (KeptParts(tmp_path / f"{name}.parts") for name in ("ours", "theirs", "left"))
+    left.kept("one", lambda: {"odds": np.zeros(1)})
+    with ours.held():
+        ours.kept("one", lambda: {"odds": np.zeros(1)})
+        with theirs.held():
+            theirs.kept("one", lambda: {"odds": np.zeros(1)})
+        for other in (theirs, ours):
+            other.remove()
+        assert [path.name for path in tmp_path.iterdir()] == ["ours.parts"]
+    ours.remove()
+
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("seed", "count"), [(1, 3), (2, 4)])
 def test_no_fold_judges_itself(logistic_alone, seed, count):
     """In other worlds, with other numbers of folds."""

@@ -107,9 +107,10 @@ def fuse(
             return _again(context, kept, said)
         found = evidence(context, answers, check)
         parts = KeptParts.of(kept.path.parent, found, config)
-        made = _fused(found, context, parts)
-        counts = _counts(found, made, excluded)
-        kept.write(made.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
+        with parts.held():
+            made = _fused(found, context, parts)
+            counts = _counts(found, made, excluded)
+            kept.write(made.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
         parts.remove()
         return _result(kept, counts)
 
