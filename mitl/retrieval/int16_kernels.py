@@ -24,6 +24,8 @@ from mitl.retrieval.kernels import lowest
 ROWS, COLUMNS = 6, 16
 """Sums that are kept in registers, eight to one of them."""
 LANES = 8
+Sums = list[list[Any]]
+"""Rows of vectors in registers."""
 _LEFT_BYTES = 1 << 18
 """Rows that stay in a core's second cache while all columns go by."""
 
@@ -59,7 +61,7 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         builder.module, ir.FunctionType(_WORDS, [_HALVES, _HALVES]), "llvm.x86.avx2.pmadd.wd"
     )
 
-    def add(pair: Any, sums: list[list[Any]]) -> list[list[Any]]:
+    def add(pair: Any, sums: Sums) -> Sums:
         here, there = (
             builder.add(panel, builder.mul(pair, ir.Constant(_SIZE, 4 * width)))
             for panel, width in ((left, ROWS), (right, COLUMNS))
@@ -79,9 +81,7 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
     return highest_sums(builder, added, limits, marks, (out, line))
 
 
-def loop_of_sums(
-    builder: Any, steps: Any, starts: list[list[Any]], add: Callable[..., Any]
-) -> list[list[Any]]:
+def loop_of_sums(builder: Any, steps: Any, starts: Sums, add: Callable[[Any, Sums], Sums]) -> Sums:
     """Sums that stay in registers through a loop; what is built next comes after it.
 
     Args:

@@ -21,6 +21,7 @@ from mitl.retrieval.int16_kernels import (
     COLUMNS,
     LANES,
     ROWS,
+    Sums,
     highest_sums,
     largest_bits,
     load_at,
@@ -83,7 +84,7 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         for v in range(vectors):
             builder.store(ir.Constant(_WORDS, [0] * LANES), place(row, v)).align = 4
 
-    def add_segment(segment: Any, _: list[list[Any]]) -> list[list[Any]]:
+    def add_segment(segment: Any, _: Sums) -> Sums:
         here, there = (
             builder.add(panel, builder.mul(segment, ir.Constant(_SIZE, QUAD * width)))
             for panel, width in ((left, QUADS * ROWS), (right, (1 + QUADS) * COLUMNS))
@@ -92,7 +93,7 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
             builder.bitcast(load_at(builder, there, LANES * v, _WORDS), _HALVES) for v in range(vectors)
         ]
 
-        def add_quad(quad: Any, sums: list[list[Any]]) -> list[list[Any]]:
+        def add_quad(quad: Any, sums: Sums) -> Sums:
             row_at = builder.add(here, builder.mul(quad, ir.Constant(_SIZE, QUAD * ROWS)))
             column_at = builder.add(there, builder.mul(quad, ir.Constant(_SIZE, QUAD * COLUMNS)))
             columns = [
@@ -144,7 +145,7 @@ def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
             builder.module, ir.FunctionType(words, [numbers, numbers]), f"llvm.x86.{name}"
         )
 
-        def add(part: Any, sums: list[list[Any]]) -> list[list[Any]]:
+        def add(part: Any, sums: Sums) -> Sums:
             offset = builder.mul(part, ir.Constant(_SIZE, 2 * PART))
             added = []
             for number, partial in enumerate(sums[0]):

@@ -15,7 +15,7 @@ from numba import njit
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
-from mitl.retrieval.int16_kernels import highest_sums, largest_bits, load_at, loop_of_sums, spread
+from mitl.retrieval.int16_kernels import Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
 
 DEPTH, LANES = 4, 16
 """Numbers of a vector, and vectors, that one instruction takes."""
@@ -46,7 +46,7 @@ def write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
     )
     shifts = [load_at(builder, right, LANES * v, _WORDS) for v in range(vectors)]
 
-    def add(quad: Any, sums: list[list[Any]]) -> list[list[Any]]:
+    def add(quad: Any, sums: Sums) -> Sums:
         here, there = (
             builder.add(panel, builder.mul(quad, ir.Constant(_SIZE, DEPTH * width)))
             for panel, width in ((left, ROWS), (right, COLUMNS))
