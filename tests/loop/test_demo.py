@@ -7,19 +7,19 @@ import shutil
 from collections import defaultdict
 
 import pytest
+from cli_kit import ok
 
 from annotators.catalog import MINIS
-from mitl.cli import group
-from mitl.cli.app import run
 from mitl.records import Direction
 from mitl.stages.demo import demo
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+MIXED = ("demo", "--workers", "careful:0.8,random:0.2")
 
 
 @pytest.fixture(scope="module")
 def demos(tmp_path_factory):
-    """The demo with careful workers alone, and with one in five of the HITs answered at random."""
+    """The demo with careful workers alone, and by its command with one in five of the HITs answered at random."""
     pytest.importorskip("torch")
     careful, mixed = (tmp_path_factory.mktemp("demo") / name for name in ("careful", "mixed"))
 
@@ -29,7 +29,8 @@ def demos(tmp_path_factory):
             shutil.copytree(careful, mixed)
 
     found = {"careful": (careful, demo(careful, population="careful", say=fork).counts)}
-    return found | {"mixed": (mixed, demo(mixed, population="careful:0.8,random:0.2").counts)}
+    said = ok(*MIXED, mixed).out
+    return found | {"mixed": (mixed, ok(*MIXED, mixed, "--json").json["counts"], said)}
 
 
 def test_careful_workers_find_three_times_the_originals_almost_without_error(demos):
@@ -99,15 +100,9 @@ def test_the_release_scores_alike_in_the_reference_library(demos):
             assert found["R@1"] == pytest.approx(theirs["eccv_r1"][direction.value], abs=1e-12)
 
 
-def test_the_command_tells_the_five_numbers_and_where_the_report_is(tmp_path, capsys):
-    """`mitl demo` on a small world, as a newcomer sees it; --json gives the same numbers to machines."""
-    pytest.importorskip("torch")
-    folder = tmp_path / "small"
-
-    assert run(group, ["demo", str(folder), "--n-images", "40", "--workers", "careful"]) == 0
-    said = capsys.readouterr().out
-    assert run(group, ["demo", str(folder), "--n-images", "40", "--workers", "careful", "--json"]) == 0
-    counts = json.loads(capsys.readouterr().out)["counts"]
+def test_the_command_tells_the_five_numbers_and_where_the_report_is(demos):
+    """`mitl demo` as a newcomer sees it; --json gives the same numbers to machines."""
+    folder, counts, said = demos["mixed"]
 
     for label in (
         "pairs asked",
