@@ -32,8 +32,10 @@ pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")
 
 NOTHING = np.empty(0, np.int64)
 LEARN = fusing._learn
+PLACES = (1, 5, 9, 11, 12)
+"""Of a fusion's files, those before which it is killed."""
 KILLED_AT = """
-import os, signal, sys
+import os, shutil, signal, sys
 from pathlib import Path
 
 from mitl.fusion import fusing, models
@@ -42,16 +44,19 @@ from mitl.settings import load
 from mitl.stages.fusing.fuse import fuse
 
 fusing.BASES = {"logistic": models.BASES["logistic"]}
+folder, *places = sys.argv[1:]
 replace, names = Path.replace, []
 
 def counted(self, target):
     names.append(target.name)
-    if len(names) == int(sys.argv[2]):
+    if str(len(names)) == places[-1]:
         os.kill(os.getpid(), signal.SIGKILL)
+    if str(len(names)) in places:
+        shutil.copytree(Path(folder, places[-1]), Path(folder, str(len(names))))
     return replace(self, target)
 
 Path.replace = counted
-fuse(load(Path(sys.argv[1]), environ={}), Environment.SANDBOX)
+fuse(load(Path(folder, places[-1]), environ={}), Environment.SANDBOX)
 """
 
 
@@ -107,23 +112,41 @@ def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(project):
     assert Path(first.paths["fused"]).read_bytes() == bytes_before
 
 
-@pytest.mark.parametrize("at", [1, 5, 9, 11, 12], ids="the {}th file".format)
-def test_a_killed_fusion_goes_on_with_the_part_that_it_was_at(project, worked, tmp_path, monkeypatch, at):
+@pytest.fixture(scope="module")
+def killed(worked: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Projects as a kill leaves them, by its place: what lies there before, and at the last one it dies."""
+    folder = tmp_path_factory.mktemp("killed")
+    shutil.copytree(worked.project, folder / str(PLACES[-1]))
+    words = (sys.executable, "-c", KILLED_AT, str(folder), *map(str, PLACES))
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(worked: Settings, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What a fusion writes that nobody kills."""
+    folder = tmp_path_factory.mktemp("whole") / "project"
+    shutil.copytree(worked.project, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusing, "BASES", {"logistic": models.BASES["logistic"]})
+        return Path(fuse(load_settings(folder, environ={}), SANDBOX).paths["fused"]).read_bytes()
+
+
+@pytest.mark.parametrize("at", PLACES, ids="the {}th file".format)
+def test_a_killed_fusion_goes_on_with_the_part_that_it_was_at(killed, whole, monkeypatch, at):
     """Before any of its files is in place: what lay there is not made again, and the outcome is the same bytes."""
-    done = subprocess.run([sys.executable, "-c", KILLED_AT, str(project.project), str(at)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    project = load_settings(killed / str(at), environ={})
     folder = project.runs / FOLDER
     folds = len(list(folder.glob("*.parts/fold-*.npz")))
     learnt = []
+    monkeypatch.setattr(fusing, "BASES", {"logistic": models.BASES["logistic"]})
     monkeypatch.setattr(fusing, "_learn", lambda *given: learnt.append(1) or LEARN(*given))
 
     again = Path(fuse(project, SANDBOX).paths["fused"])
-    shutil.copytree(worked.project, tmp_path / "whole")
-    whole = fuse(load_settings(tmp_path / "whole", environ={}), SANDBOX)
 
     assert len(list(folder.glob("*.parts/*"))) == 0 and len(list(folder.iterdir())) == 2
-    assert len(learnt) == FOLDS - folds + FOLDS
-    assert again.read_bytes() == Path(whole.paths["fused"]).read_bytes()
+    assert len(learnt) == FOLDS - folds
+    assert again.read_bytes() == whole
 
 
 def test_what_is_answered_on_an_audit_s_place_is_not_read(project):
