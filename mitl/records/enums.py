@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 class Direction(StrEnum):
@@ -10,6 +13,10 @@ class Direction(StrEnum):
 
     I2T = "i2t"
     T2I = "t2i"
+
+    def ordered(self, left: _T, right: _T) -> tuple[_T, _T]:
+        """What is of images and of captions as what is of queries and of items; and the other way round."""
+        return (left, right) if self is Direction.I2T else (right, left)
 
 
 class IdKind(StrEnum):

@@ -42,7 +42,6 @@ from mitl.progress import Progress, no_progress
 from mitl.records import (
     CollectionRole,
     Comparison,
-    Direction,
     Environment,
     HitItem,
     HitState,
@@ -273,7 +272,7 @@ class _OpenHits:
         query = asked.query_id
 
         def of(item: int) -> Label:
-            image, caption = (item, query) if asked.direction is Direction.T2I else (query, item)
+            image, caption = asked.direction.ordered(query, item)
             return truth_of_pair(self.images[image], self.captions[caption]).label
 
         return ListTruth(tuple(map(of, asked.left_items)), tuple(map(of, asked.right_items)))
