@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 import numpy as np
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -70,7 +69,7 @@ class CardGroup:
 
 
 class ExplorerPages:
-    """What every page needs."""
+    """All pages, each made in a thread as starlette does with plain functions."""
 
     def __init__(self, title: str, of: Explored) -> None:
         self._of = of
@@ -78,15 +77,8 @@ class ExplorerPages:
         self._templates = page_templates(PAGES)
         self._templates.globals.update(title=title, explored=of)
 
-    async def pairs(self, request: Request) -> Response:
+    def pairs(self, request: Request) -> Response:
         """``/``: the pairs that the address asks for."""
-        return await run_in_threadpool(self._pairs, request)
-
-    async def item(self, request: Request) -> Response:
-        """``/image/{at}`` and ``/caption/{at}``: one item with all its partners."""
-        return await run_in_threadpool(self._item, request)
-
-    def _pairs(self, request: Request) -> Response:
         try:
             wanted = Filters.of(request.query_params, self._of.annotators)
         except UsageError as error:
@@ -110,7 +102,8 @@ class ExplorerPages:
             after=address(wanted.page + 1) if wanted.page < last else None,
         )
 
-    def _item(self, request: Request) -> Response:
+    def item(self, request: Request) -> Response:
+        """``/image/{at}`` and ``/caption/{at}``: one item with all its partners."""
         kind, at = request.path_params["side"], request.path_params["at"]
         names = self._of.names
         if kind not in names or at >= len(self._items(names.index(kind))):

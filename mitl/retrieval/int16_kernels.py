@@ -8,6 +8,8 @@ Multiplication (ACM TOMS 34, 2008).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from mitl.retrieval.kernels import lowest
 ROWS, COLUMNS = 6, 16
 """Sums that are kept in registers, eight to one of them."""
 LANES = 8
+Sums = list[list[Any]]
+"""Rows of vectors in registers."""
 _LEFT_BYTES = 1 << 18
 """Rows that stay in a core's second cache while all columns go by."""
 
@@ -57,35 +61,50 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         builder.module, ir.FunctionType(_WORDS, [_HALVES, _HALVES]), "llvm.x86.avx2.pmadd.wd"
     )
 
-    entry, loop, end = builder.block, builder.append_basic_block("pairs"), builder.append_basic_block("sums")
+    def add(pair: Any, sums: Sums) -> Sums:
+        here, there = (
+            builder.add(panel, builder.mul(pair, ir.Constant(_SIZE, 4 * width)))
+            for panel, width in ((left, ROWS), (right, COLUMNS))
+        )
+        columns = [
+            builder.bitcast(load_at(builder, there, LANES * v, _WORDS), _HALVES) for v in range(vectors)
+        ]
+        added = []
+        for row, of_row in enumerate(sums):
+            both = builder.bitcast(spread(builder, load_at(builder, here, row, _WORD), _WORDS), _HALVES)
+            products = (builder.call(multiply_add, [both, column]) for column in columns)
+            added.append([builder.add(*pair) for pair in zip(of_row, products, strict=True)])
+        return added
+
+    zeros = [[ir.Constant(_WORDS, [0] * LANES)] * vectors] * ROWS
+    added = loop_of_sums(builder, pairs, zeros, add)
+    return highest_sums(builder, added, limits, marks, (out, line))
+
+
+def loop_of_sums(builder: Any, steps: Any, starts: Sums, add: Callable[[Any, Sums], Sums]) -> Sums:
+    """Sums that stay in registers through a loop; what is built next comes after it.
+
+    Args:
+        steps: how many times it runs, at least once.
+        starts: the sums before it, rows of vectors.
+        add: builds one step, of its number from 0 and the sums before it; returns the sums after it.
+    """
+    entry, loop = builder.block, builder.append_basic_block("loop")
     builder.branch(loop)
     builder.position_at_end(loop)
-    pair = builder.phi(_SIZE)
-    sums = [[builder.phi(_WORDS) for _ in range(vectors)] for _ in range(ROWS)]
-    here, there = (
-        builder.add(panel, builder.mul(pair, ir.Constant(_SIZE, 4 * width)))
-        for panel, width in ((left, ROWS), (right, COLUMNS))
-    )
-    columns = [builder.bitcast(load_at(builder, there, LANES * v, _WORDS), _HALVES) for v in range(vectors)]
-    added = []
-    for row in range(ROWS):
-        both = builder.bitcast(spread(builder, load_at(builder, here, row, _WORD), _WORDS), _HALVES)
-        added.append(
-            [
-                builder.add(sums[row][v], builder.call(multiply_add, [both, columns[v]]))
-                for v in range(vectors)
-            ]
-        )
-    following = builder.add(pair, ir.Constant(_SIZE, 1))
-    pair.add_incoming(ir.Constant(_SIZE, 0), entry)
-    pair.add_incoming(following, loop)
-    for row in range(ROWS):
-        for v in range(vectors):
-            sums[row][v].add_incoming(ir.Constant(_WORDS, [0] * LANES), entry)
-            sums[row][v].add_incoming(added[row][v], loop)
-    builder.cbranch(builder.icmp_signed("<", following, pairs), loop, end)
+    step, sums = builder.phi(_SIZE), [[builder.phi(start.type) for start in row] for row in starts]
+    added = add(step, sums)
+    following, last = builder.add(step, ir.Constant(_SIZE, 1)), builder.block
+    phis = step, *chain(*sums)
+    firsts = ir.Constant(_SIZE, 0), *chain(*starts)
+    nexts = following, *chain(*added)
+    for phi, before, after in zip(phis, firsts, nexts, strict=True):
+        phi.add_incoming(before, entry)
+        phi.add_incoming(after, last)
+    end = builder.append_basic_block("end")
+    builder.cbranch(builder.icmp_signed("<", following, steps), loop, end)
     builder.position_at_end(end)
-    return highest_sums(builder, added, limits, marks, (out, line))
+    return added
 
 
 def load_at(builder: Any, address: Any, number: int, kind: Any) -> Any:

@@ -21,9 +21,11 @@ from mitl.retrieval.int16_kernels import (
     COLUMNS,
     LANES,
     ROWS,
+    Sums,
     highest_sums,
     largest_bits,
     load_at,
+    loop_of_sums,
     spread,
 )
 from mitl.retrieval.kernels import LINE, lowest, prefetch
@@ -81,58 +83,41 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
     for row in range(ROWS):
         for v in range(vectors):
             builder.store(ir.Constant(_WORDS, [0] * LANES), place(row, v)).align = 4
-    loop, inner, done, end = (
-        builder.append_basic_block(name) for name in ("segments", "quads", "done", "sums")
-    )
-    entry = builder.branch(loop).parent
-    builder.position_at_end(loop)
-    segment = builder.phi(_SIZE)
-    here, there = (
-        builder.add(panel, builder.mul(segment, ir.Constant(_SIZE, QUAD * width)))
-        for panel, width in ((left, QUADS * ROWS), (right, (1 + QUADS) * COLUMNS))
-    )
-    shifts = [builder.bitcast(load_at(builder, there, LANES * v, _WORDS), _HALVES) for v in range(vectors)]
-    # LLVM is not to know the number: it would unroll the loop, load ahead and run out of registers.
-    quads = builder.asm(ir.FunctionType(_SIZE, [_SIZE]), "", "=r,0", [ir.Constant(_SIZE, QUADS)], False)
-    builder.branch(inner)
-    builder.position_at_end(inner)
-    quad = builder.phi(_SIZE)
-    sums = [[builder.phi(_HALVES) for _ in range(vectors)] for _ in range(ROWS)]
-    row_at = builder.add(here, builder.mul(quad, ir.Constant(_SIZE, QUAD * ROWS)))
-    column_at = builder.add(there, builder.mul(quad, ir.Constant(_SIZE, QUAD * COLUMNS)))
-    columns = [
-        builder.bitcast(load_at(builder, column_at, COLUMNS + LANES * v, _WORDS), _BYTES)
-        for v in range(vectors)
-    ]
-    added = []
-    for row in range(ROWS):
-        four = builder.bitcast(spread(builder, load_at(builder, row_at, row, _WORD), _WORDS), _BYTES)
-        added.append(
-            [
-                builder.add(sums[row][v], builder.call(multiply_bytes, [four, columns[v]]))
+
+    def add_segment(segment: Any, _: Sums) -> Sums:
+        here, there = (
+            builder.add(panel, builder.mul(segment, ir.Constant(_SIZE, QUAD * width)))
+            for panel, width in ((left, QUADS * ROWS), (right, (1 + QUADS) * COLUMNS))
+        )
+        shifts = [
+            builder.bitcast(load_at(builder, there, LANES * v, _WORDS), _HALVES) for v in range(vectors)
+        ]
+
+        def add_quad(quad: Any, sums: Sums) -> Sums:
+            row_at = builder.add(here, builder.mul(quad, ir.Constant(_SIZE, QUAD * ROWS)))
+            column_at = builder.add(there, builder.mul(quad, ir.Constant(_SIZE, QUAD * COLUMNS)))
+            columns = [
+                builder.bitcast(load_at(builder, column_at, COLUMNS + LANES * v, _WORDS), _BYTES)
                 for v in range(vectors)
             ]
-        )
-    next_quad = builder.add(quad, ir.Constant(_SIZE, 1))
-    quad.add_incoming(ir.Constant(_SIZE, 0), loop)
-    quad.add_incoming(next_quad, inner)
-    for row in range(ROWS):
-        for v in range(vectors):
-            sums[row][v].add_incoming(shifts[v], loop)
-            sums[row][v].add_incoming(added[row][v], inner)
-    builder.cbranch(builder.icmp_signed("<", next_quad, quads), inner, done)
-    builder.position_at_end(done)
-    for row in range(ROWS):
-        for v in range(vectors):
-            before = builder.load(place(row, v))
-            before.align = 4
-            after = builder.add(before, builder.call(multiply_add, [added[row][v], ones]))
-            builder.store(after, place(row, v)).align = 4
-    following = builder.add(segment, ir.Constant(_SIZE, 1))
-    segment.add_incoming(ir.Constant(_SIZE, 0), entry)
-    segment.add_incoming(following, done)
-    builder.cbranch(builder.icmp_signed("<", following, segments), loop, end)
-    builder.position_at_end(end)
+            added = []
+            for row, of_row in enumerate(sums):
+                four = builder.bitcast(spread(builder, load_at(builder, row_at, row, _WORD), _WORDS), _BYTES)
+                products = (builder.call(multiply_bytes, [four, column]) for column in columns)
+                added.append([builder.add(*pair) for pair in zip(of_row, products, strict=True)])
+            return added
+
+        # LLVM is not to know the number: it would unroll the loop, load ahead and run out of registers.
+        quads = builder.asm(ir.FunctionType(_SIZE, [_SIZE]), "", "=r,0", [ir.Constant(_SIZE, QUADS)], False)
+        for row, of_row in enumerate(loop_of_sums(builder, quads, [shifts] * ROWS, add_quad)):
+            for v, segment_sum in enumerate(of_row):
+                before = builder.load(place(row, v))
+                before.align = 4
+                after = builder.add(before, builder.call(multiply_add, [segment_sum, ones]))
+                builder.store(after, place(row, v)).align = 4
+        return []
+
+    loop_of_sums(builder, segments, [], add_segment)
     total = [
         [load_at(builder, out, row * COLUMNS + v * LANES, _WORDS) for v in range(vectors)]
         for row in range(ROWS)
@@ -159,25 +144,22 @@ def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
         multiply_add = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(words, [numbers, numbers]), f"llvm.x86.{name}"
         )
-        entry, loop = builder.block, builder.append_basic_block("parts")
-        end = builder.append_basic_block("sum")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        part, sums = builder.phi(_SIZE), [builder.phi(words) for _ in range(PART // (2 * lanes))]
-        offset = builder.mul(part, ir.Constant(_SIZE, 2 * PART))
-        for number, partial in enumerate(sums):
-            pair = [
-                builder.bitcast(load_at(builder, builder.add(side, offset), lanes * number, words), numbers)
-                for side in (one, other)
-            ]
-            partial.add_incoming(ir.Constant(words, [0] * lanes), entry)
-            partial.add_incoming(builder.add(partial, builder.call(multiply_add, pair)), loop)
-        following = builder.add(part, ir.Constant(_SIZE, 1))
-        part.add_incoming(ir.Constant(_SIZE, 0), entry)
-        part.add_incoming(following, loop)
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, end)
-        builder.position_at_end(end)
-        last = [partial.incomings[1][0] for partial in sums]
+
+        def add(part: Any, sums: Sums) -> Sums:
+            offset = builder.mul(part, ir.Constant(_SIZE, 2 * PART))
+            added = []
+            for number, partial in enumerate(sums[0]):
+                pair = [
+                    builder.bitcast(
+                        load_at(builder, builder.add(side, offset), lanes * number, words), numbers
+                    )
+                    for side in (one, other)
+                ]
+                added.append(builder.add(partial, builder.call(multiply_add, pair)))
+            return [added]
+
+        zeros = [ir.Constant(words, [0] * lanes)] * (PART // (2 * lanes))
+        [last] = loop_of_sums(builder, count, [zeros], add)
         total = last[0] if len(last) == 1 else builder.add(*last)
         half = lanes
         while half > 1:

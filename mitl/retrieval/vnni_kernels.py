@@ -15,7 +15,7 @@ from numba import njit
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
-from mitl.retrieval.int16_kernels import highest_sums, largest_bits, load_at, spread
+from mitl.retrieval.int16_kernels import Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
 
 DEPTH, LANES = 4, 16
 """Numbers of a vector, and vectors, that one instruction takes."""
@@ -45,29 +45,21 @@ def write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         builder.module, ir.FunctionType(_WORDS, [_WORDS] * 3), "llvm.x86.avx512.vpdpbusd.512"
     )
     shifts = [load_at(builder, right, LANES * v, _WORDS) for v in range(vectors)]
-    entry, loop, end = builder.block, builder.append_basic_block("quads"), builder.append_basic_block("sums")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    quad = builder.phi(_SIZE)
-    sums = [[builder.phi(_WORDS) for _ in range(vectors)] for _ in range(ROWS)]
-    here, there = (
-        builder.add(panel, builder.mul(quad, ir.Constant(_SIZE, DEPTH * width)))
-        for panel, width in ((left, ROWS), (right, COLUMNS))
-    )
-    columns = [load_at(builder, there, COLUMNS + LANES * v, _WORDS) for v in range(vectors)]
-    added = []
-    for row in range(ROWS):
-        four = spread(builder, load_at(builder, here, row, _WORD), _WORDS)
-        added.append([builder.call(multiply_add, [sums[row][v], four, columns[v]]) for v in range(vectors)])
-    following = builder.add(quad, ir.Constant(_SIZE, 1))
-    quad.add_incoming(ir.Constant(_SIZE, 0), entry)
-    quad.add_incoming(following, loop)
-    for row in range(ROWS):
-        for v in range(vectors):
-            sums[row][v].add_incoming(shifts[v], entry)
-            sums[row][v].add_incoming(added[row][v], loop)
-    builder.cbranch(builder.icmp_signed("<", following, quads), loop, end)
-    builder.position_at_end(end)
+
+    def add(quad: Any, sums: Sums) -> Sums:
+        here, there = (
+            builder.add(panel, builder.mul(quad, ir.Constant(_SIZE, DEPTH * width)))
+            for panel, width in ((left, ROWS), (right, COLUMNS))
+        )
+        columns = [load_at(builder, there, COLUMNS + LANES * v, _WORDS) for v in range(vectors)]
+        added = []
+        for row, of_row in enumerate(sums):
+            four = spread(builder, load_at(builder, here, row, _WORD), _WORDS)
+            pairs = zip(of_row, columns, strict=True)
+            added.append([builder.call(multiply_add, [total, four, column]) for total, column in pairs])
+        return added
+
+    added = loop_of_sums(builder, quads, [shifts] * ROWS, add)
     return highest_sums(builder, added, limits, marks)
 
 
