@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -240,10 +241,9 @@ class ViltCore:
             x = self._mixed(x, qkv, None, lengths)
         x, h = self._read(x)
         first = torch.tensor([0, *lengths[:-1]]).cumsum(0)
-        keys = _in_full(self._keyed, h[first])
-        means = [
-            self._means(key[None], own[None]) for key, own in zip(keys, torch.split(h, lengths), strict=True)
-        ]
+        alike = _alike(h, lengths)
+        keys = torch.split(_in_full(self._keyed, h[first]), [len(own) for own in alike])
+        means = [self._means(key, own) for key, own in zip(keys, alike, strict=True)]
         return _in_full(self._logit, x[first], torch.cat(means))
 
     def _logits(self, x: Tensor, qkv: Tensor | None, seen: Tensor | None) -> Tensor:
@@ -264,7 +264,7 @@ class ViltCore:
             elif lengths is None:
                 attended = attend(met, self._heads, seen)
             else:
-                attended = torch.cat([attend(own[None], self._heads)[0] for own in torch.split(met, lengths)])
+                attended = torch.cat([attend(own, self._heads).flatten(0, 1) for own in _alike(met, lengths)])
             x = layer.left(x, attended)
         return x
 
@@ -325,6 +325,13 @@ def attend(qkv: Tensor, heads: int, seen: Tensor | None = None) -> Tensor:
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     together: Tensor = mixed.transpose(1, 2).reshape(count, length, width // 3)
     return together
+
+
+def _alike(x: Tensor, lengths: list[int]) -> list[Tensor]:
+    """Views (P, N, D) of the tokens (T, D) of neighbouring pairs of one length, each time as many as there are."""
+    runs = [(length, len(list(pairs))) for length, pairs in groupby(lengths)]
+    parts = torch.split(x, [length * count for length, count in runs])
+    return [part.view(count, length, -1) for part, (length, count) in zip(parts, runs, strict=True)]
 
 
 _TOGETHER = 8

@@ -92,7 +92,8 @@ class PairScorer:
             return _of_one_shape(
                 image_rows, caption_rows, image_lengths, caption_lengths, self._batch or _PIECE
             )
-        size, most = image_lengths + caption_lengths, _PIECE_BYTES // self._core.token_bytes
+        size = lengths = image_lengths + caption_lengths
+        most = _PIECE_BYTES // self._core.token_bytes
         order = np.lexsort((caption_rows, image_rows))
         if self._core.fills:
             return _within(
@@ -103,7 +104,9 @@ class PairScorer:
         # As many for each worker, all of about one size, so that threads finish together.
         count = -(-size.sum() // (max(1, most) * self._workers)) * self._workers
         batch = (size[order].cumsum() - 1) * count // max(1, size.sum())
-        return [part for part in np.split(order, np.flatnonzero(np.diff(batch)) + 1) if len(part)]
+        parts = np.split(order, np.flatnonzero(np.diff(batch)) + 1)
+        # Neighbours of one length attend in one call: a call for each pair is most of what a small network costs.
+        return [part[np.argsort(lengths[part], kind="stable")] for part in parts if len(part)]
 
     def _score(
         self, images: Encoded, captions: Encoded, image_rows: Rows, caption_rows: Rows

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from mitl.core.formats import csv_text
+from mitl.core.whole_files import put_file
 from mitl.crowd_server import admin
 from mitl.crowd_server.pages.panels import PROFILES, link_of, read_ends
 from mitl.crowd_server.store.models import VisitState
@@ -192,7 +193,7 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
     counts = PanelVisitsCounts(panel=slug, visits=len(rows))
     if out is None:
         return StageResult(counts=counts, tables=(Table(f"{len(rows)} visits to {slug}", columns, rows),))
-    out.write_text(csv_text([columns, *rows]), encoding="utf-8")
+    put_file(out, csv_text([columns, *rows]).encode())
     lines = (f"{len(rows)} visits to {slug} are in {out}; the file holds the panel's ids of people",)
     return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
 

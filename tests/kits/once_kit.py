@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sqlite3
 import ssl
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from annotators.pivot import LatentWords
 from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
 from mitl.core.arrays import Floats
-from mitl.db import tables
+from mitl.db import engine, tables
 
 _transport = httpx.HTTPTransport.__init__.__globals__
 _make_context = _transport["create_ssl_context"]
@@ -108,3 +109,15 @@ def _reflected_once(connection: Connection) -> list[Table]:
 
 
 tables.reflected = _reflected_once
+
+
+# Tests kill programs and never the machine, so what SQLite writes need not have reached the disk.
+_prepare = engine._prepare_sqlite
+
+
+def _prepare_without_disk(connection: sqlite3.Connection, record: object) -> None:
+    _prepare(connection, record)
+    connection.execute("PRAGMA synchronous=OFF")
+
+
+engine._prepare_sqlite = _prepare_without_disk
