@@ -17,7 +17,7 @@ from mitl.db.store import ledger, open_work
 from mitl.db.store.ledger import SettledWork
 from mitl.judgements.wages import WageFigures, WorkerPay, wage_figures, worker_pay
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import PlannedBonus, unsent
 
@@ -35,10 +35,9 @@ class PayPaths(TypedDict, total=False):
 
 
 @printed_by("pay")
-class PayCounts(TypedDict):
+class PayCounts(EnvironmentCounts):
     """What was paid, in figures."""
 
-    environment: Annotated[str, "sandbox or live"]
     floor_cents: Annotated[int, "least pay an hour that wages are compared with; 0 is none"]
     rewards_cents: Annotated[int, "rewards booked"]
     fees_cents: Annotated[int, "fees booked"]

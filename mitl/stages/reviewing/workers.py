@@ -21,7 +21,7 @@ from mitl.judgements.conduct import Agreement
 from mitl.judgements.rating_conduct import RatingConduct
 from mitl.judgements.wages import worker_pay
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.reviewing.evidence import WorkerEvidence, crowd, habits, usual_seconds
 
@@ -29,10 +29,9 @@ NOBODY = "nothing to show: nobody has submitted work yet"
 
 
 @printed_by("workers")
-class WorkersCounts(TypedDict):
+class WorkersCounts(EnvironmentCounts):
     """The workers of an environment, one by one or by their number of HITs."""
 
-    environment: Annotated[str, "sandbox or live"]
     workers: Annotated[int, "workers with a submission"]
     submitted: NotRequired[Annotated[int, "their submissions (`--by-hits`)"]]
     approved: NotRequired[Annotated[int, "those passed by rule or by a person (`--by-hits`)"]]
