@@ -45,6 +45,12 @@ class EnvironmentCounts(TypedDict):
     environment: Annotated[str, "sandbox or live"]
 
 
+class CsvPaths(TypedDict, total=False):
+    """What a command wrote that writes nothing but a table."""
+
+    csv: Annotated[str, "the CSV file, with `--csv`"]
+
+
 def several(count: int, noun: str, nouns: str = "") -> str:
     """``1 page``, ``2,000 pages``; ``nouns`` is the plural that is not made by an s."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
