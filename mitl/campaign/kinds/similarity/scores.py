@@ -74,17 +74,14 @@ def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> TaskSt
     ratings = similarity_store.ratings(session, context.environment)
     counted = counting(ratings)
     aggregated = aggregate(counted, method)
-    sides = item_store.id_maps(session, item_store.dataset(session).id)
+    sides = item_store.names(session, item_store.dataset(session).id)
     return TaskStanding(
         samples,
         ratings,
         counted,
         aggregated,
         listed(samples, aggregated.scores),
-        {
-            side: {number: name for name, number in ids.items()}
-            for side, ids in zip(("image", "caption"), sides, strict=True)
-        },
+        dict(zip(("image", "caption"), sides, strict=True)),
     )
 
 
