@@ -80,15 +80,10 @@ class PreferenceStudy(Request):
             raise UsageError(f"the system {twice[0]!r} is named twice; name each once")
 
     @property
-    def words(self) -> dict[str, object]:
-        """By what a repetition of this command is known, as of every `Request`."""
-        return {
-            "kind": self.kind,
-            "direction": self.direction.value,
-            "template": self.template,
-            "systems": sorted([*self.systems, *(name for name, _ in self.files)]),
-            "designed": self.designed,
-        }
+    def own_words(self) -> Mapping[str, object]:
+        """Whom it compares."""
+        systems = sorted([*self.systems, *(name for name, _ in self.files)])
+        return {"systems": systems, "designed": self.designed}
 
 
 @dataclass(frozen=True, slots=True)
