@@ -52,7 +52,7 @@ class _Coded(StrEnum):
     @property
     def code(self) -> int:
         """The official CSV's number, from 1."""
-        return list(type(self)).index(self) + 1
+        return [*type(self).__members__].index(self.name) + 1
 
 
 class Label(_Coded):
