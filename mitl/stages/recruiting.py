@@ -15,7 +15,7 @@ from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
 from mitl.crowd_server.store.workers import StudyRow
 from mitl.errors import UsageError
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.serve import base_of, crowd_database
 
@@ -23,10 +23,9 @@ _MAX_FILE = 200_000
 
 
 @printed_by("crowd panel add")
-class PanelAddCounts(TypedDict):
+class PanelAddCounts(EnvironmentCounts):
     """A panel's study link."""
 
-    environment: Annotated[str, "sandbox or live"]
     slug: Annotated[str, "the panel's name, the last part of its link"]
     link: Annotated[str, "the study link, with the panel's placeholders"]
 
@@ -70,10 +69,9 @@ class PanelForgetCounts(TypedDict):
 
 
 @printed_by("crowd study")
-class StudyCounts(TypedDict):
+class StudyCounts(EnvironmentCounts):
     """The study's text."""
 
-    environment: Annotated[str, "sandbox or live"]
     version: Annotated[int, "version of the text; 0 where there is none"]
 
 
