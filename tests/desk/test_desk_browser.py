@@ -206,6 +206,23 @@ def test_the_mark_of_a_control_stands_beside_its_number(opened, page):
     )
 
 
+def test_printed_pages_hold_every_column_and_no_buttons(opened, page):
+    """On paper nothing can be pressed or scrolled to: the table of workers fits A4; colours are those of the screen."""
+    first = opened.rows(Decision.QUEUED)[0]
+    page.set_viewport_size({"width": 730, "height": 1000})
+    page.emulate_media(media="print")
+    page.goto(f"{opened.url}/workers")
+    table = page.locator(".scroll").first
+    fits = table.evaluate(
+        "box => box.scrollWidth <= box.clientWidth && getComputedStyle(box).overflowX === 'visible'"
+    )
+    page.goto(f"{opened.url}/queue/{first.id}")
+
+    assert fits
+    assert page.locator("main button:visible, main kbd:visible, .top button:visible").count() == 0
+    assert page.locator(".chip").first.evaluate("chip => getComputedStyle(chip).printColorAdjust") == "exact"
+
+
 def note(opened: OpenDesk, submission: int, code: str, detail: str) -> None:
     """Something noticed about a submission."""
     statement = "INSERT INTO finding (assignment_id, code, detail) VALUES (:id, :code, :detail)"
