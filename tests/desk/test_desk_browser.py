@@ -191,6 +191,21 @@ def test_the_decision_stays_in_view_under_forty_findings(opened, page, width, he
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_mark_of_a_control_stands_beside_its_number(opened, page):
+    """Also on a phone, where cells have no room to spare."""
+    first = opened.rows(Decision.QUEUED)[0]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{opened.url}/queue/{first.id}")
+
+    numbers = page.locator(".pairs tr.control > :first-child")
+
+    assert numbers.count() == 2
+    assert all(
+        numbers.nth(at).evaluate("cell => parseFloat(getComputedStyle(cell).paddingLeft)") > 4
+        for at in (0, 1)
+    )
+
+
 def note(opened: OpenDesk, submission: int, code: str, detail: str) -> None:
     """Something noticed about a submission."""
     statement = "INSERT INTO finding (assignment_id, code, detail) VALUES (:id, :code, :detail)"
