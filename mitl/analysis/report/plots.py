@@ -193,7 +193,10 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
     sets = list(dict.fromkeys(score.positives for score in scores))[: len(_MARKS)]
     if not metrics:
         return ""
-    names = {way: _names(scores, way) for way in directions}
+    names = {
+        way: list(dict.fromkeys(score.annotator for score in scores if score.direction is way))
+        for way in directions
+    }
     heights = [0.55 + 0.27 * len(names[way]) for way in directions]
     height = sum(heights) + 0.75
     with fig.style():
@@ -221,10 +224,6 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
 
 
 _WAY = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
-
-
-def _names(scores: Sequence[EvaluationScore], way: Direction) -> list[str]:
-    return list(dict.fromkeys(score.annotator for score in scores if score.direction is way))
 
 
 def _score_panel(
