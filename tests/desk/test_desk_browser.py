@@ -239,6 +239,24 @@ def test_nothing_hangs_over_the_edge(opened, page):
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
 
 
+def test_a_screen_reader_s_list_of_tables_names_each(opened, page):
+    """By the heading that sighted people read above it."""
+    first = opened.rows(Decision.QUEUED)[0]
+    names = {}
+    for path in ("/", "/workers", f"/workers/{first.worker_id}", f"/queue/{first.id}"):
+        page.goto(opened.url + path)
+        tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+        tables = [node for node in tree if node.get("role", {}).get("value") == "table"]
+        names[path] = [node["name"]["value"] for node in tables]
+
+    assert list(names.values()) == [
+        ["What became of the work", "Workers"],
+        ["Workers"],
+        ["Submissions, newest first"],
+        ["All answers, in the page's order"],
+    ]
+
+
 def test_no_page_breaks_a_rule_of_accessibility(opened, page):
     """axe-core finds nothing on any page by day, nor by night where other parts in other colours stand."""
     axe = pytest.importorskip(
