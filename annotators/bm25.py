@@ -60,7 +60,7 @@ class Bm25:
             )
         left = dict(zip(ids_of(images).tolist(), ("\n".join(image.texts) for image in images), strict=True))
         right = {caption.id: caption.text for caption in captions}
-        asking, searched = (left, right) if direction is Direction.I2T else (right, left)
+        asking, searched = direction.ordered(left, right)
         ids = np.array(list(searched), np.int64)
         index = bm25s.BM25(k1=self._k1, b=self._b, method=self._method)
         index.index(self._words(list(searched.values())), show_progress=False)

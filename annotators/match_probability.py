@@ -68,8 +68,6 @@ _TOGETHER = 4096
 """Samples that are subtracted at once."""
 _DEVICE_NUMBERS = 1 << 26
 """Products of a tile on another device than the CPU, at least."""
-_DEVICE_COLUMNS = 4096
-"""Items of a tile there, at most."""
 _DEVICE_BYTES = 48
 """Of a card's free memory for each product of a tile: some numbers of 4 bytes, and as much for everything else."""
 
@@ -276,14 +274,9 @@ def _fill_on_device(
     numbers = _DEVICE_NUMBERS
     if device.type == "cuda":
         numbers = max(numbers, torch.cuda.mem_get_info(device)[0] // _DEVICE_BYTES)
-    # A gallery comes in some tiles at least: the next is on its way while one is multiplied.
-    across = min(_DEVICE_COLUMNS, max(1, int((numbers / samples) ** 0.5)))
+    step = max(1, int((numbers / samples) ** 0.5))
     sums = _Sums.of(odds, left.squares, right.squares, device)
-    tiles = [
-        (rows, columns)
-        for rows in blocks(len(left), max(1, numbers // (samples * across)))
-        for columns in blocks(len(right), across)
-    ]
+    tiles = [(rows, columns) for rows in blocks(len(left), step) for columns in blocks(len(right), step)]
     queries = own = torch.empty(0)
     with ThreadPoolExecutor(1) as ahead:
         coming = [ahead.submit(to_device, right.samples[columns], device) for _, columns in tiles[:1]]

@@ -110,8 +110,7 @@ class PrecomputedRankings:
             )
         by_image = {item.external_id: item.id for item in images}
         by_caption = {item.external_id: item.id for item in captions}
-        queries, items = (by_image, by_caption) if direction is Direction.I2T else (by_caption, by_image)
-        return read_ranking(path, queries, items, query_ids, depth)
+        return read_ranking(path, *direction.ordered(by_image, by_caption), query_ids, depth)
 
 
 def build_embeddings(options: Options) -> PrecomputedEmbeddings:

@@ -141,7 +141,7 @@ class Signal:
         if self._known is None or self._known[0] != key:
             self._known = key, self._similarities(images, captions)
         similarities = self._known[1] if direction is Direction.I2T else self._known[1].T
-        asking, ids = (ids_of(images), ids_of(captions))[:: 1 if direction is Direction.I2T else -1]
+        asking, ids = direction.ordered(ids_of(images), ids_of(captions))
         row_of = {item: row for row, item in enumerate(asking.tolist())}
         rows = similarities[[row_of[query] for query in query_ids]].astype(np.float32)
         best = np.stack([np.lexsort((ids, -row))[:depth] for row in rows])

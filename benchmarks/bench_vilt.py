@@ -246,7 +246,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["all", "cpu", "cuda"], default="all")
     parser.add_argument("--pairs", type=int, default=16, help="pairs of each workload (CPU)")
-    parser.add_argument("--cuda-pairs", type=int, default=1024, help="the same on CUDA")
+    parser.add_argument("--cuda-pairs", type=int, default=2048, help="the same on CUDA")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--compile", action="store_true", help="time torch.compile too")

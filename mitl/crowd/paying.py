@@ -247,21 +247,21 @@ def time_warnings(
         for count, line in (
             (
                 doubtful,
-                f"{_pages(doubtful)} claimed more active time than passed between acceptance and submission, or than "
-                "was allowed; the shorter time counts",
+                f"{several(doubtful, 'page')} claimed more active time than passed between acceptance and submission, "
+                "or than was allowed; the shorter time counts",
             ),
             (
                 clockless,
-                f"{_pages(clockless)} came without usable times of acceptance and submission; the allowed "
+                f"{several(clockless, 'page')} came without usable times of acceptance and submission; the allowed "
                 f"{ASSIGNMENT_DURATION_S // 60} minutes bound their active time",
             ),
             (
                 stand_ins,
-                f"{_pages(stand_ins)} measured no active time; the median of the same wording stands in",
+                f"{several(stand_ins, 'page')} measured no active time; the median of the same wording stands in",
             ),
             (
                 unknown,
-                f"{_pages(unknown)} have no known time at all; they add to what was paid, not to the hours",
+                f"{several(unknown, 'page')} have no known time at all; they add to what was paid, not to the hours",
             ),
             (len(slow), _slow_line(slow)),
         )
@@ -275,8 +275,8 @@ def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str
     if not doubtful or environment is not Environment.SANDBOX:
         return ()
     return (
-        f"{_pages(doubtful)} claimed more active time than can have passed, as scripted workers do; on the sandbox "
-        "the claim counts, on live it would be cut",
+        f"{several(doubtful, 'page')} claimed more active time than can have passed, as scripted workers do; on the "
+        "sandbox the claim counts, on live it would be cut",
     )
 
 
@@ -298,7 +298,3 @@ def minutes(ms: int) -> str:
 def money(cents: int | None) -> str | None:
     """Dollars for a table; None stays None."""
     return None if cents is None else format_dollars(cents)
-
-
-def _pages(count: int) -> str:
-    return several(count, "page")

@@ -6,10 +6,8 @@ comes from the caller.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import httpx
@@ -69,15 +67,12 @@ def run_workers(
     workers: Sequence[ScriptedWorker],
     work: ScriptedWork,
     *,
-    threads: int = 1,
     expected: int = 0,
     progress: Progress = no_progress,
 ) -> SimulationResult:
     """Let the workers take HITs in turn, one each, until none is left for any of them.
 
     Args:
-        threads: with one, the order of work is the same each time; with more, it is faster against a remote
-            server.
         expected: the number of HITs that the progress bar ends at.
 
     Raises:
@@ -88,13 +83,12 @@ def run_workers(
     unknown = sorted({worker.character for worker in workers} - set(CHARACTERS))
     if unknown:
         raise CrowdError(f"no worker character called {unknown[0]!r}; known: {', '.join(CHARACTERS)}")
-    with progress("simulate", expected) as advance:
-        shift = _Shift(work, work.max_hits, advance)
-        if threads <= 1:
-            shift.work(workers)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(shift.work, [workers[start::threads] for start in range(threads)]))
+    # One pool of connections for all: a few hundred workers would run out of sockets.
+    with progress("simulate", expected) as advance, httpx.HTTPTransport() as transport:
+        shift = _Shift(work, work.max_hits, advance, transport)
+        waiting = list(workers)
+        while waiting:
+            waiting = [worker for worker in waiting if shift.turn(worker)]
     characters = {worker.name: worker.character for worker in workers}
     by_character: Counter[str] = Counter()
     for name, count in shift.done.items():
@@ -122,52 +116,33 @@ def give_back(links: Sequence[str]) -> int:
 
 @dataclass
 class _Shift:
-    """One run: what is shared between the threads, each of which plays its own workers."""
+    """One run: what the workers share."""
 
     wanted: ScriptedWork
     left: int | None
     """HITs that may still be done; None sets no limit."""
     advance: Advance
+    transport: httpx.BaseTransport
+    sessions: dict[str, WorkerSession] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _failed: bool = False
 
-    def work(self, workers: Sequence[ScriptedWorker]) -> None:
-        """Play these workers in turn until nobody finds work."""
-        sessions: dict[str, WorkerSession] = {}
-        # One pool of connections for all: a few hundred workers would run out of sockets.
-        with httpx.HTTPTransport() as transport:
-            try:
-                waiting = list(workers)
-                while waiting and not self._failed:
-                    waiting = [worker for worker in waiting if self._turn(worker, sessions, transport)]
-            except BaseException:
-                self._failed = True  # the other threads stop after the HIT at hand
-                raise
-
-    def _turn(
-        self, worker: ScriptedWorker, sessions: dict[str, WorkerSession], transport: httpx.BaseTransport
-    ) -> bool:
+    def turn(self, worker: ScriptedWorker) -> bool:
         """Let the worker do one HIT; False when there is none left for them."""
         wanted, most = self.wanted, self.wanted.hits_per_worker
-        if most is not None and self.done[worker.name] >= most:
+        if self.left == 0 or (most is not None and self.done[worker.name] >= most):
             return False
-        if not self._take():
-            return False
-        session = sessions.get(worker.name)
+        session = self.sessions.get(worker.name)
         if session is None:
             wanted.joining(worker)
-            session = sessions[worker.name] = WorkerSession.join(worker.link, transport)
+            session = self.sessions[worker.name] = WorkerSession.join(worker.link, self.transport)
         while (task := session.next_task()) is not None:
             truths = wanted.truth_of(task.hit_id)
             if truths is not None:
                 break
             session.give_back(task)
-            with self._lock:
-                self.skipped += 1
+            self.skipped += 1
         else:
-            self._put_back()
             return False
         session.submit(
             task,
@@ -177,18 +152,7 @@ class _Shift:
             worker=worker.name,
             key=wanted.key_of(task.hit_id),
         )
-        with self._lock:
-            self.done[worker.name] += 1
-            self.advance(1)
+        self.left = None if self.left is None else self.left - 1
+        self.done[worker.name] += 1
+        self.advance(1)
         return True
-
-    def _take(self) -> bool:
-        with self._lock:
-            if self.left is not None and self.left > 0:
-                self.left -= 1
-                return True
-            return self.left is None
-
-    def _put_back(self) -> None:
-        with self._lock:
-            self.left = None if self.left is None else self.left + 1

@@ -167,10 +167,9 @@ def has_known_truth(settings: Settings) -> bool:
 def _originals(settings: Settings) -> set[tuple[str, str]]:
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
-        names = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
-        captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
+        images, captions = item_store.names(session, dataset.id)
         originals = item_store.originals(session, dataset.id)
-    return {(names[pair.image_id], captions[pair.caption_id]) for pair in originals}
+    return {(images[pair.image_id], captions[pair.caption_id]) for pair in originals}
 
 
 def true_pairs(

@@ -97,22 +97,6 @@ _COMMENT = re.compile(r"(?:^|\s)#")
 """Ids such as ``10.jpg#0`` hold a # themselves; only one after a space, or at the start, begins a comment."""
 
 
-def array_of_ids(path: Path, what: str) -> list[object]:
-    """The ids of a NumPy array in a file, whatever its shape.
-
-    Raises:
-        DatasetError: the file is missing, or no such array.
-    """
-    import numpy as np
-
-    try:
-        with readable(path, what):
-            values: list[object] = np.load(path, allow_pickle=False).reshape(-1).tolist()
-    except (ValueError, EOFError) as error:
-        raise DatasetError(f"{str(path)!r} is not a NumPy array ({error}); it should hold {what}") from error
-    return values
-
-
 def read_ids(path: Path) -> list[str]:
     """External ids from text with one id a line (a # of its own starts a comment), a JSON list or a NumPy array.
 
@@ -120,7 +104,15 @@ def read_ids(path: Path) -> list[str]:
         DatasetError: the file is missing, malformed, of another kind, or lists nothing.
     """
     if path.suffix == ".npy":
-        values = array_of_ids(path, WHAT)
+        import numpy as np
+
+        try:
+            with readable(path, WHAT):
+                values: list[object] = np.load(path, allow_pickle=False).reshape(-1).tolist()
+        except (ValueError, EOFError) as error:
+            raise DatasetError(
+                f"{str(path)!r} is not a NumPy array ({error}); it should hold {WHAT}"
+            ) from error
     elif path.suffix == ".json":
         values = read_json(path, WHAT)
         if not isinstance(values, list):

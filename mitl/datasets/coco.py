@@ -7,13 +7,13 @@ files, ``dataset_coco.json`` and ``dataset_flickr30k.json``, the second of which
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mitl.datasets.assembling import array_of_ids, assemble, check_unique
-from mitl.datasets.files import read_json, read_rows, readable
+from mitl.datasets.assembling import assemble, check_unique, read_ids
+from mitl.datasets.files import read_json, read_rows
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, RetrievalSet
@@ -78,28 +78,14 @@ def read_caption_ids(path: Path) -> list[str]:
     Raises:
         DatasetError: the file is missing, malformed, of another kind, empty, or lists an id twice.
     """
-    what = "a list of caption ids"
-    values: Iterable[object]
-    if path.suffix == ".npy":
-        values = array_of_ids(path, what)
-    elif path.suffix == ".json":
-        values = read_json(path, what)
-    elif path.suffix == ".txt":
-        with readable(path, what):
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        values = [text for line in lines if (text := line.partition("#")[0].strip())]
-    else:
+    if path.suffix not in (".npy", ".txt", ".json"):
         raise DatasetError(f"caption ids are read from .npy, .txt or .json files, not from {str(path)!r}")
     try:
-        if not isinstance(values, list):
-            raise TypeError("not a list")
-        ids = [str(int(str(value))) for value in values]
-    except (TypeError, ValueError) as error:
+        ids = [str(int(text.partition("#")[0])) for text in read_ids(path)]
+    except ValueError as error:
         raise DatasetError(
             f"{str(path)!r} is not a list of COCO caption ids, which are integers: {error}"
         ) from error
-    if not ids:
-        raise DatasetError(f"{str(path)!r} lists no caption ids")
     check_unique("caption", ids, path)
     return ids
 

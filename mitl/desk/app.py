@@ -7,7 +7,7 @@ import webbrowser
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -29,7 +29,7 @@ from mitl.desk.desk import PAGES, Access, Desk, is_own_host, require_loopback
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.reviewing.decisions import carry_out_kept
 
@@ -215,10 +215,9 @@ def make_desk(settings: Settings, environment: Environment | None, *, port: int)
 
 
 @printed_by("desk")
-class DeskCounts(TypedDict):
+class DeskCounts(EnvironmentCounts):
     """Where the desk can be reached."""
 
-    environment: Annotated[str, "sandbox or live"]
     url: Annotated[str, "where the desk listens"]
     link: Annotated[str, "the address that opens it, with its token"]
 

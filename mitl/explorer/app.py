@@ -98,8 +98,7 @@ class ExplorerPages:
             first=(wanted.page - 1) * A_PAGE + 1,
             cards=self._cards(shown),
             last=last,
-            before=address(wanted.page - 1) if wanted.page > 1 else None,
-            after=address(wanted.page + 1) if wanted.page < last else None,
+            address=address,
         )
 
     def item(self, request: Request) -> Response:

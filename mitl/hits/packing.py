@@ -18,9 +18,9 @@ from mitl.records import HitItem, Page, Pair, PairRole
 CANDIDATES_PER_HIT = 18
 
 
-def hits_needed(pairs: int, candidates_per_hit: int = CANDIDATES_PER_HIT) -> int:
+def hits_needed(pairs: int) -> int:
     """How many HITs ask so many pairs once."""
-    return -(-pairs // candidates_per_hit)
+    return -(-pairs // CANDIDATES_PER_HIT)
 
 
 def pack(
@@ -30,7 +30,6 @@ def pack(
     *,
     seed: int,
     audits: Sequence[Pair] = (),
-    candidates_per_hit: int = CANDIDATES_PER_HIT,
 ) -> list[Page[HitItem]]:
     """The pairs on ceil(n / 18) HITs, each with one gold positive and one gold negative; numbers from 1.
 
@@ -47,15 +46,13 @@ def pack(
         PackingError: a pair is given twice as a candidate, a kind of gold is missing, or all golds of a kind are on
         one page.
     """
-    _check(pairs, positives, negatives, candidates_per_hit, asks=bool(pairs or audits))
-    pages = _dealt(pairs, audits, seed, candidates_per_hit)
+    _check(pairs, positives, negatives, asks=bool(pairs or audits))
+    pages = _dealt(pairs, audits, seed)
     others = [pair for pair in pairs if pair not in frozenset(audits)] if audits else pairs
-    return _finish(pages, others, _Turns(positives, negatives), seed, 1, candidates_per_hit)
+    return _finish(pages, others, _Turns(positives, negatives), seed, 1)
 
 
-def _dealt(
-    pairs: Sequence[Pair], audits: Sequence[Pair], seed: int, candidates_per_hit: int
-) -> list[dict[Pair, PairRole]]:
+def _dealt(pairs: Sequence[Pair], audits: Sequence[Pair], seed: int) -> list[dict[Pair, PairRole]]:
     """The questions in random order, page by page, none beside another of its pair."""
     copies: Counter[Pair] = Counter()
     keyed = [(draw_key(seed, "candidates", pair_name(pair)), pair, PairRole.CANDIDATE) for pair in pairs]
@@ -63,12 +60,12 @@ def _dealt(
         copies[pair] += 1
         keyed.append((draw_key(seed, "audits", copies[pair], pair_name(pair)), pair, PairRole.AUDIT))
     waiting = deque((pair, role) for _, pair, role in sorted(keyed, key=lambda entry: entry[0]))
-    pages: list[dict[Pair, PairRole]] = [{} for _ in range(hits_needed(len(waiting), candidates_per_hit))]
+    pages: list[dict[Pair, PairRole]] = [{} for _ in range(hits_needed(len(waiting)))]
     put_off: deque[tuple[Pair, PairRole]] = deque()
     for page in pages:
         for queue in (put_off, waiting):
             for _ in range(len(queue)):
-                if len(page) == candidates_per_hit:
+                if len(page) == CANDIDATES_PER_HIT:
                     break
                 pair, role = queue.popleft()
                 if pair in page:
@@ -76,13 +73,13 @@ def _dealt(
                 else:
                     page[pair] = role
     for pair, role in put_off:
-        _place(pair, role, pages, candidates_per_hit)
+        _place(pair, role, pages)
     return pages
 
 
-def _place(pair: Pair, role: PairRole, pages: list[dict[Pair, PairRole]], candidates_per_hit: int) -> None:
+def _place(pair: Pair, role: PairRole, pages: list[dict[Pair, PairRole]]) -> None:
     """Put a question where its pair does not stand yet: on a page with room, for another question, or on a new page."""
-    roomy = [page for page in pages if len(page) < candidates_per_hit]
+    roomy = [page for page in pages if len(page) < CANDIDATES_PER_HIT]
     free = [page for page in pages if pair not in page]
     for page in roomy:
         if pair not in page:
@@ -105,7 +102,6 @@ def pack_overlap(
     *,
     share: float,
     seed: int,
-    candidates_per_hit: int = CANDIDATES_PER_HIT,
 ) -> list[Page[HitItem]]:
     """Further HITs that ask a random share of the candidates of ``hits`` once more, numbered on from them.
 
@@ -119,17 +115,11 @@ def pack_overlap(
     """
     asked = [item.pair for hit in hits for item in hit.items if item.role is PairRole.CANDIDATE]
     chosen = overlap_pairs(asked, share, seed)
-    _check(chosen, positives, negatives, candidates_per_hit, asks=bool(chosen))
+    _check(chosen, positives, negatives, asks=bool(chosen))
     dealt = shuffled_pairs(chosen, seed, "overlap pages")
-    pages = [
-        dict.fromkeys(dealt[i : i + candidates_per_hit], PairRole.OVERLAP)
-        for i in range(0, len(dealt), candidates_per_hit)
-    ]
     rest = frozenset(chosen)
     others = [pair for pair in asked if pair not in rest]
-    turns = _Turns(positives, negatives, hits)
-    first = max((hit.number for hit in hits), default=0) + 1
-    return _finish(pages, others, turns, seed, first, candidates_per_hit)
+    return _finish(_overlaps(dealt), others, _Turns(positives, negatives, hits), seed, _after(hits))
 
 
 def pack_again(
@@ -139,7 +129,6 @@ def pack_again(
     negatives: Sequence[Pair],
     *,
     seed: int,
-    candidates_per_hit: int = CANDIDATES_PER_HIT,
 ) -> list[Page[HitItem]]:
     """Further HITs that ask pairs of so many further workers, each time on another page, numbered on from ``hits``.
 
@@ -148,24 +137,27 @@ def pack_again(
     Raises:
         PackingError: a kind of gold is missing or all of a kind are on one page.
     """
-    _check(list(wanted), positives, negatives, candidates_per_hit, asks=bool(wanted))
+    _check(list(wanted), positives, negatives, asks=bool(wanted))
     pages: list[dict[Pair, PairRole]] = []
     for turn in range(max(wanted.values(), default=0)):
         dealt = shuffled_pairs([pair for pair in wanted if wanted[pair] > turn], seed, f"again {turn}")
-        pages += [
-            dict.fromkeys(dealt[i : i + candidates_per_hit], PairRole.OVERLAP)
-            for i in range(0, len(dealt), candidates_per_hit)
-        ]
-    first = max((hit.number for hit in hits), default=0) + 1
-    return _finish(pages, (), _Turns(positives, negatives, hits), seed, first, candidates_per_hit)
+        pages += _overlaps(dealt)
+    return _finish(pages, (), _Turns(positives, negatives, hits), seed, _after(hits))
 
 
-def pages_again(wanted: Mapping[Pair, int], candidates_per_hit: int = CANDIDATES_PER_HIT) -> int:
+def _overlaps(dealt: Sequence[Pair]) -> list[dict[Pair, PairRole]]:
+    starts = range(0, len(dealt), CANDIDATES_PER_HIT)
+    return [dict.fromkeys(dealt[start : start + CANDIDATES_PER_HIT], PairRole.OVERLAP) for start in starts]
+
+
+def _after(hits: Sequence[Page[HitItem]]) -> int:
+    return max((hit.number for hit in hits), default=0) + 1
+
+
+def pages_again(wanted: Mapping[Pair, int]) -> int:
     """How many HITs `pack_again` makes."""
     turns = range(max(wanted.values(), default=0))
-    return sum(
-        hits_needed(sum(count > turn for count in wanted.values()), candidates_per_hit) for turn in turns
-    )
+    return sum(hits_needed(sum(count > turn for count in wanted.values())) for turn in turns)
 
 
 def overlap_pairs(pairs: Sequence[Pair], share: float, seed: int) -> list[Pair]:
@@ -185,12 +177,9 @@ def _check(
     pairs: Sequence[Pair],
     positives: Sequence[Pair],
     negatives: Sequence[Pair],
-    candidates_per_hit: int,
     *,
     asks: bool,
 ) -> None:
-    if candidates_per_hit < 1:
-        raise PackingError(f"{candidates_per_hit} candidates per HIT; there must be at least 1")
     twice = [pair for pair, count in Counter(pairs).items() if count > 1]
     if twice:
         raise PackingError(
@@ -210,12 +199,11 @@ def _finish(
     turns: _Turns,
     seed: int,
     first: int,
-    candidates_per_hit: int,
 ) -> list[Page[HitItem]]:
     """Fill short pages from ``others``, add golds in turn, shuffle each page."""
     hits = []
     for number, page in enumerate(pages, start=first):
-        missing = candidates_per_hit - len(page)
+        missing = CANDIDATES_PER_HIT - len(page)
         elsewhere = [pair for pair in others if pair not in page] if missing else []
         repeats = shuffled_pairs(elsewhere, seed, f"repeats of {number}")[:missing]
         taken = frozenset((*page, *repeats))

@@ -63,20 +63,18 @@ def table_alpha(
     table: AnswerTable,
     scale: Scale = Scale.ORDINAL,
     *,
-    with_known: bool = False,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Alpha:
     """Agreement between the workers of a table.
 
     A worker who answered an item more than once counts with the first answer: alpha is about people, and
-    nobody is a second person. Known items (gold controls) are left out unless asked for: they are easier
-    than others, and everybody meets them.
+    nobody is a second person. Known items (gold controls) are left out: they are easier than others, and
+    everybody meets them.
     """
     first = np.ones(len(table), dtype=bool)
     first[1:] = (np.diff(table.item) != 0) | (np.diff(table.worker) != 0)
-    if not with_known:
-        first &= table.known[table.item] == UNKNOWN
+    first &= table.known[table.item] == UNKNOWN
     cells = table.item[first].astype(np.int64) * table.n_labels + table.label[first]
     patterns: dict[tuple[int, ...], int] = {}
     for counts in _blocks(cells, table.n_items, table.n_labels):

@@ -38,7 +38,7 @@ class Verified:
         """Query → items of the verified (or the judged) pairs."""
         found: dict[str, set[str]] = {}
         for image, caption in self.positive if positive else self.judged:
-            query, item = (image, caption) if direction is Direction.I2T else (caption, image)
+            query, item = direction.ordered(image, caption)
             found.setdefault(query, set()).add(item)
         return found
 

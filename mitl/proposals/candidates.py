@@ -173,4 +173,4 @@ def _packed(named: NamedRanking, depth: int) -> Ints:
     """The pairs of the first ``depth`` ranks, row by row."""
     queries = np.repeat(named.ranking.query_ids, depth)
     items = named.ranking.item_ids[:, :depth].reshape(-1)
-    return pack_ids(queries, items) if named.direction is Direction.I2T else pack_ids(items, queries)
+    return pack_ids(*named.direction.ordered(queries, items))

@@ -78,40 +78,38 @@ DOUBTFUL_RATING = 3.0
 def gold_positives(
     originals: Sequence[Pair],
     *,
-    excluded: Callable[[Pair], bool] | Collection[Pair] = (),
+    excluded: Collection[Pair] = (),
     ratings: Mapping[Pair, float],
     n: int,
     seed: int,
-    candidates: Collection[Pair] = (),
 ) -> list[Pair]:
     """Up to ``n`` distinct originals to be gold positives, in random order; fewer only where there are fewer.
 
-    Originals that CxC rates 4.5 or more come first, then those without such a rating; among either, those
-    that are not asked as a candidate, and one of each image before a second one. An original that is
-    ``excluded`` (withdrawn, or named by an exclusion list) or that CxC rates below 3 is never used.
+    Originals that CxC rates 4.5 or more come first, then those without such a rating; among either, one of each
+    image before a second one. An original that is ``excluded`` (withdrawn, or named by an exclusion list) or that
+    CxC rates below 3 is never used.
 
     Raises:
         ProposalError: no original may be used.
     """
-    refused = excluded if callable(excluded) else frozenset(excluded).__contains__
+    refused = frozenset(excluded)
     usable = [
         pair
         for pair in dict.fromkeys(originals)
-        if not refused(pair) and ratings.get(pair, SURE_RATING) >= DOUBTFUL_RATING
+        if pair not in refused and ratings.get(pair, SURE_RATING) >= DOUBTFUL_RATING
     ]
     if n > 0 and not usable:
         raise ProposalError(
             f"none of the {len(originals)} original pairs may be a gold positive; "
             "check the exclusion lists and the data set's originals"
         )
-    asked = frozenset(candidates)
     of_image: Counter[int] = Counter()
     place = {}
     for pair in shuffled_pairs(usable, seed, "gold positives"):
         place[pair] = of_image[pair.image_id]
         of_image[pair.image_id] += 1
     key = {pair: draw_key(seed, "gold positives order", pair_name(pair)) for pair in usable}
-    usable.sort(key=lambda p: (ratings.get(p, 0.0) < SURE_RATING, p in asked, place[p], key[p]))
+    usable.sort(key=lambda p: (ratings.get(p, 0.0) < SURE_RATING, place[p], key[p]))
     return usable[: max(n, 0)]
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 class Direction(StrEnum):
@@ -10,6 +13,10 @@ class Direction(StrEnum):
 
     I2T = "i2t"
     T2I = "t2i"
+
+    def ordered(self, left: _T, right: _T) -> tuple[_T, _T]:
+        """What is of images and of captions as what is of queries and of items; and the other way round."""
+        return (left, right) if self is Direction.I2T else (right, left)
 
 
 class IdKind(StrEnum):
@@ -45,7 +52,7 @@ class _Coded(StrEnum):
     @property
     def code(self) -> int:
         """The official CSV's number, from 1."""
-        return list(type(self)).index(self) + 1
+        return [*type(self).__members__].index(self.name) + 1
 
 
 class Label(_Coded):

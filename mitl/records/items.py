@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from mitl.records.enums import Direction, ExclusionKind, IdKind, PartKind
 from mitl.records.forms import IMAGES, SET_FORMS, SetForm
@@ -207,9 +208,8 @@ class CaptionItem:
     """Of a composed query, the image that its text changes."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Pair:
-    """An image and a caption; asked once whichever direction found it."""
+class Pair(NamedTuple):
+    """An image and a caption; asked once whichever direction found it. A tuple, for it is the key of many tables."""
 
     image_id: int
     caption_id: int

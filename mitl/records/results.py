@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T", bound=type)
 
@@ -37,6 +37,18 @@ def _meaning(hint: object) -> str:
         return str(get_args(hint)[1])
     [inner] = get_args(hint)
     return _meaning(inner)
+
+
+class EnvironmentCounts(TypedDict):
+    """What each command of one environment prints."""
+
+    environment: Annotated[str, "sandbox or live"]
+
+
+class CsvPaths(TypedDict, total=False):
+    """What a command wrote that writes nothing but a table."""
+
+    csv: Annotated[str, "the CSV file, with `--csv`"]
 
 
 def several(count: int, noun: str, nouns: str = "") -> str:

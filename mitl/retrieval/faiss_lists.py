@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import cache, partial
@@ -120,11 +122,35 @@ def nearest_by_faiss() -> Nearest:
     """
     faiss = import_faiss()
     by_processor: Nearest = partial(faiss.knn, metric=faiss.METRIC_INNER_PRODUCT)
-    if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+    if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus() or not searches_on_card():
         warn_of_slow_blas()
         return by_processor
     by_card = partial(faiss.knn_gpu, faiss.StandardGpuResources(), metric=faiss.METRIC_INNER_PRODUCT)
     return lambda queries, items, n: (by_card if n <= _CARD_LIST else by_processor)(queries, items, n)
+
+
+_FIRST_SEARCH = """
+import faiss, numpy
+one = numpy.eye(8, dtype=numpy.float32)
+_, places = faiss.knn_gpu(faiss.StandardGpuResources(), one, one, 1, metric=faiss.METRIC_INNER_PRODUCT)
+assert (places[:, 0] == range(8)).all()
+"""
+
+
+@cache
+def searches_on_card() -> bool:
+    """Whether faiss finds on a card what it should, in a process of its own: a build without code for the card aborts.
+
+    Where it does not, the log says so, once.
+    """
+    run = [sys.executable, "-c", _FIRST_SEARCH]
+    done = subprocess.run(run, capture_output=True, text=True)  # noqa: S603  # our own few lines
+    if done.returncode:
+        why = next((line for line in done.stderr.splitlines() if "rror" in line), f"status {done.returncode}")
+        logger.warning(
+            "this faiss cannot search on the card here and takes the processor (%s)", why.strip()[:200]
+        )
+    return not done.returncode
 
 
 def import_faiss() -> Any:

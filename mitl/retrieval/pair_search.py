@@ -71,7 +71,7 @@ class PairSearch:
             depth = min(k + MARGIN, len(gallery))
         while len(rows):
             kept = KeptPairScores(self.name, self.scores, self.items, told)
-            sides = _modalities(direction)
+            sides: tuple[Modality, Modality] = direction.ordered("image", "caption")
             found = top_k(kept, Encoded(sides[0], query_ids[rows], {}), Encoded(sides[1], gallery, {}), depth)
             places = np.searchsorted(gallery, found.item_ids)
             near = _Near(places, found.similarities, depth == len(gallery))
@@ -163,8 +163,7 @@ class PairSearch:
         queries = np.searchsorted(ids_of(self._queries(direction)), query_ids)
         there = near.places >= 0
         rows = np.broadcast_to(queries[:, None], there.shape)[there]
-        sides = (rows, near.places[there]) if direction is Direction.I2T else (near.places[there], rows)
-        near.scores[there] = scores.get(*sides, advance)
+        near.scores[there] = scores.get(*direction.ordered(rows, near.places[there]), advance)
 
     def _queries(self, direction: Direction) -> Sequence[ImageItem] | Sequence[CaptionItem]:
         return self.items.images if direction is Direction.I2T else self.items.captions
@@ -221,10 +220,6 @@ def _blocks(counts: Sequence[int]) -> Iterator[slice]:
         pairs += count
     if counts:
         yield slice(start, len(counts))
-
-
-def _modalities(direction: Direction) -> tuple[Modality, Modality]:
-    return ("image", "caption") if direction is Direction.I2T else ("caption", "image")
 
 
 def _silent(pairs: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from mitl.core.formats import csv_text
+from mitl.core.whole_files import put_file
 from mitl.crowd_server import admin
 from mitl.crowd_server.pages.panels import PROFILES, link_of, read_ends
 from mitl.crowd_server.store.models import VisitState
@@ -14,7 +15,7 @@ from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
 from mitl.crowd_server.store.workers import StudyRow
 from mitl.errors import UsageError
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.serve import base_of, crowd_database
 
@@ -22,10 +23,9 @@ _MAX_FILE = 200_000
 
 
 @printed_by("crowd panel add")
-class PanelAddCounts(TypedDict):
+class PanelAddCounts(EnvironmentCounts):
     """A panel's study link."""
 
-    environment: Annotated[str, "sandbox or live"]
     slug: Annotated[str, "the panel's name, the last part of its link"]
     link: Annotated[str, "the study link, with the panel's placeholders"]
 
@@ -69,10 +69,9 @@ class PanelForgetCounts(TypedDict):
 
 
 @printed_by("crowd study")
-class StudyCounts(TypedDict):
+class StudyCounts(EnvironmentCounts):
     """The study's text."""
 
-    environment: Annotated[str, "sandbox or live"]
     version: Annotated[int, "version of the text; 0 where there is none"]
 
 
@@ -192,7 +191,7 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
     counts = PanelVisitsCounts(panel=slug, visits=len(rows))
     if out is None:
         return StageResult(counts=counts, tables=(Table(f"{len(rows)} visits to {slug}", columns, rows),))
-    out.write_text(csv_text([columns, *rows]), encoding="utf-8")
+    put_file(out, csv_text([columns, *rows]).encode())
     lines = (f"{len(rows)} visits to {slug} are in {out}; the file holds the panel's ids of people",)
     return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
 

@@ -29,7 +29,7 @@ from mitl.db.explain import explained
 from mitl.errors import SettingsError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import SERVER_PORT, Settings
 
 KEPT_FREE = 20
@@ -102,10 +102,9 @@ class BudgetCounts(TypedDict):
 
 
 @printed_by("crowd payments")
-class PaymentsCounts(TypedDict):
+class PaymentsCounts(EnvironmentCounts):
     """What workers are owed."""
 
-    environment: Annotated[str, "sandbox or live"]
     workers: Annotated[int, "workers with approved work"]
     owed_cents: Annotated[int, "what all of them are owed"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,22 +161,6 @@ def test_no_more_hits_than_asked_for(crowd):
 
     assert (first.submitted, second.submitted, len(crowd.answered(hits))) == (3, 2, 5)
     assert run_workers(crowd.workers("careful"), ScriptedWork(lambda hit: TRUTHS, seed=0)).submitted == 0
-
-
-def test_threads_share_the_work(crowd):
-    """Several at once answer everything exactly once, each answer as its worker alone would give it."""
-    hits = crowd.post(9)
-
-    result = run_workers(crowd.workers(*["random"] * 3), ScriptedWork(lambda hit: TRUTHS, seed=7), threads=3)
-
-    assert result.submitted == sum(result.by_worker.values()) == 9
-    given = Counter(
-        name
-        for hit in hits
-        for name in result.by_worker
-        if crowd.answers(hit) == expected("random", name, hit)
-    )
-    assert given == result.by_worker
 
 
 def test_hits_of_other_projects_are_given_back(crowd):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+import resource
+import signal
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -748,6 +750,29 @@ def test_visits_are_listed_for_comparison(crowd, hit_type, tmp_path):
     assert re.fullmatch(r"A[A-Z0-9]{13},,,,open,0,\S+Z,", lines[2])
     assert "p0" in shown and "p1" not in shown
     assert "'none'" in fails(1, "crowd", "panel", "visits", "none", *options)
+
+
+def test_a_full_disk_keeps_the_list_of_visits_that_was_there(crowd, tmp_path):
+    """One line says which file and what to do; the older list stays whole, with nothing beside it."""
+    add(crowd, profile="generic", slug="lab", ends={VisitState.COMPLETED: End("", "C")})
+    page_of = Worker(crowd, crowd.browser())
+    page_of.get("/p/lab?worker=anna")
+    with crowd.engine.begin() as connection:
+        connection.exec_driver_sql("update panel_visit set study = :study", {"study": "s" * 100_000})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "v.csv").write_text("older")
+    words = ("crowd", "panel", "visits", "lab", "--out", tmp_path / "out" / "v.csv")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        told = fails(1, *words, "--crowd-db", str(crowd.engine.url), "--project", str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, kept)
+
+    assert "v.csv" in told and "the disk is full" in told
+    assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("v.csv", "older")]
 
 
 def test_no_address_or_form_with_a_nul_is_a_fault(either_crowd):

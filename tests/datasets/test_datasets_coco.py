@@ -193,9 +193,9 @@ def test_files_that_contradict_each_other_are_refused(tmp_path, captions):
     ("name", "content", "message"),
     [
         ("ids.txt", b"12\ntwelve\n", "not a list of COCO caption ids"),
-        ("ids.txt", b"# none\n", "lists no caption ids"),
+        ("ids.txt", b"# none\n", "lists no ids"),
         ("ids.txt", b"7\n7\n", "caption id '7' comes twice"),
-        ("ids.json", b"{}", "not a list of COCO caption ids"),
+        ("ids.json", b"{}", "holds no JSON list; write ids as"),
         ("ids.json", b"[1,", "not valid JSON"),
         ("ids.npy", b"not numpy", "not a NumPy array"),
         ("ids.csv", b"1", r"read from \.npy, \.txt or \.json"),

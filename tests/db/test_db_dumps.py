@@ -319,6 +319,10 @@ def test_every_changed_byte_is_noticed(settings, tmp_path):
             lambda m: m.update(format=3),
             "is a dump of format 3, but this mitl reads formats 1 and 2; upgrade mitl",
         ),
+        (
+            lambda m: m.update(format="mitl-release-1"),
+            "is no dump of a database: its manifest.json is of the format",
+        ),
         (lambda m: m.pop("databases"), "holds a damaged manifest.json"),
         (lambda m: m["databases"].update(other={}), "no database is called 'other'"),
         (lambda m: m["databases"]["crowd"]["tables"].update({"../x": {}}), "no table can be called '../x'"),

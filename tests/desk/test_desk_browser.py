@@ -191,6 +191,38 @@ def test_the_decision_stays_in_view_under_forty_findings(opened, page, width, he
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_mark_of_a_control_stands_beside_its_number(opened, page):
+    """Also on a phone, where cells have no room to spare."""
+    first = opened.rows(Decision.QUEUED)[0]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{opened.url}/queue/{first.id}")
+
+    numbers = page.locator(".pairs tr.control > :first-child")
+
+    assert numbers.count() == 2
+    assert all(
+        numbers.nth(at).evaluate("cell => parseFloat(getComputedStyle(cell).paddingLeft)") > 4
+        for at in (0, 1)
+    )
+
+
+def test_printed_pages_hold_every_column_and_no_buttons(opened, page):
+    """On paper nothing can be pressed or scrolled to: the table of workers fits A4; colours are those of the screen."""
+    first = opened.rows(Decision.QUEUED)[0]
+    page.set_viewport_size({"width": 730, "height": 1000})
+    page.emulate_media(media="print")
+    page.goto(f"{opened.url}/workers")
+    table = page.locator(".scroll").first
+    fits = table.evaluate(
+        "box => box.scrollWidth <= box.clientWidth && getComputedStyle(box).overflowX === 'visible'"
+    )
+    page.goto(f"{opened.url}/queue/{first.id}")
+
+    assert fits
+    assert page.locator("main button:visible, main kbd:visible, .top button:visible").count() == 0
+    assert page.locator(".chip").first.evaluate("chip => getComputedStyle(chip).printColorAdjust") == "exact"
+
+
 def note(opened: OpenDesk, submission: int, code: str, detail: str) -> None:
     """Something noticed about a submission."""
     statement = "INSERT INTO finding (assignment_id, code, detail) VALUES (:id, :code, :detail)"
@@ -205,6 +237,24 @@ def test_nothing_hangs_over_the_edge(opened, page):
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+
+
+def test_a_screen_reader_s_list_of_tables_names_each(opened, page):
+    """By the heading that sighted people read above it."""
+    first = opened.rows(Decision.QUEUED)[0]
+    names = {}
+    for path in ("/", "/workers", f"/workers/{first.worker_id}", f"/queue/{first.id}"):
+        page.goto(opened.url + path)
+        tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+        tables = [node for node in tree if node.get("role", {}).get("value") == "table"]
+        names[path] = [node["name"]["value"] for node in tables]
+
+    assert list(names.values()) == [
+        ["What became of the work", "Workers"],
+        ["Workers"],
+        ["Submissions, newest first"],
+        ["All answers, in the page's order"],
+    ]
 
 
 def test_no_page_breaks_a_rule_of_accessibility(opened, page):

@@ -45,6 +45,32 @@ def test_a_person_searches_filters_and_follows_links(new_page, url):
     assert "kind=found" in page.url
 
 
+def test_many_pages_are_leafed_through_from_both_ends(new_page, url):
+    """The last page and the first are one click away, with the choices of the address kept."""
+    page = new_page()
+    page.goto(url + "/?order=doubt")
+    turn = page.get_by_role("navigation", name="More pairs")
+    assert turn.get_by_role("link").all_inner_texts() == ["Next", "Last"]
+    turn.get_by_role("link", name="Last").click()
+    page.wait_for_url("**page=*")
+    assert "order=doubt" in page.url
+    at, last = page.locator(".turn span").inner_text().removeprefix("page ").split(" of ")
+    assert at == last != "1"
+    turn.get_by_role("link", name="First").click()
+    page.locator(".turn span", has_text="page 1 of").wait_for()
+
+
+def test_a_caption_of_a_whole_paragraph_does_not_blow_up_its_row(new_page, url):
+    """Eight lines of it are shown; its link leads to the rest."""
+    page = new_page(viewport={"width": 1280, "height": 900})
+    page.goto(url)
+
+    card = page.locator(".pair").first
+    card.locator(".caption a").evaluate("link => { link.textContent = 'a long description '.repeat(90); }")
+
+    assert 200 < card.bounding_box()["height"] < 330
+
+
 @pytest.mark.parametrize("path", ["/", "/?kind=found", "/image/1", "/caption/3", "/?kind=odd"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_pages_are_clean_and_as_wide_as_the_window(new_page, url, path, width):

@@ -100,6 +100,21 @@ def test_nothing_to_draw_draws_nothing() -> None:
     assert machine_plots.ranks_svg([]) == ""
 
 
+def test_many_workers_of_one_record_cover_neither_the_legend_nor_other_records(tmp_path: Path) -> None:
+    """The legend's marks stay small, and a thousand workers make a mark no larger than forty do."""
+    workers = sample_input(tmp_path, names=("clip", "pvse"), examples=0).crowd.workers
+    one = next(worker for worker in workers if worker.golds_seen)
+
+    radii = [
+        [float(found) for found in re.findall(r'<path id="workers-m\w+" d="M 0 ([0-9.]+)', svg)]
+        for svg in (plots.workers_svg([one] * count) for count in (1, 31, 1000))
+    ]
+
+    [[small], [mark, legend], [largest, other_legend]] = radii
+    assert small == legend == other_legend
+    assert mark == pytest.approx(largest, rel=0.05)
+
+
 def test_a_funnel_of_equal_steps_and_of_millions_can_be_drawn() -> None:
     """Linear where the bars are alike, logarithmic where they are not; a step of zero is left out."""
     alike = plots.funnel_svg(funnel_steps(FunnelCounts(distinct=3, asked=3, positive=0)))

@@ -173,9 +173,8 @@ def test_few_shared_items_give_an_estimate_without_an_interval(n):
     assert (found.low is None) == (found.high is None) == (n < FEWEST_UNITS)
 
 
-def test_controls_are_left_out_unless_asked_for():
+def test_controls_are_left_out():
     """Everybody meets them, and they are easier."""
     table = answer_table([0, 0, 1, 1, 2, 2], [0, 1] * 3, [0, 3, 1, 1, 0, 0], known=[UNKNOWN, UNKNOWN, 0])
 
     assert table_alpha(table).units == 2
-    assert table_alpha(table, with_known=True).units == 3

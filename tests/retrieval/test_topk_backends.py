@@ -301,12 +301,42 @@ def test_faiss_searches_on_a_card_where_it_has_one(cards, k, on_card, on_process
     """A list that is longer than a card's is the processor's; the ranking is the same."""
     faiss = FaissForCards(cards)
     monkeypatch.setattr(faiss_lists, "import_faiss", lambda: faiss)
+    monkeypatch.setattr(faiss_lists, "searches_on_card", lambda: True)
     monkeypatch.setattr(faiss_lists, "warn_of_slow_blas", lambda: None)
     monkeypatch.setattr(faiss_lists, "_COLUMNS", 2100)
     left, right = encoded(some_vectors(1, (5, 8))), encoded(some_vectors(2, (4200, 8)), "caption")
 
     assert same_bytes(ranked("faiss", left, right, k), full_sort(left, right, k))
     assert (faiss.on_card, faiss.on_processor) == (on_card, on_processor)
+
+
+def test_a_faiss_that_aborts_on_the_card_leaves_it_to_the_processor(tmp_path, monkeypatch, caplog):
+    """A build without code for a card ends the process that searches there: that is another one."""
+    aborts = """
+import os, sys
+METRIC_INNER_PRODUCT = 0
+StandardGpuResources = object
+def knn_gpu(*arguments, **options):
+    print("CUDA error 209 no kernel image is available", file=sys.stderr, flush=True)
+    os.abort()
+"""
+    (tmp_path / "faiss.py").write_text(aborts)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    faiss = FaissForCards(1)
+    monkeypatch.setattr(faiss_lists, "import_faiss", lambda: faiss)
+    monkeypatch.setattr(faiss_lists, "warn_of_slow_blas", lambda: None)
+    faiss_lists.searches_on_card.cache_clear()
+    left, right = encoded(some_vectors(1, (5, 8))), encoded(some_vectors(2, (40, 8)), "caption")
+
+    found = [ranked("faiss", left, right, 3) for _ in range(2)]
+
+    faiss_lists.searches_on_card.cache_clear()
+    assert all(same_bytes(one, full_sort(left, right, 3)) for one in found)
+    assert faiss.on_card == 0
+    assert [record.message for record in caplog.records] == [
+        "this faiss cannot search on the card here and takes the processor "
+        "(CUDA error 209 no kernel image is available)"
+    ]
 
 
 def test_faiss_on_a_real_card_gives_the_same_bytes():

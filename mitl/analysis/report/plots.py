@@ -193,7 +193,10 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
     sets = list(dict.fromkeys(score.positives for score in scores))[: len(_MARKS)]
     if not metrics:
         return ""
-    names = {way: _names(scores, way) for way in directions}
+    names = {
+        way: list(dict.fromkeys(score.annotator for score in scores if score.direction is way))
+        for way in directions
+    }
     heights = [0.55 + 0.27 * len(names[way]) for way in directions]
     height = sum(heights) + 0.75
     with fig.style():
@@ -221,10 +224,6 @@ def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str
 
 
 _WAY = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
-
-
-def _names(scores: Sequence[EvaluationScore], way: Direction) -> list[str]:
-    return list(dict.fromkeys(score.annotator for score in scores if score.direction is way))
 
 
 def _score_panel(
@@ -380,6 +379,9 @@ _STANDINGS = {
     WorkerStanding.EXCLUDED: (fig.PLAIN, "X"),
 }
 
+_LARGEST_MARK = 600
+"""Square points, about: more would cover the records beside it."""
+
 
 def workers_svg(workers: Sequence[WorkerSummary]) -> str:
     """One dot for each gold record (seen, right); its area grows with the number of workers that have it."""
@@ -387,6 +389,7 @@ def workers_svg(workers: Sequence[WorkerSummary]) -> str:
     if not shown:
         return ""
     places = Counter((w.standing, w.golds_seen, w.golds_right) for w in shown)
+    grows = min(20, _LARGEST_MARK / max(places.values()))
     with fig.style():
         figure = fig.new_figure(fig.WIDTH_IN, 2.9)
         axes = figure.subplots()
@@ -396,7 +399,7 @@ def workers_svg(workers: Sequence[WorkerSummary]) -> str:
                 axes.scatter(
                     [seen for seen, _, _ in here],
                     [right / seen for seen, right, _ in here],
-                    s=[44 + 20 * (n - 1) for _, _, n in here],
+                    s=[44 + grows * (n - 1) for _, _, n in here],
                     c=colour,
                     marker=marker,
                     edgecolors=fig.PAPER,
@@ -414,7 +417,9 @@ def workers_svg(workers: Sequence[WorkerSummary]) -> str:
         axes.xaxis.set_major_locator(fig.whole_numbers())
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
         fig.bare(axes, grid="y")
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="record", alignment="left")
+        legend = axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="record", alignment="left")
+        for handle in legend.legend_handles:
+            handle.set_sizes([44])  # type: ignore[union-attr]
         figure.subplots_adjust(left=0.065, right=0.86, top=0.9, bottom=0.17)
         title = f"Gold records of {len(shown)} workers; see the table"
         return fig.to_svg(figure, "workers", title)

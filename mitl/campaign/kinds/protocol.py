@@ -96,7 +96,12 @@ class Request:
     @property
     def words(self) -> dict[str, object]:
         """By what a repetition of this command is known, whatever it may cost."""
-        return {"kind": self.kind, "direction": self.direction, "template": self.template}
+        return {"kind": self.kind, "direction": self.direction, "template": self.template, **self.own_words}
+
+    @property
+    def own_words(self) -> Mapping[str, object]:
+        """What a kind adds to these."""
+        return {}
 
     @property
     def limited(self) -> bool:

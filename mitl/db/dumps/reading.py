@@ -92,6 +92,11 @@ def from_json(text: bytes, where: str) -> Manifest:
     """
     try:
         found = json.loads(text)
+        if not isinstance(found["format"], int):
+            raise StoreError(
+                f"{where} is no dump of a database: its {MANIFEST} is of the format {found['format']!r}; name what "
+                "`mitl db backup` wrote, or for a new backup a place of its own"
+            )
         if found["format"] not in (1, FORMAT):
             raise StoreError(
                 f"{where} is a dump of format {found['format']!r}, but this mitl reads formats 1 and {FORMAT}; "

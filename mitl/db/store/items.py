@@ -416,6 +416,12 @@ def id_maps(session: Session, dataset_id: int) -> tuple[dict[str, int], dict[str
     return image_ids, caption_ids
 
 
+def names(session: Session, dataset_id: int) -> tuple[dict[int, str], dict[int, str]]:
+    """Surrogate → external id, of the images and of the captions."""
+    images, captions = ({row: name for name, row in ids.items()} for ids in id_maps(session, dataset_id))
+    return images, captions
+
+
 def resolve(known: dict[str, int], wanted: Sequence[str], what: str) -> list[int]:
     """Surrogates of these external ids, ascending no repeats; DatasetError names the first unknown."""
     for external in wanted:

@@ -93,8 +93,7 @@ class Content:
 
     def asking_and_searched(self, way: Way) -> tuple[SideContent, SideContent]:
         """The side of a direction's queries, and the one that they search."""
-        left, right = self.sides
-        return (left, right) if way.direction is Direction.I2T else (right, left)
+        return way.direction.ordered(*self.sides)
 
 
 @dataclass(frozen=True, slots=True)

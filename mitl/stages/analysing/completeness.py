@@ -12,7 +12,7 @@ from mitl.analysis.report.inputs import Section
 from mitl.audits.chao import Completeness, chao
 from mitl.errors import AuditError, MetricError
 from mitl.records import Direction, Pair
-from mitl.stages.analysing.snapshot import ProjectSnapshot
+from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
 from mitl.stages.analysing.table import (
     NO_JUDGEMENTS,
     Analysis,
@@ -70,9 +70,7 @@ def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
 def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair]) -> int:
     queries = set(project.queries[direction])
     return sum(
-        (pair.image_id if direction is Direction.I2T else pair.caption_id) in queries
-        and pair not in proposed
-        and not project.is_refused(pair)
+        query_of(pair, direction) in queries and pair not in proposed and not project.is_refused(pair)
         for pair in project.originals
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,12 +104,17 @@ def _ends(values: Floats, samples: int, seed: int) -> list[tuple[float, float]]:
     queries = values.shape[1]
     if queries < 2:
         raise MetricError(f"{queries} query is too few to tell a shift from chance; it takes 2")
-    rng = np.random.default_rng([seed, 3])
     tail = (1 - CONFIDENCE) / 2
-    counts = rng.multinomial(queries, np.full(queries, 1 / queries), size=samples)  # (S, Q)
-    means = values @ counts.T / queries  # (A, S)
+    means = values @ _resamples(queries, samples, seed).T / queries  # (A, S)
     low, high = np.quantile(means, [tail, 1 - tail], axis=1)
     return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+
+
+@lru_cache(maxsize=2)
+def _resamples(queries: int, samples: int, seed: int) -> NDArray[np.int64]:
+    """(S, Q) how often each query is drawn; kept, for all metrics of an annotator take the same."""
+    rng = np.random.default_rng([seed, 3])
+    return rng.multinomial(queries, np.full(queries, 1 / queries), size=samples)
 
 
 METRICS = ("R@1", R_PRECISION, MAP_AT_R)

@@ -137,8 +137,7 @@ class ProjectSnapshot:
 
     def sides(self, direction: Direction) -> tuple[dict[int, str], dict[int, str]]:
         """Surrogate → external id of what searches and of what is searched."""
-        sides = self.image_ids, self.caption_ids
-        return sides if direction is Direction.I2T else (sides[1], sides[0])
+        return direction.ordered(self.image_ids, self.caption_ids)
 
     def gallery(self, direction: Direction) -> NDArray[np.int64]:
         """(G,) surrogate ids of what is searched in, rising."""

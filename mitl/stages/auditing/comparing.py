@@ -139,8 +139,7 @@ def compared_models(
 def _judged(direction: Direction, queries: Ints, gallery: int, judged: tuple[Ints, Ints]) -> PartialLabels:
     """What people judged of the queries with a positive."""
     pairs = np.concatenate(judged)
-    sides = unpack_ids(pairs)
-    asks, found = sides if direction is Direction.I2T else sides[::-1]
+    asks, found = direction.ordered(*unpack_ids(pairs))
     positive = np.arange(len(pairs)) < len(judged[0])
     scored = np.intersect1d(queries, asks[positive])
     chances, known = positive.astype(np.float64), np.ones(len(pairs), np.bool_)
@@ -148,5 +147,4 @@ def _judged(direction: Direction, queries: Ints, gallery: int, judged: tuple[Int
 
 
 def _packed(direction: Direction, labels: PartialLabels) -> Ints:
-    asks = labels.query_ids[labels.rows]
-    return pack_ids(asks, labels.items) if direction is Direction.I2T else pack_ids(labels.items, asks)
+    return pack_ids(*direction.ordered(labels.query_ids[labels.rows], labels.items))

@@ -28,7 +28,7 @@ from mitl.records import (
     several,
 )
 from mitl.records.audits import AuditDesign, Stratum
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.auditing.comparing import BANDS, METRIC, Compared, compared_models, shares
 from mitl.stages.auditing.hit_price import latest_wording, price_of
@@ -112,10 +112,9 @@ class AuditPlanCounts(TypedDict, total=False):
 
 
 @printed_by("audit draw")
-class DrawCounts(TypedDict):
+class DrawCounts(EnvironmentCounts):
     """What was drawn."""
 
-    environment: Annotated[str, "sandbox or live"]
     audit: Annotated[int, "number of the audit within its environment"]
     purpose: Annotated[str, "recall or labels"]
     pool: Annotated[int, "pairs of the pool, or open candidates"]

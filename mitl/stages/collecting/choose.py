@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from mitl.errors import RoundError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.proposals.sampling import shuffled
 from mitl.records import AnnotatorKind, Direction, Environment, StageResult, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.selection.coreset import core_set
 from mitl.selection.hard_negatives import HardNegatives, Unpaired, hardest, of_vectors, unpaired_scores
 from mitl.settings import Settings
@@ -49,10 +49,9 @@ class CollectWish:
 
 
 @printed_by("collect choose")
-class CollectChooseCounts(TypedDict):
+class CollectChooseCounts(EnvironmentCounts):
     """What choosing items counts."""
 
-    environment: Annotated[str, "sandbox or live"]
     strategy: Annotated[str, "hard-negatives, core-set or random"]
     annotator: Annotated[str | None, "whose vectors it went by; null at random"]
     chosen: Annotated[int, "items chosen now"]

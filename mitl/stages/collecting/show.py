@@ -25,7 +25,7 @@ from mitl.positives.release_input import CollectedText
 from mitl.records import Environment, ImageItem, StageResult, Table, several
 from mitl.records.collection import COLLECTED
 from mitl.records.frames import frame
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 
 
@@ -89,10 +89,9 @@ def by_state(known: list[ItemStanding]) -> dict[str, int]:
 
 
 @printed_by("collect show")
-class CollectShowCounts(TypedDict):
+class CollectShowCounts(EnvironmentCounts):
     """What was collected."""
 
-    environment: Annotated[str, "sandbox or live"]
     chosen: Annotated[int, "items chosen to get a partner"]
     states: Annotated[
         dict[str, int], "open, out, written, in_review, accepted or given_up → items that are so"

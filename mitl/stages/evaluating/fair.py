@@ -21,7 +21,7 @@ from mitl.records import Direction
 from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import RELEASE, Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
-from mitl.stages.evaluating.positive_sets import AuditedRelease, Pairs, read_audited_release, release_by_query
+from mitl.stages.evaluating.positive_sets import AuditedRelease, read_audited_release, release_by_query
 from mitl.stages.evaluating.project import RankingNeed, ranked_models
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named
@@ -177,14 +177,9 @@ def _groups(figures: Sequence[FairFigure], differences: Sequence[FairDifference]
             first += len(models)
 
 
-def _turned(pairs: Pairs, direction: Direction) -> tuple[Ids, Ids]:
-    """Queries and items."""
-    return pairs if direction is Direction.I2T else (pairs[1], pairs[0])
-
-
 def _judged(release: AuditedRelease, direction: Direction, gallery: int) -> PartialLabels:
     """What people judged of the queries with a held positive; what another source keeps is one whatever they say."""
-    held, refused = _turned(release.held, direction), _turned(release.refused, direction)
+    held, refused = direction.ordered(*release.held), direction.ordered(*release.refused)
     scored = np.intersect1d(release.queries[direction], held[0])
     positives = PartialLabels.of(
         scored, gallery, held, np.ones(len(held[0])), np.ones(len(held[0]), np.bool_)
@@ -255,7 +250,7 @@ class _Direction:
         return {model.name: self.ranker.ranked(model, self.direction, query_ids, depth) for model in models}
 
     def _evidence(self, release: AuditedRelease, judged: PartialLabels, ranked: Sequence[Ranked]) -> Evidence:
-        audited = _turned(release.audited, self.direction)
+        audited = self.direction.ordered(*release.audited)
         sample = AuditSample(*audited, release.matches, release.strata, release.inclusion, release.reading)
         chances = with_rank_chances(judged, ranked, sample)
         draws = draws_for(len(judged))

@@ -182,8 +182,8 @@ class ModelVectors:
 
     def block(self, direction: Direction, rows: slice | Ids) -> NDArray[np.float32]:
         """(B, G) inner products, or the best of the K x K."""
-        sides = ("image", "caption") if direction is Direction.I2T else ("caption", "image")
-        return self.between(sides[0], rows, sides[1])
+        query, item = direction.ordered("image", "caption")
+        return self.between(query, rows, item)
 
     def between(
         self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY

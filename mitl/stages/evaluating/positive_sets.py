@@ -154,7 +154,7 @@ def _union(raw: Sequence[RawModel], release: ByQuery) -> Sides:
     """What rankings and a release name together: nothing else says what is searched."""
     listed: dict[str, set[str]] = {"image": set(), "caption": set()}
     for direction, table in release.items():
-        queries, items = ("image", "caption") if direction is Direction.I2T else ("caption", "image")
+        queries, items = direction.ordered("image", "caption")
         listed[queries].update(table)
         listed[items].update(item for found in table.values() for item in found)
     sides = []

@@ -145,8 +145,8 @@ class AnnotatorSimilarities:
 
     def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
         """(B, G) of these queries with the gallery."""
-        sides = ("image", "caption") if direction is Direction.I2T else ("caption", "image")
-        return self.between(sides[0], rows, sides[1])
+        query, item = direction.ordered("image", "caption")
+        return self.between(query, rows, item)
 
     def between(
         self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY

@@ -169,8 +169,7 @@ class PlausibleTask(ScoredTask):
 
     def _vectors(self, direction: Direction) -> tuple[ObjectVectors, ObjectVectors]:
         """Of the queries and of the gallery."""
-        images, captions = self.objects["image"], self.objects["caption"]
-        return (images, captions) if direction is Direction.I2T else (captions, images)
+        return direction.ordered(self.objects["image"], self.objects["caption"])
 
     def _some(self, direction: Direction, query_ids: Ids) -> ObjectVectors:
         """The vectors of these queries."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from mitl.crowd.calls import Call, Operation, make_calls
 from mitl.crowd.client import ListedHit
@@ -14,7 +14,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, JournalState, StageResult, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import reversible_until
 from mitl.stages.hits.scope import Scope, open_scope
@@ -24,10 +24,9 @@ _REVIEWABLE = ("Reviewable", "Reviewing")
 
 
 @printed_by("hits expire")
-class ExpireCounts(TypedDict):
+class ExpireCounts(EnvironmentCounts):
     """What ending HITs counts."""
 
-    environment: Annotated[str, "sandbox or live"]
     expired: Annotated[int, "HITs that this call ended"]
     at_work: Annotated[int, "workers who had taken one of them and may finish"]
     dropped: Annotated[int, "HITs that were planned and never sent, and are no longer"]
@@ -37,10 +36,9 @@ class ExpireCounts(TypedDict):
 
 
 @printed_by("hits delete")
-class DeleteCounts(TypedDict):
+class DeleteCounts(EnvironmentCounts):
     """What deleting HITs counts."""
 
-    environment: Annotated[str, "sandbox or live"]
     deleted: Annotated[int, "HITs that this call deleted on the server"]
     left_undecided: Annotated[int, "HITs that can still be taken or have undecided work"]
     left_reversible: Annotated[int, "HITs left because a rejection on them can still be reversed"]

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from mitl.campaign.bill import SpendingLimit
 from mitl.campaign.publish import COMPLETED
@@ -21,7 +21,7 @@ from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.errors import FundsError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.hits.scope import EXTEND, Scope, open_scope
 
@@ -52,11 +52,10 @@ class ExtensionWish:
 
 
 @printed_by("hits extend")
-class ExtendCounts(TypedDict):
+class ExtendCounts(EnvironmentCounts):
     """What extending a batch counts."""
 
     batch: Annotated[str, "the batch's name"]
-    environment: Annotated[str, "sandbox or live"]
     hits_extended: Annotated[int, "HITs that ask more workers since this call"]
     hits_prolonged: Annotated[int, "HITs that can be taken for longer since this call"]
     total_cents: Annotated[int, "what this call promised, fees included; 0 where an earlier one had"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired
 
 from mitl.campaign.kinds.texts.answers import check_text
 from mitl.crowd.context import choose_environment
@@ -42,7 +42,6 @@ from mitl.progress import Progress, no_progress
 from mitl.records import (
     CollectionRole,
     Comparison,
-    Direction,
     Environment,
     HitItem,
     HitState,
@@ -52,7 +51,7 @@ from mitl.records import (
     several,
 )
 from mitl.records.collection import CollectionQuestion
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.records.similarity import SimilarityQuestion
 from mitl.settings import Settings
 
@@ -60,10 +59,9 @@ _NOT_FOR_MONEY = "scripted workers do not work for real money; use --sandbox"
 
 
 @printed_by("simulate")
-class SimulateCounts(TypedDict):
+class SimulateCounts(EnvironmentCounts):
     """What scripted workers did."""
 
-    environment: Annotated[str, "sandbox or live"]
     submitted: Annotated[int, "assignments answered"]
     workers: NotRequired[Annotated[int, "scripted workers that came"]]
     by_character: NotRequired[Annotated[dict[str, int], "assignments by character"]]
@@ -273,7 +271,7 @@ class _OpenHits:
         query = asked.query_id
 
         def of(item: int) -> Label:
-            image, caption = (item, query) if asked.direction is Direction.T2I else (query, item)
+            image, caption = asked.direction.ordered(query, item)
             return truth_of_pair(self.images[image], self.captions[caption]).label
 
         return ListTruth(tuple(map(of, asked.left_items)), tuple(map(of, asked.right_items)))

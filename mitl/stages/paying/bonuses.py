@@ -12,7 +12,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from sqlalchemy.orm import Session
 
@@ -29,7 +29,7 @@ from mitl.db.store.ledger import BONUS, COMPENSATE, SettledWork
 from mitl.errors import FundsError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.reviewing.decisions import MIN_REASON
 
@@ -222,10 +222,9 @@ _WHAT = "the bonus with its fee"
 
 
 @printed_by("pay compensate")
-class CompensateCounts(TypedDict):
+class CompensateCounts(EnvironmentCounts):
     """What a single bonus counts."""
 
-    environment: Annotated[str, "sandbox or live"]
     worker: Annotated[str, "who gets it"]
     sent: Annotated[int, "1, or 0 where it was sent before"]
     bonuses_cents: Annotated[int, "what the worker gets by this run"]

@@ -26,7 +26,7 @@ from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import CrowdError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, JudgementSource, StageResult, Table, Verdict, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.top_up import key_of_reference
 
@@ -42,10 +42,9 @@ class Difference(TypedDict):
 
 
 @printed_by("pay check")
-class CheckCounts(TypedDict):
+class CheckCounts(EnvironmentCounts):
     """What a comparison with the server counts."""
 
-    environment: Annotated[str, "sandbox or live"]
     hits: Annotated[int, "HITs compared"]
     submissions: Annotated[int, "submissions stored here"]
     rewards_cents: Annotated[int, "rewards booked here"]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from mitl.core.formats import csv_text
 from mitl.core.pricing import amount, format_dollars
@@ -17,7 +17,7 @@ from mitl.db.store import ledger, open_work
 from mitl.db.store.ledger import SettledWork
 from mitl.judgements.wages import WageFigures, WorkerPay, wage_figures, worker_pay
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import CsvPaths, EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import PlannedBonus, unsent
 
@@ -27,18 +27,13 @@ _HEADER = (
 )
 
 
-@printed_by("pay", key="paths")
-class PayPaths(TypedDict, total=False):
-    """What was written."""
-
-    csv: Annotated[str, "the CSV file, with `--csv`"]
+printed_by("pay", key="paths")(CsvPaths)
 
 
 @printed_by("pay")
-class PayCounts(TypedDict):
+class PayCounts(EnvironmentCounts):
     """What was paid, in figures."""
 
-    environment: Annotated[str, "sandbox or live"]
     floor_cents: Annotated[int, "least pay an hour that wages are compared with; 0 is none"]
     rewards_cents: Annotated[int, "rewards booked"]
     fees_cents: Annotated[int, "fees booked"]
@@ -123,11 +118,11 @@ def pay_report(
         held = open_work.open_work(session, chosen).held_cents
         planned = unsent(session, chosen)
     paid = _Paid(chosen, floor_cents(settings, chosen, floor), settled, held, planned)
-    paths = PayPaths()
+    paths = CsvPaths()
     written: tuple[str, ...] = ()
     if csv is not None:
         write_csv(csv, chosen, settled, {done.id: done.time.ms for done in paid.work})
-        paths = PayPaths(csv=str(csv))
+        paths = CsvPaths(csv=str(csv))
         written = (f"written to {csv}; it holds worker ids, so keep it in the project",)
     if not settled:
         lines = ("nothing to show: nobody has submitted work yet", *written)

@@ -23,7 +23,7 @@ from mitl.errors import UsageError
 from mitl.judgements.wages import WorkerPay, worker_pay
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import (
     BonusSender,
@@ -67,10 +67,9 @@ class SentBonus(TypedDict):
 
 
 @printed_by("pay top-up")
-class TopUpCounts(TypedDict):
+class TopUpCounts(EnvironmentCounts):
     """What a top-up counts."""
 
-    environment: Annotated[str, "sandbox or live"]
     floor_cents: Annotated[int, "least pay an hour that was aimed at"]
     sent: Annotated[int, "bonuses sent by this run; 0 with `--dry-run`"]
     resumed: Annotated[int, "those that an earlier run had confirmed and not sent"]

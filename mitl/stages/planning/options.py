@@ -21,7 +21,7 @@ from mitl.crowd.context import Context
 from mitl.errors import AuditError, UsageError
 from mitl.fusion.models import pilot_scores, rank_features
 from mitl.records import Direction, Environment, PairRole, several
-from mitl.stages.analysing.snapshot import ProjectSnapshot
+from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
 from mitl.stages.auditing.hit_price import HitPrice, latest_wording, price_of
 from mitl.stages.fusing.scores import fused_scores
 
@@ -89,7 +89,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     for number, direction in reversed(list(enumerate(Direction))):
         own = [one.pair for one in project.proposals if one.direction is direction]
         at = places(pairs, pack_each(own))
-        asking = [pair.image_id if direction is Direction.I2T else pair.caption_id for pair in own]
+        asking = [query_of(pair, direction) for pair in own]
         queries[at] = (number << _QUERY_BITS) + np.array(asking, np.int64)
     judged = list(project.answers)
     at = places(pairs, pack_each(judged))

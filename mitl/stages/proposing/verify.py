@@ -266,8 +266,7 @@ def _recall(named: NamedRanking, items: SearchedItems) -> tuple[float, ...]:
     """An image finds any of its captions, a caption its own image; a gallery smaller than K has no further places."""
     captions = np.array([caption.id for caption in items.captions], dtype=np.int64)
     images = np.array([caption.image_id for caption in items.captions], dtype=np.int64)
-    pairs = (images, captions) if named.direction is Direction.I2T else (captions, images)
-    ranking, positives = named.ranking, Positives.from_pairs(*pairs)
+    ranking, positives = named.ranking, Positives.from_pairs(*named.direction.ordered(images, captions))
     recalls = score_queries(ranking.query_ids, ranking.item_ids, positives, ks=KS, by_r=False, short="zero")
     return tuple(100 * recall.estimate for recall in recalls)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from mitl.records import (
     Table,
     several,
 )
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.collecting.show import accepted_texts
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
@@ -186,10 +186,9 @@ def _batch(settings: Settings, batch: BatchRow) -> dict[str, object]:
     }
 
 
-class MadeCounts(TypedDict):
+class MadeCounts(EnvironmentCounts):
     """How a release was made."""
 
-    environment: Annotated[str, "sandbox or live"]
     manifest_sha256: Annotated[str, "hash of the release's manifest.json"]
     recipe: Annotated[str, "repair: original pairs stay unless refused; paper: verified and CxC's alone"]
     with_originals: Annotated[bool | None, "whether originals that nothing contradicts were kept"]

@@ -182,8 +182,7 @@ def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResu
     """
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
-        images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
-        captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
+        images, captions = item_store.names(session, dataset.id)
         rows = item_store.exclusions(session)
     lines: list[Sequence[object]] = [COLUMNS]
     for row in rows:

@@ -44,7 +44,7 @@ from mitl.positives.release_input import Origins
 from mitl.positives.scrubbing import TextScan, scrubbed_columns
 from mitl.proposals.crisscross import BY_IMAGES, BY_TEXTS
 from mitl.records import Environment, IdKind, StageResult, Table, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.records.similarity import (
     METHODS,
     SIMILARITY,
@@ -76,10 +76,9 @@ class RatingRules:
 
 
 @printed_by("rate release")
-class RatingReleaseCounts(RatingSummaryCounts):
+class RatingReleaseCounts(EnvironmentCounts, RatingSummaryCounts):
     """What a release of ratings holds, and how it was made."""
 
-    environment: Annotated[str, "sandbox or live"]
     manifest_sha256: Annotated[str, "hash of the release's manifest.json"]
     method: Annotated[str, "how several ratings of a pair became one"]
     min_ratings: Annotated[int, "ratings that a pair needs to be in it"]

@@ -25,7 +25,7 @@ from mitl.errors import MitlError, StoreError
 from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.records import Decision, Direction, Environment, StageResult, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.analyse import ANALYSES
 from mitl.stages.analysing.answers import ANSWERS, RATIONALE
@@ -99,8 +99,7 @@ class Headline(TypedDict, total=False):
     precision_hit_rule_alone: Annotated[float | None, "precision by that rule"]
 
 
-class _File(TypedDict):
-    environment: Annotated[str, "sandbox or live"]
+class _File(EnvironmentCounts):
     bytes: Annotated[int, "size of the file"]
 
 

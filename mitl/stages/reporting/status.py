@@ -16,7 +16,7 @@ from mitl.interrupts import interrupts_held
 from mitl.records import PAIRS_COMMAND, Environment, StageResult, Table, several
 from mitl.records.collection import TEXTS
 from mitl.records.items import counted
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,10 +36,9 @@ class AuditCounts(TypedDict):
 
 
 @printed_by("status")
-class StatusCounts(TypedDict):
+class StatusCounts(EnvironmentCounts):
     """What `mitl status` counts."""
 
-    environment: Annotated[str, "sandbox or live"]
     images: Annotated[int, "images of the data set"]
     captions: Annotated[int, "captions of the data set"]
     pairs: Annotated[int, "candidate pairs"]

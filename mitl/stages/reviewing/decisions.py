@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from sqlalchemy.orm import Session
 
@@ -30,7 +30,7 @@ from mitl.db.store.statements import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, JournalState, JudgementSource, StageResult
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import judge, reversible_until, utc
 
@@ -218,10 +218,9 @@ def keep_reversal(
 
 
 @printed_by("review reverse")
-class ReversalCounts(TypedDict):
+class ReversalCounts(EnvironmentCounts):
     """What became of rejections that were taken back."""
 
-    environment: Annotated[str, "sandbox or live"]
     reversed: Annotated[int, "rejections that this call reversed"]
     approved: Annotated[int, "submissions that the server approved now"]
 

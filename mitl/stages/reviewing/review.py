@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from mitl.campaign.bill import SpendingLimit
 from mitl.campaign.kinds import other_kinds_asked, to_ask_again
@@ -22,7 +22,7 @@ from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.open_work import HitToReplace
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table, several
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import approves_itself_at, judge, reversible_until, utc
 from mitl.stages.reviewing.decisions import (
@@ -41,10 +41,9 @@ Confirm = Callable[[Environment, int], bool]
 
 
 @printed_by("review")
-class QueueCounts(TypedDict):
+class QueueCounts(EnvironmentCounts):
     """The queue."""
 
-    environment: Annotated[str, "sandbox or live"]
     queued: Annotated[int, "submissions that wait for a person"]
     submissions: Annotated[list[int], "their numbers"]
     calls_open: Annotated[
@@ -53,10 +52,9 @@ class QueueCounts(TypedDict):
 
 
 @printed_by("review approve", "review drop", "review exclude", "review reject", "review settle")
-class RulingCounts(TypedDict):
+class RulingCounts(EnvironmentCounts):
     """What was decided, and what follows."""
 
-    environment: Annotated[str, "sandbox or live"]
     queued: Annotated[int, "submissions that still wait for a person"]
     hits_to_ask_again: Annotated[
         int, "closed HITs whose answers could not be used, of any kind; what posted them asks again"

@@ -70,13 +70,13 @@ def _known(context: Context, number: int) -> _Known:
     worker = people.find(found.row.worker_id)
     assert worker is not None, "everyone with a submission is among the crowd"
     dataset = item_store.dataset(session)
-    images, _ = item_store.id_maps(session, dataset.id)
+    images, _ = item_store.names(session, dataset.id)
     left, right = dataset.pair_sides
     return _Known(
         found,
         people,
         worker,
-        images={row: external for external, row in images.items()},
+        images=images,
         also_waiting=tuple(
             row.id
             for row in waiting(session, environment)

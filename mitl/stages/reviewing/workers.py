@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired
 
 from mitl.analysis.answer_tables import Workload, WorkloadBin, by_workload, together
 from mitl.core.formats import csv_text, rounded
@@ -21,7 +21,7 @@ from mitl.judgements.conduct import Agreement
 from mitl.judgements.rating_conduct import RatingConduct
 from mitl.judgements.wages import worker_pay
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import CsvPaths, EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.reviewing.evidence import WorkerEvidence, crowd, habits, usual_seconds
 
@@ -29,10 +29,9 @@ NOBODY = "nothing to show: nobody has submitted work yet"
 
 
 @printed_by("workers")
-class WorkersCounts(TypedDict):
+class WorkersCounts(EnvironmentCounts):
     """The workers of an environment, one by one or by their number of HITs."""
 
-    environment: Annotated[str, "sandbox or live"]
     workers: Annotated[int, "workers with a submission"]
     submitted: NotRequired[Annotated[int, "their submissions (`--by-hits`)"]]
     approved: NotRequired[Annotated[int, "those passed by rule or by a person (`--by-hits`)"]]
@@ -59,11 +58,7 @@ class WorkersCounts(TypedDict):
     ]
 
 
-@printed_by("workers", key="paths")
-class WorkersPaths(TypedDict, total=False):
-    """What `mitl workers` writes."""
-
-    csv: Annotated[str, "the CSV file, with `--csv`"]
+printed_by("workers", key="paths")(CsvPaths)
 
 
 BITS = (
@@ -221,7 +216,7 @@ def _lines(settings: Settings, people: Sequence[WorkerEvidence], csv: Path | Non
     return tuple(lines)
 
 
-def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> WorkersPaths:
+def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> CsvPaths:
     """Write the rows where that was asked for; the path by its name."""
     if csv is None or not rows:
         return {}

@@ -17,7 +17,7 @@ from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import RoundRow
 from mitl.errors import RoundError
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
+from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.records.rounds import DOUBTS, RoundStep
 from mitl.settings import Settings
 from mitl.stages.fusing.gathering import answered
@@ -47,10 +47,9 @@ class RoundFigures(TypedDict):
 
 
 @printed_by("round show")
-class RoundShowCounts(TypedDict):
+class RoundShowCounts(EnvironmentCounts):
     """The rounds of an environment."""
 
-    environment: Annotated[str, "sandbox or live"]
     rounds: Annotated[
         list[RoundFigures],
         "oldest first: strategy, trained (annotators that learnt in it), state (open, closed, rolled_back), "

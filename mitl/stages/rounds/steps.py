@@ -111,11 +111,11 @@ def _propose(turn: Turn) -> Done:
 def _queries(context: Context) -> dict[Direction, QueryChoice]:
     """Those of all runs so far, as lists in files."""
     session, folder = context.session, context.settings.runs / "rounds"
-    sides = dict(zip(Direction, item_store.id_maps(session, item_store.dataset(session).id), strict=True))
+    sides = dict(zip(Direction, item_store.names(session, item_store.dataset(session).id), strict=True))
     found = {}
     for way, ids in proposal_store.queries(session).items():
-        names = {surrogate: external for external, surrogate in sides[way].items()}
-        found[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", [names[id_] for id_ in ids]))
+        names = [sides[way][id_] for id_ in ids]
+        found[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", names))
     return {
         way: choice if proposal_store.queries(session)[way] else QueryChoice(0)
         for way, choice in found.items()

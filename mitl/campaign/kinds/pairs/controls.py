@@ -114,5 +114,5 @@ def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Itera
                         f"the ranking {path} is gone; run `mitl propose` again with the queries and annotators of "
                         f"run {run.hash}, which makes it again"
                     )
-                sides = (images, captions) if direction is Direction.I2T else (captions, images)
-                yield NamedRanking(entry["name"], direction, read_ranking(path, *sides))
+                ranking = read_ranking(path, *direction.ordered(images, captions))
+                yield NamedRanking(entry["name"], direction, ranking)

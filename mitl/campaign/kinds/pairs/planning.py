@@ -80,16 +80,10 @@ class Campaign(Request):
             )
 
     @property
-    def words(self) -> dict[str, object]:
-        """By what a repetition of this command is known, whatever it may cost."""
-        return {
-            "kind": self.kind,
-            "direction": self.direction,
-            "template": self.template,
-            "pilot": self.pilot is not None,
-            **({"drawn": True} if self.drawn else {}),
-            **({"chosen": True} if self.chosen else {}),
-        }
+    def own_words(self) -> Mapping[str, object]:
+        """Whether it is a pilot, and what alone it asks."""
+        alone = {"drawn": self.drawn, "chosen": self.chosen}
+        return {"pilot": self.pilot is not None} | {name: True for name, asked in alone.items() if asked}
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -102,9 +96,6 @@ class PairsPlan(Plan):
     """What would be posted, with the pilots whose times price it."""
 
     pilots: tuple[PilotBatch, ...] = ()
-
-    def _count(self, role: PairRole, pages: Sequence[Sequence[HitItem]]) -> int:
-        return sum(item.role is role for page in pages for item in page)
 
     @property
     def n_pairs(self) -> int:
@@ -119,12 +110,12 @@ class PairsPlan(Plan):
     @property
     def n_overlap(self) -> int:
         """Candidates of the new batch that are asked of a second worker."""
-        return self._count(PairRole.OVERLAP, [page.items for page in self.fresh])
+        return sum(item.role is PairRole.OVERLAP for page in self.fresh for item in page.items)
 
     @property
     def n_repeats(self) -> int:
         """Pairs that fill the last pages of the new batch."""
-        return self._count(PairRole.REPEAT, [page.items for page in self.fresh])
+        return sum(item.role is PairRole.REPEAT for page in self.fresh for item in page.items)
 
 
 def make_plan(session: Session, settings: Settings, request: Campaign, *, adopted: int = 0) -> PairsPlan:

@@ -312,9 +312,8 @@ class RankingsKind:
         given = {
             answer.place: answer for answer in comparison_store.answers(session, [row.id]).get(row.id, ())
         }
-        images, captions = item_store.id_maps(session, item_store.dataset(session).id)
-        known = {Direction.I2T: images, Direction.T2I: captions}
-        names = {direction: {id_: name for name, id_ in ids.items()} for direction, ids in known.items()}
+        sides = item_store.names(session, item_store.dataset(session).id)
+        names = dict(zip(Direction, sides, strict=True))
         columns = ("place", "role", "left", "right", "answer", "expected", "s", "own words", "query")
         rows = tuple(
             _evidence_row(item, given.get(item.place), names[item.direction][item.query_id]) for item in page

@@ -32,7 +32,7 @@ from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote, several
-from mitl.records.results import printed_by
+from mitl.records.results import CsvPaths, printed_by
 from mitl.settings import Settings
 
 FEW_WORKERS = 10
@@ -40,11 +40,7 @@ FEW_WORKERS = 10
 _NAMED = 3
 
 
-@printed_by("prefer scores", key="paths")
-class ScorePaths(TypedDict, total=False):
-    """What was written."""
-
-    csv: Annotated[str, "the CSV file, with `--csv`"]
+printed_by("prefer scores", key="paths")(CsvPaths)
 
 
 @printed_by("prefer scores")
@@ -299,7 +295,7 @@ def _result(
     drawn = "workers" if method.by_worker else "preferences"
     return StageResult(
         counts=counts,
-        paths=ScorePaths() if to is None else ScorePaths(csv=str(to)),
+        paths=CsvPaths() if to is None else CsvPaths(csv=str(to)),
         tables=(
             Table(
                 f"Bradley-Terry scores in percent, with {method.confidence:.0%} bootstrap intervals over {drawn}",

@@ -80,15 +80,10 @@ class PreferenceStudy(Request):
             raise UsageError(f"the system {twice[0]!r} is named twice; name each once")
 
     @property
-    def words(self) -> dict[str, object]:
-        """By what a repetition of this command is known, as of every `Request`."""
-        return {
-            "kind": self.kind,
-            "direction": self.direction.value,
-            "template": self.template,
-            "systems": sorted([*self.systems, *(name for name, _ in self.files)]),
-            "designed": self.designed,
-        }
+    def own_words(self) -> Mapping[str, object]:
+        """Whom it compares."""
+        systems = sorted([*self.systems, *(name for name, _ in self.files)])
+        return {"systems": systems, "designed": self.designed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +112,7 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
         systems = tuple(System(name, f"made of {study.designed}") for name in sorted(made))
         return Contest(systems, tuple(sorted(positives)), made, positives)
     images, captions = item_store.id_maps(session, item_store.dataset(session).id)
-    query_ids, item_ids = (images, captions) if study.direction is Direction.I2T else (captions, images)
+    query_ids, item_ids = study.direction.ordered(images, captions)
     lists: dict[str, dict[int, tuple[int, ...]]] = {}
     compared: list[System] = []
     if study.systems or not study.files:
@@ -228,7 +223,7 @@ def designed_rankings(
         ProposalError: too few queries have 5 to 8 positives, or the gallery is too small.
     """
     images, captions = item_store.id_maps(session, item_store.dataset(session).id)
-    queries, gallery = (images, captions) if study.direction is Direction.I2T else (captions, images)
+    queries, gallery = study.direction.ordered(images, captions)
     chosen: dict[int, tuple[int, ...]] = {}
     for query, positives in _positives(settings, source, study.direction, queries, gallery):
         if LEAST <= len(positives) <= MOST:
@@ -267,9 +262,7 @@ def _positives(
         truth = truth_source(settings, source)
 
         def of(query: str) -> list[str]:
-            pairs = (
-                (item, (item, query) if direction is Direction.T2I else (query, item)) for item in gallery
-            )
+            pairs = ((item, direction.ordered(query, item)) for item in gallery)
             return [item for item, pair in pairs if truth(*pair).label.is_positive]
 
     elif source == "official" or source.startswith("release:"):

@@ -164,12 +164,12 @@ class SimilarityKind:
         page = rating_pages.questions(session, [row.hit_id])[row.hit_id]
         given = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}
         dataset = item_store.dataset(session)
-        images, _ = item_store.id_maps(session, dataset.id)
+        images, _ = item_store.names(session, dataset.id)
         texts = desk_store.caption_texts(
             session, [n for item in page for side, n in _shown(item) if side == "caption"]
         )
         names = {
-            "image": {number: name for name, number in images.items()},
+            "image": images,
             "caption": {number: text for number, (text, _) in texts.items()},
         }
         rows = tuple(

@@ -87,14 +87,9 @@ class RatePairs(Request):
         return Likeness(self.direction)
 
     @property
-    def words(self) -> dict[str, object]:
-        """By what a repetition of this command is known, as of every `Request`."""
-        return {
-            "kind": self.kind,
-            "direction": self.direction,
-            "template": self.template,
-            "pilot": self.pilot is not None,
-        }
+    def own_words(self) -> Mapping[str, object]:
+        """Whether it is a pilot."""
+        return {"pilot": self.pilot is not None}
 
 
 @dataclass(frozen=True, slots=True)

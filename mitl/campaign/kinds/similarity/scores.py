@@ -29,7 +29,7 @@ from mitl.judgements.similarity import (
     listed,
 )
 from mitl.records import Decision, Environment, StageResult, Table, several
-from mitl.records.results import printed_by
+from mitl.records.results import CsvPaths, printed_by
 from mitl.records.similarity import METHODS, SIMILARITY, TASKS, Likeness
 from mitl.settings import Settings
 
@@ -74,17 +74,14 @@ def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> TaskSt
     ratings = similarity_store.ratings(session, context.environment)
     counted = counting(ratings)
     aggregated = aggregate(counted, method)
-    sides = item_store.id_maps(session, item_store.dataset(session).id)
+    sides = item_store.names(session, item_store.dataset(session).id)
     return TaskStanding(
         samples,
         ratings,
         counted,
         aggregated,
         listed(samples, aggregated.scores),
-        {
-            side: {number: name for name, number in ids.items()}
-            for side, ids in zip(("image", "caption"), sides, strict=True)
-        },
+        dict(zip(("image", "caption"), sides, strict=True)),
     )
 
 
@@ -104,11 +101,7 @@ _NAMED = 10
 """Pairs that are printed by name; the CSV holds them all."""
 
 
-@printed_by("rate scores", key="paths")
-class RatedPaths(TypedDict, total=False):
-    """What was written."""
-
-    csv: Annotated[str, "the CSV file, with `--csv`"]
+printed_by("rate scores", key="paths")(CsvPaths)
 
 
 @printed_by("rate scores")
@@ -173,7 +166,7 @@ def score_ratings(
         lines.append(f"{several(queued, 'submission')} waiting for a person and not counted yet")
     return StageResult(
         counts=RatedCounts(**about, tasks={task.value: figures[task] for task in rated}),
-        paths=RatedPaths() if to is None else RatedPaths(csv=str(to)),
+        paths=CsvPaths() if to is None else CsvPaths(csv=str(to)),
         warnings=known.aggregated.warnings,
         tables=(
             _overview(figures, method, min_ratings),

@@ -194,7 +194,7 @@ class TextsKind:
         page = collection_store.questions(session, [row.hit_id])[row.hit_id]
         given = {answer.place: answer for answer in collection_store.STORED.rows(session, [row.id])[row.id]}
         dataset = item_store.dataset(session)
-        images = {number: name for name, number in item_store.id_maps(session, dataset.id)[0].items()}
+        images, _ = item_store.names(session, dataset.id)
         captions = {caption.id: caption.text for caption in item_store.captions(session, dataset.id)}
         rows = []
         for item in page:
