@@ -104,8 +104,10 @@ def press_before_views(page: Any, *pairs: str) -> None:
           const {port1, port2} = new MessageChannel();
           for (const pair of pairs) await new Promise(done => {
             port1.onmessage = () => {
-              for (const key of pair)
-                document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+              for (const key of pair) {
+                const pressed = new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true});
+                document.activeElement.dispatchEvent(pressed);
+              }
               done();
             };
             requestAnimationFrame(() => port2.postMessage(0));
