@@ -249,7 +249,10 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
         f"{design.sample:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of "
         f"{best.name!r} with confidence {promise.confidence:.0%}; at least {least:,} more are wanted"
     )
-    if best.threshold.wanted_for_all is not None:
+    still_open = sum(part.threshold.pairs - part.threshold.audited for part in found.strata)
+    if least >= still_open:
+        line += f", but only {still_open:,} pairs are open"
+    elif best.threshold.wanted_for_all is not None:
         line += f", and {further(best, best.threshold.wanted_for_all):,} more to label all at the errors seen"
     return (
         f"{line}, and a sample cannot grow once its answers are known: raise --error, or let people answer the open "

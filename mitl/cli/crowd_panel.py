@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,10 @@ from mitl.cli import Command, CommandGroup
 from mitl.cli.app import App, common, environment_options
 from mitl.errors import UsageError
 from mitl.records import Environment
+
+if TYPE_CHECKING:
+    from mitl.crowd_server.pages.panels import End
+    from mitl.crowd_server.store.models import VisitState
 
 PROFILE_NAMES = ("prolific", "connect", "sona", "generic")
 BASE_URL = click.option(
@@ -47,6 +51,14 @@ def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
         )
         function = url(code(function))
     return function
+
+
+def _given(ends: Mapping[str, str]) -> dict[VisitState, End]:
+    from mitl.crowd_server.admin import OPTIONS
+    from mitl.crowd_server.pages.panels import End
+
+    names = {state: option.replace("-", "_") for state, option in OPTIONS.items()}
+    return {state: End(ends[f"{own}_url"], ends[f"{own}_code"]) for state, own in names.items()}
 
 
 @click.group("panel", cls=CommandGroup)
@@ -106,18 +118,26 @@ def add(
     chosen = needed(environment)
     if profile is None:
         raise UsageError(f"say which panel: --profile with one of {', '.join(PROFILE_NAMES)}")
-    from mitl.crowd_server.admin import OPTIONS, PanelPlan
-    from mitl.crowd_server.pages.panels import End, LinkParameters
-    from mitl.crowd_server.store.models import VisitState
+    from mitl.crowd_server.admin import PanelPlan
+    from mitl.crowd_server.pages.panels import LinkParameters
     from mitl.stages.recruiting import add_panel
 
-    given: dict[VisitState, End] = {}
-    for state, option in OPTIONS.items():
-        own = option.replace("-", "_")
-        given[state] = End(ends[f"{own}_url"], ends[f"{own}_code"])
     names = LinkParameters(worker_parameter, study_parameter, session_parameter)
-    plan = PanelPlan(profile, slug, names, hits_per_visit, given)
+    plan = PanelPlan(profile, slug, names, hits_per_visit, _given(ends))
     app.finish(add_panel(app.settings, chosen, plan, base_url=base_url))
+
+
+@panel.command("change")
+@click.argument("slug")
+@_end_options
+@common
+def change(app: App, slug: str, **ends: str) -> None:
+    """Correct a code or a way back of panel SLUG; what is not given stays."""
+    if not any(ends.values()):
+        raise UsageError("say what to correct, as --complete-code CODE")
+    from mitl.stages.recruiting import change_panel
+
+    app.finish(change_panel(app.settings, slug, _given(ends)))
 
 
 @panel.command("list")

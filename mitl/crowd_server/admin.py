@@ -20,6 +20,7 @@ from mitl.crowd_server.pages.panels import (
     LinkParameters,
     check_end,
     check_parameters,
+    read_ends,
     write_ends,
 )
 from mitl.crowd_server.protocol import ids
@@ -262,7 +263,8 @@ def add_panel(
     if kept != same:
         raise StoreError(
             f"another panel, or a closed one, is called {wanted.slug!r}; pick another --slug "
-            "(`mitl crowd panel list` shows all)"
+            "(`mitl crowd panel list` shows all), or correct that panel's codes and links with "
+            f"`mitl crowd panel change {wanted.slug}`"
         )
     return kept, False
 
@@ -281,6 +283,30 @@ def list_visits(engine: Engine, slug: str) -> list[VisitRecord]:
     """
     with Database(engine).read() as connection:
         return panels.visit_records(connection, _known(connection, slug).id)
+
+
+def change_panel(engine: Engine, slug: str, ends: Mapping[VisitState, End]) -> tuple[PanelRow, bool]:
+    """The panel with these codes and addresses in place of its own, and whether any differs; empty ones stay.
+
+    A way back that was made from the old code is made from the new one.
+
+    Raises:
+        UsageError: an address or a code is odd.
+        StoreError: there is no such panel.
+    """
+    with engine.begin() as connection:
+        panel = _known(connection, slug)
+        usual = PROFILES[panel.profile].complete_url
+        merged = {}
+        for state, kept in read_ends(panel.ends).items():
+            new = ends.get(state, End())
+            made_of_code = kept.url == usual.replace("{code}", kept.code)
+            url = new.url or ("" if new.code and made_of_code else kept.url)
+            merged[state] = End(url, new.code or kept.code)
+        changed = replace(panel, ends=write_ends(_ends(panel.profile, merged)))
+        if changed != panel:
+            panels.change_ends(connection, panel.id, changed.ends)
+        return changed, changed != panel
 
 
 def close_panel(engine: Engine, slug: str, *, clock: Clock = utc_now) -> bool:
@@ -377,18 +403,18 @@ def _row(environment: Environment, plan: PanelPlan, now: dt.datetime) -> PanelRo
         study_parameter=names.study,
         session_parameter=names.session,
         hits_per_visit=plan.hits_per_visit,
-        ends=write_ends(_ends(plan, profile.complete_url)),
+        ends=write_ends(_ends(profile.name, plan.ends or {})),
         created_at=now,
         closed_at=None,
     )
 
 
-def _ends(plan: PanelPlan, usual_url: str) -> dict[VisitState, End]:
-    given = plan.ends or {}
+def _ends(profile: str, given: Mapping[VisitState, End]) -> dict[VisitState, End]:
+    usual_url = PROFILES[profile].complete_url
     ends = {}
     for state in ENDS:
         end = given.get(state, End())
-        if plan.profile == "sona":
+        if profile == "sona":
             # As SONA shows the address, with XXXX where each person's code belongs.
             end = replace(end, url=end.url.replace("survey_code=XXXX", "survey_code={worker}"))
         check_end(end, OPTIONS[state])
@@ -400,7 +426,7 @@ def _ends(plan: PanelPlan, usual_url: str) -> dict[VisitState, End]:
             "who completes the study needs a way back to the panel: give --complete-code, --complete-url or both"
         )
     done = ends[VisitState.COMPLETED].url
-    if plan.profile == "sona" and "{worker}" not in done:
+    if profile == "sona" and "{worker}" not in done:
         raise UsageError(
             f"--complete-url is {done!r}, which grants nobody a credit; give SONA's completion URL with "
             "survey_code=XXXX in it"

@@ -26,7 +26,7 @@ from mitl.db.session import open_database
 from mitl.desk import overview_page, queue_pages, worker_pages
 from mitl.desk.decision_sender import DecisionSender
 from mitl.desk.desk import PAGES, Access, Desk, is_own_host, require_loopback
-from mitl.errors import CrowdError, MitlError, StoreError, UsageError
+from mitl.errors import MitlError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -115,7 +115,7 @@ async def page(desk: Desk, handler: Page, request: Request) -> Response:
     try:
         return await run_in_threadpool(handler, desk, request)
     except MitlError as error:
-        return desk.notice(_status(error), "That did not work", _sentence(error))
+        return desk.failed(error)
 
 
 async def form(desk: Desk, handler: Form, request: Request) -> Response:
@@ -133,7 +133,7 @@ async def form(desk: Desk, handler: Form, request: Request) -> Response:
     try:
         return await run_in_threadpool(handler, desk, request, fields)
     except MitlError as error:
-        return desk.notice(_status(error), "That did not work", _sentence(error))
+        return desk.failed(error)
 
 
 async def _fields(request: Request) -> dict[str, str] | None:
@@ -143,20 +143,6 @@ async def _fields(request: Request) -> dict[str, str] | None:
         if len(body) > MAX_FORM:
             return None
     return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-
-
-def _status(error: MitlError) -> int:
-    kinds: tuple[tuple[type[MitlError], int], ...] = (
-        (UsageError, 422),
-        (StoreError, 409),
-        (CrowdError, 502),
-    )
-    return next((status for kind, status in kinds if isinstance(error, kind)), 500)
-
-
-def _sentence(error: MitlError) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 MODULES: tuple[Any, ...] = (overview_page, worker_pages, queue_pages)

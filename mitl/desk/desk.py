@@ -28,7 +28,7 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store.desk import SubmissionGroup
 from mitl.desk import words
 from mitl.desk.decision_sender import DecisionSender
-from mitl.errors import UsageError
+from mitl.errors import CrowdError, MitlError, OutageError, StoreError, UsageError
 from mitl.records import Decision, Environment, Label, several
 from mitl.resources import page_templates
 from mitl.settings import Settings
@@ -193,6 +193,24 @@ class Desk:
     def notice(self, status: int, title: str, text: str, *, known: bool = True) -> HTMLResponse:
         """A short page that says what happened."""
         return self.page("notice.html.j2", None, status=status, title=title, text=text, known=known)
+
+    def failed(self, error: MitlError) -> HTMLResponse:
+        """The page that says what a person can mend."""
+        text = str(error)
+        if isinstance(error, OutageError):
+            text = text.replace("run the command again", "load this page again")
+        return self.notice(status_of(error), "That did not work", f"{text[:1].upper()}{text[1:]}.")
+
+
+def status_of(error: MitlError) -> int:
+    """The status of the page that tells this error."""
+    kinds: tuple[tuple[type[MitlError], int], ...] = (
+        (UsageError, 422),
+        (OutageError, 503),
+        (StoreError, 409),
+        (CrowdError, 502),
+    )
+    return next((status for kind, status in kinds if isinstance(error, kind)), 500)
 
 
 def _templates() -> jinja2.Environment:

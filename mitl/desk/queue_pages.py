@@ -13,7 +13,7 @@ from mitl.db.base import MOST_ROW
 from mitl.db.store import desk as desk_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.desk import words
-from mitl.desk.desk import Desk
+from mitl.desk.desk import Desk, status_of
 from mitl.errors import MitlError, StoreError, UsageError
 from mitl.protocol.media import format_of, head_of
 from mitl.records import Decision
@@ -109,8 +109,7 @@ def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
         ruling = Ruling(number, decision, reason if decision is Decision.REJECT else "")
         keep(desk.settings, ruling, desk.environment)
     except MitlError as error:
-        status = 409 if isinstance(error, StoreError) else 422
-        return _page(desk, number, status=status, problem=str(error), reason=reason)
+        return _page(desk, number, status=status_of(error), problem=str(error), reason=reason)
     desk.sender.wake()
     target = "/queue" if following is None else f"/queue/{following}"
     return RedirectResponse(f"{target}?after={number}", 303)
@@ -137,7 +136,7 @@ def reverse(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
         decision = CHOICES.get(fields.get("decision", ""), Decision.NONE)
         keep_reversal(desk.settings, number, decision, desk.environment, now=desk.clock())
     except MitlError as error:
-        return _page(desk, number, status=409, problem=str(error))
+        return _page(desk, number, status=status_of(error), problem=str(error))
     desk.sender.wake()
     return RedirectResponse(f"/queue/{number}", 303)
 

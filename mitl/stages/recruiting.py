@@ -9,7 +9,7 @@ from typing import Annotated, TypedDict
 from mitl.core.formats import csv_text
 from mitl.core.whole_files import put_file
 from mitl.crowd_server import admin
-from mitl.crowd_server.pages.panels import PROFILES, link_of, read_ends
+from mitl.crowd_server.pages.panels import PROFILES, End, link_of, read_ends
 from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
 from mitl.crowd_server.store.workers import StudyRow
@@ -28,6 +28,13 @@ class PanelAddCounts(EnvironmentCounts):
 
     slug: Annotated[str, "the panel's name, the last part of its link"]
     link: Annotated[str, "the study link, with the panel's placeholders"]
+
+
+@printed_by("crowd panel change")
+class PanelChangeCounts(TypedDict):
+    """A panel whose codes or ways back were corrected."""
+
+    changed: Annotated[str, "the panel"]
 
 
 @printed_by("crowd panel list")
@@ -96,18 +103,22 @@ def add_panel(
 
 def _explained(panel: PanelRow, link: str) -> tuple[str, ...]:
     profile = PROFILES[panel.profile]
-    ends = read_ends(panel.ends)
     lines = [f"study link to paste into {profile.title}:", f"  {link}"]
     if profile.name == "generic":
         lines.append("  (put each person's own id in place of ID)")
     if not profile.placeholders.worker:
         names = (panel.worker_parameter, panel.session_parameter, panel.study_parameter)
         lines.append(f"  ({profile.title} adds {', '.join(filter(None, names))} by itself)")
-    for state, end in ends.items():
+    return (*lines, *_ways_back(panel))
+
+
+def _ways_back(panel: PanelRow) -> list[str]:
+    lines = []
+    for state, end in read_ends(panel.ends).items():
         option = admin.OPTIONS[state]
         way = " and code ".join(filter(None, (end.url, end.code))) if end.url else f"code {end.code}"
         lines.append(f"  {option}: {way if end.url or end.code else 'a page without link or code'}")
-    return tuple(lines)
+    return lines
 
 
 def _warnings(panel: PanelRow, study: StudyRow | None, base_url: str | None) -> tuple[str, ...]:
@@ -118,19 +129,42 @@ def _warnings(panel: PanelRow, study: StudyRow | None, base_url: str | None) -> 
         )
     elif not base_url.startswith("https://"):
         warnings.append(f"{base_url} is not https; panels send people to https addresses only")
-    completed, *others = read_ends(panel.ends).items()
-    for state, end in others:
-        if end.code and end.code == completed[1].code:
-            warnings.append(
-                f"--{admin.OPTIONS[state]}-code is that of --complete-code, {end.code}, so "
-                f"{PROFILES[panel.profile].title} cannot tell them apart and may pay both; if that is not meant, make "
-                "a panel of another --slug"
-            )
+    warnings += _same_codes(panel)
     if study is None or not study.consent:
         warnings.append(
             f"nobody is asked to consent on {panel.environment}; set the study's text with `mitl crowd study`"
         )
     return tuple(warnings)
+
+
+def _same_codes(panel: PanelRow) -> list[str]:
+    warnings = []
+    completed, *others = read_ends(panel.ends).items()
+    for state, end in others:
+        if end.code and end.code == completed[1].code:
+            warnings.append(
+                f"--{admin.OPTIONS[state]}-code is that of --complete-code, {end.code}, so "
+                f"{PROFILES[panel.profile].title} cannot tell them apart and may pay both; if that is not meant, give "
+                f"another with `mitl crowd panel change {panel.slug} --{admin.OPTIONS[state]}-code CODE`"
+            )
+    return warnings
+
+
+def change_panel(settings: Settings, slug: str, ends: Mapping[VisitState, End]) -> StageResult:
+    """Correct the given codes and ways back of a panel, also for who has come to an end already."""
+    with crowd_database(settings) as engine:
+        panel, changed = admin.change_panel(engine, slug, ends)
+    told = (
+        f"the panel {slug} is corrected; who has seen the end already sees this by their study link again:"
+        if changed
+        else f"nothing to do: the panel {slug} has these codes and links already"
+    )
+    return StageResult(
+        status="done" if changed else "nothing_to_do",
+        counts=PanelChangeCounts(changed=slug),
+        lines=(told, *_ways_back(panel)),
+        warnings=tuple(_same_codes(panel)),
+    )
 
 
 def list_panels(settings: Settings, base_url: str | None) -> StageResult:

@@ -229,9 +229,13 @@ def invite(
     links = [base + invitation.path for invitation in made]
     return StageResult(
         counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),
-        lines=(*links, "each link is shown only now; hand it to its person"),
+        lines=(*links, f"each link is shown only now; {_for_whom(open_uses)}"),
         next="mitl serve",
     )
+
+
+def _for_whom(uses: int | None) -> str:
+    return "hand it to its person" if uses in (None, 1) else f"it admits {uses} people"
 
 
 def list_invitations(settings: Settings) -> StageResult:

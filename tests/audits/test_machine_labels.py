@@ -180,9 +180,13 @@ def test_what_cannot_be_said_is_refused_in_one_line(world) -> None:
     )
     line = refusal(few, Promise(), design(sample=60))
     assert line is not None
-    assert "at least" in line
+    assert "at least" in line and "pairs are open" not in line
     assert "\n" not in line
     assert not len(few.labels)
+    left = scored(probability).iloc[np.union1d(sample[:60], np.arange(50))]
+    late = label_pairs(left, audited(sample[:60], answers[:60]), design(sample=60), Promise(), siding=0.0)
+    line = refusal(late, Promise(), design(sample=60))
+    assert line is not None and f"but only {len(left) - 60} pairs are open" in line
 
 
 def test_a_refusal_wants_as_much_of_the_whole_sample_as_its_nearest_stratum_wants_of_its_own(world) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from cli_kit import mitl, ok
+from docs_kit import mitl_lines
 from posted_kit import copy_project, forget, keys, make_posted, talking
 from world_kit import SANDBOX, make_world, run_publish
 
@@ -330,6 +331,20 @@ def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):
     assert "no batch 'b2'" in mitl("hits", "expire", "b2").error
     assert "--assignments N" in mitl("hits", "extend", "b1").error
     assert "is on sandbox, not on live" in mitl("hits", "expire", "b1", "--live").error
+
+
+def test_the_commands_of_the_page_run_as_written(asked, monkeypatch):
+    """docs/publishing.md, in order, on a posted batch whose answers are fetched before its HITs are deleted."""
+    monkeypatch.chdir(asked.project)
+    lines = [words for words in mitl_lines("docs/publishing.md") if words[0] == "hits"]
+
+    for words in lines:
+        if words[1] == "delete":
+            ok("harvest")
+        ok(*words)
+
+    assert [words[1] for words in lines] == ["list", "extend", "expire", "delete"]
+    assert on_server(asked) == []
 
 
 def test_on_postgresql_it_is_the_same(tmp_path, postgres_url):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
+from hit_page_kit import press_before_views
 
 from mitl.crowd.answers import parse_comparisons
 from mitl.hits.rendering import PageComparison, PageResult, question_xml, render_rankings
@@ -78,6 +79,17 @@ def test_the_whole_page_by_keyboard(open_page, site):
         (Outcome.SKIPPED, None, ""),
         (Outcome.ANSWERED, Preference.EQUAL, ""),
     ]
+
+
+def test_keys_pressed_before_a_view_is_drawn_answer_the_searches_they_led_to(open_page, site):
+    """What is told late of a view that is gone leads nobody back to a search that has its answer."""
+    page = open_page(show(site, count=7) + site.query())
+    page.locator(".now").wait_for()
+
+    press_before_views(page, "12", "31", "23")
+
+    answers = page.eval_on_selector_all("[name$=_prefer]:checked", "all => all.map(({value}) => value)")
+    assert answers == ["left", "equal", "right"] * 2
 
 
 def test_reasons_are_typed_after_the_answer_and_enter_goes_on(open_page, site):

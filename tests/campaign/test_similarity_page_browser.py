@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
+from hit_page_kit import press_before_views
 from similarity_page_kit import (
     IMAGES,
     MIXED,
@@ -56,6 +57,16 @@ def test_skipping_takes_the_answer_back_and_answering_the_skip(open_page, site):
     fields = sent(site)
     assert (fields["p01_score"], fields["p01_outcome"]) == ("", "image_failed")
     assert fields["p02_outcome"] == "answered" and float(fields["p02_score"]) == pytest.approx(1, abs=0.02)
+
+
+def test_keys_pressed_before_a_view_is_drawn_rate_the_pairs_they_led_to(open_page, site):
+    """What is told late of a view that is gone leads nobody back to a pair that has its rating."""
+    page = open_page(show(site, TEXTS, 9) + site.query())
+    page.locator(".now").wait_for()
+
+    press_before_views(page, "1j", "2j", "3j", "4j", "5j")
+
+    assert [score(page, place) for place in range(1, 7)] == ["1.00", "2.00", "3.00", "4.00", "5.00", ""]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,7 +15,7 @@ from cli_kit import fails, ok
     ("line", "wanted"),
     [
         ("mitl pub", {"publish"}),
-        ("mitl crowd panel ", {"add", "list", "visits", "close", "forget"}),
+        ("mitl crowd panel ", {"add", "change", "list", "visits", "close", "forget"}),
         ("mitl publish --dry", {"--dry-run"}),
         ("mitl completion z", {"zsh"}),
     ],

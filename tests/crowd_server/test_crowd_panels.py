@@ -624,6 +624,32 @@ def test_the_same_panel_twice_is_one(crowd_engine):
         panel_admin.add_panel(crowd_engine, SANDBOX, PanelPlan("prolific", "a", hits_per_visit=2, ends=ENDS))
 
 
+def test_a_wrong_code_is_corrected_for_everybody_at_once(crowd, hit_type, tmp_path):
+    """Also for who has ended already; the way back follows the code, and what was not given stays."""
+    add(crowd)
+    worker, page = arrive(crowd)
+    task_of(worker, page).submit(p01_label="yes")
+    change = ("crowd", "panel", "change", "pairs", "--crowd-db", str(crowd.engine.url), "--project", tmp_path)
+
+    told = ok(*change, "--complete-code", "DONE2").out
+    again = ok(*change, "--complete-code", "DONE2", "--json").json
+    end = arrive(crowd, browser=worker.browser)[1].text
+
+    assert "complete?cc=DONE2 and code DONE2" in told and "complete?cc=NOPE1 and code NOPE1" in told
+    assert again["status"] == "nothing_to_do"
+    assert "complete?cc=DONE2" in end and "DONE1" not in end
+
+
+def test_a_way_back_of_its_own_stays_when_its_code_is_corrected(crowd_engine):
+    """Only an address that was made from the code is made anew."""
+    own = {VisitState.COMPLETED: End("https://lab.example/thanks", "C1")}
+    panel_admin.add_panel(crowd_engine, SANDBOX, PanelPlan("prolific", "a", ends=own))
+
+    changed, _ = panel_admin.change_panel(crowd_engine, "a", {VisitState.COMPLETED: End("", "C2")})
+
+    assert read_ends(changed.ends)[VisitState.COMPLETED] == End("https://lab.example/thanks", "C2")
+
+
 def test_every_command_of_the_walk_runs(tmp_path: Path, monkeypatch):
     """docs/panels.md, line by line, in an empty folder; what changes something has nothing to do the second time."""
     monkeypatch.chdir(tmp_path)
@@ -694,6 +720,8 @@ def test_the_printed_link_is_the_one_that_works(crowd, hit_type, tmp_path):
         (2, ("panel", "list", "--base-url", "https://x.y/z"), "'https://x.y/z'"),
         (2, ("operator", "--base-url", "http://["), "'http://['"),
         (1, ("panel", "close", "none"), "'none'"),
+        (1, ("panel", "change", "none", "--complete-code", "C"), "'none'"),
+        (2, ("panel", "change", "none"), "--complete-code"),
         (2, ("panel", "forget"), "--worker"),
         (2, ("panel", "forget", "--all"), "--sandbox"),
         (2, ("panel", "forget", "--all", "--worker", "x"), "--worker"),
@@ -804,12 +832,14 @@ def test_invitations_from_the_command_line(crowd, tmp_path):
     made = ok("crowd", "invite", "--sandbox", "--uses", "2", "--expires", "12h", "--label", "the lab",
               "--base-url", crowd.url, *options, "--json").json  # fmt: skip
     [link] = made["counts"]["links"]
+    told = ok("crowd", "invite", "--sandbox", "--uses", "40", *options).out
 
     codes = [crowd.browser().get(link).status_code for _ in range(3)]
     listed = ok("crowd", "invite", "--list", *options).out
-    [row] = admin.invitations(crowd.engine)
+    row = next(row for row in admin.invitations(crowd.engine) if row.label)
 
     assert codes == [200, 200, 410]
+    assert "it admits 40 people" in told and "its person" not in told
     assert "the lab" in listed and row.max_uses == 2
     assert ok("crowd", "invite", "--revoke", str(row.id), *options, "--json").json["status"] == "done"
     assert (

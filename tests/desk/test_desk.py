@@ -281,6 +281,24 @@ def test_a_number_beyond_any_row_is_not_found(still, number):
     assert still.get(f"/queue?after={number}").status_code == 200
 
 
+def test_a_database_that_is_out_of_order_is_told_with_what_to_do(opened):
+    """On every page and form, as an outage (503); once it is back, so is the desk."""
+    first = opened.rows(Decision.QUEUED)[0].id
+    file = opened.settings.project / "mitl.db"
+    whole = file.read_bytes()
+    file.write_bytes(b"no database any more" * 100)
+
+    replies = [opened.get(path) for path in ("/", "/workers", f"/queue/{first}")]
+    replies.append(opened.post(f"/queue/{first}/decide", {"decision": "approve"}))
+    file.write_bytes(whole)
+
+    assert [reply.status_code for reply in replies] == [503] * 4
+    for reply in replies:
+        assert "mitl db restore" in reply.text and "load this page again" in reply.text
+        assert "the command again" not in reply.text
+    assert opened.get(f"/queue/{first}").status_code == 200
+
+
 def test_a_picture_without_a_file_is_linked_by_https_alone(opened):
     """An https address is shown by the browser; any other address is not."""
     first = opened.rows(Decision.QUEUED)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser_fixtures import becomes_true
-from hit_page_kit import chosen
+from hit_page_kit import chosen, press_before_views
 
 from mitl.crowd.answers import answers_xml, parse_answers
 from mitl.hits.templates import template_names
@@ -59,6 +59,17 @@ def test_the_whole_page_by_keyboard(open_page, site):
         (4, Outcome.ANSWERED, Label.NO, (), ()),
         (5, Outcome.ANSWERED, Label.YES, (), ()),
     ]
+
+
+def test_keys_pressed_before_a_view_is_drawn_answer_the_pairs_they_led_to(open_page, site):
+    """What is told late of a view that is gone leads nobody back to a pair that has its answer."""
+    page = open_page(site.show("pairs-plain", 9) + site.query())
+    page.locator(".now").wait_for()
+
+    press_before_views(page, "12", "34", "12", "34")
+
+    answers = [chosen(page, place) for place in range(1, 10)]
+    assert answers == ["yes", "weak_yes", "weak_no", "no"] * 2 + [None]
 
 
 def test_shortcuts_can_be_switched_off_and_leave_typing_alone(open_page, site):

@@ -97,6 +97,26 @@ class Site:
         )
 
 
+def press_before_views(page: Any, *pairs: str) -> None:
+    """Press the two keys of each pair after a view is laid out and before the page hears what the view shows."""
+    page.evaluate(
+        """async pairs => {
+          const {port1, port2} = new MessageChannel();
+          for (const pair of pairs) await new Promise(done => {
+            port1.onmessage = () => {
+              for (const key of pair) {
+                const pressed = new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true});
+                document.activeElement.dispatchEvent(pressed);
+              }
+              done();
+            };
+            requestAnimationFrame(() => port2.postMessage(0));
+          });
+        }""",
+        list(pairs),
+    )
+
+
 def chosen(page: Any, place: int) -> str | None:
     """The answer that is chosen at a place."""
     found = page.query_selector(f"[name=p{place:02d}_label]:checked")

@@ -400,6 +400,5 @@ def _item(
         found_by=tuple((name, 1 + (i + k) % 5) for k, name in enumerate(names[: 1 + i % 3])),
         shortcomings=(Shortcoming.DESCRIBED_WRONGLY,) if refused else (),
         concepts=(Concept.COLOR, Concept.QUANTITY) if refused else (),
-        note="the square is green" if refused else "",
         truth=Label.NO if i == 2 else label,
     )

@@ -44,8 +44,6 @@ class ExampleItem:
     """(annotator, rank) of each proposal."""
     shortcomings: tuple[Shortcoming, ...] = ()
     concepts: tuple[Concept, ...] = ()
-    note: str = ""
-    """The worker's own words."""
     truth: Label | None = None
     released: bool = True
     """Whether a release holds it; an original that nobody judged need not be in one."""

@@ -140,6 +140,11 @@ def close(connection: Connection, panel_id: int, now: dt.datetime) -> None:
     change_row(connection, Panel, panel_id, closed_at=now)
 
 
+def change_ends(connection: Connection, panel_id: int, ends: str) -> None:
+    """Send everybody who comes to an end from now on another way back."""
+    change_row(connection, Panel, panel_id, ends=ends)
+
+
 def is_closed(connection: Connection, panel_id: int) -> bool:
     """Whether nobody new is let in."""
     closed_at = connection.execute(select(Panel.closed_at).where(Panel.id == panel_id)).scalar_one()
