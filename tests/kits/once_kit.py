@@ -6,10 +6,12 @@ Commands open and close all they use; tests, and the children they fork, call hu
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import sqlite3
 import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import botocore.session
@@ -25,6 +27,7 @@ from sqlalchemy.util import LRUCache
 from annotators.pivot import LatentWords
 from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
+from mitl.campaign import pages
 from mitl.core.arrays import Floats
 from mitl.db import engine, tables
 
@@ -94,6 +97,21 @@ def _fit_once(self: LatentWords, texts: Sequence[str]) -> None:
 LatentWords.fit = _fit_once  # type: ignore[method-assign]
 
 
+_page_jpeg = pages.page_jpeg
+_jpegs: dict[bytes, bytes] = {}
+
+
+def _page_jpeg_once(path: Path) -> bytes:
+    """Most projects that publish show the pictures of the same worlds."""
+    content = hashlib.sha256(path.read_bytes()).digest()
+    if content not in _jpegs:
+        _jpegs[content] = _page_jpeg(path)
+    return _jpegs[content]
+
+
+pages.page_jpeg = _page_jpeg_once
+
+
 # SQLite's tables are read from its words for them: half of what a backup of a small database takes.
 _reflected = tables.reflected
 _tables: dict[tuple[str | None, ...], list[Table]] = {}
@@ -111,7 +129,8 @@ def _reflected_once(connection: Connection) -> list[Table]:
 tables.reflected = _reflected_once
 
 
-# Tests kill programs and never the machine, so what SQLite writes need not have reached the disk.
+# Tests kill programs and never the machine, so what they and SQLite write need not have reached the disk.
+os.fsync = lambda handle: None
 _prepare = engine._prepare_sqlite
 
 
