@@ -169,6 +169,26 @@ def test_the_image_is_enlarged_by_mouse_and_keys(open_page, site):
     assert (page.inner_text("#box p"), site.posted) == ("Description 1.", [])
 
 
+def test_a_narrow_image_is_enlarged_no_further_than_it_can_be_read(open_page, site):
+    """Sixty pixels by four thousand: six windows high, in the middle, not two hundred."""
+    page = open_page(site.show("pairs-plain", 2) + site.query())
+    page.evaluate(
+        """async () => {
+          const narrow = Object.assign(document.createElement("canvas"), {width: 60, height: 4000});
+          const image = document.querySelector("#p01 img");
+          image.src = narrow.toDataURL();
+          await image.decode();
+        }"""
+    )
+
+    page.click("#p01 img")
+    page.click(".pan")
+    box, pan = (page.locator(name).bounding_box() for name in (".pan img", ".pan"))
+
+    assert box["height"] == 6 * page.evaluate("innerHeight")
+    assert box["x"] + box["width"] / 2 == pytest.approx(pan["x"] + pan["width"] / 2, abs=20)
+
+
 def test_the_image_is_enlarged_by_touch(open_page, site):
     """A phone already shows it as wide as it is, so a tap shows it at twice that, and it can be moved."""
     page = open_page(site.show("pairs-plain", 2) + site.query(), **PHONE)
