@@ -18,8 +18,15 @@ from mitl.datasets.official import OfficialSet, by_query
 from mitl.errors import ReleaseError
 from mitl.metrics.plausible import listed_matches, matches_by_objects
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest
-from mitl.positives.loading import ReleasePositives, official_positives, read_positives_json, read_release
+from mitl.positives.loading import (
+    ReleasePositives,
+    official_positives,
+    read_positives_json,
+    read_release,
+    sides_of,
+)
 from mitl.records import Direction, IdKind, PositiveSource
+from mitl.records.forms import IMAGES, SET_FORMS, SetForm
 
 ByQuery = Mapping[str, Iterable[str]]
 """Query id → ids of its positives, by external id."""
@@ -145,6 +152,8 @@ class PositiveSet:
     """None where it holds no judgements."""
     folder: Path | None = None
     """Of a release; None for other sets."""
+    form: SetForm = IMAGES
+    """What its sides are called."""
 
 
 def _image_of_official() -> Mapping[str, str]:
@@ -178,7 +187,10 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
     if not folder.is_dir():
         raise ReleaseError(f"there is no set of positives {name!r}; give {FORMS}")
     if (folder / MANIFEST).is_file():
-        return PositiveSet(name, _agreeing(read_release(folder), folder), verified_pairs(folder), folder)
+        form = SET_FORMS[sides_of(read_manifest(folder))]
+        return PositiveSet(
+            name, _agreeing(read_release(folder), folder), verified_pairs(folder), folder, form
+        )
     return PositiveSet(name, _agreeing(read_positives_json(folder), folder), None)
 
 
@@ -227,7 +239,8 @@ def verified_pairs(folder: Path) -> Verified | None:
 
 
 def _table(content: bytes) -> pa.Table:
-    return pq.read_table(pa.BufferReader(content))
+    # Not read_table: its threads may still run where an error ends the process at once, which then aborts.
+    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
 def _pairs(table: pa.Table) -> frozenset[tuple[str, str]]:

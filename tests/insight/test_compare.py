@@ -199,6 +199,16 @@ def test_what_cannot_be_compared_is_one_clear_line(tmp_path, monkeypatch, words,
     assert outcome.status in (1, 2) and said in outcome.error
 
 
+def test_sets_of_other_kinds_of_items_are_not_compared(tmp_path):
+    """Though their ids are the same numbers; each is named as what it is."""
+    write_release(tmp_path / "images", world())
+    write_release(tmp_path / "sounds", world(sides=("sound", "caption")))
+
+    told = fails(2, "compare", tmp_path / "images", tmp_path / "sounds")
+
+    assert "images is of images and captions" in told and "sounds of sounds and captions" in told
+
+
 @needs_official
 def test_sets_of_different_data_sets_have_no_query_in_common(tmp_path):
     """A release of other ids says so instead of printing zeros."""

@@ -13,7 +13,7 @@ from mitl.core.formats import csv_bytes
 from mitl.core.whole_files import write_kept
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
-from mitl.errors import ReleaseError, UsageError
+from mitl.errors import FormError, ReleaseError, UsageError
 from mitl.positives.sources import (
     PositiveSet,
     Quality,
@@ -76,12 +76,13 @@ def compare(
 
     Raises:
         UsageError: fewer than two sets, or one named twice; or the file holds something else, or cannot be written.
+        FormError: a set is of other kinds of items than the last.
         ReleaseError: a set cannot be read, or shares no query with the last.
     """
     sets = _read_sets(names, settings)
     last = sets[-1]
     queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
-    _require_common(sets[:-1], queries, last.name)
+    _require_common(sets[:-1], queries, last)
     positives = {
         one.name: {d.value: count(one.positives.by_query[d], queries[d]) for d in Direction} for one in sets
     }
@@ -143,12 +144,17 @@ def _image_of(settings: Settings) -> dict[str, str]:
 
 
 def _require_common(
-    others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: str
+    others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: PositiveSet
 ) -> None:
     for one in others:
+        if one.form != last.form:
+            mine, its = (" and ".join(of.form.nouns) for of in (one, last))
+            raise FormError(
+                f"{one.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
+            )
         if not any(set(queries[d]) & set(one.positives.by_query[d]) for d in Direction):
             raise ReleaseError(
-                f"{one.name} and {last} have no query in common; compare sets of one data set, with the same ids"
+                f"{one.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"
             )
 
 
@@ -186,10 +192,14 @@ def _count_table(
         found, base = counts[name][direction.value], first[direction.value]
         return f"{found:,}" if name == sets[0].name or not base else f"{found:,} (×{found / base:.2f})"
 
-    images, captions = len(queries[Direction.T2I]), len(queries[Direction.I2T])
+    form = sets[-1].form
+    asked = [
+        several(len(queries[direction]), form.sides[side], form.nouns[side])
+        for side, direction in reversed(list(enumerate(Direction)))
+    ]
     return Table(
-        f"positives of {sets[-1].name}'s queries: {several(images, 'caption')}, {several(captions, 'image')}",
-        ("set", "positive images", "positive captions"),
+        f"positives of {sets[-1].name}'s queries: {', '.join(asked)}",
+        ("set", *(f"positive {noun}" for noun in form.nouns)),
         tuple((one.name, cell(one.name, Direction.T2I), cell(one.name, Direction.I2T)) for one in sets),
     )
 
