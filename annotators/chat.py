@@ -189,9 +189,9 @@ class ChatAnnotator:
         mean = sum(self._heard) / len(self._heard)
         if len(self._heard) >= _HEARD and mean < _LEAST:
             raise AnnotatorError(
-                f"annotator {self.name!r}: model {self._model.model!r} answers {_short(_written(choice))} where a letter "
-                f"A to D is asked for, which has {mean:.0%} of its first {_HEARD} answers; it must see pictures and follow "
-                "instructions, and one that thinks first must be told not to, by 'extra'"
+                f"annotator {self.name!r}: model {self._model.model!r} answers {_short(_written(choice))} where a "
+                f"letter A to D is asked for, which has {mean:.0%} of its first {_HEARD} answers; it must see pictures "
+                "and follow instructions, and one that thinks first must be told not to, by 'extra'"
             )
 
     def _answer(self, calls: _Calls, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,8 +215,8 @@ class ChatAnnotator:
             said = f"answers {reply.status_code} {_short(reply.text)}"
             pause = max(pause, _asked_to_wait(reply))
         raise AnnotatorError(
-            f"annotator {self.name!r}: {url} {said} ({_TRIES} tries); start the server, with a model that takes pictures, and "
-            "run the command again: what was scored before is kept"
+            f"annotator {self.name!r}: {url} {said} ({_TRIES} tries); start the server, with a model that takes "
+            "pictures, and run the command again: what was scored before is kept"
         )
 
     def _choice(self, url: str, reply: httpx.Response) -> Mapping[str, Any]:

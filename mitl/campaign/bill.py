@@ -269,7 +269,7 @@ def check_money(
     if total > balance:
         raise FundsError(
             f"the bill is {format_dollars(total)}, but the balance is {format_dollars(balance)}; "
-            "raise the budget with `mitl crowd budget`, or ask fewer pairs with --limit"
+            "raise the budget with `mitl crowd budget --set`, or ask fewer pairs with --limit"
         )
 
 

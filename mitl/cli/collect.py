@@ -9,7 +9,7 @@ import click
 
 from mitl.cli import CommandGroup
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.publish import BILL, Posting, posting_options, require_environment
+from mitl.cli.publish import BILL, Posting, limit_option, posting_options, require_environment
 from mitl.records import Environment
 
 
@@ -95,11 +95,7 @@ def choose_command(app: App, environment: Environment | None, side: str, **wish:
     default="weak_yes",
     help="Lowest review answer that accepts a text.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help="Have at most this many items out at once by runs with a limit and the same --task and --template.",
-)
+@limit_option("items", "--task and --template")
 @click.option(
     "--template",
     metavar="NAME",

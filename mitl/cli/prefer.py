@@ -9,7 +9,14 @@ import click
 
 from mitl.cli import CommandGroup
 from mitl.cli.app import App, WayChoice, common, environment_options
-from mitl.cli.publish import BILL, Posting, posting_options, require_environment
+from mitl.cli.publish import (
+    BILL,
+    Posting,
+    limit_option,
+    posting_options,
+    require_environment,
+    workers_option,
+)
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
 
@@ -73,18 +80,8 @@ def command() -> None:
     default=2,
     help="Controls among them: one list of random items against one that begins with known positives.",
 )
-@click.option(
-    "--assignments",
-    type=click.IntRange(min=1),
-    default=3,
-    help="Workers per HIT; from 10 on, an endpoint that charges doubles its fee.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help="Have at most this many comparisons out at once by runs with a limit, the same --direction, --template and "
-    "systems (--system, --rankings or --designed); a run's count until its last HIT is closed.",
-)
+@workers_option(3, most=None)
+@limit_option("comparisons", "--direction, --template and systems (--system, --rankings or --designed)")
 @click.option("--template", default="rankings-plain", help="Wording: a folder of hit_templates.")
 @posting_options
 @common

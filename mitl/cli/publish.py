@@ -144,6 +144,31 @@ def posting_options(function: F) -> F:
     return cast(F, wrapper)
 
 
+def workers_option(default: int, most: int | None = 100) -> Callable[[F], F]:
+    """Add ``--assignments``."""
+    return click.option(
+        "--assignments",
+        type=click.IntRange(1, most),
+        default=default,
+        help="Workers per HIT; from 10 on, an endpoint that charges doubles its fee.",
+    )
+
+
+def limit_option(asked: str, same: str) -> Callable[[F], F]:
+    """Add ``--limit``.
+
+    Args:
+        asked: what it counts.
+        same: the options that are the same in all runs that it counts.
+    """
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        help=f"Keep at most this many {asked} out at once, over all limited runs with the same {same}. "
+        f"A run's {asked} count until its last HIT is closed, so a repeat completes the run and posts no more.",
+    )
+
+
 def pilot_options(function: F) -> F:
     """Add ``--pilot`` and ``--no-wait-for-pilot``."""
     waits = click.option(
@@ -195,19 +220,8 @@ _ABOUT_POSTING = frozenset(
     help="Direction whose proposals to ask about; other data sets have their own names, e.g. a2t and t2a for sounds.",
 )
 @click.option("--template", default="pairs-plain", help="Wording: a folder of hit_templates.")
-@click.option(
-    "--assignments",
-    type=click.IntRange(1, 100),
-    default=1,
-    help="Workers per HIT; from 10 on, an endpoint that charges doubles its fee.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help="Keep at most this many pairs out at once, over all limited runs with the same --direction and "
-    "--template. A run's pairs count until its last HIT is closed, so a repeat completes the run and "
-    "posts no more.",
-)
+@workers_option(1)
+@limit_option("pairs", "--direction and --template")
 @click.option(
     "--overlap",
     type=click.FloatRange(0, 1),

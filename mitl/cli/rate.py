@@ -9,7 +9,15 @@ import click
 
 from mitl.cli import CommandGroup
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.publish import BILL, Posting, pilot_options, posting_options, require_environment
+from mitl.cli.publish import (
+    BILL,
+    Posting,
+    limit_option,
+    pilot_options,
+    posting_options,
+    require_environment,
+    workers_option,
+)
 from mitl.cli.releases import privacy_options
 from mitl.records import Environment
 
@@ -42,19 +50,8 @@ def command() -> None:
     default="all",
     help="Put an identical, a random and a repeated pair on each page to check the worker, or none.",
 )
-@click.option(
-    "--assignments",
-    type=click.IntRange(1, 100),
-    default=5,
-    help="Workers per HIT; from 10 on, an endpoint that charges doubles its fee.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help="Keep at most this many pairs out at once, over all limited runs with the same --task and "
-    "--template. A run's pairs count until its last HIT is closed, so a repeat completes the run and "
-    "posts no more.",
-)
+@workers_option(5)
+@limit_option("pairs", "--task and --template")
 @pilot_options
 @click.option(
     "--template",

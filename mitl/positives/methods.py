@@ -326,27 +326,21 @@ def annotation(of: Facts) -> Iterator[Sentence]:
         if stated:
             yield (stated.rstrip(".") + ".",)
     for what, hits in of.other_work:
-        yield _OTHER[what](hits) if what in _OTHER else (f"{several(hits, 'HIT')} asked for {what}.",)
+        yield (several(hits, "HIT"), *_OTHER.get(what, (f" asked for {what}.",)))
 
 
-def _ranked(hits: int) -> Sentence:
-    return (
-        f"{several(hits, 'HIT')} asked which of two rankings of one query is better; preferences are scored by the "
-        "model of Bradley and Terry",
+_OTHER: dict[str, Sentence] = {
+    "rankings": (
+        " asked which of two rankings of one query is better; preferences are scored by the model of Bradley and Terry",
         Cite(("bradley1952",)),
         ".",
-    )
-
-
-def _rated(hits: int) -> Sentence:
-    return (
-        f"{several(hits, 'HIT')} asked how alike two items are, from 0 to 5, as Crisscrossed Captions does",
+    ),
+    "similarity": (
+        " asked how alike two items are, from 0 to 5, as Crisscrossed Captions does",
         Cite(("parekh2021cxc",)),
         ".",
-    )
-
-
-_OTHER = {"rankings": _ranked, "similarity": _rated}
+    ),
+}
 
 
 def _asked(batches: Sequence[BatchPay]) -> str:

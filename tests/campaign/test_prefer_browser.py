@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axe_kit import violations
-from browser_fixtures import becomes_true
+from browser_fixtures import becomes_true, compose
 from hit_page_kit import press_before_views
 
 from mitl.crowd.answers import parse_comparisons
@@ -60,6 +60,17 @@ def parsed(site, count, *, rationale=False):
     )
     assert found.findings == ()
     return [(answer.outcome, answer.answer, answer.text) for answer in found.answers]
+
+
+def test_an_enter_that_takes_a_word_goes_nowhere(open_page, site):
+    """With an input method the first Enter takes what was composed, so the worker is still writing."""
+    page = open_page(show(site, "rankings-reasons") + site.query())
+    page.keyboard.press("1")
+
+    compose(page, "ねこ")
+
+    assert page.evaluate("document.activeElement.name") == "p01_text"
+    assert page.input_value("[name=p01_text]") == "ねこ"
 
 
 def test_the_whole_page_by_keyboard(open_page, site):

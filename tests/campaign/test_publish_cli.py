@@ -51,7 +51,10 @@ def test_a_balance_that_is_too_small_is_one_line(project):
     """The bill, the balance and how to raise it; nothing is planned, and then the same bill is posted."""
     ok("crowd", "budget", "--set", "0.50")
     message = fails(1, "publish", "--live", "--limit", "18", "--yes-total", "1")
-    assert "the bill is $1.00, but the balance is $0.50; raise the budget with `mitl crowd budget`" in message
+    assert (
+        "the bill is $1.00, but the balance is $0.50; raise the budget with `mitl crowd budget --set`"
+        in message
+    )
 
     ok("crowd", "budget", "--set", "1")
     posted = ok("publish", "--live", "--limit", "18", "--yes-total", "1", "--json").json

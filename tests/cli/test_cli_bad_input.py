@@ -181,7 +181,7 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (2, ("publish", "--sandbox", "--max-cost", "-1"), "'--max-cost'"),
         (2, ("publish", "--live", "--yes-total", "1.001"), "'--yes-total'"),
         (2, ("publish", "--sandbox", "--live"), "both --sandbox and --live are given"),
-        (1, ("publish", "--live"), "raise the budget with `mitl crowd budget`"),
+        (1, ("publish", "--live"), "raise the budget with `mitl crowd budget --set`"),
         (
             1,
             ("publish", "--live", "--endpoint-url", "http://127.0.0.1:9"),

@@ -258,6 +258,51 @@ def test_a_key_before_the_window_closes_is_kept(crowd, page):
     assert again.frame_locator("#hit").locator("[name=p02_label][value=weak_yes]").is_checked()
 
 
+def test_a_draft_outlives_an_answer_given_before_the_page_around_listens(crowd, page):
+    """On a slow line the HIT is there first: its first answer joins what was kept, and does not replace it."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    frame.locator("[name=p01_label][value=yes]").check()
+    frame.locator("[name=p02_label][value=no]").check()
+    becomes_true(page, "Object.values(localStorage).join().includes('p02_label')")
+
+    held = []
+    page.route("**/worker.js", lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    frame.locator("[name=p01_label][value=weak_no]").check()
+    page.wait_for_timeout(200)
+    held[0].continue_()
+
+    frame.get_by_text("2 of 3").wait_for()
+    assert frame.locator("[name=p01_label][value=weak_no]").is_checked()
+    kept = "Object.values(localStorage).join()"
+    becomes_true(page, f"""{kept}.includes('["p01_label","weak_no"]')""")
+    assert '["p02_label","no"]' in page.evaluate(kept)
+
+
+def test_a_hit_in_two_windows_says_so_and_is_sent_once(crowd, page):
+    """The window that is behind tells of the other, and follows when that has sent."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    page.frame_locator("#hit").get_by_text("0 of 3").wait_for()
+    other = page.context.new_page()
+    other.goto(page.url)
+    for place in (1, 2, 3):
+        other.frame_locator("#hit").locator(f"[name=p0{place}_label][value=no]").check()
+
+    page.get_by_text("open in another window too").wait_for()
+    assert not other.get_by_text("open in another window too").is_visible()
+    other.frame_locator("#hit").locator("#send").click()
+
+    for window in (other, page):
+        window.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+
+
 def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
     """Going on by itself is switched off once, not on every page; so are the keys."""
     client = crowd.boto()

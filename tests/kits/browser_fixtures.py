@@ -45,6 +45,18 @@ def enter_the_hit(page: Any) -> None:
     becomes_true(page, "document.activeElement.id === 'hit'")
 
 
+def compose(page: Any, word: str) -> None:
+    """Write a word by an input method and take it with Enter, which comes as a key of the method's own."""
+    devtools = page.context.new_cdp_session(page)
+    devtools.send(
+        "Input.imeSetComposition", {"text": word, "selectionStart": len(word), "selectionEnd": len(word)}
+    )
+    key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 229}
+    devtools.send("Input.dispatchKeyEvent", {"type": "rawKeyDown", **key})
+    devtools.send("Input.insertText", {"text": word})
+    devtools.send("Input.dispatchKeyEvent", {"type": "keyUp", **key})
+
+
 @pytest.fixture(scope="session")
 def launch() -> Iterator[Callable[..., Any]]:
     """Starts a file of Debian's Chromium with arguments; tests are skipped where it or playwright is missing."""

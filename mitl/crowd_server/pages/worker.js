@@ -78,7 +78,10 @@
     const text = JSON.stringify({at: Date.now(), fields});
     if (text.length <= longest) attempt(() => localStorage.setItem(key, text));
   };
+  // A HIT may be answered before this page listens: what it then says of itself alone must not replace what was kept.
+  let told = false;
   const restore = () => {
+    told = true;
     const kept = attempt(() => JSON.parse(localStorage.getItem(key))), options = attempt(() => JSON.parse(localStorage.getItem(choices)));
     // The frame's origin is opaque, so no address can name it; the draft is this HIT's own.
     frame.contentWindow.postMessage({
@@ -87,6 +90,13 @@
       options: isChosen(options) ? options : [],
     }, "*");
   };
+
+  // The same HIT in another window: what was entered last is kept, and what was sent first counts.
+  addEventListener("storage", event => {
+    if (event.key !== key || over) return;
+    if (event.newValue === null) location.reload();
+    else document.getElementById("twice").hidden = false;
+  });
 
   // Where answers cannot be sent, the browser puts a page of its own into the frame, which says nothing; a reply of ours does.
   const lost = document.getElementById("lost");
@@ -114,7 +124,11 @@
       restore();
       enter();
     }
-    else if (type === "mitl-draft" && clean(fields)) keep(fields);
+    else if (type === "mitl-draft" && clean(fields)) {
+      if (told || !answered) keep(fields);
+      else restore();
+      told = true;
+    }
     else if (type === "mitl-options" && isChosen(options)) attempt(() => localStorage.setItem(choices, JSON.stringify(options)));
     else if (type === "mitl-submitted" || type === "mitl-refused" && (note === "late" || note === "over")) {
       if (asked) document.getElementById("claimed").hidden = false;

@@ -224,7 +224,7 @@ class _Run:
         if total > balance:
             raise FundsError(
                 f"the extension is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the "
-                "budget with `mitl crowd budget`, or ask fewer workers"
+                "budget with `mitl crowd budget --set`, or ask fewer workers"
             )
         self._limit.require(total, "the extension")
         self._session.rollback()

@@ -138,7 +138,7 @@ class BonusSender:
         if total > balance:
             raise FundsError(
                 f"{what} is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the budget "
-                "with `mitl crowd budget`; nothing new was sent"
+                "with `mitl crowd budget --set`; nothing new was sent"
             )
 
     def plan(self, fresh: Sequence[PlannedBonus], what: str) -> None:
@@ -321,8 +321,9 @@ def _latest(session: Session, environment: Environment, worker: str) -> SettledW
     work = [row for row in ledger.settled_work(session, environment) if row.worker == worker]
     if not work:
         raise StoreError(
-            f"nobody of id {worker!r} has submitted work on {environment}, and a bonus needs a submission; let them "
-            "submit a HIT first, or pay them outside and note it"
+            f"nobody of id {worker!r} has submitted work on {environment} (`mitl pay` lists who has, `mitl crowd panel "
+            "visits` a panel's ids beside theirs), and a bonus needs a submission; let them submit a HIT first, or pay "
+            "them outside and note it"
         )
     return work[-1]
 
