@@ -94,6 +94,8 @@ class App:
     """The project's folder as it was named; None where the command looked for it by itself."""
     form: Callable[[], SetForm] = lambda: IMAGES
     """What the data set's sides and directions are called."""
+    databases: tuple[str, ...] = ()
+    """The options that named a database."""
 
     @property
     def progress(self) -> Progress:
@@ -118,8 +120,12 @@ class App:
         for line in result.lines:
             click.echo(printable(line))
         if result.next:
-            named = self.project is not None and "--project" not in result.next
-            where = f" (with --project {shlex.quote(str(self.project))})" if named else ""
+            told = []
+            if self.project is not None and "--project" not in result.next:
+                told.append(f"--project {shlex.quote(str(self.project))}")
+            if self.databases:  # a URL may hold a password
+                told.append(f"the same {' and '.join(self.databases)}")
+            where = f" (with {' and '.join(told)})" if told else ""
             click.echo(f"next{printable(where)}: {printable(result.next)}")
 
     def tell_how_to_stop(self) -> None:
@@ -216,7 +222,9 @@ def common(function: F) -> F:
         try:
             _refuse_other_ways(context, form)
             before = _times_opened_to_write(settings)
-            result = function(App(name, settings, as_json, quiet or as_json, named, form), *args, **kwargs)
+            databases = tuple(option for option, url in (("--db", db), ("--crowd-db", crowd_db)) if url)
+            told = App(name, settings, as_json, quiet or as_json, named, form, databases)
+            result = function(told, *args, **kwargs)
             if _times_opened_to_write(settings) > before:
                 _count_for_status(settings)
             return result
