@@ -1,4 +1,4 @@
-"""A vision-language model that judges pairs, behind a server of the chat completions API (vLLM, SGLang, Ollama).
+"""A vision-language model that judges pairs, behind a server of the chat completions API (vLLM, llama.cpp, Ollama).
 
 It is asked what people are asked, on their four levels, and answers with one letter. A pair's score is the expected
 level under the probabilities of the letters, the mean of two calls: in one A is the best level, in the other the worst,
@@ -42,6 +42,8 @@ LEVELS = ("yes, all of it", "mostly, but some of it is wrong", "hardly, most of 
 LETTERS = "ABCD"
 UNSAID = 0.5
 """What the share of probability counts that is on no letter, such as that of a refusal."""
+_HEARD, _LEAST = 32, 0.1
+"""After so many answers in which the letters had less than this share on average, the model is asked no more."""
 CAPTION_BYTES = 2048
 """Of a caption; what is longer is cut."""
 
@@ -97,6 +99,8 @@ class ChatAnnotator:
         asked = {"model": model.model, "levels": LEVELS, **({"extra": model.extra} if model.extra else {})}
         self.fingerprint = fingerprint(encoding=self.encoding_fingerprint, **asked)
         self._turns = count()
+        self._heard: list[float] = []
+        """The share of the letters in its first answers."""
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """``jpeg`` (N, most) uint8, zeros behind the ``length`` (N,) of each."""
@@ -170,10 +174,25 @@ class ChatAnnotator:
     def _asked(self, calls: _Calls, picture: str, caption: str, levels: Sequence[str]) -> float:
         """The expected level of one pair, 0 to 1, where the first letter stands for the first level."""
         body = {**_question(picture, caption, levels), "model": self._model.model, **self._model.extra}
-        shares = letter_shares(self._answer(calls, body))
+        choice = self._answer(calls, body)
+        shares = letter_shares(choice)
+        self._hear(choice, sum(shares))
         best_first = shares if levels[0] == LEVELS[0] else shares[::-1]
         worth = sum(share * (1 - place / (len(LEVELS) - 1)) for place, share in enumerate(best_first))
         return min(1.0, worth + UNSAID * max(0.0, 1 - sum(shares)))
+
+    def _hear(self, choice: Mapping[str, Any], share: float) -> None:
+        """AnnotatorError where the first answers say that the model does not answer with letters."""
+        if len(self._heard) >= _HEARD:
+            return
+        self._heard.append(share)
+        mean = sum(self._heard) / len(self._heard)
+        if len(self._heard) >= _HEARD and mean < _LEAST:
+            raise AnnotatorError(
+                f"annotator {self.name!r}: model {self._model.model!r} answers {_short(_written(choice))} where a "
+                f"letter A to D is asked for, which has {mean:.0%} of its first {_HEARD} answers; it must see pictures "
+                "and follow instructions, and one that thinks first must be told not to, by 'extra'"
+            )
 
     def _answer(self, calls: _Calls, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """The first choice of a chat completion; asked again while the server is busy or away."""
@@ -196,8 +215,8 @@ class ChatAnnotator:
             said = f"answers {reply.status_code} {_short(reply.text)}"
             pause = max(pause, _asked_to_wait(reply))
         raise AnnotatorError(
-            f"annotator {self.name!r}: {url} {said} ({_TRIES} tries); start the server and run the command again: "
-            "what was scored before is kept"
+            f"annotator {self.name!r}: {url} {said} ({_TRIES} tries); start the server, with a model that takes "
+            "pictures, and run the command again: what was scored before is kept"
         )
 
     def _choice(self, url: str, reply: httpx.Response) -> Mapping[str, Any]:
@@ -233,6 +252,12 @@ def letter_shares(choice: Mapping[str, Any]) -> list[float]:
         if letter in shares:
             shares[letter] += share
     return list(shares.values())
+
+
+def _written(choice: Mapping[str, Any]) -> str:
+    """The first words of a choice, of its thoughts where it has said nothing yet."""
+    message = choice["message"]
+    return message.get("content") or message.get("reasoning_content") or message.get("reasoning") or ""
 
 
 def _question(picture: str, caption: str, levels: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import math
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_a_busy_server_is_asked_again(images):
             "no chat completion",
             1,
         ),
-        ((500, {}, "x" * 5000), r"answers 500 'x{200}…' \(3 tries\); start the server", 3),
+        ((500, {}, "x" * 5000), r"answers 500 'x{200}…' \(3 tries\); start the server, with a model", 3),
         ((0, {}, ""), "cannot be reached", 3),
     ],
 )
@@ -172,6 +173,35 @@ def test_a_server_that_does_not_judge_is_one_line(images, instead, said, calls):
             scored(build(server.url, requests=1), images, [(0, 0), (0, 1)])
     assert "\n" not in str(error.value)
     assert len(server.bodies) == calls
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ({"content": "<think>"}, "'<think>'"),
+        ({"content": None, "reasoning_content": "Okay, the"}, "'Okay, the'"),
+        ({"content": ""}, "''"),
+    ],
+)
+def test_a_model_that_answers_without_letters_is_asked_no_more(images, message, shown):
+    """All its scores would be 0.5, and people would be asked about whatever pairs come first."""
+    every = [(image, caption) for image in (0, 1) for caption in (0, 1, 2)] * 3
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        server.instead += [(200, {}, json.dumps({"choices": [{"message": message}]}))] * 99
+        judge = build(server.url, requests=1)
+        scored(judge, images, every[:4])
+        with pytest.raises(AnnotatorError, match=f"'seer-8b' answers {shown} .* 0% of its first 32 answers"):
+            scored(judge, images, every)
+    assert len(server.bodies) == 32
+
+
+def test_a_model_that_refuses_many_pairs_goes_on(images):
+    with chat_server(lambda jpeg, caption: sure(0)) as server:
+        refused = json.dumps({"choices": [{"message": {"content": "I cannot"}}]})
+        judge = build(server.url, requests=1)
+        scored(judge, images, [(0, 0)] * 2)
+        server.instead += [(200, {}, refused)] * 99
+        assert np.allclose(scored(judge, images, [(0, 0)] * 20), 0.5)
 
 
 def test_the_error_that_ended_the_others_is_told(images, monkeypatch):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import compose
 from crowd_kit import post_hit, question
 from foreign_kit import (
     AMTI,
@@ -369,6 +370,21 @@ def test_a_marked_page_may_use_crowd_elements(crowd, new_page):
     frame.get_by_role("button", name="Go").click()
 
     assert stand.answer() == [("q", "typed")]
+
+
+def test_an_enter_that_takes_a_word_sends_no_crowd_form(crowd, new_page):
+    """With an input method the first Enter takes what was composed; the next one sends it."""
+    stand = Stand(
+        crowd, new_page, '<crowd-form><crowd-input name="q" label="Words"></crowd-input></crowd-form>'
+    )
+    frame = stand.accept()
+    frame.get_by_label("Words").focus()
+    compose(stand.window, "ねこ")
+    stand.window.wait_for_timeout(300)
+    assert frame.get_by_label("Words").input_value() == "ねこ"
+    frame.get_by_label("Words").press("Enter")
+
+    assert json.loads(dict(stand.answer())["taskAnswers"]) == [{"q": "ねこ"}]
 
 
 def test_a_page_on_another_site_sends_to_where_it_is_told(crowd, new_page):

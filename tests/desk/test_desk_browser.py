@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from browser_fixtures import becomes_true
 from desk_kit import REASON, OpenDesk
 from world_kit import SANDBOX
 
@@ -63,9 +64,10 @@ def test_a_queue_is_worked_off_by_keyboard_alone(opened, page):
 
 
 def heading(page: Any, number: int) -> None:
-    """Wait for a submission's page and its keys."""
+    """Wait for a submission's page and its keys, until it takes decisions."""
     page.get_by_role("heading", name=f"Submission {number}", exact=True).wait_for()
     page.wait_for_load_state()
+    becomes_true(page, "!sent")
 
 
 def test_a_rejection_without_a_reason_stays_on_the_page(opened, page):
@@ -87,11 +89,56 @@ def test_a_rejection_without_a_reason_stays_on_the_page(opened, page):
     assert opened.row(first.id).decision is Decision.QUEUED
 
 
+def test_a_second_press_decides_about_nothing_that_was_not_seen(opened, page):
+    """The next submission is there before the second press: it takes none until somebody could have looked at it."""
+    first, second, *_ = opened.rows(Decision.QUEUED)
+    page.add_init_script(
+        """addEventListener("DOMContentLoaded", () =>
+          document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "a", bubbles: true})))"""
+    )
+
+    page.goto(f"{opened.url}/queue/{first.id}")
+    heading(page, first.id)
+    page.keyboard.press("a")
+    heading(page, second.id)
+
+    assert [opened.row(one.id).decision for one in (first, second)] == [Decision.APPROVE, Decision.QUEUED]
+
+
+def test_a_reason_outlives_the_session(opened, new_page):
+    """The desk was started anew and refuses what its old page sends: by the new link the reason is there again."""
+    first, second, *_ = opened.rows(Decision.QUEUED)
+    link = f"{opened.url}/?token={opened.desk.access.token}"
+    page = new_page(tolerate="403 (Forbidden)")
+    page.goto(link)
+    page.get_by_role("heading", name="Overview").wait_for()
+    page.goto(f"{opened.url}/queue/{first.id}")
+    heading(page, first.id)
+    page.keyboard.press("r")
+    page.keyboard.type(REASON)
+    page.context.clear_cookies()
+    page.keyboard.press("Control+Enter")
+    page.get_by_role("heading", name="Open the desk's own link").wait_for()
+
+    page.goto(link)
+    page.get_by_role("heading", name="Overview").wait_for()
+    page.goto(f"{opened.url}/queue/{second.id}")
+    assert page.locator("#reason").input_value() == ""
+    page.goto(f"{opened.url}/queue/{first.id}")
+    heading(page, first.id)
+    assert page.locator("#reason").input_value() == REASON
+    page.keyboard.press("a")
+    heading(page, second.id)
+
+    assert page.evaluate("localStorage.length") == 0
+
+
 def test_everything_goes_by_mouse_too(opened, page):
     """Links and buttons for the queue, the decisions, the reason and the worker's page."""
     first, second, *_ = opened.rows(Decision.QUEUED)
 
     page.get_by_role("link", name="Review the queue").click()
+    heading(page, first.id)
     page.get_by_role("button", name="Approve").click()
     heading(page, second.id)
     page.get_by_label("Reason, for the worker to read").fill(REASON)
@@ -99,6 +146,7 @@ def test_everything_goes_by_mouse_too(opened, page):
     page.get_by_role("status").filter(has_text="rejected: not paid").wait_for()
     opened.settle()
     page.goto(f"{opened.url}/queue/{second.id}")
+    heading(page, second.id)
     page.get_by_role("button", name="Pay after all, drop the answers").click()
     page.get_by_text("Paid, not used.").wait_for()
     page.locator("#go-worker").click()

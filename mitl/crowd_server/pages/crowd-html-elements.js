@@ -90,7 +90,8 @@
       this.control.addEventListener("change", () => { this.showError(); this.dispatchEvent(new Event("change", {bubbles: true})); });
       this.addEventListener("invalid", () => this.showError());
       this.control.addEventListener("keydown", event => {
-        if (event.key === "Enter" && this.control.localName === "input" && this.form) this.form.requestSubmit();
+        // Not for the Enter that takes a word of an input method.
+        if (event.key === "Enter" && event.keyCode !== 229 && this.control.localName === "input" && this.form) this.form.requestSubmit();
       });
     }
     connectedCallback() {

@@ -54,13 +54,27 @@ document.getElementById("help-open").addEventListener("click", () => help.showMo
 
 // --- forms ----------------------------------------------------------------------------------------------------
 
-// A second press of a key must not send a form twice, nor decide about what comes next.
-let sent = false;
+// A second press of a key or the mouse must not send a form twice, nor decide about what comes next: where the next
+// page is here already, nobody has seen it.
+const SEEN_MS = 500;
+let sent = true;
+setTimeout(() => { sent = false; }, SEEN_MS);
 document.addEventListener("submit", (event) => {
   if (event.target.method === "dialog") return;
   if (sent) event.preventDefault();
   sent = true;
 });
+
+// A session can end while a reason is being written, so this browser keeps the latest one until its submission is decided.
+const attempt = (action) => { try { return action(); } catch { return null; } };  // storage can be switched off
+const reason = document.getElementById("reason");
+const whose = `${document.title} ${document.getElementById("go-worker")?.textContent}`;  // desks of other projects share it
+const draft = attempt(() => JSON.parse(localStorage.getItem("mitl-desk-reason")));
+if (draft && draft.item === new URLSearchParams(location.search).get("after")) attempt(() => localStorage.removeItem("mitl-desk-reason"));
+if (reason) {
+  if (draft && draft.whose === whose) reason.value ||= draft.text;
+  reason.addEventListener("input", () => attempt(() => localStorage.setItem("mitl-desk-reason", JSON.stringify({ item: body.dataset.item, whose, text: reason.value }))));
+}
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
 if (location.hash === "#write") document.getElementById("subject")?.focus();
