@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Ints, pack_ids, places
 from mitl.errors import ReleaseError
 from mitl.positives.certifying import RELEASED_AUDIT, CertifiedAudit
-from mitl.positives.folders import read_checked
+from mitl.positives.folders import parquet_table, read_checked
 from mitl.positives.ids import ReleaseIds
 from mitl.positives.privacy import pseudonym
 from mitl.positives.release_input import ReleaseInput
@@ -120,8 +119,7 @@ def read_audit(folder: Path, manifest: Mapping[str, object]) -> ReleasedAudit | 
     try:
         told = json.loads(read_checked(folder, manifest, CERTIFICATE))
         tables = {
-            name: pq.read_table(pa.BufferReader(read_checked(folder, manifest, f"{name}.parquet")))
-            for name in AUDIT_TABLES
+            name: parquet_table(read_checked(folder, manifest, f"{name}.parquet")) for name in AUDIT_TABLES
         }
         return _numbered(told, {name: table.to_pandas() for name, table in tables.items()})
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:

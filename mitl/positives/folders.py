@@ -10,13 +10,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mitl.core.whole_files import sync_folder
 from mitl.errors import ReleaseError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MANIFEST = "manifest.json"
 REFERENCES = "references.json"
@@ -95,6 +98,19 @@ def read_checked(folder: Path, manifest: Mapping[str, object], name: str) -> byt
             f"{str(folder / name)!r} is not the file that was released; build the release again"
         )
     return content
+
+
+def parquet_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """The table of a Parquet file; all its columns unless some are named.
+
+    Raises:
+        pa.ArrowException: it is no Parquet file, or lacks a column.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    # Not read_table: its threads may still run where an error ends the process at once, which then aborts.
+    return ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)
 
 
 def holds(folder: Path, files: Mapping[str, bytes]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from mitl.datasets import official
 from mitl.datasets.official import OfficialSet
 from mitl.errors import ReleaseError
-from mitl.positives.folders import REFERENCES, read_checked, read_manifest
+from mitl.positives.folders import REFERENCES, parquet_table, read_checked, read_manifest
 from mitl.records import Direction, IdKind
 from mitl.records.forms import IMAGES, SET_FORMS
 
@@ -139,10 +138,8 @@ def _id(value: object, path: Path) -> str:
 def _with_strings(
     tables: Mapping[Direction, Mapping[str, Iterable[str]]], ids: bytes, folder: Path
 ) -> dict[Direction, dict[str, tuple[str, ...]]]:
-    import pyarrow.parquet as pq
-
     names: dict[str, dict[str, str]] = {"image": {}, "caption": {}}
-    for row in pq.read_table(io.BytesIO(ids)).to_pylist():
+    for row in parquet_table(ids).to_pylist():
         names[row["kind"]][str(row["number"])] = row["external_id"]
     sides = {Direction.I2T: ("image", "caption"), Direction.T2I: ("caption", "image")}
     try:

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from mitl.errors import ReleaseError
+from mitl.positives.folders import parquet_table
 from mitl.records.frames import NONE, is_asked
 
 MIN_SALT_BYTES = 16
@@ -261,15 +262,14 @@ def _texts(name: str, content: bytes) -> Iterator[str]:
 
 
 def _cells(content: bytes) -> Iterator[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from pyarrow.types import is_list
 
-    table = pq.read_table(pa.BufferReader(content))
+    table = parquet_table(content)
     for key, value in (table.schema.metadata or {}).items():
         yield f"{key.decode('latin-1')} {value.decode('latin-1')}"
     for column in table.columns:
         values: set[str] = set()
         for chunk in column.chunks:
-            flat = chunk.flatten() if pa.types.is_list(chunk.type) else chunk
+            flat = chunk.flatten() if is_list(chunk.type) else chunk
             values.update(str(value) for value in flat.unique().to_pylist())
         yield "\n".join(sorted(values))

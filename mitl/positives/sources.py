@@ -9,7 +9,6 @@ from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mitl.datasets import cxc
 from mitl.datasets.assembling import id_kind
@@ -17,7 +16,7 @@ from mitl.datasets.objects import read_image_objects
 from mitl.datasets.official import OfficialSet, by_query
 from mitl.errors import ReleaseError
 from mitl.metrics.plausible import listed_matches, matches_by_objects
-from mitl.positives.folders import MANIFEST, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
 from mitl.positives.loading import (
     ReleasePositives,
     official_positives,
@@ -227,20 +226,15 @@ def verified_pairs(folder: Path) -> Verified | None:
         ReleaseError: it is not a release, or a table is missing, changed or malformed.
     """
     manifest = read_manifest(folder)
-    answers = _table(read_checked(folder, manifest, "judgements.parquet"))
+    answers = parquet_table(read_checked(folder, manifest, "judgements.parquet"))
     counted = answers.filter(pc.and_(answers["usable"], pc.is_valid(answers["label"])))
     if not counted.num_rows:
         return None
-    positives = _table(read_checked(folder, manifest, "positives.parquet"))
+    positives = parquet_table(read_checked(folder, manifest, "positives.parquet"))
     by_people = {PositiveSource.JUDGEMENT, PositiveSource.AUDIT}
     judged = [not by_people.isdisjoint(sources or ()) for sources in positives["sources"].to_pylist()]
     right = _pairs(positives.filter(pa.array(judged, pa.bool_())))
     return Verified(_pairs(counted) | right, right)
-
-
-def _table(content: bytes) -> pa.Table:
-    # Not read_table: its threads may still run where an error ends the process at once, which then aborts.
-    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
 def _pairs(table: pa.Table) -> frozenset[tuple[str, str]]:
@@ -250,5 +244,7 @@ def _pairs(table: pa.Table) -> frozenset[tuple[str, str]]:
 
 def read_table(folder: Path, name: str) -> list[dict[str, object]]:
     """The rows of one of a release's tables, checked against its manifest."""
-    rows: list[dict[str, object]] = _table(read_checked(folder, read_manifest(folder), name)).to_pylist()
+    rows: list[dict[str, object]] = parquet_table(
+        read_checked(folder, read_manifest(folder), name)
+    ).to_pylist()
     return rows

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mitl.audits.certificate import Certificate, certify
 from mitl.audits.evidence import confirmed
@@ -21,7 +20,14 @@ from mitl.core.arrays import contains, places
 from mitl.errors import AuditError, ReleaseError
 from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, label_places, read_audit
 from mitl.positives.certifying import matches_at_least
-from mitl.positives.folders import FORMAT, MANIFEST, RATINGS_FORMAT, read_checked, read_manifest
+from mitl.positives.folders import (
+    FORMAT,
+    MANIFEST,
+    RATINGS_FORMAT,
+    parquet_table,
+    read_checked,
+    read_manifest,
+)
 from mitl.positives.sheet_audit import certified_told, in_short
 from mitl.records import PositiveSource, several
 from mitl.records.audits import ANSWERS_EACH
@@ -107,7 +113,7 @@ def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFr
     for name, columns in _READ.items():
         content = read_checked(folder, manifest, f"{name}.parquet")
         try:
-            table = pq.read_table(pa.BufferReader(content), columns=list(columns))
+            table = parquet_table(content, list(columns))
             schema = pa.schema(
                 [
                     pa.field(column, kind or table.schema.field(column).type)

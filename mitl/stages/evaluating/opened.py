@@ -5,7 +5,6 @@ A model is arrays with their ids, pandas frames, or files.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
@@ -21,7 +20,7 @@ from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings, r
 from mitl.errors import MetricError, MitlError, ReleaseError, UsageError
 from mitl.metrics.positives import Positives
 from mitl.positives.exports.content import judged_pairs
-from mitl.positives.folders import MANIFEST, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
 from mitl.positives.loading import read_references, sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
@@ -141,7 +140,9 @@ class Release:
             raise ReleaseError(
                 f"the release {self.name!r} has no table {name!r}; it has: {', '.join(self.tables)}"
             )
-        table = pd.read_parquet(io.BytesIO(read_checked(self.folder, self._manifest, f"{name}.parquet")))
+        table: pd.DataFrame = parquet_table(
+            read_checked(self.folder, self._manifest, f"{name}.parquet")
+        ).to_pandas()
         left, right = self.form.sides
         return table.rename(columns={"image_id": f"{left}_id", "caption_id": f"{right}_id"})
 

@@ -19,7 +19,7 @@ from mitl.metrics.official import Fold, split_folds
 from mitl.metrics.partial_labels import CorrectedLabels, Rates
 from mitl.metrics.positives import Ids, Positives, locate
 from mitl.positives.audit_files import ReleasedAudit, read_audit
-from mitl.positives.folders import MANIFEST, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
 from mitl.positives.loading import official_positives, read_positives_json, read_release
 from mitl.records import Direction
 from mitl.stages.evaluating.model_files import RankingModel, RawModel
@@ -240,10 +240,7 @@ def _released(audit: ReleasedAudit, packed: Ids, sides: Sides) -> Pairs:
 
 
 def _negatives(content: bytes, sides: Sides) -> Pairs:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(pa.BufferReader(content), columns=["image_id", "caption_id"])
+    table = parquet_table(content, ["image_id", "caption_id"])
     return (
         _numbers(sides.images, table["image_id"].to_pylist()),
         _numbers(sides.captions, table["caption_id"].to_pylist()),
