@@ -31,6 +31,8 @@ _SHARE = 0.8
 """Of the memory that is free on a GPU."""
 _LEAST = 64
 """Items of a span, at least."""
+_CHECKED = 256
+"""Queries of a probe whose pairs are compared with all that there should be."""
 _AHEAD = 2
 """Spans of the right that are loaded ahead."""
 _UNDER_WAY = 10
@@ -189,7 +191,8 @@ def sieve_for(torch: Any, device: Any) -> Sieve:
 
 
 def seconds_of_probe(device: str, width: int, queries: int, items: int, k: int) -> float:
-    """The least time of looking at so many pairs of random items; infinite where one of the k best is missed."""
+    """The least time of looking at so many pairs of random items; infinite where a pair of the first queries is missed
+    that reaches its floor, the k-th best similarity or a little less, or where its similarity is wrong."""
     torch = import_torch("cuda")
     where = torch.device(device)
     try:
@@ -206,8 +209,12 @@ def seconds_of_probe(device: str, width: int, queries: int, items: int, k: int) 
                 pairs = sieve.sift(left, right, least, None, queries * items)
                 times.append(time.perf_counter() - start)
             assert pairs is not None
-            reach = sieve.similarities(left, right, *pairs) >= floors[pairs[0]]
-            complete = torch.bincount(pairs[0][reach], minlength=queries).min() >= k
+            exact = left.exact[:_CHECKED, 0].double() @ right.exact[:, 0].double().T
+            rows, columns = (places[pairs[0] < _CHECKED] for places in pairs)
+            missed = exact >= floors[:_CHECKED, None]
+            missed[rows, columns] = False
+            close = torch.isclose(sieve.similarities(left, right, rows, columns).double(), exact[rows, columns])
+            complete = close.all() and not missed.any()
     except (RuntimeError, RetrievalError):
         return math.inf
     return min(times) if complete else math.inf

@@ -360,7 +360,8 @@ def test_a_cards_speed_is_measured_and_one_that_breaks_its_bound_is_not_used(car
     class Wrong(Sieve):
         def sift(self, *args: Any) -> Any:
             rows, columns = super().sift(*args)
-            return rows[1:], columns[1:]
+            kept = (rows != rows[0]) | (columns % 2 == 0)  # every second pair of one query is lost
+            return rows[kept], columns[kept]
 
     choosing.card_speed.cache_clear()
     card.setattr("mitl.retrieval.card.sieve_for", Wrong)
