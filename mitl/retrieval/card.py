@@ -213,8 +213,8 @@ def seconds_of_probe(device: str, width: int, queries: int, items: int, k: int) 
             rows, columns = (places[pairs[0] < _CHECKED] for places in pairs)
             missed = exact >= floors[:_CHECKED, None]
             missed[rows, columns] = False
-            close = torch.isclose(sieve.similarities(left, right, rows, columns).double(), exact[rows, columns])
-            complete = close.all() and not missed.any()
+            found = sieve.similarities(left, right, rows, columns)
+            complete = torch.isclose(found.double(), exact[rows, columns]).all() and not missed.any()
     except (RuntimeError, RetrievalError):
         return math.inf
     return min(times) if complete else math.inf
