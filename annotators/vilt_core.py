@@ -328,12 +328,17 @@ def attend(qkv: Tensor, heads: int, seen: Tensor | None = None) -> Tensor:
 
 
 def _alike(x: Tensor, lengths: list[int]) -> list[Tensor]:
-    """Views (P, N, D) of the tokens (T, D) of neighbouring pairs of one length, each time as many as there are."""
-    runs = [(length, len(list(pairs))) for length, pairs in groupby(lengths)]
+    """Views (P, N, D) of the tokens (T, D) of neighbouring pairs of one length, as many as a core's cache holds."""
+    runs = []
+    for length, pairs in groupby(lengths):
+        count, most = len(list(pairs)), max(1, _CACHE_BYTES // (length * x[0].nbytes))
+        runs += [(length, min(most, count - start)) for start in range(0, count, most)]
     parts = torch.split(x, [length * count for length, count in runs])
     return [part.view(count, length, -1) for part, (length, count) in zip(parts, runs, strict=True)]
 
 
+_CACHE_BYTES = 1 << 19
+"""Of what attends together on the CPU: small networks save calls, large ones want their numbers near."""
 _TOGETHER = 8
 """Pairs that go through the last layer and the head at once on the CPU, one token each."""
 
