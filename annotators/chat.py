@@ -256,8 +256,8 @@ def letter_shares(choice: Mapping[str, Any]) -> list[float]:
 
 def _written(choice: Mapping[str, Any]) -> str:
     """The first words of a choice, of its thoughts where it has said nothing yet."""
-    message = choice["message"]
-    return message.get("content") or message.get("reasoning_content") or message.get("reasoning") or ""
+    message = choice.get("message") or {}
+    return str(message.get("content") or message.get("reasoning_content") or message.get("reasoning") or "")
 
 
 def _question(picture: str, caption: str, levels: Sequence[str]) -> dict[str, Any]:

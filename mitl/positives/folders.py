@@ -104,13 +104,17 @@ def parquet_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Ta
     """The table of a Parquet file; all its columns unless some are named.
 
     Raises:
-        pa.ArrowException: it is no Parquet file, or lacks a column.
+        pa.ArrowException: it is no Parquet file.
+        KeyError: it lacks a column that is named.
     """
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     # Not read_table: its threads may still run where an error ends the process at once, which then aborts.
-    return ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)
+    table = ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)
+    return (
+        table if columns is None else table.select(list(columns))
+    )  # what is read passes over names it lacks
 
 
 def holds(folder: Path, files: Mapping[str, bytes]) -> bool:

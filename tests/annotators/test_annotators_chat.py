@@ -65,6 +65,9 @@ def choice(tokens):
     return {"message": {"content": "?"}, "logprobs": {"content": [{"top_logprobs": tops}]}}
 
 
+SOMETHING_ELSE = {"content": [{"token": "<", "top_logprobs": [{"token": "<", "logprob": -0.1}]}]}
+
+
 def test_spellings_of_a_letter_count_together():
     found = letter_shares(choice([("A", 0.5), (" a", 0.1), ("B.", 0.2), ("(D", 0.05), ("And", 0.1)]))
     assert np.allclose(found, [0.6, 0.2, 0, 0.05])
@@ -181,13 +184,16 @@ def test_a_server_that_does_not_judge_is_one_line(images, instead, said, calls):
         ({"content": "<think>"}, "'<think>'"),
         ({"content": None, "reasoning_content": "Okay, the"}, "'Okay, the'"),
         ({"content": ""}, "''"),
+        (None, "''"),
     ],
 )
 def test_a_model_that_answers_without_letters_is_asked_no_more(images, message, shown):
     """All its scores would be 0.5, and people would be asked about whatever pairs come first."""
     every = [(image, caption) for image in (0, 1) for caption in (0, 1, 2)] * 3
     with chat_server(lambda jpeg, caption: sure(0)) as server:
-        server.instead += [(200, {}, json.dumps({"choices": [{"message": message}]}))] * 99
+        server.instead += [
+            (200, {}, json.dumps({"choices": [{"message": message, "logprobs": SOMETHING_ELSE}]}))
+        ] * 99
         judge = build(server.url, requests=1)
         scored(judge, images, every[:4])
         with pytest.raises(AnnotatorError, match=f"'seer-8b' answers {shown} .* 0% of its first 32 answers"):
