@@ -30,13 +30,20 @@ def becomes_true(page: Any, expression: str, arg: object = None) -> None:
     """Wait until a page's expression, or its function of ``arg``, is true.
 
     Playwright's ``wait_for_function`` evaluates a string inside the page. A page's policy forbids that, which shows
-    only where the expression is not true at the first look.
+    only where the expression is not true at the first look. A page that is just giving way to the next one has
+    nothing to be true of: no body, nothing in focus, or no scripts at all.
     """
+    from playwright.sync_api import Error
+
+    failed: Error | None = None
     for _ in range(300):
-        if page.evaluate(expression, arg):
-            return
+        try:
+            if page.evaluate(expression, arg):
+                return
+        except Error as error:
+            failed = error
         page.wait_for_timeout(100)
-    raise AssertionError(f"never true: {expression}")
+    raise AssertionError(f"never true: {expression}") from failed
 
 
 def enter_the_hit(page: Any) -> None:
