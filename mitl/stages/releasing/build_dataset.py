@@ -106,6 +106,7 @@ def release_input(
     data = ReleaseInput(
         name=name,
         dataset=known.dataset.name,
+        dataset_sha256=known.dataset.content_sha256,
         environment=known.environment,
         id_kind=known.dataset.id_kind,
         image_ids=known.image_ids,

@@ -131,6 +131,7 @@ def _input(context: Context, known: ReleaseFacts, rules: RatingRules, name: str)
     return RatingInput(
         name=name,
         dataset=known.dataset.name,
+        dataset_sha256=known.dataset.content_sha256,
         environment=context.environment,
         id_kind=known.dataset.id_kind,
         split=rules.split,
