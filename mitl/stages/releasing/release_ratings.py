@@ -28,6 +28,7 @@ from mitl.hits.templates import HitTemplate
 from mitl.judgements.rating_tests import apart
 from mitl.judgements.similarity import ENOUGH, Aggregation, agreement
 from mitl.positives.folders import WrittenRelease
+from mitl.positives.markdown import release_words
 from mitl.positives.rating_input import (
     SHOWN_ROLES,
     AskedWording,
@@ -328,7 +329,7 @@ def _result(
             ),
         ),
         lines=(
-            f"release {data.name}: {several(summary['ratings_counted'], 'rating')} in scores of "
+            f"{release_words(data.name)}: {several(summary['ratings_counted'], 'rating')} in scores of "
             f"{several(sum(found['pairs'] for found in tasks.values()), 'pair')}"
             if written.changed
             else f"nothing to do: {written.folder} holds exactly this release already",
