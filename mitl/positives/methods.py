@@ -13,7 +13,7 @@ from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
-from mitl.positives.markdown import listed, percent
+from mitl.positives.markdown import listed, percent, release_words
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release import makers_words
@@ -66,11 +66,10 @@ def cited(of: Sequence[Paragraph]) -> list[str]:
 
 def _data(of: Facts) -> Iterator[Sentence]:
     data = of.data
-    name = of.release or ""
     sources = OF_DATASETS.get(of.dataset_kind, ())
-    built = f"The release {name} is built on {data.dataset}" if name else f"The data set is {data.dataset}"
+    named = f"The {release_words(of.release)} is built on" if of.release else "The data set is"
     size = f"{several(len(data.image_ids), 'image')} and {several(len(data.caption_ids), 'caption')}"
-    yield (built, *([Cite(sources)] if sources else []), f", with {size}.")
+    yield (f"{named} {data.dataset}", *([Cite(sources)] if sources else []), f", with {size}.")
     if of.dataset_kind == "scenes":
         yield ("Its images and captions are generated, so that every match is known.",)
 

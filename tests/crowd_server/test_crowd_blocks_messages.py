@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from botocore.exceptions import ClientError
-from crowd_kit import TYPE, post_hit
+from crowd_kit import TYPE, post_hit, refusal
 
 from mitl.crowd_server.admin import change_study
 from mitl.crowd_server.api import notifications as letters
@@ -19,19 +18,6 @@ pytest_plugins = ("crowd_fixtures",)
 
 SANDBOX = Environment.SANDBOX
 STRANGER = "A000000000000X"
-
-
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
-def refusal(call, **parameters):
-    """The TurkErrorCode of a refused call, without the prefix."""
-    with pytest.raises(ClientError) as caught:
-        call(**parameters)
-    return str(caught.value.response.get("TurkErrorCode")).removeprefix("AWS.MechanicalTurk.")
 
 
 def decided(client, worker):
@@ -122,11 +108,13 @@ def test_blocks_of_nobody_are_refused(crowd, client):
     outside = crowd.worker(Environment.LIVE).id
 
     for mturk_id in (STRANGER, outside):
-        assert refusal(client.create_worker_block, WorkerId=mturk_id, Reason="r") == "InvalidParameterValue"
-        assert refusal(client.delete_worker_block, WorkerId=mturk_id) == "InvalidParameterValue"
-    assert refusal(client.create_worker_block, WorkerId=worker.id, Reason="") == "AWS.MissingParameters"
+        assert (
+            refusal(client.create_worker_block, WorkerId=mturk_id, Reason="r")[0] == "InvalidParameterValue"
+        )
+        assert refusal(client.delete_worker_block, WorkerId=mturk_id)[0] == "InvalidParameterValue"
+    assert refusal(client.create_worker_block, WorkerId=worker.id, Reason="")[0] == "AWS.MissingParameters"
     assert (
-        refusal(client.create_worker_block, WorkerId=worker.id, Reason="x" * 1025)
+        refusal(client.create_worker_block, WorkerId=worker.id, Reason="x" * 1025)[0]
         == "AWS.ParameterOutOfRange"
     )
     assert client.list_worker_blocks()["NumResults"] == 0
@@ -181,7 +169,7 @@ def test_notify_workers_has_limits(shared_crowd, changes, code):
     """Two hundred characters of subject, 4,096 of text, a hundred workers."""
     values = {"Subject": "s", "MessageText": "t", "WorkerIds": [STRANGER]} | changes
 
-    assert refusal(shared_crowd.boto().notify_workers, **values) == code
+    assert refusal(shared_crowd.boto().notify_workers, **values)[0] == code
 
 
 def test_workers_are_told_of_bonuses_rejections_and_their_reversal(crowd, client):

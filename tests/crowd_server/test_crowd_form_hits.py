@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from crowd_kit import HTML, post_hit, question
 from form_kit import FORM, SPACE
 
 from mitl.protocol.answer_xml import ANSWERS_NAMESPACE
 
 pytest_plugins = ("crowd_fixtures",)
-
-
-@pytest.fixture
-def client(crowd):
-    """A requester."""
-    return crowd.boto()
 
 
 def test_a_form_is_shown_and_bound_to_its_assignment(crowd, client):

@@ -215,22 +215,12 @@ class Bookkeeping:
         shutil.rmtree(self.folder)
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    """A new crowd.db to copy."""
-    path = tmp_path_factory.mktemp("ledger") / "crowd.db"
-    engine = make_engine(f"sqlite:///{path}")
-    admin.prepare(engine)
-    engine.dispose()
-    return path
-
-
 # A failure shows its seed as drawn; there is nothing to shrink in it.
 @settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(seed=st.integers(0, 2**32))
-def test_the_books_balance_after_every_step(template, seed):
+def test_the_books_balance_after_every_step(crowd_template, seed):
     """Posting, working, deciding, bonuses, expiry, waiting and budgets in any order."""
-    books = Bookkeeping(template, Random(seed))
+    books = Bookkeeping(crowd_template, Random(seed))
     try:
         for _ in range(50):
             books.step()

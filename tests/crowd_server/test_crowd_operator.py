@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-import pytest
 from crowd_kit import TYPE, post_hit
 from crowd_operator_kit import (
     Operator,
@@ -24,27 +23,6 @@ from mitl.records import Environment
 pytest_plugins = ("crowd_fixtures",)
 
 SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
-
-
-@pytest.fixture
-def operator(crowd) -> Operator:
-    """The operator of an empty server."""
-    return operator_of(crowd)
-
-
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
-@pytest.fixture
-def hit_type(client):
-    """A type with three HITs of one assignment each."""
-    own = client.create_hit_type(**TYPE)["HITTypeId"]
-    for _ in range(3):
-        post_hit(client, own)
-    return own
 
 
 def test_the_token_can_be_pasted(crowd):

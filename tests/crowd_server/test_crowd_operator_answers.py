@@ -19,12 +19,6 @@ pytest_plugins = ("crowd_fixtures", "browser_fixtures")
 HOSTILE = '<script>alert(1)</script> & "quotes"\nline two 🐈'
 
 
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
 def links(reply, start):
     """The addresses on a page that begin so, each once, in their order."""
     return list(dict.fromkeys(re.findall(rf'href="({re.escape(start)}[^"]*)"', reply.text)))

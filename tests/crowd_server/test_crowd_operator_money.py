@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from crowd_kit import TYPE, post_hit
 from crowd_operator_kit import (
-    Operator,
     add_late_answer,
     add_panel,
     add_visit,
     name_worker,
-    operator_of,
     worker_row,
 )
 from sqlalchemy import update
@@ -22,27 +19,6 @@ from mitl.records import Environment
 pytest_plugins = ("crowd_fixtures",)
 
 SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
-
-
-@pytest.fixture
-def operator(crowd) -> Operator:
-    """The operator of an empty server."""
-    return operator_of(crowd)
-
-
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
-@pytest.fixture
-def hit_type(client):
-    """A type with three HITs of one assignment each."""
-    own = client.create_hit_type(**TYPE)["HITTypeId"]
-    for _ in range(3):
-        post_hit(client, own)
-    return own
 
 
 def test_late_answers_are_listed_for_payment(crowd, client, operator, hit_type):

@@ -86,21 +86,6 @@ def task_of(worker, page) -> Task:
     return task
 
 
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
-@pytest.fixture
-def hit_type(client):
-    """A type with three HITs of one assignment each."""
-    own = client.create_hit_type(**TYPE)["HITTypeId"]
-    for _ in range(3):
-        post_hit(client, own)
-    return own
-
-
 def test_a_participant_goes_straight_to_a_hit_and_back_with_the_code(crowd, client, hit_type):
     """One click from the panel to the HIT; the answers are stored before the way back and its code are shown."""
     add(crowd)

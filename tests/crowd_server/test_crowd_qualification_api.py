@@ -5,40 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from botocore.exceptions import ClientError
-from crowd_kit import TYPE, post_hit
-from qualification_kit import TWO, TWO_KEY, choice, form, free, key, question
+from crowd_kit import TYPE, post_hit, refusal
+from qualification_kit import NEW, TWO, TWO_KEY, ask, choice, form, free, key, made, question
 
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
 
-NEW = {"Name": "Colours", "Description": "Sees colours.", "QualificationTypeStatus": "Active"}
 TESTED = {"Test": TWO, "AnswerKey": TWO_KEY, "TestDurationInSeconds": 600}
-
-
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
-def made(client, **changes):
-    """The id of a new type."""
-    return client.create_qualification_type(**NEW | changes)["QualificationType"]["QualificationTypeId"]
-
-
-def refusal(call, **parameters):
-    """The TurkErrorCode of a refused call, without the prefix, and its message."""
-    with pytest.raises(ClientError) as caught:
-        call(**parameters)
-    reply = caught.value.response
-    return str(reply.get("TurkErrorCode")).removeprefix("AWS.MechanicalTurk."), reply["Error"]["Message"]
-
-
-def asked(worker, type_id):
-    """Ask for a qualification without a test; the page that follows."""
-    return worker.post(f"/w/qualifications/{type_id}/request")
 
 
 def pending(client, **filters):
@@ -209,7 +183,7 @@ def test_a_deleted_type_is_gone_and_its_name_free(crowd, client):
     post_hit(client, hit_type)
     holder, asker = crowd.worker(), crowd.worker()
     client.associate_qualification_with_worker(**own, WorkerId=holder.id)
-    asked(asker, own["QualificationTypeId"])
+    ask(asker, own["QualificationTypeId"])
 
     client.delete_qualification_type(**own)
 
@@ -258,7 +232,7 @@ def test_a_request_is_listed_accepted_and_scored(either_crowd):
     client, worker = either_crowd.boto(), either_crowd.worker()
     own = {"QualificationTypeId": made(client)}
     other = made(client, Name="other")
-    asked(worker, own["QualificationTypeId"])
+    ask(worker, own["QualificationTypeId"])
 
     [request] = pending(client)
     assert (request["WorkerId"], request["QualificationTypeId"]) == (worker.id, own["QualificationTypeId"])
@@ -279,7 +253,7 @@ def test_a_request_is_listed_accepted_and_scored(either_crowd):
 def test_a_granted_request_may_have_no_value(crowd, client):
     """Having it is what counts then."""
     worker, type_id = crowd.worker(), made(client)
-    asked(worker, type_id)
+    ask(worker, type_id)
 
     client.accept_qualification_request(QualificationRequestId=pending(client)[0]["QualificationRequestId"])
 
@@ -290,7 +264,7 @@ def test_a_granted_request_may_have_no_value(crowd, client):
 def test_a_rejected_request_tells_the_worker_why(crowd, client):
     """On the page of qualifications and among the messages; the reason is text, whatever it holds."""
     worker, type_id = crowd.worker(), made(client)
-    asked(worker, type_id)
+    ask(worker, type_id)
     mine = {"QualificationRequestId": pending(client)[0]["QualificationRequestId"]}
     assert (
         refusal(client.reject_qualification_request, **mine, Reason="x" * 1025)[0]
@@ -307,7 +281,7 @@ def test_a_rejected_request_tells_the_worker_why(crowd, client):
 def test_unknown_ids_are_told_apart(crowd, client):
     """A request, a type, a worker, and what belongs to the other environment."""
     worker, type_id = crowd.worker(), made(client)
-    asked(worker, type_id)
+    ask(worker, type_id)
     mine = {"QualificationRequestId": pending(client)[0]["QualificationRequestId"]}
     live = crowd.boto(Environment.LIVE)
 
@@ -344,7 +318,7 @@ def test_granting_leaves_a_waiting_request_alone(crowd, client):
     """As the reference says; accepting it later changes the value."""
     worker, type_id = crowd.worker(), made(client)
     holder = {"QualificationTypeId": type_id, "WorkerId": worker.id}
-    asked(worker, type_id)
+    ask(worker, type_id)
 
     client.associate_qualification_with_worker(**holder, IntegerValue=1)
     [request] = pending(client)
@@ -360,7 +334,7 @@ def test_requests_come_in_pages(crowd, client):
     type_id = made(client)
     workers = [crowd.worker() for _ in range(3)]
     for worker in workers:
-        asked(worker, type_id)
+        ask(worker, type_id)
 
     pages = client.get_paginator("list_qualification_requests").paginate(PaginationConfig={"PageSize": 2})
 
@@ -372,7 +346,7 @@ def test_answers_to_a_test_without_key_come_with_the_request(crowd, client):
     """The test and the answers as QuestionFormAnswers, for the requester to decide."""
     worker = crowd.worker()
     type_id = made(client, Test=form(question("why & how", free())), TestDurationInSeconds=60)
-    page = asked(worker, type_id)
+    page = ask(worker, type_id)
     version = re.search(r'name="version" value="([0-9a-f]+)"', page.text)[1]
 
     reply = worker.post(page.url.path, {"version": version, "q1": "because <it> is"})

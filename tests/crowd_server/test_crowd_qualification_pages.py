@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from crowd_kit import TYPE, post_hit
-from qualification_kit import TWO, TWO_KEY, choice, form, free, question
+from qualification_kit import TWO, TWO_KEY, ask, choice, form, free, made, question
 
 from mitl.crowd_server.store import workers
 from mitl.crowd_server.store.database import Database
@@ -26,26 +26,9 @@ from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
 
-NEW = {"Name": "Colours", "Description": "Sees <colours>.", "QualificationTypeStatus": "Active"}
 TESTED = {"Test": TWO, "AnswerKey": TWO_KEY, "TestDurationInSeconds": 600}
 RIGHT = {"q1": "1", "q2": ["1", "3"]}
 WRONG = {"q1": "2", "q2": ["2"]}
-
-
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
-def made(client, **changes):
-    """The id of a new type."""
-    return client.create_qualification_type(**NEW | changes)["QualificationType"]["QualificationTypeId"]
-
-
-def start(worker, type_id):
-    """Press the button; the page that follows."""
-    return worker.post(f"/w/qualifications/{type_id}/request")
 
 
 def send(worker, page, **fields):
@@ -84,10 +67,10 @@ def test_a_worker_passes_a_test_and_sees_the_hits_it_opens(either_crowd):
     about = good.get(f"/w/qualifications/{type_id}").text
     assert "Sees &lt;colours&gt;." in about
     assert "<b>2</b> questions" in about
-    page = start(good, type_id)
+    page = ask(good, type_id)
     assert "Look &lt;well&gt;." in page.text
     result = send(good, page, **RIGHT)
-    send(bad, start(bad, type_id), **WRONG)
+    send(bad, ask(bad, type_id), **WRONG)
 
     assert 'Its value is <b class="value">100</b>' in result.text
     assert score(client, good, type_id)["IntegerValue"] == 100
@@ -101,7 +84,7 @@ def test_a_worker_passes_a_test_and_sees_the_hits_it_opens(either_crowd):
 def test_answers_after_the_time_are_not_taken(crowd, client):
     """The server's clock counts, with a few seconds for the way; the try is used."""
     type_id, worker = made(client, **TESTED), crowd.worker()
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
     crowd.clock.advance(seconds=606)
 
     result = send(worker, page, **RIGHT)
@@ -109,13 +92,13 @@ def test_answers_after_the_time_are_not_taken(crowd, client):
     assert "The time of the test is over" in result.text
     assert holders(client, type_id) == 0
     assert "ran out" in worker.get("/w/qualifications").text
-    assert "only once" in start(worker, type_id).text
+    assert "only once" in ask(worker, type_id).text
 
 
 def test_answers_on_their_way_at_the_end_are_taken(crowd, client):
     """Five seconds are given for the network."""
     type_id, worker = made(client, **TESTED), crowd.worker()
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
     crowd.clock.advance(seconds=604)
 
     send(worker, page, **RIGHT)
@@ -126,7 +109,7 @@ def test_answers_on_their_way_at_the_end_are_taken(crowd, client):
 def test_a_second_submission_changes_nothing(crowd, client):
     """A double click, a reload or the back button shows the first result."""
     type_id, worker = made(client, **TESTED), crowd.worker()
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
     send(worker, page, **RIGHT)
 
     again = send(worker, page, **WRONG)
@@ -140,7 +123,7 @@ def test_two_submissions_at_once_are_one(crowd, client):
     """Whichever comes first counts."""
     worker = crowd.worker()
     type_id = made(client, **TESTED | {"AnswerKey": ""})
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
     cookies = dict(worker.browser.cookies)
     version = re.search(r'name="version" value="([0-9a-f]+)"', page.text)[1]
 
@@ -162,9 +145,9 @@ def test_pressing_the_button_twice_starts_one_test(crowd, client):
     """The second press leads to the test in hand, whose clock runs on."""
     type_id, worker = made(client, **TESTED), crowd.worker()
 
-    first = start(worker, type_id)
+    first = ask(worker, type_id)
     crowd.clock.advance(seconds=100)
-    second = start(worker, type_id)
+    second = ask(worker, type_id)
 
     assert first.url == second.url
     assert 'data-seconds="600"' in first.text
@@ -174,7 +157,7 @@ def test_pressing_the_button_twice_starts_one_test(crowd, client):
 def test_a_test_belongs_to_who_started_it(crowd, client):
     """Another worker, one of the other environment, and nobody at all find nothing there."""
     type_id, owner = made(client, **TESTED), crowd.worker()
-    page = start(owner, type_id)
+    page = ask(owner, type_id)
     path = page.url.path
 
     for other in (crowd.worker(), crowd.worker(Environment.LIVE)):
@@ -189,7 +172,7 @@ def test_a_test_belongs_to_who_started_it(crowd, client):
 def test_another_site_cannot_send_the_forms(crowd, client):
     """Neither the request nor the answers."""
     type_id, worker = made(client, **TESTED), crowd.worker()
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
 
     for path in (page.url.path, f"/w/qualifications/{type_id}/request"):
         assert worker.post(path, RIGHT, Origin="https://evil.example").status_code == 403
@@ -202,7 +185,7 @@ def test_missing_answers_come_back_with_what_was_given(crowd, client):
     type_id = made(client, Test=test, TestDurationInSeconds=60)
     worker = crowd.worker()
 
-    page = send(worker, start(worker, type_id), q1="2", q2='<i>"since"</i>', q3="")
+    page = send(worker, ask(worker, type_id), q1="2", q2='<i>"since"</i>', q3="")
 
     assert page.status_code == 422
     assert "Nothing was sent yet" in page.text
@@ -216,7 +199,7 @@ def test_missing_answers_come_back_with_what_was_given(crowd, client):
 def test_a_test_that_changed_meanwhile_starts_again(crowd, client):
     """Answers are never read against other questions; the worker gets the whole time of the new test."""
     type_id, worker = made(client, **TESTED), crowd.worker()
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
     crowd.clock.advance(seconds=500)
     changed = TESTED | {"Test": TWO.replace("Look", "Gaze")}
     client.update_qualification_type(QualificationTypeId=type_id, **changed)
@@ -235,7 +218,7 @@ def test_a_megabyte_of_answers_is_refused_and_the_test_stays_open(crowd, client)
     """Too much text is told; what follows is taken."""
     worker = crowd.worker()
     type_id = made(client, Test=form(question("why", free())), TestDurationInSeconds=60)
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
 
     assert send(worker, page, q1="x" * 1_000_000).status_code == 413
     assert send(worker, page, q1="x" * 20_001).status_code == 422
@@ -253,7 +236,7 @@ def test_a_hostile_test_stays_text(crowd, client):
     worker = crowd.worker()
 
     texts = [worker.get("/w/qualifications").text, worker.get(f"/w/qualifications/{type_id}").text]
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
     texts += [page.text, send(worker, page, q1="1", q2=evil).text]
 
     assert all("<script>alert" not in text and "<script>&" not in text for text in texts)
@@ -269,7 +252,7 @@ def test_only_the_tests_own_picture_hosts_are_opened(crowd, client):
     type_id = made(client, Test=form(question("a", free(), content=shown)), TestDurationInSeconds=60)
     worker = crowd.worker()
 
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
 
     assert "img-src https://pics.example 'self' data:;" in page.headers["content-security-policy"]
     assert '<img class="shown" src="https://pics.example/a.png" alt="a cat"' in page.text
@@ -281,7 +264,7 @@ def test_a_type_that_grants_itself_is_held_at_once(crowd, client):
     """With its value, and it opens HITs."""
     type_id, worker = made(client, AutoGranted=True, AutoGrantedValue=7), crowd.worker()
 
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
 
     assert "The qualification is yours." in page.text
     assert '<b class="value">7</b>' in page.text
@@ -291,13 +274,13 @@ def test_a_type_that_grants_itself_is_held_at_once(crowd, client):
 def test_the_retry_delay_counts_from_the_request(crowd, client):
     """Before it nothing starts; after it the new result counts."""
     type_id, worker = made(client, **TESTED, RetryDelayInSeconds=3600), crowd.worker()
-    send(worker, start(worker, type_id), **WRONG)
+    send(worker, ask(worker, type_id), **WRONG)
     assert score(client, worker, type_id)["IntegerValue"] == 0
 
     crowd.clock.advance(seconds=3599)
-    early = start(worker, type_id)
+    early = ask(worker, type_id)
     crowd.clock.advance(seconds=1)
-    send(worker, start(worker, type_id), **RIGHT)
+    send(worker, ask(worker, type_id), **RIGHT)
 
     assert "You can ask again from" in early.text
     assert score(client, worker, type_id)["IntegerValue"] == 100
@@ -306,12 +289,12 @@ def test_the_retry_delay_counts_from_the_request(crowd, client):
 def test_without_a_delay_a_type_can_be_asked_for_once(crowd, client):
     """Also after a rejection, as on MTurk."""
     type_id, worker = made(client), crowd.worker()
-    start(worker, type_id)
+    ask(worker, type_id)
     [request] = client.list_qualification_requests()["QualificationRequests"]
     client.reject_qualification_request(QualificationRequestId=request["QualificationRequestId"], Reason="no")
     crowd.clock.advance(days=400)
 
-    page = start(worker, type_id)
+    page = ask(worker, type_id)
 
     assert "only once" in page.text
     assert client.list_qualification_requests()["NumResults"] == 0
@@ -323,9 +306,9 @@ def test_inactive_and_unknown_types_cannot_be_asked_for(crowd, client):
     live = made(crowd.boto(Environment.LIVE))
     worker = crowd.worker()
 
-    assert "cannot be asked for just now" in start(worker, inactive).text
-    assert start(worker, live).status_code == 404
-    assert start(worker, "3NONE").status_code == 404
+    assert "cannot be asked for just now" in ask(worker, inactive).text
+    assert ask(worker, live).status_code == 404
+    assert ask(worker, "3NONE").status_code == 404
     assert worker.get("/w/qualifications/3NONE").status_code == 404
     assert worker.get("/w/qualifications/requests/3NONE").status_code == 404
 
@@ -366,7 +349,7 @@ def test_nobody_without_a_session_sees_anything(crowd, client):
 def test_who_has_not_agreed_to_the_study_is_asked_first(crowd, client):
     """Nothing can be asked for before; a test in hand is still taken, and messages are open to everybody."""
     type_id, eager, late = made(client, **TESTED), crowd.worker(), crowd.worker()
-    page = start(eager, type_id)
+    page = ask(eager, type_id)
     study = StudyRow(Environment.SANDBOX, 1, "A study", "", "", "", "I agree to take part.", crowd.clock())
     with Database(crowd.engine).write(Environment.SANDBOX) as connection:
         workers.save_study(connection, study)
@@ -374,7 +357,7 @@ def test_who_has_not_agreed_to_the_study_is_asked_first(crowd, client):
     for reply in (
         late.get("/w/qualifications"),
         late.get(f"/w/qualifications/{type_id}"),
-        start(late, type_id),
+        ask(late, type_id),
     ):
         assert "I agree to take part." in reply.text
     assert "Nobody has written" in late.get("/w/messages").text

@@ -26,16 +26,6 @@ TEXTS = {
 }
 
 
-@pytest.fixture
-def hit_type(crowd):
-    """A type with three HITs of one assignment each."""
-    client = crowd.boto()
-    own = client.create_hit_type(**TYPE)["HITTypeId"]
-    for _ in range(3):
-        post_hit(client, own)
-    return own
-
-
 def tell(crowd, environment=SANDBOX, **changes):
     """Describe the study."""
     return panel_admin.change_study(crowd.engine, environment, changes, clock=crowd.clock)[0]

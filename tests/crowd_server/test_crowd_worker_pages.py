@@ -22,21 +22,6 @@ pytest_plugins = ("crowd_fixtures",)
 SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
 
 
-@pytest.fixture
-def client(crowd):
-    """The sandbox requester."""
-    return crowd.boto()
-
-
-@pytest.fixture
-def hit_type(client):
-    """A type with three HITs of one assignment each."""
-    own = client.create_hit_type(**TYPE)["HITTypeId"]
-    for _ in range(3):
-        post_hit(client, own)
-    return own
-
-
 def assignments(client):
     """All submitted assignments."""
     return [

@@ -117,7 +117,9 @@ def test_only_what_happened_is_told(known: Facts) -> None:
     ):
         assert never not in text
     assert "practice on a sandbox" in text
-    assert "The release release is built on scenes" in text
+    assert "The release is built on scenes" in text
+    named = as_markdown(replace(known, release="Coco-2026"))
+    assert "The release Coco-2026 is built on scenes" in named
 
 
 def test_other_kinds_of_items_are_told_in_their_own_words(known: Facts) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from crowd_kit import Crowd, running_crowd
+from crowd_kit import TYPE, Crowd, post_hit, running_crowd
+from crowd_operator_kit import Operator, operator_of
 from sqlalchemy import Engine
 
 from mitl.crowd_server import admin
@@ -39,6 +41,27 @@ def crowd(crowd_engine: Engine) -> Iterator[Crowd]:
     """A running crowd server over a new database."""
     with running_crowd(crowd_engine) as server:
         yield server
+
+
+@pytest.fixture
+def client(crowd: Crowd) -> Any:
+    """The sandbox requester."""
+    return crowd.boto()
+
+
+@pytest.fixture
+def hit_type(client: Any) -> str:
+    """A type with three HITs of one assignment each."""
+    own: str = client.create_hit_type(**TYPE)["HITTypeId"]
+    for _ in range(3):
+        post_hit(client, own)
+    return own
+
+
+@pytest.fixture
+def operator(crowd: Crowd) -> Operator:
+    """The operator of an empty server."""
+    return operator_of(crowd)
 
 
 @pytest.fixture(scope="module")

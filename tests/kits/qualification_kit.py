@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 from xml.sax.saxutils import escape
 
+import httpx
+from crowd_kit import Worker
+
 SCHEMAS = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"
+
+
+NEW = {"Name": "Colours", "Description": "Sees <colours>.", "QualificationTypeStatus": "Active"}
+
+
+def made(client: Any, **changes: Any) -> str:
+    """The id of a new type."""
+    own: str = client.create_qualification_type(**NEW | changes)["QualificationType"]["QualificationTypeId"]
+    return own
+
+
+def ask(worker: Worker, type_id: str) -> httpx.Response:
+    """Press the button that asks for a qualification; the page that follows."""
+    return worker.post(f"/w/qualifications/{type_id}/request")
 
 
 def form(*questions: str, overview: str = "", version: str = "2017-11-06") -> str:

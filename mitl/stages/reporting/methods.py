@@ -89,7 +89,6 @@ def facts(context: Context) -> tuple[Facts, str]:
             data=data,
             summary=summarise(data, listed_queries(data.merged, data.queries)),
             dataset_kind=known.dataset.kind,
-            dataset_sha256=known.dataset.content_sha256,
             machines=tuple(_machines(context)),
             release=built[-1].name if built else None,
             other_work=_other_work(context),
@@ -206,7 +205,7 @@ def rows(of: Facts) -> list[tuple[str, str]]:
         for key, name in _NAMES.items()
         if known.get(key) not in (None, 0)
     ]
-    made.append(("content of the data set (SHA-256)", of.dataset_sha256[:16]))
+    made.append(("content of the data set (SHA-256)", of.data.dataset_sha256[:16]))
     made += [(f"fingerprint of {one.name}", one.fingerprint[:16]) for one in of.machines]
     return made
 
