@@ -299,6 +299,7 @@ def test_a_file_that_is_no_database_is_named(words, empty_folder):
         ("[projects]\n", "known tables"),
         ("[propose]\ntopk = 5\n", "propose.topk"),
         ("project = 3\n", "write [project]"),
+        ("database = 'postgresql://me:hunter2@host/db'\n", "write [database]"),
         ("[project]\nseed = 'x'\n", "a whole number is wanted"),
         ("[propose]\ntop_k = 0\n", "1 is the least"),
         ("[propose]\nannotators = 'clip-mini'\n", "a list of names"),
@@ -309,10 +310,12 @@ def test_a_file_that_is_no_database_is_named(words, empty_folder):
     ],
 )
 def test_a_malformed_settings_file_is_named(text, named, empty_folder):
-    """The line names the file or the setting and what would be right."""
+    """The line names the file or the setting and what would be right, and no password."""
     (empty_folder / "mitl.toml").write_text(text)
 
-    assert named in fails(1, "status")
+    line = fails(1, "status")
+
+    assert named in line and "hunter2" not in line
 
 
 def test_a_bill_above_the_ceiling_posts_nothing(empty_folder, made):
