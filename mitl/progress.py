@@ -56,8 +56,8 @@ def terminal_progress(label: str, total: int) -> Iterator[Advance]:
     from rich.table import Column
     from rich.text import Text
 
-    class Label(ProgressColumn):
-        def render(self, task: Task) -> Text:
+    class TaskLabel(ProgressColumn):
+        def render(self, task: Task) -> Text:  # no markup: an annotator may be called anything
             return Text(task.description, no_wrap=True, overflow="ellipsis")
 
     class Pace(ProgressColumn):
@@ -69,7 +69,7 @@ def terminal_progress(label: str, total: int) -> Iterator[Advance]:
     wide = console.width >= _WIDE
     whole = Column(no_wrap=True)
     columns = (
-        Label(table_column=Column(no_wrap=wide)),  # rich takes room from the columns that may wrap
+        TaskLabel(table_column=Column(no_wrap=wide)),  # rich takes room from the columns that may wrap
         *([BarColumn()] if wide else []),
         MofNCompleteColumn(table_column=whole),
         Pace(table_column=whole),
