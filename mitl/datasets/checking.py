@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mitl.core.pictures import FORMATS
 from mitl.datasets.images import picture_errors
 from mitl.datasets.media import have_decoders, header_fault, sound_samples, video_frames
 from mitl.errors import DatasetError
@@ -83,6 +84,8 @@ def _look(
     """(what is wrong or None, in words)."""
     if image.file is None:
         named = files.get(image.external_id)
+        if named and Path(named).is_absolute() and Path(named).is_file():
+            return "missing", f"{named!r} lies outside the folder of the table"
         return "missing", f"there is no file {named!r}" if named else "no file is named or found"
     path = project / image.file
     try:
@@ -117,7 +120,7 @@ def _look_at_picture(path: Path, content: bytes) -> tuple[str, str] | None:
     from PIL import UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings(action="ignore"), Pictures.open(path) as picture:
+        with warnings.catch_warnings(action="ignore"), Pictures.open(path, formats=FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
             picture.load()
     except UnidentifiedImageError:

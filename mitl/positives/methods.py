@@ -16,9 +16,11 @@ from mitl.positives.datasheet import KINDS
 from mitl.positives.markdown import listed, percent, release_words
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
+from mitl.positives.release import makers_words
 from mitl.positives.release_input import BatchPay, CrowdSummary, ProposalRun, QueryDraw
 from mitl.positives.sheet_audit import machine_counts, rounds_told
 from mitl.records import Direction, Environment, PositiveSource, several
+from mitl.records.forms import of_form
 
 
 def paragraphs(of: Facts) -> list[Paragraph]:
@@ -33,7 +35,19 @@ def paragraphs(of: Facts) -> list[Paragraph]:
         ("Evaluation", _evaluated(of)),
         ("Software", _software(of)),
     )
-    found = [Paragraph(title, tuple(sentences)) for title, sentences in made]
+    data = of.data
+    named = {one.name for one in of.machines} | {
+        name for one in of.scores for name in (one.annotator, one.positives)
+    }
+    makers = makers_words(data.card, data.name, data.dataset, *named)
+
+    def words(part: Part) -> Part:
+        return of_form(part, data.form, makers) if isinstance(part, str) else part
+
+    found = [
+        Paragraph(title, tuple(tuple(words(part) for part in sentence) for sentence in told))
+        for title, told in made
+    ]
     return [paragraph for paragraph in found if paragraph.sentences]
 
 
@@ -103,7 +117,7 @@ def _run(run: ProposalRun) -> str:
 def _draw(draw: QueryDraw) -> str:
     side, items = ("image", "images") if draw.direction is Direction.I2T else ("caption", "captions")
     if draw.queries >= draw.items:
-        return f"all {draw.items:,} {items} as queries"
+        return f"all {draw.items:,} {items}"
     how = "listed" if draw.seed is None else f"drawn at random (seed {draw.seed})"
     return f"{several(draw.queries, f'{side} query', f'{side} queries')} {how} of {draw.items:,} {items}"
 

@@ -20,6 +20,7 @@ from mitl import cli
 from mitl.cli import COMMANDS, SECTIONS, CommonOption, app, group, usage
 from mitl.cli.reference import commands
 from mitl.errors import DatasetError
+from mitl.progress import terminal_progress
 from mitl.records import StageResult, Table
 from mitl.settings import load
 
@@ -353,11 +354,11 @@ def test_a_large_picture_that_can_be_opened_brings_no_line_of_pillow(tmp_path):
 
 
 def test_texts_of_strangers_cannot_steer_the_terminal(one_command, capsys):
-    """Control characters of captions and worker ids are shown as escapes, on one row."""
+    """Control characters of captions, worker ids and models' names are shown as escapes, on one row."""
     hostile = "\x1b[2Jgone\r\n\u202ereversed\x9b"
 
     def act(app):
-        app.finish(StageResult(tables=(Table(hostile, ("caption",), ((hostile,),)),), lines=(hostile,)))
+        app.finish(StageResult(tables=(Table(hostile, (hostile,), ((hostile,),)),), lines=(hostile,)))
 
     _, out, _ = run_act(one_command(act), capsys)
     assert len(out.splitlines()) == 4
@@ -383,3 +384,13 @@ def test_progress_is_silent_where_asked_or_no_terminal_looks(tmp_path):
     quiet = app.App("act", load(tmp_path, environ={}), json=False, quiet=True)
 
     assert quiet.progress is app.no_progress
+
+
+def test_a_bar_takes_any_name(monkeypatch, capsys):
+    """An annotator's name is no markup, which could be malformed."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    with terminal_progress("rank [/i2t]", total=1) as advance:
+        advance(1)
+
+    assert "rank [/i2t]" in capsys.readouterr().err

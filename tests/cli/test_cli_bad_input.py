@@ -393,3 +393,14 @@ def test_a_device_is_not_replaced_by_a_file(project):
 
     assert "'pipe' is a device or a pipe" in fails(2, "report", "--out", "pipe").replace(f"{project}/", "")
     assert Path("pipe").is_fifo()
+
+
+@pytest.mark.parametrize(
+    "words", [("verify", "stolen"), ("init", "own", "--dataset", "stolen/manifest.json")]
+)
+def test_a_file_that_nests_without_end_is_one_line(words, empty_folder):
+    """Python's reader of JSON gives up; whoever made the file gets no traceback out of it."""
+    (empty_folder / "stolen").mkdir()
+    (empty_folder / "stolen" / "manifest.json").write_text("[" * 100_000 + "]" * 100_000)
+
+    assert "hundreds of levels deep" in fails(1, *words)
