@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from books import assert_each_hit_is_there_once, server_rows
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from sqlalchemy import text as sql
 from world_kit import SANDBOX, make_world, run_propose
 
@@ -301,7 +301,6 @@ def test_each_strategy_chooses_what_was_not_chosen_before(settings, strategy, si
 
 def test_bad_input_is_one_clear_line(settings, monkeypatch):
     """Nothing is stored or posted by a call that fails."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(settings.project)
     assert "has a partner" in fails(1, "collect", "choose", "--count", 3)
     assert "was chosen" in fails(1, "collect", "publish", "--sandbox")

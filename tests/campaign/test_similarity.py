@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from books import assert_each_hit_is_there_once, server_rows
-from cli_kit import clear_environment, fails
+from cli_kit import fails
 from similarity_kit import likeness, pages_of, rate, run_rate, sample_pairs, sampled
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
@@ -542,9 +542,8 @@ def test_a_cap_counts_hits_of_ratings_too(settings):
         (("--sandbox", "--task", "sts", "--pilot", "0"), "0 is not in the range x>=1"),
     ],
 )
-def test_words_that_cannot_be_meant_are_one_line(settings, monkeypatch, words, message):
+def test_words_that_cannot_be_meant_are_one_line(settings, words, message):
     """Usage errors, told before anything is read."""
-    clear_environment(monkeypatch)
     assert message in fails(2, "rate", "publish", *words, "--project", settings.project)
 
 

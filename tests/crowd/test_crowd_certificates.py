@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from harvest_kit import make_asked, submissions
 from process_kit import project_settings
 from tls_kit import Authority, self_signed
@@ -51,7 +51,6 @@ WRONG = {
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch):
     """No setting of the machine reaches a test."""
-    clear_environment(monkeypatch)
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from db_kit import content, cut_connections, kept, old_database, sqlite_url
 from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
@@ -27,12 +27,6 @@ from mitl.db.session import open_database
 from mitl.errors import OutageError, StoreError
 
 pytestmark = pytest.mark.migrations
-
-
-@pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch):
-    """Nothing reaches a test from outside."""
-    clear_environment(monkeypatch)
 
 
 @pytest.fixture

@@ -13,19 +13,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from db_kit import content, old_database, sqlite_url
 from sqlalchemy import text
 
 from mitl.db import migrate
 from mitl.db.engine import make_engine, open_engine, parse_url
 from mitl.errors import StoreError
-
-
-@pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch):
-    """Nothing reaches a test from outside."""
-    clear_environment(monkeypatch)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_kit import clear_environment, mitl, ok
+from cli_kit import mitl, ok
 from docs_kit import blocks, mitl_lines
 from PIL import Image
 from text_kit import write_beir
@@ -33,7 +33,6 @@ def settings_of(name: str) -> str:
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """An empty project on a small world, in the current folder."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "12")
     return tmp_path
@@ -136,7 +135,6 @@ def test_models_on_disk(tmp_path, monkeypatch, kind):
     pytest.importorskip("torch")
     import families_kit
 
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     dataset = LAID[kind](tmp_path)
     if kind == "sentences":
@@ -231,7 +229,6 @@ def install(site: Path, module: str, code: str, project: dict) -> None:
 
 def test_the_commands_exist(tmp_path, monkeypatch):
     """Every command of the page is one that the program knows; here they lack what they need and say so."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
 
     for words in mitl_lines(PAGE):

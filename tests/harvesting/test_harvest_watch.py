@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from harvest_kit import copied, fail_controls, make_asked, posted, submissions
 from hypothesis import given
 from hypothesis import strategies as st
@@ -168,7 +168,6 @@ def test_a_watch_gives_up_where_nothing_answers_for_long(remote, monkeypatch):
 
 def test_the_command_watches_until_nothing_is_out(asked, monkeypatch):
     """One JSON object at the end; a second run has nothing to do."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(asked.project)
     simulate(asked, SANDBOX)
 

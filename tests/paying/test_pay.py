@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from docs_kit import mitl_lines
 from pay_kit import (
     LIVE,
@@ -33,7 +33,6 @@ from mitl.stages.paying.top_up import TopUpTerms, top_up
 @pytest.fixture
 def settings(tmp_path_factory, tmp_path, monkeypatch) -> Settings:
     """A copy of a project whose workers are paid, as the current folder."""
-    clear_environment(monkeypatch)
     found = copy_of(kept_project(tmp_path_factory), tmp_path / "p")
     monkeypatch.chdir(found.project)
     return found

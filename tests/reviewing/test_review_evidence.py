@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from desk_kit import REASON, open_desk, written
 from sqlalchemy import text
 from world_kit import SANDBOX, copy_of
@@ -185,9 +185,8 @@ def test_the_configured_rule_is_read_used_and_shown(project):
     assert "expected yes ·" in page and "expected no ·" in page
 
 
-def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project, monkeypatch):
+def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project):
     """Thirty days from submission, to the minute, in UTC; afterwards the submission's page says so too."""
-    clear_environment(monkeypatch)
     waiting = failed_one(project)
     until = waiting.submitted_at + dt.timedelta(days=30)
 
@@ -204,9 +203,8 @@ def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project
     assert f"rejected: {REASON!r}" in shown and undo in shown
 
 
-def test_rejecting_live_work_wants_to_be_confirmed(project, monkeypatch):
+def test_rejecting_live_work_wants_to_be_confirmed(project):
     """Where nobody is there to ask, one clear line, and nothing is stored; `--yes` says it beforehand."""
-    clear_environment(monkeypatch)
     number = failed_one(project).id
     with open_database(project.db_url) as session:
         session.execute(text("UPDATE batch SET environment = 'live'"))

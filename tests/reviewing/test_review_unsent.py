@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from db_kit import sqlite_url
 from desk_kit import REASON, make_reviewed_project
 from world_kit import SANDBOX, copy_of
@@ -148,9 +148,8 @@ def test_the_other_environments_calls_are_its_own(project, tmp_path):
     assert queue(project, Environment.LIVE).status == "nothing_to_do"
 
 
-def test_the_commands_say_so(project, tmp_path, monkeypatch):
+def test_the_commands_say_so(project, tmp_path):
     """In words and in JSON."""
-    clear_environment(monkeypatch)
     n = len(queued(project))
     with pytest.raises(MitlError):
         settle(cut_off(project, tmp_path), SANDBOX)
