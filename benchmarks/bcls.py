@@ -33,8 +33,8 @@ from annotators import registry
 from annotators.sentences import shared_encoder
 from annotators.training.continuous import measured_alpha
 from annotators.training.losses import Labels, LossSettings, loss_of
-from mitl.datasets.scenes import World, generate, truth_matrix, write_world
-from mitl.records import CaptionItem, ImageItem, Label
+from mitl.datasets.scenes import World, generate, truth_matrix, write_items
+from mitl.records import Label
 
 MINIS = ("pvse-mini", "vsrn-mini", "clip-mini")
 """Those that keep vectors."""
@@ -99,9 +99,7 @@ def encode(world: World) -> Encoded:
     """The world through the minis and the sentence encoder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_world(world, folder)
-        images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-        captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+        images, captions = write_items(world, folder)
         sides: tuple[list[Tensor], list[Tensor]] = ([], [])
         for mini in MINIS:
             annotator = registry.build(mini)

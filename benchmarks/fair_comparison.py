@@ -343,17 +343,13 @@ def scenes_trials(
 def twins_of_world(images: int, seed: int) -> tuple[Flags, Flags, dict[str, Floats]]:
     """(I, C) matches, originals, and the similarities of the five twins."""
     from annotators.registry import build
-    from mitl.datasets.scenes.files import write_world
+    from mitl.datasets.scenes.files import write_items
     from mitl.datasets.scenes.world import generate, truth_matrix
-    from mitl.records import CaptionItem, ImageItem, Label
+    from mitl.records import Label
 
     world = generate(images, seed=seed, split="fair")
     with tempfile.TemporaryDirectory() as folder:
-        write_world(world, Path(folder))
-        pictures = [ImageItem(int(one), one, Path(folder) / "images" / f"{one}.png") for one in world.scenes]
-        captions = [
-            CaptionItem(int(one), one, int(said.image_id), said.text) for one, said in world.captions.items()
-        ]
+        pictures, captions = write_items(world, Path(folder))
         similarities = {}
         for name in TWINS:
             annotator = build(name)

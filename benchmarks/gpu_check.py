@@ -33,7 +33,7 @@ from annotators.training.recipe import Recipe
 from annotators.training.taught import Lessons
 from annotators.training.training import train
 from mitl.core.arrays import pack_ids
-from mitl.datasets.scenes import generate, write_world
+from mitl.datasets.scenes import generate, write_items, write_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
@@ -143,9 +143,7 @@ def networks(device: str) -> Iterator[Check]:
     yield "probabilities", float(np.abs(there - match_probabilities(*sides, odds)).max()), 1e-5
     with tempfile.TemporaryDirectory() as folder:
         world = generate(20, seed=5, split="check")
-        write_world(world, Path(folder))
-        images = [ImageItem(int(i), i, Path(folder) / "images" / f"{i}.png") for i in world.scenes]
-        captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+        images, captions = write_items(world, Path(folder))
         for name, near in NEAR.items():
             found = []
             for where in ("cpu", device):

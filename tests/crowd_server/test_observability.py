@@ -25,7 +25,7 @@ RUN = re.compile(r"[0-9a-f]{12}")
 
 @pytest.fixture(autouse=True)
 def silent_again():
-    """Nothing reaches a test from outside, and no level stays set."""
+    """No level stays set."""
     yield
     logs.set_up("none")
 
