@@ -14,7 +14,6 @@ Intervals are 95 % ones of Student's t over seeds; differences are paired by see
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from scipy.stats import t as student
+from shared_kit import parser_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -306,9 +306,7 @@ def draw_figure(rows: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     """Train, or print what was found."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     steps = parser.add_subparsers(dest="command", required=True)
     training = steps.add_parser("run")
     training.add_argument("seeds", type=int, nargs="+")

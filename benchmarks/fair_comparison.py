@@ -18,7 +18,6 @@ directly or in folders,
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
+from shared_kit import parser_of
 
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair
 from mitl.metrics.partial_labels import CorrectedLabels, PartialLabels, Rates
@@ -422,9 +422,7 @@ def captions_trials(data: Path, size: int) -> str:
 
 def main() -> None:
     """Run one of the two comparisons."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("which", choices=["scenes", "captions"])
     parser.add_argument("--worlds", type=int, default=4)
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from coco_walk import CAPTIONERS, _add_annotators, _find
+from shared_kit import parser_of
 
 from mitl.analysis.report.loop_plots import Curve, frontier_svg
 from mitl.audits.frontier import TOLERATED, Frontier
@@ -44,9 +45,7 @@ TITLES = {
 
 def main() -> None:
     """Make the project as a user would, plan, and compare."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("world", choices=list(TITLES))
     parser.add_argument("--out", type=Path, required=True, help="project folder to make, or one made before")
     parser.add_argument("--data", type=Path, help="for coco")

@@ -11,7 +11,6 @@ figures. The exit status is 1 where a check fails, and where there is no card: t
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 from bench_topk_gpu import K, measured, peak_flops
+from shared_kit import parser_of
 from topk_kit import Space, encoded, unit_vectors
 
 from annotators import registry
@@ -221,9 +221,7 @@ def figures(device: str) -> Iterator[str]:
 
 def main() -> None:
     """Check, print a line for each, write the figures, and leave with 1 where a check fails."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--items", type=int, default=40_000, help="of the gallery that is ranked")
     parser.add_argument("--figures", type=Path, default=Path("gpu-figures.md"), help="the file of figures")

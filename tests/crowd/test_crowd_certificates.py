@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from cli_kit import fails, ok
 from harvest_kit import make_asked, submissions
-from process_kit import project_settings
+from process_kit import free_port, project_settings
 from tls_kit import Authority, self_signed
 from world_kit import SANDBOX
 
@@ -159,14 +159,6 @@ def test_a_command_on_this_machine_does_not_read_them(tmp_path, monkeypatch):
     trust(monkeypatch, tmp_path / "gone")
     with open_endpoint(load(tmp_path, environ={}), SANDBOX, port=free_port()) as endpoint:
         assert endpoint.client().balance() == 1_000_000
-
-
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_line_that_breaks_after_the_request_stays_unclear(certificates, authority, monkeypatch):

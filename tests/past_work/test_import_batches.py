@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import fails, ok
+from harvest_kit import in_pipeline
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
@@ -176,10 +177,11 @@ def test_a_hit_whose_reply_was_lost_is_known_by_its_annotation(tmp_path, answere
     """A file names the HIT, so its submissions are stored and it is adopted."""
     project, by_column, _ = answered
     settings = copy_of(project, tmp_path / "p")
-    with open_database(settings.db_url) as session:
-        session.execute(text("UPDATE hit SET state = 'sending', mturk_hit_id = NULL"))
-        session.execute(text("UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'"))
-        session.commit()
+    in_pipeline(
+        settings,
+        "UPDATE hit SET state = 'sending', mturk_hit_id = NULL",
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'",
+    )
 
     import_results(settings, write(tmp_path / "b.csv", by_column), SANDBOX)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from cli_kit import fails, mitl, ok
 from desk_kit import REASON, open_desk, written
-from sqlalchemy import text
+from harvest_kit import in_pipeline
 from world_kit import SANDBOX, copy_of
 
 from mitl.cli.reference import COUNTS
@@ -131,9 +131,7 @@ def test_findings_come_by_kind_and_their_numbers_by_size(project):
 
 def test_the_evidence_shows_the_data_sets_own_ids(project):
     """Rows of the database are ours alone; a person looks pictures up by the data set's ids."""
-    with open_database(project.db_url) as session:
-        session.execute(text("UPDATE item SET external_id = 'picture-' || external_id WHERE side_id = 1"))
-        session.commit()
+    in_pipeline(project, "UPDATE item SET external_id = 'picture-' || external_id WHERE side_id = 1")
 
     found = show(project, failed_one(project).id)
 
@@ -206,10 +204,7 @@ def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project
 def test_rejecting_live_work_wants_to_be_confirmed(project):
     """Where nobody is there to ask, one clear line, and nothing is stored; `--yes` says it beforehand."""
     number = failed_one(project).id
-    with open_database(project.db_url) as session:
-        session.execute(text("UPDATE batch SET environment = 'live'"))
-        session.execute(text("UPDATE worker SET environment = 'live'"))
-        session.commit()
+    in_pipeline(project, "UPDATE batch SET environment = 'live'", "UPDATE worker SET environment = 'live'")
 
     message = fails(2, "review", "reject", str(number), "--reason", REASON, "--project", project.project)
 
@@ -263,9 +258,7 @@ def test_a_rejection_of_past_work_cannot_be_reversed_from_here(project):
     """No server of this project knows it: one clear line, nothing is planned, and no deadline is shown."""
     number = failed_one(project).id
     rule(project, [Ruling(number, Decision.REJECT, REASON)], SANDBOX)
-    with open_database(project.db_url) as session:
-        session.execute(text("UPDATE batch SET source = 'import'"))
-        session.commit()
+    in_pipeline(project, "UPDATE batch SET source = 'import'")
 
     with pytest.raises(StoreError, match="came from a file of past work"):
         reverse(project, [number], Decision.DROP, SANDBOX)
