@@ -227,15 +227,12 @@ def invite(
     with crowd_database(settings) as engine:
         made = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
     links = [base + invitation.path for invitation in made]
+    whom = "hand it to its person" if open_uses in (None, 1) else f"it admits {open_uses} people"
     return StageResult(
         counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),
-        lines=(*links, f"each link is shown only now; {_for_whom(open_uses)}"),
+        lines=(*links, f"each link is shown only now; {whom}"),
         next="mitl serve",
     )
-
-
-def _for_whom(uses: int | None) -> str:
-    return "hand it to its person" if uses in (None, 1) else f"it admits {uses} people"
 
 
 def list_invitations(settings: Settings) -> StageResult:

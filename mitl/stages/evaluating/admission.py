@@ -167,11 +167,11 @@ def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
     if option is not None:
         raise UsageError(
             f"{option} compares images with captions, but {name} holds {_alone(sides)}; give embeddings of both sides, "
-            f"or --cxc FOLDER for {', '.join(_doable(sides))}"
+            f"or --cxc FOLDER for {_doable(sides)}"
         )
     if against.cxc is None:
         raise UsageError(
-            f"{name} holds {_alone(sides)}, which can be scored on {', '.join(_doable(sides))}; give --cxc FOLDER"
+            f"{name} holds {_alone(sides)}, which can be scored on {_doable(sides)}; give --cxc FOLDER"
         )
 
 
@@ -183,7 +183,7 @@ def _refuse_undoable(models: Comers, tasks: Iterable[NamedTask]) -> None:
             needed = "images and captions" if task.sides == BOTH else f"{next(iter(task.sides))}s"
             raise UsageError(
                 f"the task {task.value} compares {needed}, but {name} holds {_alone(sides)}; give embeddings of "
-                f"{'both sides' if task.sides == BOTH else needed}, or ask for {', '.join(_doable(sides))}"
+                f"{'both sides' if task.sides == BOTH else needed}, or ask for {_doable(sides)}"
             )
 
 
@@ -192,9 +192,9 @@ def _alone(sides: frozenset[Modality]) -> str:
     return f"{next(iter(sides))}s alone"
 
 
-def _doable(sides: frozenset[Modality]) -> tuple[str, ...]:
+def _doable(sides: frozenset[Modality]) -> str:
     """The tasks that a model of these sides can do."""
-    return tuple(task.value for task in NamedTask if task.sides <= sides)
+    return ", ".join(task.value for task in NamedTask if task.sides <= sides)
 
 
 def asked_tasks(request: EvaluationRequest) -> frozenset[NamedTask]:
