@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import signal
@@ -13,6 +12,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from media_kit import jpeg
 from PIL import Image
 from publish_kit import proposed
 from world_kit import SANDBOX
@@ -33,12 +33,6 @@ from mitl.settings import load
 from mitl.stages.reporting.status import status
 
 
-def _picture() -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
-    return buffer.getvalue()
-
-
 @pytest.fixture
 def pictures():
     """A web server with good and bad addresses, and how often each was asked for."""
@@ -47,7 +41,7 @@ def pictures():
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             asked[self.path] += 1
-            status, kind, body = 200, "image/jpeg", _picture()
+            status, kind, body = 200, "image/jpeg", jpeg("red")
             if self.path == "/gone.jpg":
                 status = 404
             elif self.path == "/busy.jpg" and asked[self.path] == 1:
