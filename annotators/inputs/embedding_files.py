@@ -43,7 +43,10 @@ def read_archive(path: Path, *names: str) -> dict[str, NDArray[Any]]:
         try:
             return {name: archive[name] for name in names or archive.files}
         except _BROKEN as error:
-            raise AnnotatorError(f"{str(path)!r} is not readable without pickles: {error}") from error
+            raise AnnotatorError(
+                f"{str(path)!r} is not readable without pickles: {error}; save ids as integers or as "
+                "texts, as ids.astype(str) makes them"
+            ) from error
 
 
 def ids_beside(path: Path, what: str = "ids") -> Path | None:

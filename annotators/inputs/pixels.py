@@ -177,4 +177,7 @@ def _decoding(source: Source) -> Iterator[None]:
         ) from error
     except _UNDECODED as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise AnnotatorError(f"{_name(source)} is not readable as an image: {line}") from error
+        raise AnnotatorError(
+            f"{_name(source)} is not readable as an image: {line}; put a whole picture there "
+            "(`mitl init --check-items` names all that are not)"
+        ) from error

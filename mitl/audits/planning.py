@@ -127,7 +127,7 @@ class AuditPlan:
             f"{format_dollars(best.cents)}"
         )
         last = best.strata[-1]
-        if len(best.strata) > 1:
+        if len(best.strata) > 1 and last.sample:
             lines.append(
                 f"the stratum {last.name!r} of {last.size:,} pairs alone costs {format_dollars(self.remainder_cents)} "
                 f"of it, for {several(last.sample, 'pair')}"
@@ -137,7 +137,7 @@ class AuditPlan:
         else:
             lines.append(
                 f"a simple random sample would take {several(self.simple.first, 'pair')} and "
-                f"{format_dollars(self.simple.cents)}"
+                f"{format_dollars(self.simple.cents)} for this bound"
             )
         return lines
 

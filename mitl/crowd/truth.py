@@ -13,7 +13,8 @@ from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import UsageError
-from mitl.positives.loading import official_positives, read_release
+from mitl.positives.folders import dataset_of, require_one_dataset
+from mitl.positives.loading import ReleasePositives, official_positives, read_release
 from mitl.records import Direction, Label, Pair, Shortcoming
 from mitl.records.similarity import HIGHEST, LOWEST, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
@@ -55,6 +56,7 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
 
     Raises:
         UsageError: no such truth.
+        ReleaseError: the release cannot be read, or is of another data set than the project.
     """
     require_known(name)
     if name == "scenes":
@@ -75,9 +77,18 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
     elif name == "original":
         pairs = _originals(settings)
     else:
-        release = read_release(Path(name.removeprefix("release:")))
+        release = released_truth(settings, name)
         pairs = {pair for direction in Direction for pair in release.pairs(direction)}
     return lambda image, caption: _YES if (image, caption) in pairs else _NO
+
+
+def released_truth(settings: Settings, name: str) -> ReleasePositives:
+    """The positives of ``release:DIR``; ReleaseError where it is none, or of another data set than the project."""
+    folder = Path(name.removeprefix("release:"))
+    with open_database(settings.db_url, read_only=True) as session:
+        own = "this project", item_store.dataset(session).content_sha256
+    require_one_dataset(own, (name, dataset_of(folder)))
+    return read_release(folder)
 
 
 def graded_truth_source(settings: Settings, name: str) -> GradedTruthOf:

@@ -83,6 +83,8 @@ def _look(
     """(what is wrong or None, in words)."""
     if image.file is None:
         named = files.get(image.external_id)
+        if named and Path(named).is_absolute() and Path(named).is_file():
+            return "missing", f"{named!r} lies outside the folder of the table"
         return "missing", f"there is no file {named!r}" if named else "no file is named or found"
     path = project / image.file
     try:

@@ -68,6 +68,7 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
         DatasetError: the file is missing or malformed, or a row has more or fewer cells than the header.
     """
     rows: list[dict[str, str]] = []
+    reader: csv.DictReader[str] | None = None
     try:
         with readable(path, what), path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True, delimiter=delimiter)
@@ -80,16 +81,13 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
                     )
                 rows.append(row)
     except (csv.Error, UnicodeDecodeError) as error:
-        coded = isinstance(error, UnicodeDecodeError)
-        quote = (
-            "; is a quote never closed?"
-            if "field limit" in str(error)
-            else "; save it as UTF-8"
-            if coded
-            else ""
-        )
+        if isinstance(error, UnicodeDecodeError):
+            told = f"{error}; save it as UTF-8"
+        else:
+            line = 1 if reader is None else reader.reader.line_num
+            told = f"line {line}: {error}; is a quote at or before that line never closed, or not doubled?"
         raise DatasetError(
-            f"{str(path)!r} is not a CSV file in UTF-8 ({error}{quote}); it should hold {what}"
+            f"{str(path)!r} is not a CSV file in UTF-8 ({told}); it should hold {what}"
         ) from error
     return header, rows
 

@@ -117,6 +117,8 @@ class ImageFolder:
         names = [picture.file_name]
         if picture.folder:
             names.append(f"{picture.folder}/{picture.file_name}")
+        if "\\" in picture.file_name:  # written on Windows
+            names.append(picture.file_name.replace("\\", "/"))
         for name in names:
             path = (self.folder / name).resolve()
             if path.is_relative_to(self.folder) and path.is_file():

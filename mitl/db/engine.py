@@ -24,7 +24,8 @@ CONNECT_TIMEOUT_S = 10
 POOL_SIZE = 20
 """Connections kept; as many again may be open for a while. The crowd server asks for fewer."""
 FRESH_S = 5.0
-_PASSWORD = re.compile(r":[^:/@]*@")
+# To the last @: what is no URL often has an @ or a / in its password that should have been written as %40 or %2F.
+_PASSWORD = re.compile(r"(?<=:)(?!//).*(?=@)|(?<=password=)[^&]*", re.DOTALL)
 
 
 def parse_url(text: str) -> URL:
@@ -33,7 +34,7 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
         raise SettingsError(
-            f"{_PASSWORD.sub(':***@', text)!r} is not a database URL; write sqlite:///path/to/file.db or "
+            f"{_PASSWORD.sub('***', text)!r} is not a database URL; write sqlite:///path/to/file.db or "
             "postgresql://user@host/name"
         ) from error
     backend = url.get_backend_name()

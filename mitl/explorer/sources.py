@@ -19,6 +19,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store.columns import judgement_columns, proposal_columns
 from mitl.errors import ReleaseError
 from mitl.explorer.pairs import Explored, ExploredItem, explored
+from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.positives.merging import MATCHES
 from mitl.records import CaptionItem, Environment, ImageItem
 from mitl.records.forms import IMAGES
@@ -84,7 +85,7 @@ def of_release(folder: Path, settings: Settings) -> Explored:
     known = pd.concat([positives.assign(positive=True), negatives.assign(positive=False)], ignore_index=True)
     for table in (known, answers):
         table[["image_id", "caption_id"]] = table[["image_id", "caption_id"]].astype(str)
-    items, names = _items_of(settings)
+    items, names = _items_of(settings, folder)
     if not items[0]:
         items = (
             _named(known["image_id"], answers["image_id"]),
@@ -121,13 +122,22 @@ def of_release(folder: Path, settings: Settings) -> Explored:
     )
 
 
-def _items_of(settings: Settings) -> tuple[Items, tuple[str, str]]:
-    """A project's items and what they are called; none where there is no project."""
+_ELSEWHERE = "name that one's project by --project, or an empty folder to see ids alone"
+
+
+def _items_of(settings: Settings, folder: Path) -> tuple[Items, tuple[str, str]]:
+    """A project's items and what they are called; none where there is no project.
+
+    Raises:
+        ReleaseError: the release in the folder is of another data set.
+    """
     place = parse_url(settings.db_url)
     if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():
         return ([], []), IMAGES.sides
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
+        known = ("this project", dataset.content_sha256), (f"the release {str(folder)!r}", dataset_of(folder))
+        require_one_dataset(*known, remedy=_ELSEWHERE)
         images = item_store.images(session, dataset.id, settings.project)
         return _items(images, item_store.captions(session, dataset.id)), dataset.pair_sides
 
@@ -181,8 +191,7 @@ def _packed(table: pd.DataFrame, items: Items, name: str) -> Ints:
         if len(missing):
             raise ReleaseError(
                 f"the release {name!r} names {column} {missing.iloc[0]!r}, the project has such as "
-                f"{side[0].name if side else '(none)'!r}; it is of another data set: name that one's project by "
-                "--project, or an empty folder to see ids alone"
+                f"{side[0].name if side else '(none)'!r}; it is of another data set: {_ELSEWHERE}"
             )
         found.append(np.asarray(table[column].map(at), np.int64))
     return pack_ids(found[0], found[1])

@@ -26,7 +26,7 @@ KINDS: Mapping[AnnotatorKind, str] = {
     AnnotatorKind.MULTI_VECTOR: "several vectors an item",
     AnnotatorKind.PROBABILITY: "distributions, compared by match probability",
     AnnotatorKind.PAIRWISE: "scores each pair by itself",
-    AnnotatorKind.RANKING: "rankings that were read from files",
+    AnnotatorKind.RANKING: "brings its own rankings",
 }
 """How each kind compares, in words."""
 _SIDES = {

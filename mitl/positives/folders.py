@@ -77,6 +77,42 @@ def read_manifest(folder: Path, kind: str = FORMAT) -> dict[str, object]:
     return manifest
 
 
+def dataset_of(folder: Path) -> str | None:
+    """SHA-256 over the ids and texts of the data set that a release, also one of ratings, was built on.
+
+    None where the folder does not say it: it is no release, or one of an earlier version.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):  # reading the release tells what is wrong
+        return None
+    named = manifest.get("dataset_sha256") if isinstance(manifest, dict) else None
+    return named if isinstance(named, str) else None
+
+
+_SAME = "give releases of one data set, or, where ids do mean the same items, a folder that holds its two JSONs alone"
+
+
+def require_one_dataset(*sets: tuple[str, str | None], remedy: str = _SAME) -> None:
+    """Pass where all of these sets, by name and hash, are of one data set, as far as they say it.
+
+    Args:
+        sets: the hash is that of :func:`dataset_of`, None where a set does not say it.
+        remedy: what to do instead.
+
+    Raises:
+        ReleaseError: one is, so that an id may name another item there.
+    """
+    known = [(name, mark) for name, mark in sets if mark]
+    for name, mark in known:
+        first, expected = known[0]
+        if mark != expected:
+            raise ReleaseError(
+                f"{name} is of another data set than {first}, though some ids may be the same: the SHA-256 of its ids "
+                f"and texts is {mark[:12]}…, not {expected[:12]}…; {remedy}"
+            )
+
+
 def read_checked(folder: Path, manifest: Mapping[str, object], name: str) -> bytes:
     """One file of a release, as the manifest describes it.
 

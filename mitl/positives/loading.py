@@ -10,7 +10,7 @@ from pathlib import Path
 from mitl.datasets import official
 from mitl.datasets.official import OfficialSet
 from mitl.errors import ReleaseError
-from mitl.positives.folders import REFERENCES, parquet_table, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, REFERENCES, parquet_table, read_checked, read_manifest
 from mitl.records import Direction, IdKind
 from mitl.records.forms import IMAGES, SET_FORMS
 
@@ -36,9 +36,13 @@ class ReleasePositives:
 def read_release(folder: Path) -> ReleasePositives:
     """The positives of the queries that a release lists; its files are checked against its manifest.
 
+    A folder that holds the two JSONs alone is read as they are.
+
     Raises:
         ReleaseError: it is not a release, or a file is missing, changed or malformed.
     """
+    if (folder / _FILES[Direction.I2T]).is_file() and not (folder / MANIFEST).is_file():
+        return read_positives_json(folder)
     manifest = read_manifest(folder)
     kind = manifest.get("id_kind")
     if kind not in list(IdKind):

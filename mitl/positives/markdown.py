@@ -18,6 +18,11 @@ def plain(value: str) -> str:
     return "".join("\\" + c if c in "\\`*_[]|#" else c for c in line)
 
 
+def release_words(name: str) -> str:
+    """``release coco-2026``; of one that is called so, as after its folder, ``release`` alone."""
+    return "release" if name.casefold() == "release" else f"release {name}"
+
+
 def percent(part: float, whole: float = 1.0) -> str:
     """``12.3 %``; a dash where there is nothing to be a part of."""
     return f"{100 * part / whole:.1f} %" if whole else "–"

@@ -13,12 +13,14 @@ from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
-from mitl.positives.markdown import listed, percent
+from mitl.positives.markdown import listed, percent, release_words
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
+from mitl.positives.release import makers_words
 from mitl.positives.release_input import BatchPay, CrowdSummary, ProposalRun, QueryDraw
 from mitl.positives.sheet_audit import machine_counts, rounds_told
 from mitl.records import Direction, Environment, PositiveSource, several
+from mitl.records.forms import of_form
 
 
 def paragraphs(of: Facts) -> list[Paragraph]:
@@ -33,7 +35,19 @@ def paragraphs(of: Facts) -> list[Paragraph]:
         ("Evaluation", _evaluated(of)),
         ("Software", _software(of)),
     )
-    found = [Paragraph(title, tuple(sentences)) for title, sentences in made]
+    data = of.data
+    named = {one.name for one in of.machines} | {
+        name for one in of.scores for name in (one.annotator, one.positives)
+    }
+    makers = makers_words(data.card, data.name, data.dataset, *named)
+
+    def words(part: Part) -> Part:
+        return of_form(part, data.form, makers) if isinstance(part, str) else part
+
+    found = [
+        Paragraph(title, tuple(tuple(words(part) for part in sentence) for sentence in told))
+        for title, told in made
+    ]
     return [paragraph for paragraph in found if paragraph.sentences]
 
 
@@ -52,11 +66,10 @@ def cited(of: Sequence[Paragraph]) -> list[str]:
 
 def _data(of: Facts) -> Iterator[Sentence]:
     data = of.data
-    name = of.release or ""
     sources = OF_DATASETS.get(of.dataset_kind, ())
-    built = f"The release {name} is built on {data.dataset}" if name else f"The data set is {data.dataset}"
+    named = f"The {release_words(of.release)} is built on" if of.release else "The data set is"
     size = f"{several(len(data.image_ids), 'image')} and {several(len(data.caption_ids), 'caption')}"
-    yield (built, *([Cite(sources)] if sources else []), f", with {size}.")
+    yield (f"{named} {data.dataset}", *([Cite(sources)] if sources else []), f", with {size}.")
     if of.dataset_kind == "scenes":
         yield ("Its images and captions are generated, so that every match is known.",)
 
@@ -104,7 +117,7 @@ def _run(run: ProposalRun) -> str:
 def _draw(draw: QueryDraw) -> str:
     side, items = ("image", "images") if draw.direction is Direction.I2T else ("caption", "captions")
     if draw.queries >= draw.items:
-        return f"all {draw.items:,} {items} as queries"
+        return f"all {draw.items:,} {items}"
     how = "listed" if draw.seed is None else f"drawn at random (seed {draw.seed})"
     return f"{several(draw.queries, f'{side} query', f'{side} queries')} {how} of {draw.items:,} {items}"
 

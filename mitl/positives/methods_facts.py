@@ -50,7 +50,6 @@ class Facts:
     data: ReleaseInput
     summary: Summary
     dataset_kind: str
-    dataset_sha256: str
     machines: tuple[UsedMachine, ...]
     release: str | None
     """The latest release that was built; None where none was, and the figures are of what one would hold."""

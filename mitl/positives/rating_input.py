@@ -76,6 +76,7 @@ class RatingInput:
 
     name: str
     dataset: str
+    dataset_sha256: str
     environment: Environment
     id_kind: IdKind
     split: str

@@ -136,6 +136,7 @@ def manifest(
                 "format": kind,
                 "name": data.name,
                 "dataset": data.dataset,
+                "dataset_sha256": data.dataset_sha256,
                 "environment": data.environment.value,
                 "id_kind": data.id_kind.value,
                 "card": asdict(data.card),

@@ -310,6 +310,8 @@ class ReleaseInput:
 
     name: str
     dataset: str
+    dataset_sha256: str
+    """Over the ids and texts of the whole data set: what another set of the same ids is told from."""
     environment: Environment
     id_kind: IdKind
     image_ids: Mapping[int, str]

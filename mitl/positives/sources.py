@@ -16,7 +16,7 @@ from mitl.datasets.objects import read_image_objects
 from mitl.datasets.official import OfficialSet, by_query
 from mitl.errors import ReleaseError
 from mitl.metrics.plausible import listed_matches, matches_by_objects
-from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, dataset_of, parquet_table, read_checked, read_manifest
 from mitl.positives.loading import (
     ReleasePositives,
     official_positives,
@@ -153,6 +153,8 @@ class PositiveSet:
     """Of a release; None for other sets."""
     form: SetForm = IMAGES
     """What its sides are called."""
+    dataset_sha256: str | None = None
+    """Of its data set's ids and texts; None where it does not say it."""
 
 
 def _image_of_official() -> Mapping[str, str]:
@@ -179,7 +181,7 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
         return PositiveSet(name, found, None)
     kind, _, path = name.partition(":")
     if kind == "cxc" and path:
-        return PositiveSet(name, _rated(Path(path)), None)
+        return PositiveSet(name, _rated(Path(path)), None, dataset_sha256=dataset_of(Path(path).parent))
     if kind == "plausible" and path:
         return PositiveSet(name, _plausible(Path(path), image_of), None)
     folder = Path(name)
@@ -187,9 +189,8 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
         raise ReleaseError(f"there is no set of positives {name!r}; give {FORMS}")
     if (folder / MANIFEST).is_file():
         form = SET_FORMS[sides_of(read_manifest(folder))]
-        return PositiveSet(
-            name, _agreeing(read_release(folder), folder), verified_pairs(folder), folder, form
-        )
+        found = _agreeing(read_release(folder), folder)
+        return PositiveSet(name, found, verified_pairs(folder), folder, form, dataset_of(folder))
     return PositiveSet(name, _agreeing(read_positives_json(folder), folder), None)
 
 

@@ -43,7 +43,7 @@ class AnnotatorKind(StrEnum):
     PROBABILITY = "probability"
     PAIRWISE = "pairwise"
     RANKING = "ranking"
-    """Rankings read from files: nothing is computed."""
+    """It brings its own rankings, from files or by its own search."""
 
 
 class _Coded(StrEnum):

@@ -107,6 +107,8 @@ _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|(?<!\w)\"[^\"]*\"(?!\w)|`[^`]*`|\S*[
 _WRITTEN = re.compile(r"((?<!\w)'[^']*'(?!\w)|(?<!\w)\"[^\"]*\"(?!\w))")
 """The quoted words among these; commands between backticks name directions as the data set does."""
 
+_DATA_SETS = ("ECCV Caption", "Crisscrossed Captions")
+"""Names that hold such a noun."""
 _WHY = "Most data sets know only the pairs in which the caption was written for the image"
 _FITS = "in which the caption describes the image"
 
@@ -140,8 +142,8 @@ def of_form(told: str, form: SetForm, makers: Collection[str] = ()) -> str:
     if form is IMAGES:
         return told
     words = "|".join(re.escape(phrase) for phrase in sorted(phrases(form), key=len, reverse=True))
-    kept = "|".join(re.escape(mine) for mine in sorted(makers, key=len, reverse=True))
-    found = re.compile(rf"{f'({kept})|' if kept else '()'}(?<![\w<-])(?<!</)(?:{words})(?!\w)")
+    kept = "|".join(re.escape(mine) for mine in sorted({*makers, *_DATA_SETS}, key=len, reverse=True))
+    found = re.compile(rf"({kept})|(?<![\w<-])(?<!</)(?:{words})(?!\w)")
     return found.sub(lambda match: match[1] or phrases(form)[match[0]], told)
 
 

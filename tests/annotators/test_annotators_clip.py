@@ -847,7 +847,7 @@ def test_an_image_that_does_not_decode_is_named(tmp_path: Path, pictures: list[I
     assert pictures[3].path is not None
     pictures[3].path.write_bytes(b"\x89PNG")
 
-    with pytest.raises(AnnotatorError, match=r"3.png' is not readable as an image"):
+    with pytest.raises(AnnotatorError, match=r"3.png' is not readable as an image.*--check-items"):
         made(tmp_path).encode_images(pictures)
 
 

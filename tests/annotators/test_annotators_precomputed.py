@@ -233,6 +233,7 @@ def test_files_that_are_no_embeddings_are_refused(tmp_path):
     (tmp_path / "archive.ids.txt").write_text("1\n")
     np.savez(tmp_path / "other.npz", vectors=np.ones((1, 2)))
     (tmp_path / "text.npz").write_text("no archive")
+    np.savez(tmp_path / "objects.npz", ids=np.array(["1"], object), embedding=np.ones((1, 2)))
     (tmp_path / "text.parquet").write_text("no table")
     pq.write_table(pa.table({"id": [1]}), tmp_path / "narrow.parquet")
     pq.write_table(pa.table({"id": [1, 2], "embedding": [[1.0], [1.0, 2.0]]}), tmp_path / "ragged.parquet")
@@ -246,6 +247,7 @@ def test_files_that_are_no_embeddings_are_refused(tmp_path):
         "archive.npy": "are a zip archive of arrays; they should be numbers",
         "other.npz": "lacks the array 'ids'; it holds vectors",
         "text.npz": "without pickles",
+        "objects.npz": r"without pickles.*; save ids .* ids.astype\(str\)",
         "text.parquet": "not readable as Parquet",
         "narrow.parquet": "lacks the column 'embedding'; it holds id",
         "ragged.parquet": "should be lists of one length",

@@ -14,6 +14,7 @@ from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose, run_publish,
 
 from mitl.audits.pool import RemainderOf
 from mitl.core.arrays import contains, pack_pairs
+from mitl.core.formats import lower_bound
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import audits, proposals
@@ -26,6 +27,7 @@ from mitl.stages.auditing.showing import show
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.reporting.report import collect
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import settle
 
@@ -299,6 +301,14 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     assert "certificate" in built.counts, built.warnings
     assert built.counts["certificate"]["answers"] == looks[-1]["answers"]
     ok("verify", tmp_path / "release")
+    with pytest.raises(AuditError, match=r"was answered since .* `mitl build-dataset --out DIR` certifies"):
+        draw_audit(settings, AuditRequest(size=61), SANDBOX)
+    (shown,) = [one for one in collect(settings).sections if one.section.id == "audit"]
+    assert set(built.lines[1:]) <= set(shown.lines)
+    assert (
+        f"recall of at least {lower_bound(built.counts['certificate']['measured']['recall'])} "
+        in shown.highlight
+    )
 
 
 def test_a_probability_that_is_none_is_noticed(settings):

@@ -117,6 +117,11 @@ def test_where_no_picture_can_be_used_nothing_is_made(own):
     message = fails(1, "init", "project", "--dataset", "own", "--check-items")
 
     assert message.startswith("none of the 5 pictures can be used, as image '0.png': ")
+    elsewhere = own / "elsewhere.png"
+    Image.new("RGB", (60, 40)).save(elsewhere)
+    (own / "own" / "captions.csv").write_text(f"image,caption\n{elsewhere},a thing\n")
+    message = fails(1, "init", "project", "--dataset", "own", "--check-items")
+    assert "elsewhere.png' lies outside the folder of the table; put" in message and "--images" in message
     assert not (own / "project").exists()
 
 

@@ -72,6 +72,18 @@ def test_a_multipart_form_is_taken_too(crowd, client, hit_type):
     assert answer_fields(assignments(client)[0]["Answer"]) == [("p01_label", "no"), ("picture", "")]
 
 
+@pytest.mark.parametrize("charset", ["punycode", "undefined", "unicode_escape", "utf-8"])
+def test_a_multipart_form_is_read_as_utf_8_whatever_its_sender_calls_it(crowd, client, hit_type, charset):
+    """Anybody may name a codec that fails, or that takes seconds for what a form may hold."""
+    task = crowd.worker().accept(hit_type)
+    body = '--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nca\u00f1on-\\ud800\r\n--x--\r\n'
+
+    reply = sent(task, content=body, headers={"Content-Type": f"{FORM_DATA}; charset={charset}"})
+
+    assert reply.status_code == 200
+    assert answer_fields(assignments(client)[0]["Answer"]) == [("q", "ca\u00f1on-\\ud800")]
+
+
 def sent(task, **request):
     """Send something to the address of a HIT's form."""
     return httpx.post(
@@ -82,7 +94,8 @@ def sent(task, **request):
 
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-MULTIPART = {"Content-Type": "multipart/form-data; boundary=x"}
+FORM_DATA = "multipart/form-data; boundary=x"
+MULTIPART = {"Content-Type": FORM_DATA}
 
 
 NO_ANSWERS = [
@@ -379,6 +392,26 @@ def test_invitations_end(crowd):
     assert crowd.browser().get(crowd.url + "/w/join/nonsense").status_code == 404
     with pytest.raises(StoreError, match="no open invitation"):
         admin.revoke(crowd.engine, other.id)
+
+
+def test_a_revoked_workers_hit_is_free_again_and_takes_no_submission(crowd, client, hit_type):
+    """The address of an open HIT does not outlive the invitation; what was entered is kept as a late answer."""
+    [link] = admin.invite(crowd.engine, SANDBOX, clock=crowd.clock)
+    worker = Worker(crowd, crowd.browser())
+    worker.get(link.path)
+    task = worker.accept(hit_type)
+
+    admin.revoke(crowd.engine, link.id, clock=crowd.clock)
+
+    hit = client.get_hit(HITId=task.query["hitId"])["HIT"]
+    assert (hit["NumberOfAssignmentsPending"], hit["NumberOfAssignmentsAvailable"]) == (
+        0,
+        hit["MaxAssignments"],
+    )
+    assert task.submit(p01_label="yes").status_code == 410
+    assert assignments(client) == []
+    with crowd.engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(LateAnswer)) == 1
 
 
 def test_tokens_of_invitations_are_not_kept(crowd):

@@ -172,6 +172,8 @@ def test_files_are_found_beside_the_table_or_in_a_folder(tmp_path):
     expected = str((tmp_path / "pictures" / "a.png").resolve())
     assert read_table(path).images[0].file == expected
     assert read_table(within, images=tmp_path / "pictures").images[0].file == expected
+    windows = table(tmp_path, "image_id,caption,file\na,one,pictures\\a.png\n", "windows.csv")
+    assert read_table(windows).images[0].file == expected
     assert read_table(within).images[0].file == expected  # the one folder beside the table that holds it
     (tmp_path / "others").mkdir()
     (tmp_path / "others" / "a.png").write_bytes(b"png")

@@ -226,10 +226,11 @@ def test_addresses_in_the_column_of_images_are_addresses(tmp_path):
         ("image,caption\na,x\x07y\n", r"row 1 .* the control character U\+0007 in its caption"),
         ("image,caption\na\x1b[1m,x\n", r"the control character U\+001B in its image"),
         ("image,caption\na," + "x" * 10_001 + "\n", "a caption of 10,001 characters, of which 10,000 are allowed"),
-        ("image,caption\na,\"" + "x\n" * 70_000 + "\n", "is a quote never closed"),
+        ("image,caption\na,\"" + "x\n" * 70_000 + "\n", "is a quote at or before that line never closed"),
         ("caption_id,image,caption\n1,a,x\n1,b,y\n", "caption id '1' comes twice"),
         ("id,image,caption\n1,a,x\n1,b,y\n", "gives image '1' another file or url than before"),
         ("image,caption\nkettle.WAV,x\n", "row 1 .* names 'kettle.WAV', but its column is read for images"),
+        ("image,caption\na,x\nb,\"y\nc,\"z\"\n", "line 4: .* is a quote at or before that line never closed"),
         ("\n", "no first line that names its columns"),
     ],
 )  # fmt: skip

@@ -276,12 +276,17 @@ def test_an_unreachable_postgresql_is_one_line_without_the_password(url):
     assert "\n" not in str(raised.value)
 
 
-def test_a_malformed_database_url_hides_its_password():
+@pytest.mark.parametrize(
+    "url",
+    [
+        "pg/me:hunter2@host",
+        "postgresql://me:hunter2/@host:port/mitl",
+        "postgresql://me@host:port/mitl?password=hunter2&sslmode=require",
+    ],
+)
+def test_a_malformed_database_url_hides_its_password(url):
     """Even what cannot be read as a URL does not show what may be a password."""
-    with (
-        pytest.raises(SettingsError, match="is not a database URL") as raised,
-        open_database("pg/me:hunter2@host"),
-    ):
+    with pytest.raises(SettingsError, match="is not a database URL") as raised, open_database(url):
         pass
 
     assert "hunter2" not in str(raised.value)

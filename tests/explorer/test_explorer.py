@@ -98,6 +98,10 @@ def test_a_release_stands_alone(worked, tmp_path, monkeypatch):
         explore("release", of, host="127.0.0.1", port=0, browser=False, announce=told.append)
     assert [len(one.warnings) for one in told] == [1, 0] and "ids alone" in told[0].warnings[0]
     other = make_world(tmp_path / "other", n_images=2)
+    with pytest.raises(ReleaseError, match=r"is of another data set than this project, .*--project"):
+        of_release(tmp_path / "release", other)
+    manifest = tmp_path / "release" / "manifest.json"  # as versions wrote it that named no data set
+    manifest.write_text(re.sub(r'  "dataset_sha256": ".*",\n', "", manifest.read_text("utf-8")), "utf-8")
     with pytest.raises(ReleaseError, match=r"names image_id '\d+', the project has such as '1'"):
         of_release(tmp_path / "release", other)
 

@@ -21,6 +21,7 @@ from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Facts, UsedMachine
 from mitl.positives.references import REFERENCES
 from mitl.records import AnnotatorKind, Direction
+from mitl.records.forms import TEXTS
 from mitl.stages.evaluating.figures import keep_scores
 from mitl.stages.reporting.methods import as_latex, as_markdown, bibliography, facts, figures, rows
 
@@ -116,7 +117,30 @@ def test_only_what_happened_is_told(known: Facts) -> None:
     ):
         assert never not in text
     assert "practice on a sandbox" in text
-    assert "The release release is built on scenes" in text
+    assert "The release is built on scenes" in text
+    named = as_markdown(replace(known, release="Coco-2026"))
+    assert "The release Coco-2026 is built on scenes" in named
+
+
+def test_other_kinds_of_items_are_told_in_their_own_words(known: Facts) -> None:
+    """But for names of data sets and models that hold such a noun."""
+    mine = UsedMachine("image words", AnnotatorKind.RANKING, "ab" * 32)
+    text = as_markdown(
+        replace(
+            known,
+            data=replace(known.data, sides=TEXTS.sides),
+            summary=replace(known.summary, proposed_by={mine.name: 3}),
+            machines=(mine,),
+        )
+    )
+
+    assert "with 20 documents and 100 queries. Its documents and queries are generated" in text
+    assert "of 6 documents that search and" in text
+    assert "| documents | 20 |" in text
+    assert "As for ECCV Caption" in text
+    assert "proposed candidates: image words (brings its own rankings)." in text
+    assert "image" not in text.replace("image words", "").replace("ECCV Caption", "").lower()
+    assert "caption" not in text.replace("ECCV Caption", "").lower()
 
 
 def test_what_did_happen_is_told_and_cited(known: Facts) -> None:

@@ -147,6 +147,7 @@ def rated_world(seed=0, *, raters=5, shuffle=0, **changes):
     fields = {
         "name": "ratings",
         "dataset": "town",
+        "dataset_sha256": "7" * 64,
         "environment": Environment.SANDBOX,
         "id_kind": IdKind.STRING,
         "split": "test",

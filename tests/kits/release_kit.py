@@ -93,11 +93,12 @@ def records(seed=0):
     return judgements, proposals, originals, ratings
 
 
-def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, machine=None, **changes):
+def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, machine=None, dataset_sha256="", **changes):
     """What a release of these records is made of; ids are 10n, or names for strings.
 
     Args:
         machine: pair → label that a machine gave.
+        dataset_sha256: what a manifest names; without it the release stands beside any project.
     """
     judgements, proposals, originals, ratings = records(seed)
     prefix = "" if kind is IdKind.INTEGER else "item-"
@@ -110,6 +111,7 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, machine=None, **changes):
     return ReleaseInput(
         name="demo",
         dataset="scenes",
+        dataset_sha256=dataset_sha256,
         environment=Environment.SANDBOX,
         id_kind=kind,
         image_ids={n: f"{prefix}{10 * n:02}" for n in IMAGES},

@@ -454,6 +454,8 @@ class AnalysisSection:
     """Name → what stands under the drawing; the section's heading where there is none."""
     why_not: str = ""
     """Why there is nothing, in one line."""
+    highlight: str = ""
+    """One sentence of it for the top of the page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,7 @@ def findings(data: ReportInput) -> tuple[Highlight, ...]:
     return (
         *_positives(data),
         *_missing(data),
+        *(Highlight(one.highlight, one.section.id) for one in data.analyses if one.highlight),
         *_originals(data),
         *_people(data),
         *_money(data),

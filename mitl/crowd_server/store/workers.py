@@ -22,6 +22,7 @@ from sqlalchemy import (
 from mitl.crowd_server.protocol.ids import token_hash, worker_id
 from mitl.crowd_server.store.database import Books, Portion, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
+    IS_LIVE,
     WORK,
     AssignmentState,
     Bonus,
@@ -105,6 +106,16 @@ _FIRST_OF_INVITATION = Prepared(
 _COUNT_USE = Prepared(
     update(Invitation).where(Invitation.id == bindparam("own")).values(uses=Invitation.uses + 1)
 )
+_TAKE_BACK = (
+    update(CrowdAssignment)
+    .where(
+        CrowdAssignment.worker_id.in_(
+            select(CrowdWorker.id).where(CrowdWorker.invitation_id == bindparam("own"))
+        ),
+        IS_LIVE,
+    )
+    .values(state=AssignmentState.RETURNED, deadline_at=bindparam("now"))
+)
 _NOT_REVOKED = CrowdWorker.invitation_id.in_(select(Invitation.id).where(Invitation.revoked_at.is_(None)))
 _FIND = _WORKER.where(CrowdWorker.mturk_id == bindparam("mturk_id"), _NOT_REVOKED)
 
@@ -135,9 +146,12 @@ def list_invitations(connection: Connection) -> list[InvitationRow]:
 
 
 def revoke_invitation(connection: Connection, invitation_id: int, now: dt.datetime) -> bool:
-    """Close an invitation and shut out the workers who came by it; whether it was open."""
+    """Close an invitation, shut out the workers who came by it and return what they hold; whether it was open."""
     is_open = (Invitation.id == invitation_id, Invitation.revoked_at.is_(None))
-    return connection.execute(update(Invitation).where(*is_open).values(revoked_at=now)).rowcount == 1
+    was_open = connection.execute(update(Invitation).where(*is_open).values(revoked_at=now)).rowcount == 1
+    if was_open:
+        connection.execute(_TAKE_BACK, {"own": invitation_id, "now": now})
+    return was_open
 
 
 def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRow | None:

@@ -11,9 +11,10 @@ import html as html_lib
 import json
 import re
 from collections.abc import AsyncGenerator
+from email.message import Message
 from urllib.parse import urlencode, urlsplit
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -417,7 +418,12 @@ async def _parts(request: Request, body: bytes) -> list[tuple[str, str]] | str:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    parser = MultiPartParser(request.headers, stream(), max_files=MAX_FIELDS, max_fields=MAX_FIELDS)
+    # Read as UTF-8, as other forms are: among the charsets that a sender may name are some that take seconds.
+    sent = Message()
+    sent["content-type"] = request.headers["content-type"]
+    sent.del_param("charset")
+    headers = Headers({"content-type": sent["content-type"]})
+    parser = MultiPartParser(headers, stream(), max_files=MAX_FIELDS, max_fields=MAX_FIELDS)
     try:
         form = await parser.parse()
     except MultiPartException as error:

@@ -105,7 +105,7 @@ def _show(made: Sequence[Incidence], of: AnalysisInput) -> Findings:
             "Chao's bound is a lower bound of the matches that there are, so the recall is at most what it says: "
             "annotators that fail on the same pairs leave more than it can see; only an audit bounds recall from below",
             *(
-                f"{row.direction}: already {row.known_missed:,} originals are known that no annotator proposed, more "
+                f"in {row.direction} {row.known_missed:,} originals that no annotator proposed are known already, more "
                 f"than the {row.bound.missing:,.0f} that the bound expects"
                 for row in made
                 if row.known_missed > row.bound.missing

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from mitl.datasets.cxc import POSITIVE_FROM
 from mitl.errors import ReleaseError
+from mitl.positives.folders import require_one_dataset
 from mitl.positives.sources import ByQuery, Quality, Verified, quality, read_set
 from mitl.records import Direction, Pair
 from mitl.stages.analysing.snapshot import ProjectSnapshot, item_of, query_of
@@ -29,7 +30,7 @@ def _compare(of: AnalysisInput) -> dict[str, dict[Direction, Quality]]:
 
     Raises:
         MetricError: nothing is judged.
-        ReleaseError: a set cannot be read, or lists none of the project's queries.
+        ReleaseError: a set cannot be read, is of another data set, or lists none of the project's queries.
     """
     of.require_judgements()
     project = of.project
@@ -52,7 +53,10 @@ def _sets(
     if rated:
         sets["cxc"] = _by_query(project, rated)
     for name in names:
-        sets[name] = read_set(name, lambda: _image_of(project)).positives.by_query
+        named = read_set(name, lambda: _image_of(project))
+        own = "this project", project.dataset.content_sha256
+        require_one_dataset(own, (name, named.dataset_sha256))
+        sets[name] = named.positives.by_query
         if not any(set(sets[name].get(d, {})) & set(queries[d]) for d in Direction):
             raise ReleaseError(
                 f"{name} lists none of this project's queries; give a set of the same data set"

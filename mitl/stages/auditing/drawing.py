@@ -234,7 +234,7 @@ def draw_audit(
         earlier = audit_store.current(context.session, context.environment, wish.purpose)
         started = earlier is not None and _is_under_way(context, earlier)
         if earlier is not None and started:
-            _require_same(earlier, wish, settings.seed)
+            _require_same(context, earlier, wish)
             return _nothing_to_do(context, earlier)
         strata = _strata(context, wish)
         design = AuditDesign(
@@ -270,15 +270,22 @@ def _is_under_way(context: Context, audit: AuditRow) -> bool:
     return is_recall and bool(audit_store.wanted(session, context.environment)["out"].any())
 
 
-def _require_same(audit: AuditRow, wish: AuditRequest, seed: int) -> None:
+def _require_same(context: Context, audit: AuditRow, wish: AuditRequest) -> None:
     design = audit.design
     sample = design.sample if wish.size is None else wish.size
     compares = any(stratum.name in BANDS for stratum in design.strata)
-    asked = (seed, wish.simple, wish.confidence, sample, bool(wish.compare))
+    asked = (context.settings.seed, wish.simple, wish.confidence, sample, bool(wish.compare))
     if asked != (design.seed, design.simple, design.confidence, design.sample, compares):
+        is_recall = audit.purpose is AuditPurpose.RECALL
+        complete = is_recall and not len(audit_store.wanted(context.session, context.environment))
+        state, then = (
+            ("was answered", "`mitl build-dataset --out DIR` certifies a release by this one")
+            if complete
+            else ("is being answered", "complete it with `mitl publish --drawn`")
+        )
         raise AuditError(
-            f"audit {audit.number} of this pool is being answered since it was drawn on {audit.drawn_at:%Y-%m-%d}: "
-            "another sample would be drawn after looking, and prove nothing; complete it with `mitl publish --drawn`"
+            f"audit {audit.number} of this pool {state} since it was drawn on {audit.drawn_at:%Y-%m-%d}: "
+            f"another sample would be drawn after looking, and prove nothing; {then}"
         )
 
 

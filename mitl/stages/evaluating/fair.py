@@ -16,12 +16,13 @@ from mitl.metrics.partial_labels import PartialLabels, Rates
 from mitl.metrics.positives import Ids
 from mitl.metrics.rank_groups import DEPTH, more_pairs, rank_groups, with_rank_chances
 from mitl.metrics.table import Asked
+from mitl.positives.loading import read_release
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import RELEASE, Gathered
 from mitl.stages.evaluating.models import Model, Ranked, blocks
-from mitl.stages.evaluating.positive_sets import AuditedRelease, read_audited_release, release_by_query
+from mitl.stages.evaluating.positive_sets import AuditedRelease, read_audited_release
 from mitl.stages.evaluating.project import RankingNeed, ranked_models
 from mitl.stages.evaluating.request import EvaluationRequest
 from mitl.stages.evaluating.scoring import named
@@ -115,7 +116,7 @@ def compare_fairly(
     """
     assert request.against.release is not None
     release = read_audited_release(
-        request.against.release, release_by_query(request.against.release), gathered.sides
+        request.against.release, read_release(request.against.release).by_query, gathered.sides
     )
     models = [model for model in gathered.models if not model.is_one_sided]
     names = [model.name for model in models]

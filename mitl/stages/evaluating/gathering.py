@@ -12,7 +12,8 @@ from mitl.datasets.objects import read_image_objects
 from mitl.datasets.ratings import choose_split
 from mitl.errors import DatasetError, StoreError, UsageError
 from mitl.metrics.positives import Ids
-from mitl.positives.loading import read_references
+from mitl.positives.folders import dataset_of, require_one_dataset
+from mitl.positives.loading import read_references, read_release
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
@@ -48,7 +49,6 @@ from mitl.stages.evaluating.positive_sets import (
     located,
     official_by_query,
     official_names,
-    release_by_query,
     searched,
 )
 from mitl.stages.evaluating.project import (
@@ -114,7 +114,8 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     project = _project(settings, request)
     refuse_empty(request, project, official)
     raw = [read_model(files, request.similarity) for files in request.models]
-    release = None if request.against.release is None else release_by_query(request.against.release)
+    release = None if request.against.release is None else read_release(request.against.release).by_query
+    _require_one_dataset(request, project)
     found = _searched(request, project, raw, release)
     comers = comers_of(request, raw, project)
     two_sided = any(sides == BOTH for _, sides in comers)
@@ -152,6 +153,13 @@ def _project(settings: Settings, request: EvaluationRequest) -> Project | None:
         raise StoreError(
             f"{error}; outside a project give a model's files, such as --model NAME=IMAGES,CAPTIONS"
         ) from error
+
+
+def _require_one_dataset(request: EvaluationRequest, project: Project | None) -> None:
+    """ReleaseError where the project, the release and the ratings are not of one data set."""
+    own = () if project is None else (("this project", project.dataset_sha256),)
+    folders = [one for one in (request.against.release, request.against.cxc) if one is not None]
+    require_one_dataset(*own, *((repr(str(one)), dataset_of(one)) for one in folders))
 
 
 def _searched(

@@ -21,7 +21,7 @@ from mitl.errors import MetricError, MitlError, ReleaseError, UsageError
 from mitl.metrics.positives import Positives
 from mitl.positives.exports.content import judged_pairs
 from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
-from mitl.positives.loading import read_references, sides_of
+from mitl.positives.loading import read_references, read_release, sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
 from mitl.records.forms import SET_FORMS, SetForm, message_of_form
@@ -35,7 +35,7 @@ from mitl.stages.evaluating.model_files import (
     read_model,
 )
 from mitl.stages.evaluating.models import Model, Sides
-from mitl.stages.evaluating.positive_sets import located, release_by_query, searched
+from mitl.stages.evaluating.positive_sets import located, searched
 from mitl.stages.evaluating.request import ModelFiles, Similarity, parse_metrics
 from mitl.stages.evaluating.scoring import best_items, score_model
 from mitl.stages.evaluating.tasks import PositivesTask
@@ -157,7 +157,7 @@ class Release:
         known = {name: way for way, name in self.form.way_names.items()}
         if direction not in known:
             raise UsageError(f"there is no direction {direction!r}; it is {' or '.join(known)}")
-        found = release_by_query(self.folder)[known[direction]]
+        found = read_release(self.folder).by_query[known[direction]]
         return {query: tuple(items) for query, items in found.items()}
 
     def evaluate(
@@ -231,7 +231,7 @@ class Release:
             )
         given = self._given(images, captions, sides)
         model, searched_items, positives = self._fitted(given, similarities, similarity)
-        by_query = release_by_query(self.folder)
+        by_query = read_release(self.folder).by_query
         best = best_items(model, searched_items, positives, depth, no_progress)
         rows = []
         for direction, ranked in best.items():
@@ -263,7 +263,7 @@ class Release:
         try:
             raw = model_of(*given, similarities, similarity)
             sides = searched([raw], None, whole_split=False).with_references(read_references(self.folder))
-            positives = located(RELEASE, release_by_query(self.folder), sides)
+            positives = located(RELEASE, read_release(self.folder).by_query, sides)
             return raw.fitted(sides, tuple(Direction)), sides, positives
         except MitlError as error:
             error.args = (message_of_form(str(error), lambda: self.form),)

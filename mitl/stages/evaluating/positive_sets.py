@@ -20,7 +20,7 @@ from mitl.metrics.partial_labels import CorrectedLabels, Rates
 from mitl.metrics.positives import Ids, Positives, locate
 from mitl.positives.audit_files import ReleasedAudit, read_audit
 from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
-from mitl.positives.loading import official_positives, read_positives_json, read_release
+from mitl.positives.loading import official_positives
 from mitl.records import Direction
 from mitl.stages.evaluating.model_files import RankingModel, RawModel
 from mitl.stages.evaluating.models import BOTH, ModelSide, Sides, strange_ids_hint
@@ -48,14 +48,6 @@ def official_names(wanted: Sequence[str]) -> tuple[str, ...]:
             known = ", ".join([*OFFICIAL, FOLDS, EVERY])
             raise UsageError(f"no official set called {name!r}; known: {known}")
     return OFFICIAL_CHOICES[:-1] if EVERY in wanted else tuple(dict.fromkeys(wanted))
-
-
-def release_by_query(folder: Path) -> ByQuery:
-    """The positives of a release, or of a folder that holds the two JSONs alone; ReleaseError where it is neither."""
-    jsons = folder / "image_to_caption.json"
-    if jsons.is_file() and not (folder / MANIFEST).is_file():
-        return read_positives_json(folder).by_query
-    return read_release(folder).by_query
 
 
 def environment_of(folder: Path) -> str | None:

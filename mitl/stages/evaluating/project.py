@@ -41,6 +41,8 @@ class Project:
     kind: str
     """Which reader made the data set: ``coco``, ``scenes`` …"""
     dataset: str
+    dataset_sha256: str
+    """Over its ids and texts."""
     items: SearchedItems
     queries: Mapping[Direction, Sequence[int]]
     """The queries of its runs."""
@@ -83,7 +85,15 @@ def read_project(settings: Settings) -> Project:
         ran = tuple(row.name for row in proposal_store.annotators(session))
         queries = proposal_store.queries(session)
         originals = item_store.originals(session, dataset.id)
-    return Project(dataset.kind, dataset.name, items, queries, ran or settings.annotators, originals)
+    return Project(
+        dataset.kind,
+        dataset.name,
+        dataset.content_sha256,
+        items,
+        queries,
+        ran or settings.annotators,
+        originals,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

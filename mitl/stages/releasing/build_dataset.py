@@ -23,6 +23,7 @@ from mitl.errors import ReleaseError, SettingsError
 from mitl.hits.templates import declared_questions, load_template
 from mitl.judgements.gold_records import gold_state
 from mitl.positives.folders import WrittenRelease
+from mitl.positives.markdown import release_words
 from mitl.positives.merging import MergeRules, gather, merge
 from mitl.positives.pair_answers import pair_answers
 from mitl.positives.privacy import MIN_ID, short_ids
@@ -106,6 +107,7 @@ def release_input(
     data = ReleaseInput(
         name=name,
         dataset=known.dataset.name,
+        dataset_sha256=known.dataset.content_sha256,
         environment=known.environment,
         id_kind=known.dataset.id_kind,
         image_ids=known.image_ids,
@@ -311,7 +313,7 @@ def _result(
         warnings=tuple(warnings),
         tables=(Table("", ("direction", "queries", "with positives", "positives"), rows),),
         lines=(
-            f"release {data.name}: {several(summary.positives, 'positive')} from "
+            f"{release_words(data.name)}: {several(summary.positives, 'positive')} from "
             f"{several(summary.usable, 'usable judgement')}"
             if written.changed
             else f"nothing to do: {written.folder} holds exactly this release already",

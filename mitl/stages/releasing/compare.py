@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -14,6 +13,7 @@ from mitl.core.whole_files import write_kept
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import FormError, ReleaseError, UsageError
+from mitl.positives.folders import require_one_dataset
 from mitl.positives.sources import (
     PositiveSet,
     Quality,
@@ -77,11 +77,13 @@ def compare(
     Raises:
         UsageError: fewer than two sets, or one named twice; or the file holds something else, or cannot be written.
         FormError: a set is of other kinds of items than the last.
-        ReleaseError: a set cannot be read, or shares no query with the last.
+        ReleaseError: a set cannot be read, is of another data set, or shares no query with the last.
     """
-    sets = _read_sets(names, settings)
+    sets, datasets = _read_sets(names, settings)
     last = sets[-1]
     queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
+    _require_one_form(sets[:-1], last)
+    require_one_dataset(*datasets)
     _require_common(sets[:-1], queries, last)
     positives = {
         one.name: {d.value: count(one.positives.by_query[d], queries[d]) for d in Direction} for one in sets
@@ -124,34 +126,45 @@ def compare(
     )
 
 
-def _read_sets(names: Sequence[str], settings: Settings | None) -> list[PositiveSet]:
+def _read_sets(
+    names: Sequence[str], settings: Settings | None
+) -> tuple[list[PositiveSet], list[tuple[str, str | None]]]:
+    """The sets, and all that says of which data set it is: they, and the project where its captions are read."""
     if len(names) < 2:
         raise UsageError("comparing takes two sets or more, the verified one last")
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise UsageError(f"{twice!r} is named twice; name each set once, the verified one last")
     if settings is None or not (settings.project / CONFIG_FILE).is_file():
-        return [read_set(name) for name in names]
-    return [read_set(name, partial(_image_of, settings)) for name in names]
+        sets = [read_set(name) for name in names]
+        return sets, [(one.name, one.dataset_sha256) for one in sets]
+    project: dict[str, str | None] = {}
+
+    def image_of() -> dict[str, str]:
+        with open_database(settings.db_url, read_only=True) as session:
+            dataset = item_store.dataset(session)
+            images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
+            captions = item_store.captions(session, dataset.id)
+        project["this project"] = dataset.content_sha256
+        return {caption.external_id: images[caption.image_id] for caption in captions}
+
+    sets = [read_set(name, image_of) for name in names]
+    return sets, [*project.items(), *((one.name, one.dataset_sha256) for one in sets)]
 
 
-def _image_of(settings: Settings) -> dict[str, str]:
-    with open_database(settings.db_url, read_only=True) as session:
-        dataset = item_store.dataset(session)
-        images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
-        captions = item_store.captions(session, dataset.id)
-    return {caption.external_id: images[caption.image_id] for caption in captions}
-
-
-def _require_common(
-    others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: PositiveSet
-) -> None:
+def _require_one_form(others: Sequence[PositiveSet], last: PositiveSet) -> None:
     for one in others:
         if one.form != last.form:
             mine, its = (" and ".join(of.form.nouns) for of in (one, last))
             raise FormError(
                 f"{one.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
             )
+
+
+def _require_common(
+    others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: PositiveSet
+) -> None:
+    for one in others:
         if not any(set(queries[d]) & set(one.positives.by_query[d]) for d in Direction):
             raise ReleaseError(
                 f"{one.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"

@@ -21,8 +21,8 @@ from mitl.metrics.table import USUAL, asked_metrics
 from mitl.positives.exports import hub, mteb
 from mitl.positives.exports.content import ENGLISH, ByQuery, Content, Format, SideContent, Way, judged_pairs
 from mitl.positives.exports.qrels import BEIR, TREC
-from mitl.positives.folders import MANIFEST, read_manifest
-from mitl.positives.loading import read_references, sides_of
+from mitl.positives.folders import MANIFEST, dataset_of, read_manifest, require_one_dataset
+from mitl.positives.loading import read_references, read_release, sides_of
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, IdKind, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS, TEXTS, SetForm
@@ -30,7 +30,7 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.evaluating.gathering import gather
 from mitl.stages.evaluating.models import Sides
-from mitl.stages.evaluating.positive_sets import located, release_by_query, searched
+from mitl.stages.evaluating.positive_sets import located, searched
 from mitl.stages.evaluating.project import CaptionTexts, Project, read_project
 from mitl.stages.evaluating.request import Against, EvaluationRequest, ModelFiles, Similarity, Wanted
 from mitl.stages.evaluating.scoring import best_items
@@ -103,7 +103,7 @@ def export(settings: Settings, request: ExportRequest, progress: Progress = no_p
     manifest = read_manifest(request.release) if is_release else {}
     form = SET_FORMS[sides_of(manifest)]
     _check_form(request, target, form)
-    by_query = release_by_query(request.release)
+    by_query = read_release(request.release).by_query
     content = _content(settings, request, manifest, by_query, progress)
     files = target.make(content)
     changed = _put(request.to, files)
@@ -217,7 +217,12 @@ def _content(
         }
     else:
         project = read_project(settings) if (settings.project / "mitl.toml").is_file() else None
-        sides = searched([], by_query, whole_split=False) if project is None else project.sides
+        if project is None:
+            sides = searched([], by_query, whole_split=False)
+        else:
+            sides = project.sides
+            told = repr(str(request.release)), dataset_of(request.release)
+            require_one_dataset(("this project", project.dataset_sha256), told)
         located("the release", by_query, sides)
     if project is None and (request.with_texts or request.with_media or request.objects):
         raise UsageError(

@@ -28,6 +28,7 @@ from mitl.hits.templates import HitTemplate
 from mitl.judgements.rating_tests import apart
 from mitl.judgements.similarity import ENOUGH, Aggregation, agreement
 from mitl.positives.folders import WrittenRelease
+from mitl.positives.markdown import release_words
 from mitl.positives.rating_input import (
     SHOWN_ROLES,
     AskedWording,
@@ -131,6 +132,7 @@ def _input(context: Context, known: ReleaseFacts, rules: RatingRules, name: str)
     return RatingInput(
         name=name,
         dataset=known.dataset.name,
+        dataset_sha256=known.dataset.content_sha256,
         environment=context.environment,
         id_kind=known.dataset.id_kind,
         split=rules.split,
@@ -327,7 +329,7 @@ def _result(
             ),
         ),
         lines=(
-            f"release {data.name}: {several(summary['ratings_counted'], 'rating')} in scores of "
+            f"{release_words(data.name)}: {several(summary['ratings_counted'], 'rating')} in scores of "
             f"{several(sum(found['pairs'] for found in tasks.values()), 'pair')}"
             if written.changed
             else f"nothing to do: {written.folder} holds exactly this release already",

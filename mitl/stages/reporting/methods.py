@@ -21,17 +21,16 @@ from mitl.db.store import proposals as proposal_store
 from mitl.db.store import releases
 from mitl.errors import UsageError
 from mitl.positives.markdown import plain, table
-from mitl.positives.merging import MergeRules, listed_queries
+from mitl.positives.merging import listed_queries
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Sentence, UsedMachine
 from mitl.positives.references import bibtex
 from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import summarise
 from mitl.records import BatchKind, Environment, JudgementSource, StageResult, several
+from mitl.records.forms import of_form
 from mitl.settings import Settings
-from mitl.stages.releasing.additions import with_certificate
-from mitl.stages.releasing.build_dataset import ReleaseOptions, release_input
-from mitl.stages.releasing.origins import release_facts
+from mitl.stages.reporting.certified import released_now
 from mitl.stages.reporting.provenance import versions
 from mitl.stages.reporting.report import MethodsNumbers, MethodsPaths, evaluation
 
@@ -84,18 +83,12 @@ def facts(context: Context) -> tuple[Facts, str]:
     """What happened, by the rules of the latest release; and in one line why an audit certifies nothing."""
     session, settings = context.session, context.settings
     built = releases.built(session)
-    rules = MergeRules(**json.loads(built[-1].rules)) if built else MergeRules()
-    known = release_facts(context)
-    name = built[-1].name if built else known.dataset.name
-    data, uncertified = with_certificate(
-        context, release_input(context, known, name, ReleaseOptions(rules)), known.exclusions
-    )
+    known, data, uncertified = released_now(context)
     return (
         Facts(
             data=data,
             summary=summarise(data, listed_queries(data.merged, data.queries)),
             dataset_kind=known.dataset.kind,
-            dataset_sha256=known.dataset.content_sha256,
             machines=tuple(_machines(context)),
             release=built[-1].name if built else None,
             other_work=_other_work(context),
@@ -208,9 +201,11 @@ def rows(of: Facts) -> list[tuple[str, str]]:
     """The table: figures in the order of the work, then fingerprints."""
     known = figures(of)
     made = [
-        (name, _shown(key, known[key])) for key, name in _NAMES.items() if known.get(key) not in (None, 0)
+        (of_form(name, of.data.form), _shown(key, known[key]))
+        for key, name in _NAMES.items()
+        if known.get(key) not in (None, 0)
     ]
-    made.append(("content of the data set (SHA-256)", of.dataset_sha256[:16]))
+    made.append(("content of the data set (SHA-256)", of.data.dataset_sha256[:16]))
     made += [(f"fingerprint of {one.name}", one.fingerprint[:16]) for one in of.machines]
     return made
 

@@ -39,6 +39,7 @@ from mitl.stages.analysing.table import Analysis, AnalysisInput, AnalysisOptions
 from mitl.stages.evaluating.figures import kept_scores
 from mitl.stages.planning.plan import plan_section
 from mitl.stages.releasing.origins import proposal_runs
+from mitl.stages.reporting.certified import audit_section
 from mitl.stages.reporting.gallery import disputes, examples, found_pairs
 from mitl.stages.reporting.provenance import provenance
 from mitl.stages.reporting.sections import (
@@ -65,6 +66,7 @@ SECTIONS: tuple[Callable[[Context, ProjectSnapshot], AnalysisSection | None], ..
     rounds_section,
     training_section,
     plan_section,
+    audit_section,
 )
 """Those that no analysis makes, in the page's order; each gives None where the project holds nothing of it."""
 

@@ -9,13 +9,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mitl.datasets.assembling import require_same
+from mitl.datasets.assembling import content_hash, require_same
 from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.datasets.finding import cached_folder
 from mitl.datasets.table import TableReading, Told, read_table
 from mitl.datasets.text_sets import BEIR, MSMARCO, read_text_set, text_set_kind
 from mitl.errors import UsageError
+from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.progress import Progress, no_progress
 from mitl.records import Exclusion, Rating, RetrievalSet, Table
 from mitl.records.enums import PartKind
@@ -113,6 +114,7 @@ def load(
     Raises:
         UsageError: a file that this kind needs is not named.
         DatasetError: a file is missing, malformed or contradicts another.
+        ReleaseError: the ratings are those of a release of another data set.
     """
     # What can be missing or malformed is read first: a generated world writes its pictures.
     ratings: tuple[Rating, ...] = ()
@@ -127,6 +129,11 @@ def load(
     told = Told()
     data = _read(sources, project, seed, expected, progress, told)
     data = replace(data, name=sources.name or data.name)
+    if sources.cxc is not None:
+        rated = repr(str(sources.cxc)), dataset_of(sources.cxc.parent)
+        require_one_dataset(
+            ("this data set", content_hash(data)), rated, remedy="give ratings of this data set"
+        )
     exclusions = [entry for rows, strict in lists for entry in resolve(rows, data, strict=strict)]
     return Loaded(data, ratings, tuple(exclusions), told)
 

@@ -19,7 +19,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.errors import ProposalError, RetrievalError, UsageError
 from mitl.hits.comparisons import MAX_PER_HIT, Lists
-from mitl.positives.loading import official_positives, read_release
+from mitl.positives.loading import official_positives
 from mitl.proposals.candidates import ranking_path
 from mitl.proposals.sampling import sample, shuffled
 from mitl.records import BatchKind, Direction, System
@@ -256,9 +256,9 @@ def _positives(
     gallery: Mapping[str, int],
 ) -> Iterator[tuple[int, list[int]]]:
     """Queries in random order, each with its positives among the gallery."""
-    if source == "scenes":
-        from mitl.crowd.truth import truth_source
+    from mitl.crowd.truth import released_truth, truth_source
 
+    if source == "scenes":
         truth = truth_source(settings, source)
 
         def of(query: str) -> list[str]:
@@ -266,8 +266,7 @@ def _positives(
             return [item for item, pair in pairs if truth(*pair).label.is_positive]
 
     elif source == "official" or source.startswith("release:"):
-        release = source.removeprefix("release:")
-        listed = official_positives("eccv") if source == "official" else read_release(Path(release))
+        listed = official_positives("eccv") if source == "official" else released_truth(settings, source)
         by_query = listed.by_query[direction]
 
         def of(query: str) -> list[str]:
