@@ -266,10 +266,8 @@ def revoke(settings: Settings, number: int) -> StageResult:
     """Close an invitation and shut out who came by it; what they are owed stays owed."""
     with crowd_database(settings) as engine:
         if any(row.id == number and row.revoked_at for row in admin.invitations(engine)):
-            return StageResult(
-                status="nothing_to_do",
-                counts=RevokeCounts(revoked=number),
-                lines=(f"nothing to do: invitation {number} was revoked before",),
+            return StageResult.nothing(
+                f"invitation {number} was revoked before", RevokeCounts(revoked=number)
             )
         admin.revoke(engine, number)
     return StageResult(counts=RevokeCounts(revoked=number), lines=(f"invitation {number} is revoked",))

@@ -11,7 +11,7 @@ from functools import partial
 
 import httpx
 import pytest
-from crowd_kit import Crowd, ManualClock, post_hit, question, refusal
+from crowd_kit import Crowd, ManualClock, give_keys, post_hit, question, refusal
 from process_kit import free_port
 from sqlalchemy import create_engine, text
 
@@ -204,10 +204,7 @@ def test_an_explicit_endpoint_never_falls_back(tmp_path):
 
 def test_an_explicit_endpoint_takes_the_aws_chain(crowd, tmp_path, monkeypatch):
     """Its keys come from the environment; it is told from a service that charges by what it says."""
-    access, secret = admin.keys(crowd.engine)[LIVE]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    give_keys(crowd.engine, monkeypatch, LIVE)
     project = tmp_path / "project"
     project.mkdir()
 

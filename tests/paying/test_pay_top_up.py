@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from books import server_rows
+from crowd_kit import give_keys
 from harvest_kit import in_pipeline, on_server
 from pay_kit import (
     BUDGET_CENTS,
@@ -24,7 +25,6 @@ from pay_kit import (
 from sqlalchemy import text
 
 from mitl.campaign.bill import committed_cents
-from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
@@ -265,9 +265,7 @@ def charging(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Se
             scope = {**scope, "path": "/nothing"}
         await app(scope, receive, send)
 
-    access, secret = admin.keys(engine)[LIVE]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    give_keys(engine, monkeypatch, LIVE)
     with RunningServer(without_health) as server:
         yield replace(settings, endpoint=server.url, endpoint_environment=LIVE)
     engine.dispose()

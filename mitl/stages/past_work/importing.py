@@ -84,11 +84,10 @@ def import_results(
             session.rollback()
             _settle(context)  # an earlier run may have died over it
             when, batch = before.imported_at, before.batch
-            return StageResult(
-                status="nothing_to_do",
-                counts=_counts(context.environment, Brought()),
-                lines=(f"nothing to do: {file.name} was brought in on {when:%Y-%m-%d}, into batch {batch}",),
-                next="mitl build-dataset --out DIR",
+            return StageResult.nothing(
+                f"{file.name} was brought in on {when:%Y-%m-%d}, into batch {batch}",
+                _counts(context.environment, Brought()),
+                "mitl build-dataset --out DIR",
             )
         with progress("import", len(file.rows)) as advance:
             bring = _bring_official if is_official(file.columns) else _bring_submissions
