@@ -10,7 +10,6 @@ from mitl.positives.folders import MANIFEST
 from mitl.positives.loading import read_positives_json
 from mitl.positives.sources import verified_pairs
 from mitl.records import Direction, several
-from mitl.records.similarity import Likeness
 from mitl.settings import Settings
 from mitl.stages.evaluating.baselines import BASELINES
 from mitl.stages.evaluating.model_files import RawModel
@@ -139,11 +138,6 @@ def scored_annotators(request: EvaluationRequest, project: Project) -> tuple[str
     """The project's annotators that are scored."""
     others = request.models or request.baselines
     return tuple(request.annotators) or (() if others else project.annotators)
-
-
-def likenesses(sides: frozenset[Modality]) -> frozenset[Likeness]:
-    """The ratings that a model of these sides can be scored on."""
-    return frozenset(task.likeness for task in NamedTask if task.sides <= sides)
 
 
 def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
