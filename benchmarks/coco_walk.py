@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from shared_kit import find_file, parser_of
+from shared_kit import coco_files, parser_of
 
 CAPTIONERS = ("PureT_SCST", "SATIC", "SparseCaption_test156000", "ShowEditTell_RL", "BERT_VR_rerank_0.4")
 
@@ -27,10 +27,7 @@ def main() -> None:
     parser.add_argument("--text-models", nargs=5, default=["minilm", "tfidf", "lsa", "minilm", "tfidf"])
     arguments = parser.parse_args()
     project = arguments.out.absolute()
-    captions, cxc, machine = (
-        find_file(arguments.data, name)
-        for name in ("captions.parquet", "sits_test.csv", "machine_captions.parquet")
-    )
+    captions, cxc, machine = coco_files(arguments.data)
     names = [f"pivot-{c}-{t}" for c, t in zip(CAPTIONERS, arguments.text_models, strict=True)]
     seconds: dict[str, float] = {}
 

@@ -23,6 +23,12 @@ def find_file(folder: Path, name: str) -> Path:
     return found[0].absolute()
 
 
+def coco_files(folder: Path) -> list[Path]:
+    """COCO's captions, CxC's ratings of images and captions, and the machine captions."""
+    names = ("captions.parquet", "sits_test.csv", "machine_captions.parquet")
+    return [find_file(folder, name) for name in names]
+
+
 def svg_plots() -> Any:
     """``pyplot`` for figures without a screen."""
     import matplotlib
