@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from annotators.base import Ranking, fingerprint, ids_of
 from annotators.options import Options
 from mitl.core.arrays import Floats
+from mitl.core.pictures import FORMATS
 from mitl.datasets.media import sound_samples, video_frames
 from mitl.errors import AnnotatorError, DatasetError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem, PartKind
@@ -95,7 +96,7 @@ def _of_picture(path: Path) -> Floats:
     from PIL import Image
 
     try:
-        with Image.open(path) as picture:
+        with Image.open(path, formats=FORMATS) as picture:
             return video_features(np.asarray(picture.convert("RGB").resize((SIZE, SIZE)), np.uint8)[None])
     except (OSError, ValueError, SyntaxError) as error:
         raise DatasetError(f"cannot be read: {error}") from error

@@ -57,7 +57,7 @@ def terminal_progress(label: str, total: int) -> Iterator[Advance]:
             return Text(f"{speed:,.0f}/s" if speed else "")
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # an annotator may be called anything
         BarColumn(),
         MofNCompleteColumn(),
         Pace(),

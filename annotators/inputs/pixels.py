@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.Image import DecompressionBombError, DecompressionBombWarning, Resampling
 
+from mitl.core.pictures import FORMATS
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -56,7 +57,7 @@ def read_image(source: Source) -> Image.Image:
     if isinstance(source, Image.Image):
         return source
     path = _path(source)
-    with _decoding(source), Image.open(path) as image:
+    with _decoding(source), Image.open(path, formats=FORMATS) as image:
         image.load()
         return image.copy()
 

@@ -23,7 +23,7 @@ from markupsafe import escape
 from mitl.addresses import is_loopback
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
-from mitl.core.pictures import page_jpeg
+from mitl.core.pictures import FORMATS, page_jpeg
 from mitl.core.whole_files import part_name
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
@@ -240,7 +240,7 @@ def _fault(content: bytes) -> str | None:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             picture.verify()
     except (
         OSError,

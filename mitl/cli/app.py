@@ -36,14 +36,14 @@ _NUMBER = re.compile(r"–|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
 
 def render_table(table: Table) -> str:
     """A plain aligned table; numbers and money to the right, whole numbers with separators."""
+    columns = [printable(column) for column in table.columns]
     rows = [[_cell(value) for value in row] for row in table.rows]
     numeric = [
-        bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows)
-        for place in range(len(table.columns))
+        bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows) for place in range(len(columns))
     ]
     widths = [
         max(len(column), *(len(row[place]) for row in rows), 0) if rows else len(column)
-        for place, column in enumerate(table.columns)
+        for place, column in enumerate(columns)
     ]
 
     def line(cells: Sequence[str]) -> str:
@@ -54,7 +54,7 @@ def render_table(table: Table) -> str:
         return "  " + "  ".join(padded).rstrip()
 
     head = [printable(table.title)] if table.title else []
-    return "\n".join([*head, line(table.columns), *(line(row) for row in rows)])
+    return "\n".join([*head, line(columns), *(line(row) for row in rows)])
 
 
 def printable(text: str) -> str:
@@ -77,6 +77,10 @@ def _cell(value: object) -> str:
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_INTERRUPTED = 130
+_TOO_DEEP = (
+    "a file that was read nests its values hundreds of levels deep, which no file for mitl does; mend or leave it out "
+    "(-vv shows where it was read) and run the command again"
+)
 INTERRUPTED = "interrupted; what was done is kept, run the command again to go on"
 
 logger = logging.getLogger(__name__)
@@ -426,6 +430,10 @@ def run(
         return 1
     except OSError as error:
         return fail(_system_message(error), 1)
+    except RecursionError:
+        return fail(_TOO_DEEP, 1)
+    except MemoryError as error:
+        return fail(_memory_message(error), 1)
     except Exception as error:
         message = _database_message(error) or _card_message(error)
         if message is None:
@@ -474,6 +482,12 @@ def _system_message(error: OSError) -> str:
         path = next((one for one in (path, *path.parents) if os.access(one.parent, os.X_OK)), path)
         reason = "permission denied; give this user the right to it and run the command again"
     return f"cannot use {str(path)!r}: {reason}"
+
+
+def _memory_message(error: MemoryError) -> str:
+    """What was asked for, where numpy says it: often by the head of a file that is damaged, or made to do so."""
+    said = f" ({error})" if str(error) else ""
+    return f"the memory is not enough{said}; make room or mend the file that asks for it, and run the command again"
 
 
 def _database_message(error: Exception) -> str | None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
+"""What Pillow opens as a picture. Left to itself it has Ghostscript run what is PostScript, whatever its name."""
 MAX_SIDE = 640
 """Pixels; what a person needs to see, and no more to load on a phone."""
 _QUALITY = 88
@@ -24,7 +26,7 @@ def page_jpeg(path: Path) -> bytes:
     from PIL import Image
 
     try:
-        with Image.open(path) as picture:
+        with Image.open(path, formats=FORMATS) as picture:
             small = upright(picture)
     except Image.DecompressionBombError as error:
         raise OSError(str(error)) from error

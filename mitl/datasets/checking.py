@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mitl.core.pictures import FORMATS
 from mitl.datasets.images import picture_errors
 from mitl.datasets.media import have_decoders, header_fault, sound_samples, video_frames
 from mitl.errors import DatasetError
@@ -119,7 +120,7 @@ def _look_at_picture(path: Path, content: bytes) -> tuple[str, str] | None:
     from PIL import UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings(action="ignore"), Pictures.open(path) as picture:
+        with warnings.catch_warnings(action="ignore"), Pictures.open(path, formats=FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
             picture.load()
     except UnidentifiedImageError:

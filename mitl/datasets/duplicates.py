@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.pictures import FORMATS
 from mitl.errors import DatasetError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
@@ -64,7 +65,7 @@ def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambd
     found = []
     for path in paths:
         try:
-            with Image.open(path) as picture:
+            with Image.open(path, formats=FORMATS) as picture:
                 bits = imagehash.phash(picture.convert("RGB")).hash
         except (OSError, ValueError, Image.DecompressionBombError) as error:
             raise DatasetError(f"{str(path)!r} is not a picture that can be read: {error}") from error

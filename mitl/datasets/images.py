@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from mitl.core.pictures import FORMATS
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError
 from mitl.protocol.media import HEAD, NOUNS, format_of, media_fault
@@ -233,7 +234,7 @@ def _picture_suffix(content: bytes, where: str) -> str:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             kind = picture.format or ""
             picture.verify()
     except picture_errors() as error:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
@@ -93,12 +93,32 @@ def load_installed() -> None:
     """Put the metrics of installed packages into the table; MetricError where one cannot be loaded."""
     for point in entry_points(group="mitl.metrics"):
         try:
-            METRICS.setdefault(point.name, point.load())
-        except (ImportError, AttributeError) as error:
-            raise MetricError(
-                f"the metric {point.name!r} of an installed package cannot be loaded ({error}); mend its entry point "
-                f"{point.value!r} or uninstall it"
-            ) from error
+            metric = point.load()
+        except Exception as error:
+            raise _unusable(point, f"cannot be loaded ({error})") from error
+        if not isinstance(metric, Metric):
+            raise _unusable(point, f"is a {type(metric).__name__}, not a Metric")
+        METRICS.setdefault(point.name, replace(metric, of=_guarded(point, metric.of)))
+
+
+def _unusable(point: EntryPoint, why: str) -> MetricError:
+    return MetricError(
+        f"the metric {point.name!r} of an installed package {why}; mend its entry point {point.value!r} or uninstall it"
+    )
+
+
+def _guarded(
+    point: EntryPoint, of: Callable[[PositiveRanks, int], NDArray[Any]]
+) -> Callable[[PositiveRanks, int], NDArray[Any]]:
+    """The same function; what goes wrong in it is told as the package's fault."""
+
+    def values(found: PositiveRanks, k: int) -> NDArray[Any]:
+        try:
+            return np.asarray(of(found, k), dtype=np.float64)
+        except Exception as error:
+            raise _unusable(point, f"failed ({type(error).__name__}: {error})") from error
+
+    return values
 
 
 def metric_named(name: str) -> Metric | None:

@@ -225,7 +225,7 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
     counts = PanelVisitsCounts(panel=slug, visits=len(rows))
     if out is None:
         return StageResult(counts=counts, tables=(Table(f"{len(rows)} visits to {slug}", columns, rows),))
-    put_file(out, csv_text([columns, *rows]).encode())
+    put_file(out, csv_text([columns, *rows]).encode(), mode=0o600)
     lines = (f"{len(rows)} visits to {slug} are in {out}; the file holds the panel's ids of people",)
     return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Callable
@@ -12,10 +13,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from annotators.inputs import pixels
 from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
+from mitl.core.pictures import page_jpeg
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -189,6 +191,26 @@ def bomb(width: int, height: int) -> bytes:
 def jpeg(tmp_path: Path) -> bytes:
     drawn(200, 150).save(tmp_path / "good.jpg")
     return (tmp_path / "good.jpg").read_bytes()
+
+
+@pytest.mark.parametrize("read", [read_rgb, page_jpeg])
+def test_postscript_under_a_pictures_name_is_never_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+):
+    """Pillow would hand it to Ghostscript, which runs it as a program."""
+    program, path = tmp_path / "gs", tmp_path / "cat.jpg"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    path.write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\n%%Page: 1 1\nshowpage\n%%EOF\n"
+    )
+
+    with pytest.raises((AnnotatorError, OSError), match="cannot identify image file"):
+        read(path)
+
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from cli_kit import fails, mitl, ok
 from PIL import Image
@@ -20,6 +21,7 @@ from mitl import cli
 from mitl.cli import COMMANDS, SECTIONS, CommonOption, app, group, usage
 from mitl.cli.reference import commands
 from mitl.errors import DatasetError
+from mitl.progress import terminal_progress
 from mitl.records import StageResult, Table
 from mitl.settings import load
 
@@ -298,6 +300,17 @@ def test_a_closed_folder_is_named_and_not_the_file_that_was_looked_for_in_it(
     assert (status, err) == (1, f"error: cannot use '{closed}': {wanted}\n")
 
 
+def test_what_asks_for_too_much_memory_is_one_line(one_command, capsys):
+    """The head of a file may promise an array that no machine holds; numpy says how large."""
+
+    def act(app):
+        np.empty((10**7, 10**9))
+
+    status, _, err = run_act(one_command(act), capsys)
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "PiB for an array" in err and "run the command again" in err
+
+
 def test_an_interruption_is_one_line_and_exit_status_130(one_command, capsys):
     """State is kept, and the line says how to go on."""
 
@@ -353,11 +366,11 @@ def test_a_large_picture_that_can_be_opened_brings_no_line_of_pillow(tmp_path):
 
 
 def test_texts_of_strangers_cannot_steer_the_terminal(one_command, capsys):
-    """Control characters of captions and worker ids are shown as escapes, on one row."""
+    """Control characters of captions, worker ids and models' names are shown as escapes, on one row."""
     hostile = "\x1b[2Jgone\r\n\u202ereversed\x9b"
 
     def act(app):
-        app.finish(StageResult(tables=(Table(hostile, ("caption",), ((hostile,),)),), lines=(hostile,)))
+        app.finish(StageResult(tables=(Table(hostile, (hostile,), ((hostile,),)),), lines=(hostile,)))
 
     _, out, _ = run_act(one_command(act), capsys)
     assert len(out.splitlines()) == 4
@@ -383,3 +396,13 @@ def test_progress_is_silent_where_asked_or_no_terminal_looks(tmp_path):
     quiet = app.App("act", load(tmp_path, environ={}), json=False, quiet=True)
 
     assert quiet.progress is app.no_progress
+
+
+def test_a_bar_takes_any_name(monkeypatch, capsys):
+    """An annotator's name is no markup, which could be malformed."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    with terminal_progress("rank [/i2t]", total=1) as advance:
+        advance(1)
+
+    assert "rank [/i2t]" in capsys.readouterr().err

@@ -297,6 +297,7 @@ def test_a_file_that_is_no_database_is_named(words, empty_folder):
         ("[projects]\n", "known tables"),
         ("[propose]\ntopk = 5\n", "propose.topk"),
         ("project = 3\n", "write [project]"),
+        ("database = 'postgresql://me:hunter2@host/db'\n", "write [database]"),
         ("[project]\nseed = 'x'\n", "a whole number is wanted"),
         ("[propose]\ntop_k = 0\n", "1 is the least"),
         ("[propose]\nannotators = 'clip-mini'\n", "a list of names"),
@@ -307,10 +308,12 @@ def test_a_file_that_is_no_database_is_named(words, empty_folder):
     ],
 )
 def test_a_malformed_settings_file_is_named(text, named, empty_folder):
-    """The line names the file or the setting and what would be right."""
+    """The line names the file or the setting and what would be right, and no password."""
     (empty_folder / "mitl.toml").write_text(text)
 
-    assert named in fails(1, "status")
+    line = fails(1, "status")
+
+    assert named in line and "hunter2" not in line
 
 
 def test_a_bill_above_the_ceiling_posts_nothing(empty_folder, made):
@@ -391,3 +394,14 @@ def test_a_device_is_not_replaced_by_a_file(project):
 
     assert "'pipe' is a device or a pipe" in fails(2, "report", "--out", "pipe").replace(f"{project}/", "")
     assert Path("pipe").is_fifo()
+
+
+@pytest.mark.parametrize(
+    "words", [("verify", "stolen"), ("init", "own", "--dataset", "stolen/manifest.json")]
+)
+def test_a_file_that_nests_without_end_is_one_line(words, empty_folder):
+    """Python's reader of JSON gives up; whoever made the file gets no traceback out of it."""
+    (empty_folder / "stolen").mkdir()
+    (empty_folder / "stolen" / "manifest.json").write_text("[" * 100_000 + "]" * 100_000)
+
+    assert "hundreds of levels deep" in fails(1, *words)

@@ -234,6 +234,15 @@ def test_a_servers_url_given_at_init_is_kept_for_later_commands(tmp_path, postgr
     assert ok("status", "--project", str(tmp_path / "p"))
 
 
+@pytest.mark.postgres
+def test_a_password_in_the_options_of_a_url_is_not_kept_either(tmp_path, postgres_url):
+    """It would lie in mitl.toml, which others may read."""
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}password=hunter2"
+    ok("init", str(tmp_path / "p"), "--dataset", "scenes", "--n-images", "12", "--db", url)
+
+    assert "hunter2" not in (tmp_path / "p" / "mitl.toml").read_text()
+
+
 @pytest.mark.parametrize(("name", "attribute"), [("MITL_DB", "db_url"), ("MITL_CROWD_DB", "crowd_db_url")])
 def test_a_url_with_a_password_may_stand_in_a_file(name, attribute, tmp_path):
     """NAME_FILE is read as NAME would be; an option goes before both."""

@@ -118,7 +118,13 @@ def test_a_metric_of_an_installed_package_is_known_and_a_broken_one_is_named(pla
     """By an entry point; one that cannot be loaded is said in one line."""
     similarities = write_similarities(place, "npz")
     call = ["evaluate", "--similarities", similarities, "--release", "release", "--metrics", "first"]
-    for value, status in (("mitl.metrics.table:OWN_FIRST", 0), ("no_such_package:metric", 2)):
+    monkeypatch.setattr(table, "BAD", Metric(lambda found, k: found.no_such_thing), raising=False)
+    for value, status, why in (
+        ("mitl.metrics.table:OWN_FIRST", 0, ""),
+        ("no_such_package:metric", 2, "cannot be loaded"),
+        ("mitl.metrics.table:KS", 2, "is a tuple, not a Metric"),
+        ("mitl.metrics.table:BAD", 1, "failed (AttributeError: "),
+    ):
         point = EntryPoint("first", value, "mitl.metrics")
         monkeypatch.setattr(table, "entry_points", lambda group, point=point: [point])
         monkeypatch.setattr(table, "OWN_FIRST", OWN["MRR"][0], raising=False)
@@ -128,7 +134,8 @@ def test_a_metric_of_an_installed_package_is_known_and_a_broken_one_is_named(pla
             counts = ok(*call, "--json").json["counts"]
             assert counts["scores"]["release"]["similarities"]["i2t"]["first"] == pytest.approx(0.75)
         else:
-            assert "'no_such_package:metric'" in fails(status, *call)
+            message = fails(status, *call)
+            assert why in message and f"mend its entry point {value!r}" in message
     TABLE.pop("first", None)
     table.load_installed.cache_clear()
 

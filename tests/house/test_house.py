@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -194,3 +195,16 @@ def test_the_architecture_shows_the_order():
     if os.environ.get("MITL_REWRITE_GOLDEN"):
         PAGE.write_text(page, encoding="utf-8")
     assert page == PAGE.read_text(encoding="utf-8")
+
+
+def test_pictures_are_opened_only_as_formats_that_run_nothing():
+    """Every `Image.open` names `FORMATS` of mitl.core.pictures; what a test of speed made itself needs none."""
+    opened = {
+        f"{path.relative_to(ROOT)}: {call[0]}"
+        for part in ("mitl", "annotators")
+        for path in (ROOT / part).rglob("*.py")
+        for call in re.finditer(r"\b(?:Image|Pictures)\.open\(.*", path.read_text("utf-8"))
+        if "formats=FORMATS)" not in call[0]
+    }
+
+    assert opened == {"mitl/retrieval/estimates.py: Image.open(io.BytesIO(file.getvalue())) as found:"}

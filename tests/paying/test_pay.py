@@ -89,6 +89,7 @@ def test_the_csv_sums_to_the_report(settings):
     """One row for each batch and worker, money in dollars, time in seconds."""
     top_up_all(settings)
     counts = ok("pay", "--csv", "out/pay.csv", "--json").json["counts"]
+    assert Path("out/pay.csv").stat().st_mode & 0o777 == 0o600  # it names workers
     with Path("out/pay.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
 

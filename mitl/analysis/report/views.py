@@ -28,7 +28,7 @@ from mitl.analysis.report.inputs import (
     TruthStats,
 )
 from mitl.core.formats import points
-from mitl.core.pictures import upright
+from mitl.core.pictures import FORMATS, upright
 from mitl.protocol.media import format_of, head_of
 from mitl.records import Direction
 from mitl.records.enums import PartKind
@@ -330,7 +330,7 @@ def data_uri(path: Path, *, width: int, quality: int) -> str | None:
         with warnings.catch_warnings():
             # A picture that is too large to open safely is one that cannot be shown.
             warnings.simplefilter("error")
-            with Image.open(path) as source:
+            with Image.open(path, formats=FORMATS) as source:
                 source.draft("RGB", (2 * width, 2 * width))
                 picture = upright(source)
     except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
