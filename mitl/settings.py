@@ -390,7 +390,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         if table not in tables:
             raise SettingsError(f"{path} sets {table!r}; known tables: {', '.join(tables)}")
         if not isinstance(content, dict):
-            raise SettingsError(f"{path} sets {table!r} to {content!r}, but it is a table; write [{table}]")
+            raise SettingsError(
+                f"{path} sets {table!r} to a single value, but it is a table; write [{table}]"
+            )
         for key, value in content.items() if table not in _FREE else ():
             setting = TABLES[table].get(key)
             if setting is None:

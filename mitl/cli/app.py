@@ -432,6 +432,8 @@ def run(
         return fail(_system_message(error), 1)
     except RecursionError:
         return fail(_TOO_DEEP, 1)
+    except MemoryError as error:
+        return fail(_memory_message(error), 1)
     except Exception as error:
         message = _database_message(error) or _card_message(error)
         if message is None:
@@ -480,6 +482,12 @@ def _system_message(error: OSError) -> str:
         path = next((one for one in (path, *path.parents) if os.access(one.parent, os.X_OK)), path)
         reason = "permission denied; give this user the right to it and run the command again"
     return f"cannot use {str(path)!r}: {reason}"
+
+
+def _memory_message(error: MemoryError) -> str:
+    """What was asked for, where numpy says it: often by the head of a file that is damaged, or made to do so."""
+    said = f" ({error})" if str(error) else ""
+    return f"the memory is not enough{said}; make room or mend the file that asks for it, and run the command again"
 
 
 def _database_message(error: Exception) -> str | None:

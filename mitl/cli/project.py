@@ -186,7 +186,7 @@ def _url_to_keep(url: str) -> str | None:
     parsed = make_url(url)
     if source is not click.core.ParameterSource.COMMANDLINE or parsed.get_backend_name() == "sqlite":
         return None
-    return None if parsed.password else url
+    return None if parsed.password or "password" in parsed.query else url
 
 
 def _refuse_unused(kind: str) -> None:

@@ -33,8 +33,11 @@ def part_name(path: Path) -> Path:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file to write, put in place of the file that was there at the end.
+
+    Args:
+        mode: the file's, less what the process's mask takes away.
 
     Raises:
         UsageError: a device or a pipe is there, such as /dev/stdout; a superuser's file would take its place.
@@ -44,7 +47,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = part_name(path)
     try:
-        with part.open("wb") as sink:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as sink:
             yield sink
             to_disk(sink)
         part.replace(path)
@@ -173,15 +176,18 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def put_file(path: Path, content: bytes) -> bool:
+def put_file(path: Path, content: bytes, *, mode: int = 0o666) -> bool:
     """Put the file in place whole, unless it holds exactly this; returns whether it was another one before.
+
+    Args:
+        mode: of a new file; 0o600 where it names people.
 
     Raises:
         RetrievalError: the place cannot be written.
     """
     if path.is_file() and path.read_bytes() == content:
         return False
-    with one_clear_line(path, "nothing else was to be done"), whole_file(path) as sink:
+    with one_clear_line(path, "nothing else was to be done"), whole_file(path, mode=mode) as sink:
         sink.write(content)
     return True
 

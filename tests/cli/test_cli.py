@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from cli_kit import fails, mitl, ok
 from PIL import Image
@@ -297,6 +298,17 @@ def test_a_closed_folder_is_named_and_not_the_file_that_was_looked_for_in_it(
     status, _, err = run_act(one_command(act), capsys)
     wanted = "permission denied; give this user the right to it and run the command again"
     assert (status, err) == (1, f"error: cannot use '{closed}': {wanted}\n")
+
+
+def test_what_asks_for_too_much_memory_is_one_line(one_command, capsys):
+    """The head of a file may promise an array that no machine holds; numpy says how large."""
+
+    def act(app):
+        np.empty((10**7, 10**9))
+
+    status, _, err = run_act(one_command(act), capsys)
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "PiB for an array" in err and "run the command again" in err
 
 
 def test_an_interruption_is_one_line_and_exit_status_130(one_command, capsys):

@@ -8,7 +8,7 @@ import stat
 import tomllib
 
 import pytest
-from cli_kit import clear_environment, ok, use_file_annotators
+from cli_kit import ok, use_file_annotators
 
 from mitl.errors import SettingsError
 from mitl.records import Environment
@@ -111,7 +111,6 @@ def test_what_only_the_file_can_set(folder):
 
 def test_the_command_line_follows_the_same_order(tmp_path, monkeypatch):
     """`mitl propose` with its options, with mitl.toml, and with neither."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "12")
     use_file_annotators(tmp_path)
@@ -132,7 +131,6 @@ def test_the_command_line_follows_the_same_order(tmp_path, monkeypatch):
 
 def test_the_seed_of_the_environment_draws_other_queries(tmp_path, monkeypatch):
     """The same seed gives the same run, however it was said."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "12")
     use_file_annotators(tmp_path)
@@ -234,6 +232,15 @@ def test_a_servers_url_given_at_init_is_kept_for_later_commands(tmp_path, postgr
     assert kept.db_url == postgres_url
     assert not (tmp_path / "p" / "mitl.db").exists()
     assert ok("status", "--project", str(tmp_path / "p"))
+
+
+@pytest.mark.postgres
+def test_a_password_in_the_options_of_a_url_is_not_kept_either(tmp_path, postgres_url):
+    """It would lie in mitl.toml, which others may read."""
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}password=hunter2"
+    ok("init", str(tmp_path / "p"), "--dataset", "scenes", "--n-images", "12", "--db", url)
+
+    assert "hunter2" not in (tmp_path / "p" / "mitl.toml").read_text()
 
 
 @pytest.mark.parametrize(("name", "attribute"), [("MITL_DB", "db_url"), ("MITL_CROWD_DB", "crowd_db_url")])

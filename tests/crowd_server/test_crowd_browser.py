@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from browser_fixtures import becomes_true, enter_the_hit
-from crowd_kit import TYPE, post_hit, question
+from crowd_kit import TYPE, accept_one, post_hit, question
 from form_kit import FORM
 
 from mitl.crowd.answers import parse_answers
@@ -48,11 +48,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     client = crowd.boto()
     hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
     first, _ = (post_hit(client, hit_type, Question=pairs_page())["HITId"] for _ in range(2))
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
-    frame = page.frame_locator("#hit")
+    frame = accept_one(crowd, page)
     for place in (1, 2):
         frame.locator(f"[name=p0{place}_label][value=weak_yes]").check()
     becomes_true(page, "Object.values(localStorage).join().includes('p02_label')")
@@ -78,9 +74,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
 def test_what_was_entered_is_not_returned_by_a_slip(crowd, page):
     """One press asks first, after a reload too; a no keeps the HIT and its answers, a yes gives both up."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     page.frame_locator("#hit").locator("[name=p01_label][value=no]").check()
     becomes_true(page, "Object.keys(localStorage).length > 0")
     asked = []
@@ -168,11 +162,8 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     foreign = question("<form><input name=note><button>Submit</button></form>")
     html = {"own": pairs_page(), "foreign": foreign, "form": FORM}[kind]
     hit = post_hit(client, Question=html)["HITId"]
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
     page = new_page(tolerate="ERR_INTERNET_DISCONNECTED")
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
-    frame = page.frame_locator("#hit")
+    frame = accept_one(crowd, page)
     if kind != "own":
         becomes_true(page, "document.activeElement.id === 'hit'")
         frame.locator("[name=note], [name=q2]").fill("no")
@@ -273,11 +264,7 @@ def test_the_first_key_is_the_hits(crowd, page):
     hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
     for _ in range(2):
         post_hit(client, hit_type, Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    frame = page.frame_locator("#hit")
-
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    frame = accept_one(crowd, page)
     frame.get_by_text("0 of 3").wait_for()
     first_key(page, "1", frame.get_by_text("1 of 3"))
     page.reload()
@@ -299,9 +286,7 @@ def test_the_first_key_is_the_hits(crowd, page):
 def test_a_key_before_the_window_closes_is_kept(crowd, page):
     """Nothing waits to be kept: the window is closed right after the last key, and opened again."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     enter_the_hit(page)
 
     page.on("dialog", lambda dialog: dialog.accept())
@@ -320,10 +305,7 @@ def test_a_key_before_the_window_closes_is_kept(crowd, page):
 def test_a_draft_outlives_an_answer_given_before_the_page_around_listens(crowd, page):
     """On a slow line the HIT is there first: its first answer joins what was kept, and does not replace it."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
-    frame = page.frame_locator("#hit")
+    frame = accept_one(crowd, page)
     frame.locator("[name=p01_label][value=yes]").check()
     frame.locator("[name=p02_label][value=no]").check()
     becomes_true(page, "Object.values(localStorage).join().includes('p02_label')")
@@ -345,9 +327,7 @@ def test_a_draft_outlives_an_answer_given_before_the_page_around_listens(crowd, 
 def test_a_hit_in_two_windows_says_so_and_is_sent_once(crowd, page):
     """The window that is behind tells of the other, and follows when that has sent."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     page.frame_locator("#hit").get_by_text("0 of 3").wait_for()
     other = page.context.new_page()
     other.goto(page.url)
@@ -366,10 +346,7 @@ def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
     """Going on by itself is switched off once, not on every page; so are the keys."""
     client = crowd.boto()
     post_hit(client, Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    frame = page.frame_locator("#hit")
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    frame = accept_one(crowd, page)
     frame.get_by_role("button", name="Keys").click()
     for option in ("#keys", "#auto"):
         frame.locator(option).uncheck()
@@ -443,9 +420,7 @@ def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
     <script>parent.postMessage({type: "mitl-submitted"}, "*");
     setTimeout(() => parent.postMessage({type: "mitl-submitted"}, "*"), 300)</script>"""
     post_hit(crowd.boto(), Question=question_xml(html))
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     page.wait_for_url("**?sent=1")
     way_on = page.get_by_role("link", name="go on here")
     way_on.wait_for()

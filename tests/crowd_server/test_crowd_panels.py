@@ -658,6 +658,28 @@ def test_every_command_of_the_walk_runs(tmp_path: Path, monkeypatch):
         assert first["error"] is None
 
 
+def test_a_file_of_visits_is_its_owners_alone(crowd, tmp_path):
+    """It holds the panel's ids of people."""
+    out, options = tmp_path / "visits.csv", ("--crowd-db", str(crowd.engine.url), "--project", str(tmp_path))
+    ok(
+        "crowd",
+        "panel",
+        "add",
+        "--sandbox",
+        "--profile",
+        "prolific",
+        "--slug",
+        "pairs",
+        "--complete-code",
+        "C1",
+        *options,
+    )
+
+    ok("crowd", "panel", "visits", "pairs", "--out", out, *options)
+
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
 def test_the_printed_link_is_the_one_that_works(crowd, hit_type, tmp_path):
     """What `panel add` prints, filled in as the panel does, leads to a HIT."""
     url = str(crowd.engine.url)

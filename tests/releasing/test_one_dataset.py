@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok, use_file_annotators
+from cli_kit import fails, mitl, ok, use_file_annotators
 from rating_kit import rated_world
 from release_kit import world
 from text_kit import write_beir
@@ -27,25 +27,18 @@ OTHER = "is of another data set than"
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory):
     """A project with a release, and one on another world of the same kind and size with answers and open HITs."""
-    with pytest.MonkeyPatch.context() as patch:
-        clear_environment(patch)
-        folder = tmp_path_factory.mktemp("worlds")
-        make_released(folder / "one", n_images=12, image_queries=4, caption_queries=4)
-        ok("init", "--dataset", "scenes", "--n-images", "12", "--seed", "5", "--project", folder / "two")
-        use_file_annotators(folder / "two")
-        two = replace(load(folder / "two", environ={}), endpoint=None)
-        run_propose(two, image_queries=2, caption_queries=2)
-        run_publish(two)
-        simulate(two, SANDBOX)
-        harvest(two, SANDBOX)
-        run_propose(two, image_queries=4, caption_queries=4)
-        run_publish(two)
-        yield folder
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch):
-    clear_environment(monkeypatch)
+    folder = tmp_path_factory.mktemp("worlds")
+    make_released(folder / "one", n_images=12, image_queries=4, caption_queries=4)
+    ok("init", "--dataset", "scenes", "--n-images", "12", "--seed", "5", "--project", folder / "two")
+    use_file_annotators(folder / "two")
+    two = replace(load(folder / "two", environ={}), endpoint=None)
+    run_propose(two, image_queries=2, caption_queries=2)
+    run_publish(two)
+    simulate(two, SANDBOX)
+    harvest(two, SANDBOX)
+    run_propose(two, image_queries=4, caption_queries=4)
+    run_publish(two)
+    yield folder
 
 
 def manifest(folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from mitl.stages.evaluating.admission import (
     asked_tasks,
     comers_of,
     left_out,
-    likenesses,
     refuse_empty,
     refuse_one_sided,
     scored_annotators,
@@ -123,7 +122,8 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     found.warnings += left_out(request, comers)
     if two_sided:
         _add_sets(found, official, release, request.wanted)
-    _add_ratings(found, request, frozenset().union(*(likenesses(sides) for _, sides in comers)))
+    doable = {task.likeness for task in NamedTask if any(task.sides <= sides for _, sides in comers)}
+    _add_ratings(found, request, doable)
     given = BaselineInput(settings, found.sides, project, found.texts, progress)
     _add_other_tasks(found, request)
     if request.against.pseudo_labels:
@@ -222,7 +222,7 @@ def _add_folds(found: Gathered, wanted: Wanted) -> None:
     found.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
 
 
-def _add_ratings(found: Gathered, request: EvaluationRequest, doable: frozenset[Likeness]) -> None:
+def _add_ratings(found: Gathered, request: EvaluationRequest, doable: Set[Likeness]) -> None:
     """The tasks of a folder of ratings, of those that are asked for and that some model can do.
 
     Raises:

@@ -263,7 +263,7 @@ def write_csv(
         seconds = f"{sum(ms or 0 for ms in known) / 1000:.3f}"
         counted = environment.value, *group, sums.submitted, sums.approved, *map(amount, sums.money)
         rows.append((*counted, seconds, sum(ms is None for ms in known)))
-    put_file(path, csv_text(rows).encode())
+    put_file(path, csv_text(rows).encode(), mode=0o600)
 
 
 def _grouped(

@@ -391,18 +391,6 @@ def annotator_runs(
     return runs
 
 
-def rank_all(
-    folder: Path,
-    annotators: Sequence[Annotator | RankingSource],
-    items: SearchedItems,
-    queries: Mapping[Direction, Sequence[int]],
-    depth: Mapping[Direction, int],
-    compute: ComputeContext,
-) -> tuple[list[NamedRanking], int]:
-    """The ranking of every annotator and direction, and how many of them had to be computed; see ``rank_with``."""
-    return rank_with(RankingFolder(folder, queries, depth), annotator_runs(annotators, items, compute))
-
-
 def rank_with(kept: RankingFolder, runs: Sequence[AnnotatorRun]) -> tuple[list[NamedRanking], int]:
     """The rankings of all runs in both directions, and how many of them had to be computed.
 

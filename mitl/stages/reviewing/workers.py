@@ -221,7 +221,7 @@ def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> CsvPat
     if csv is None or not rows:
         return {}
     text = csv_text([tuple(rows[0]), *(tuple(row.values()) for row in rows)])
-    put_file(csv, text.encode("utf-8"))
+    put_file(csv, text.encode("utf-8"), mode=0o600)
     return {"csv": str(csv)}
 
 
