@@ -150,6 +150,7 @@ def test_a_proxy_that_is_none_or_everybody_is_refused(text):
         ("Crowd.Example.org", "crowd.example.org"),
         ("crowd.example.org.:443", "crowd.example.org"),
         ("[::1]:80", "::1"),
+        ("[::1]x", "[::1]x"),
         ("127.0.0.1:8765", "127.0.0.1"),
         ("evil.example:80@127.0.0.1", "evil.example:80@127.0.0.1"),
     ],

@@ -73,6 +73,7 @@ def test_no_other_text_is_a_loopbacks_name(host):
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://["},
         {"Origin": "", "Sec-Fetch-Site": "cross-site"},
     ],
 )

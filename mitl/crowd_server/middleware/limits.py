@@ -341,7 +341,8 @@ def host_name(host: str) -> str:
     """The name in a Host header or a network location, without its port."""
     host = host.strip().lower().rstrip(".")
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        name, _, port = host[1:].partition("]")
+        return name if re.fullmatch(":?[0-9]*", port) else host
     name, _, port = host.rpartition(":")
     return name.rstrip(".") if name and ":" not in name and (port.isdigit() or not port) else host
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import jinja2
 from starlette.requests import Request
@@ -69,7 +69,7 @@ def is_foreign(request: Request) -> bool:
     """Whether a page of another origin sent this form; browsers say so in at least one of two headers."""
     claimed = request.headers.get("origin")
     if claimed is not None:
-        return urlsplit(claimed).netloc != request.url.netloc
+        return claimed.partition("://")[2] != request.headers.get("host")
     return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
