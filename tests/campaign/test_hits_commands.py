@@ -137,8 +137,11 @@ def test_what_was_ended_is_asked_again_after_a_harvest(asked):
     n_hits = len(keys(asked))
     expire(asked, [])
 
-    harvest(asked, SANDBOX)
+    found, again = harvest(asked, SANDBOX), harvest(asked, SANDBOX)
 
+    assert (found.status, found.counts["ended"]) == ("done", n_hits)
+    assert f"{n_hits} HITs ended before all answers came; what they lack is open again" in found.lines
+    assert again.status == "nothing_to_do"
     assert len(keys(asked, HitState.CLOSED)) == n_hits
     assert run_publish(asked).counts["hits_again"] == n_hits
 

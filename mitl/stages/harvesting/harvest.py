@@ -44,6 +44,7 @@ class HarvestCounts(TypedDict, total=False):
     approved: Annotated[int, "submissions paid by this run"]
     queued: Annotated[int, "submissions that wait for a person"]
     capped: Annotated[int, "workers for whom the cap on HITs was set or lifted"]
+    ended: Annotated[int, "HITs that ended before all their answers came: what they lack is open again"]
     hits_out: Annotated[int, "HITs still to be answered"]
     findings: Annotated[dict[str, int], "by code: what was odd about submissions, of all that are stored"]
     reparsed: Annotated[int, "raw documents parsed again (`--reparse`)"]
@@ -125,7 +126,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     posted = [hit for hit in known if hit.state is HitState.POSTED]
     fetched = Fetcher(context, endpoint, client).fetch(swept, posted)
     judge(session, environment, settings.gold_rule)
-    _close_expired(context, swept)
+    ended = _close_expired(context, swept)
     session.commit()
     done = carry_out(context, client, charges_fee=endpoint.charges_fee)
     capped = cap_workers(context, client)
@@ -139,10 +140,19 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
             approved=done.approved + fetched.recovered,
             queued=answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0),
             capped=capped,
+            ended=ended,
             hits_out=open_work.open_work(session, environment).hits,
             findings=answer_store.finding_counts(session, environment),
         )
-        did = fetched.new or fetched.settled or counts["approved"] or done.rejected or done.excluded or capped
+        did = (
+            fetched.new
+            or fetched.settled
+            or counts["approved"]
+            or done.rejected
+            or done.excluded
+            or capped
+            or ended
+        )
         result = StageResult(
             status="done" if did else "nothing_to_do",
             counts=counts,
@@ -156,17 +166,22 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     return Harvested(environment, result, counts, awaited)
 
 
-def _close_expired(context: Context, swept: HitsOut) -> None:
-    """HITs whose time is over, or that are gone, and of which nothing waits; what was not answered is open again."""
+def _close_expired(context: Context, swept: HitsOut) -> int:
+    """Close HITs whose time is over, or that are gone, and of which nothing waits; what was not answered is open again.
+
+    Returns how many ended before all their answers came; those that are gone are told by a warning.
+    """
     session, environment = context.session, context.environment
     undecided = Counter(row.hit_id for row in answer_store.assignments(session, environment, _WAITING))
     stored = answer_store.stored_counts(session, environment)
-    over = []
+    over, short = [], 0
     for hit in hit_store.hits(session, environment, (HitState.POSTED,)):
         complete = hit in swept.deleted or swept.n_submitted(hit) <= stored.get(hit.id, 0)
         if swept.is_finished(hit) and complete and not undecided[hit.id]:
             over.append(hit.id)
+            short += hit not in swept.deleted and stored.get(hit.id, 0) < hit.assignments
     hit_store.set_state(session, over, HitState.CLOSED)
+    return short
 
 
 def _warnings(context: Context, swept: HitsOut, fetched: Fetched) -> tuple[str, ...]:
@@ -218,6 +233,9 @@ def _lines(counts: HarvestCounts, *, nothing: bool) -> Iterator[str]:
         f"{several(counts['fetched'], 'submission')} fetched, {counts['approved']:,} approved; "
         f"{counts['queued']:,} waiting for a person, {several(counts['hits_out'], 'HIT')} still out"
     )
+    if ended := counts["ended"]:
+        lacks = "it lacks" if ended == 1 else "they lack"
+        yield f"{several(ended, 'HIT')} ended before all answers came; what {lacks} is open again"
     if counts["capped"]:
         yield f"the cap on HITs per worker was set or lifted for {several(counts['capped'], 'worker')}"
 

@@ -65,7 +65,7 @@ def watch(
         CrowdError, OutageError: the first look fails, money is lacking, or 20 looks in a row failed; what was done is
             kept.
     """
-    fetched = approved = looks = failures = 0
+    fetched = approved = ended = looks = failures = 0
     warnings: dict[str, None] = {}
     wait_s = every_s
     while True:
@@ -73,6 +73,7 @@ def watch(
             seen = harvest_once(settings, environment)
             new = seen.counts["fetched"]
             fetched, approved = fetched + new, approved + seen.counts["approved"]
+            ended += seen.counts.get("ended", 0)
             keep_standings(settings)  # for whoever looks at `mitl status` meanwhile
             forecast_now = _forecast(settings, seen.environment).text
         except FundsError:
@@ -87,7 +88,7 @@ def watch(
             continue
         failures, looks = 0, looks + 1
         if not seen.awaited:
-            final = _final(seen, fetched, approved, looks)
+            final = _final(seen, fetched, approved, ended, looks)
             return replace(final, warnings=tuple(warnings | dict.fromkeys(final.warnings)))
         for warning in seen.result.warnings:
             if warning not in warnings:
@@ -122,10 +123,12 @@ def _forecast(settings: Settings, environment: Environment) -> Forecast:
     return forecast(newest, submissions, to_come, dt.datetime.now(dt.UTC))
 
 
-def _final(seen: Harvested, fetched: int, approved: int, looks: int) -> StageResult:
+def _final(seen: Harvested, fetched: int, approved: int, ended: int, looks: int) -> StageResult:
     """The last look's result with the sums of all looks."""
     result = seen.result
     counts: HarvestCounts = {**seen.counts, "fetched": fetched, "approved": approved, "looks": looks}
+    if ended:
+        counts["ended"] = ended
     if looks == 1 or not (fetched or approved):
         return replace(result, counts=counts)
     line = (
