@@ -12,7 +12,6 @@ share of first noes, goes to two further ones. A bound misses where it lies abov
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from shared_kit import parser_of
 
 from mitl.audits.bounds import AuditEvidence, Counts, RateSource, precision_lower, recall_lower
 from mitl.audits.certificate import certify
@@ -423,9 +423,7 @@ def run(job: tuple[World, int]) -> tuple[str, dict[str, Floats]]:
 
 def main() -> None:
     """Draw, bound, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--draws", type=int, default=400, help="of each world")
     parser.add_argument("--set", choices=SETS, default="main")
     parser.add_argument("--worlds", default="", help="only those whose name holds this")

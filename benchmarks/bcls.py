@@ -14,7 +14,6 @@ Intervals are 95 % ones of Student's t over seeds; differences are paired by see
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from scipy.stats import t as student
+from shared_kit import parser_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,8 +33,8 @@ from annotators import registry
 from annotators.sentences import shared_encoder
 from annotators.training.continuous import measured_alpha
 from annotators.training.losses import Labels, LossSettings, loss_of
-from mitl.datasets.scenes import World, generate, truth_matrix, write_world
-from mitl.records import CaptionItem, ImageItem, Label
+from mitl.datasets.scenes import World, generate, truth_matrix, write_items
+from mitl.records import Label
 
 MINIS = ("pvse-mini", "vsrn-mini", "clip-mini")
 """Those that keep vectors."""
@@ -99,9 +99,7 @@ def encode(world: World) -> Encoded:
     """The world through the minis and the sentence encoder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_world(world, folder)
-        images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-        captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+        images, captions = write_items(world, folder)
         sides: tuple[list[Tensor], list[Tensor]] = ([], [])
         for mini in MINIS:
             annotator = registry.build(mini)
@@ -308,9 +306,7 @@ def draw_figure(rows: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     """Train, or print what was found."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     steps = parser.add_subparsers(dest="command", required=True)
     training = steps.add_parser("run")
     training.add_argument("seeds", type=int, nargs="+")

@@ -11,7 +11,6 @@ and after the search, and scaled. Random unit embeddings, 25 items each way.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from shared_kit import parser_of
 from topk_kit import (
     Space,
     clocked,
@@ -108,9 +108,7 @@ def print_memory(images: np.ndarray, captions: np.ndarray) -> None:
 
 def main() -> None:
     """Read the options and measure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=5, help="interleaved rounds")
     parser.add_argument("--full", action="store_true", help="all of COCO; some minutes, twice")
     parser.add_argument("--width", type=int, default=WIDTH, help="numbers of an embedding, without --full")

@@ -13,14 +13,12 @@ server on the same framework, which answers from memory.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from crowd_books import faults, submissions
-from crowd_kills import kill_trial
+from crowd_kills import end_with, told_trial
 from crowd_servers import (
     TYPE,
     Generator,
@@ -73,23 +71,8 @@ def main() -> None:
     for engine in engines:
         print(f"== {engine}", flush=True)
         with database(engine) as url:
-            wrong += _kill(url, options) if options.kills else _measure(url, options)
-    if wrong:
-        print("\n".join(wrong[:20]))
-        raise SystemExit(f"{len(wrong)} faults")
-
-
-def _kill(url: str, options: argparse.Namespace) -> list[str]:
-    began = time.perf_counter()
-    outcome = kill_trial(url, kills=options.kills, seed=options.seed)
-    print(
-        f"{outcome.kills} kills in {time.perf_counter() - began:.0f} s: {outcome.confirmed} answers confirmed, "
-        f"{outcome.kept} kept, {outcome.approved} approvals and {outcome.posted} HITs confirmed, "
-        f"{outcome.reconnected} requests asked again, restart {statistics.median(outcome.restart_s):.1f} s "
-        f"(median), {len(outcome.faults)} faults",
-        flush=True,
-    )
-    return outcome.faults
+            wrong += told_trial(url, options.kills, options.seed) if options.kills else _measure(url, options)
+    end_with(wrong)
 
 
 def _measure(url: str, options: argparse.Namespace) -> list[str]:

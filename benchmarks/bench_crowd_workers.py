@@ -13,16 +13,14 @@ have a fresh copy of one database in each round, the load is a process of its ow
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from crowd_books import faults, submissions
-from crowd_kills import kill_trial
+from crowd_kills import end_with, told_trial
 from crowd_replay import measure, record, spread_ids, write
 from crowd_servers import (
     Generator,
@@ -62,27 +60,12 @@ def main() -> None:
     options = parser.parse_args()
     with database("postgresql") as url:
         if options.kills:
-            wrong = _kill(url, options)
+            wrong = told_trial(url, options.kills, 0, options.processes)
         elif options.costs:
             wrong = _costs(url, options)
         else:
             wrong = _compare(url, options)
-    if wrong:
-        print("\n".join(wrong[:20]))
-        raise SystemExit(f"{len(wrong)} faults")
-
-
-def _kill(url: str, options: argparse.Namespace) -> list[str]:
-    began = time.perf_counter()
-    outcome = kill_trial(url, kills=options.kills, seed=0, processes=options.processes)
-    print(
-        f"{outcome.kills} kills of one of {options.processes} processes in {time.perf_counter() - began:.0f} s: "
-        f"{outcome.confirmed} answers confirmed, {outcome.kept} kept, {outcome.approved} approvals and "
-        f"{outcome.posted} HITs confirmed, {outcome.reconnected} requests asked again, back after "
-        f"{statistics.median(outcome.restart_s):.2f} s (median), {len(outcome.faults)} faults",
-        flush=True,
-    )
-    return outcome.faults
+    end_with(wrong)
 
 
 def _costs(url: str, options: argparse.Namespace) -> list[str]:

@@ -12,7 +12,6 @@ many items, three kinds of variances. Rounds are interleaved, the best of each i
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +21,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from shared_kit import parser_of
 
 from annotators.devices import full_precision
 from annotators.match_probability import Odds, SampleSet, match_probabilities
@@ -186,9 +187,7 @@ def measure_recall(queries: int, gallery: int, width: int, k: int) -> None:
 
 def main() -> None:
     """Read the options, time and measure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--device", help="a card, in place of the processor")
     parser.add_argument("--queries", type=int, default=128)
     parser.add_argument("--gallery", type=int, default=25_000)

@@ -11,7 +11,6 @@ With ``--folder`` the project is made there once and kept. Ratios are of seconds
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import shutil
@@ -23,6 +22,7 @@ import time
 from pathlib import Path
 
 from release_project import make_project
+from shared_kit import parser_of
 
 BASELINE = """
 SELECT p.left_id AS image_id, p.right_id AS caption_id, j.label, a.worker_id
@@ -71,9 +71,7 @@ def measured(side: str, folder: Path) -> dict[str, float]:
 
 def main() -> None:
     """Make the project once, let the sides take turns, print medians and ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--judgements", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path)

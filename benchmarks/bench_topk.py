@@ -12,12 +12,12 @@ process of its own whose BLAS kernel was chosen before it was loaded. Minima of 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from shared_kit import parser_of
 from topk_kit import (
     FaissApart,
     Space,
@@ -172,9 +172,7 @@ def run_several(queries: int, gallery: int, number: int, width: int, k: int, run
 
 def main() -> None:
     """Read the options and time each shape."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--queries", type=int, help="one shape of your own instead of all")
     parser.add_argument("--gallery", type=int)
     parser.add_argument("--width", type=int, help="one width instead of 512 and 1024")

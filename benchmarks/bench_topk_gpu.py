@@ -10,10 +10,10 @@ gallery, from which the time for 12.4 million items in 12.4 million is scaled, a
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 
+from shared_kit import parser_of
 from topk_kit import Space, encoded, unit_vectors
 
 from annotators.base import Encoded
@@ -99,9 +99,7 @@ def main() -> None:
     """Measure on the card, or say that there is none."""
     import torch
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument(
         "--shrink", type=int, default=1, help="by how much fewer items, for a look without a card"

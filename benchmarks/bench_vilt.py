@@ -11,7 +11,6 @@ The limit is the machine's own matrix product, measured in the same run.
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import sys
@@ -27,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
+from shared_kit import parser_of
 from torch import Tensor
 
 from annotators.base import Encoded
@@ -241,9 +241,7 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=["all", "cpu", "cuda"], default="all")
     parser.add_argument("--pairs", type=int, default=16, help="pairs of each workload (CPU)")
     parser.add_argument("--cuda-pairs", type=int, default=2048, help="the same on CUDA")

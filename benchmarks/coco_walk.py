@@ -9,29 +9,25 @@ the share of the released ECCV Caption positives that each annotator's proposals
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from shared_kit import coco_files, parser_of
 
 CAPTIONERS = ("PureT_SCST", "SATIC", "SparseCaption_test156000", "ShowEditTell_RL", "BERT_VR_rerank_0.4")
 
 
 def main() -> None:
     """Run the steps as a user would, each in its own process."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="project folder to make")
     parser.add_argument("--text-models", nargs=5, default=["minilm", "tfidf", "lsa", "minilm", "tfidf"])
     arguments = parser.parse_args()
     project = arguments.out.absolute()
-    captions, cxc, machine = (
-        _find(arguments.data, name)
-        for name in ("captions.parquet", "sits_test.csv", "machine_captions.parquet")
-    )
+    captions, cxc, machine = coco_files(arguments.data)
     names = [f"pivot-{c}-{t}" for c, t in zip(CAPTIONERS, arguments.text_models, strict=True)]
     seconds: dict[str, float] = {}
 
@@ -57,13 +53,6 @@ def main() -> None:
     print(f"# posted, answered, harvested and built in {time.perf_counter() - loop:.1f} s")
     step("status")
     _reach(project)
-
-
-def _find(folder: Path, name: str) -> Path:
-    found = sorted(folder.rglob(name))
-    if not found:
-        raise SystemExit(f"there is no {name} under {folder}")
-    return found[0].absolute()
 
 
 def _add_annotators(config: Path, names: list[str], machine: Path) -> None:

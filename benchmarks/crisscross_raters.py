@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from shared_kit import GREY, grey_frame, save_svg, svg_plots
 
 from mitl.campaign.kinds.similarity.answers import check_ratings
 from mitl.campaign.kinds.similarity.packing import RatingControls, pack_ratings
@@ -316,13 +317,8 @@ def draw(curves: Mapping[tuple[str, Likeness], Floats], path: Path) -> None:
 
     Greys and colours are legible on white and on dark pages, and the ground is transparent.
     """
-    import matplotlib
-
-    matplotlib.use("svg")  # no screen is needed
-    import matplotlib.pyplot as plt
-
-    plt.rcParams.update({"svg.hashsalt": "mitl", "svg.fonttype": "none", "font.size": 8})
-    grey, colours = "#808080", ("#3b7dd8", "#0f8a6d", "#b07a00")
+    plt = svg_plots()
+    colours = ("#3b7dd8", "#0f8a6d", "#b07a00")
     marks = dict(zip(POPULATIONS, zip(colours, "o^s", strict=True), strict=True))
     figure, axes = plt.subplots(1, len(Likeness), figsize=(7.6, 2.9), sharey=True)
     raters = np.arange(1, N_RATERS + 1)
@@ -330,17 +326,13 @@ def draw(curves: Mapping[tuple[str, Likeness], Floats], path: Path) -> None:
         axis, (colour, mark) = axes[list(Likeness).index(task)], marks[name]
         axis.fill_between(raters, curve[:, 1], curve[:, 2], color=colour, alpha=0.15, linewidth=0)
         axis.plot(raters, curve[:, 0], color=colour, marker=mark, markersize=3.5, linewidth=1.2, label=name)
-        axis.set_title(task.upper(), color=grey, fontsize=9)
+        axis.set_title(task.upper(), color=GREY, fontsize=9)
         axis.set_xticks(raters)
-        axis.tick_params(colors=grey)
-        for spine in axis.spines.values():
-            spine.set_color(grey)
-    axes[0].set_ylabel("Spearman with the truth", color=grey)
-    axes[0].legend(frameon=False, labelcolor=grey, loc="lower right", fontsize=7)
-    figure.supxlabel("raters of a pair", color=grey, fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        grey_frame(axis)
+    axes[0].set_ylabel("Spearman with the truth", color=GREY)
+    axes[0].legend(frameon=False, labelcolor=GREY, loc="lower right", fontsize=7)
+    figure.supxlabel("raters of a pair", color=GREY, fontsize=8)
+    save_svg(figure, path)
 
 
 def main() -> None:

@@ -11,13 +11,13 @@ images with captions of others the second phase reaches from CxC's own ratings.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from shared_kit import parser_of
 
 from annotators.base import Encoded
 from annotators.item_encoders import OneSided, build_encoder, item_vectors
@@ -41,9 +41,7 @@ ENCODERS = ("sentences", "words")
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--neighbours", type=int, nargs="+", default=[5, 8])
     parser.add_argument("--seeds", type=int, default=5, help="draws of captions to average over")

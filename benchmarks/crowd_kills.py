@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import statistics
 import tempfile
 import threading
 import time
@@ -248,3 +249,24 @@ def _unposted(engine: Any, requester: Requester) -> list[str]:
     found = [f"{len(hits) - len(known)} HITs are there twice"] if len(hits) > len(known) else []
     found += [f"the HIT {name} was lost" for name, own in requester.posted.items() if known.get(name) != own]
     return found + [f"the approval of {own} was lost" for own in requester.approved - paid]
+
+
+def told_trial(url: str, kills: int, seed: int, processes: int = 1) -> list[str]:
+    """The faults of a ``kill_trial``, of which a line is printed."""
+    began = time.perf_counter()
+    outcome = kill_trial(url, kills=kills, seed=seed, processes=processes)
+    print(
+        f"{outcome.kills} kills of one of {processes} processes in {time.perf_counter() - began:.0f} s: "
+        f"{outcome.confirmed} answers confirmed, {outcome.kept} kept, {outcome.approved} approvals and "
+        f"{outcome.posted} HITs confirmed, {outcome.reconnected} requests asked again, back after "
+        f"{statistics.median(outcome.restart_s):.2f} s (median), {len(outcome.faults)} faults",
+        flush=True,
+    )
+    return outcome.faults
+
+
+def end_with(faults: list[str]) -> None:
+    """Leave with the first of them, where there are any."""
+    if faults:
+        print("\n".join(faults[:20]))
+        raise SystemExit(f"{len(faults)} faults")

@@ -11,7 +11,6 @@ for each text model, keeps its JSON as ``scores-TEXTMODEL.json`` and writes the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -19,6 +18,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from shared_kit import find_file, parser_of
 
 CAPTIONERS = ("PureT_SCST", "SATIC", "SparseCaption_test156000", "ShowEditTell_RL", "BERT_VR_rerank_0.4")
 SETS = {
@@ -36,9 +37,7 @@ _PLAIN = ("Kendall",)
 
 def main() -> None:
     """Make the project, score, write the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="project folder to make")
     parser.add_argument("--text-models", nargs="+", default=["tfidf", "minilm"], choices=["tfidf", "minilm"])
@@ -58,8 +57,8 @@ def main() -> None:
 
 
 def _make(project: Path, data: Path) -> None:
-    machine = _find(data, "machine_captions.parquet")
-    _mitl(project, "init", "--dataset", "coco", "--captions", str(_find(data, "captions.parquet")))
+    machine = find_file(data, "machine_captions.parquet")
+    _mitl(project, "init", "--dataset", "coco", "--captions", str(find_file(data, "captions.parquet")))
     names = [f"pivot-{captioner}-{text}" for text in ("tfidf", "minilm") for captioner in CAPTIONERS]
     tables = "".join(f'\n[annotators."{name}"]\ncaptions = "{machine}"\n' for name in names)
     with (project / "mitl.toml").open("a", encoding="utf-8") as config:
@@ -70,8 +69,8 @@ def _evaluate(project: Path, data: Path, text_model: str, samples: int) -> dict[
     """The counts of one call over the five captioners."""
     names = [f"pivot-{captioner}-{text_model}" for captioner in CAPTIONERS]
     words = ["evaluate", *(word for name in names for word in ("--annotator", name)), "--official", "all"]
-    words += ["--cxc", str(_find(data, "sits_test.csv").parent), "--graded", "--against", names[0]]
-    words += ["--objects", str(_find(data, "test5000_objects.json.gz")), "--samples", str(samples)]
+    words += ["--cxc", str(find_file(data, "sits_test.csv").parent), "--graded", "--against", names[0]]
+    words += ["--objects", str(find_file(data, "test5000_objects.json.gz")), "--samples", str(samples)]
     words += ["--csv", f"scores-{text_model}.csv", "--latex", f"scores-{text_model}.tex", "--json"]
     printed = _mitl(project, *words)
     (project / f"scores-{text_model}.json").write_text(printed, encoding="utf-8")
@@ -82,13 +81,6 @@ def _evaluate(project: Path, data: Path, text_model: str, samples: int) -> dict[
 def _mitl(project: Path, *words: str) -> str:
     command = [sys.executable, "-m", "mitl", *words]
     return subprocess.run(command, check=True, cwd=project, stdout=subprocess.PIPE, text=True).stdout
-
-
-def _find(folder: Path, name: str) -> Path:
-    found = sorted(folder.rglob(name))
-    if not found:
-        raise SystemExit(f"there is no {name} under {folder}")
-    return found[0].absolute()
 
 
 def _tables(found: Sequence[Mapping[str, Any]]) -> str:

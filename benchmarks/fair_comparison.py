@@ -18,7 +18,6 @@ directly or in folders,
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
+from shared_kit import parser_of
 
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair
 from mitl.metrics.partial_labels import CorrectedLabels, PartialLabels, Rates
@@ -343,17 +343,13 @@ def scenes_trials(
 def twins_of_world(images: int, seed: int) -> tuple[Flags, Flags, dict[str, Floats]]:
     """(I, C) matches, originals, and the similarities of the five twins."""
     from annotators.registry import build
-    from mitl.datasets.scenes.files import write_world
+    from mitl.datasets.scenes.files import write_items
     from mitl.datasets.scenes.world import generate, truth_matrix
-    from mitl.records import CaptionItem, ImageItem, Label
+    from mitl.records import Label
 
     world = generate(images, seed=seed, split="fair")
     with tempfile.TemporaryDirectory() as folder:
-        write_world(world, Path(folder))
-        pictures = [ImageItem(int(one), one, Path(folder) / "images" / f"{one}.png") for one in world.scenes]
-        captions = [
-            CaptionItem(int(one), one, int(said.image_id), said.text) for one, said in world.captions.items()
-        ]
+        pictures, captions = write_items(world, Path(folder))
         similarities = {}
         for name in TWINS:
             annotator = build(name)
@@ -426,9 +422,7 @@ def captions_trials(data: Path, size: int) -> str:
 
 def main() -> None:
     """Run one of the two comparisons."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("which", choices=["scenes", "captions"])
     parser.add_argument("--worlds", type=int, default=4)
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")

@@ -12,12 +12,11 @@ the exact order is taken as the product over neighbours by the truth.
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 from fair_comparison import METRICS, TWINS, Floats, judged_pool, ranked, true_scores, twins_of_world
 from numpy.typing import NDArray
 from scipy.stats import norm
+from shared_kit import parser_of
 
 from mitl.metrics.rank_groups import influence
 from mitl.metrics.ranks import ArrayRankings
@@ -65,9 +64,7 @@ def limits_of(seed: int, images: int, direction: str) -> tuple[float, Floats, Fl
 
 def main() -> None:
     """Print a table for each direction."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--worlds", type=int, default=10)
     parser.add_argument("--first", type=int, default=30)
     parser.add_argument("--images", type=int, default=150)

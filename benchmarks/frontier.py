@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from coco_walk import CAPTIONERS, _add_annotators, _find
+from coco_walk import CAPTIONERS, _add_annotators
+from shared_kit import coco_files, parser_of
 
 from mitl.analysis.report.loop_plots import Curve, frontier_svg
 from mitl.audits.frontier import TOLERATED, Frontier
@@ -44,9 +45,7 @@ TITLES = {
 
 def main() -> None:
     """Make the project as a user would, plan, and compare."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("world", choices=list(TITLES))
     parser.add_argument("--out", type=Path, required=True, help="project folder to make, or one made before")
     parser.add_argument("--data", type=Path, help="for coco")
@@ -92,10 +91,7 @@ def _make(given: argparse.Namespace, project: Path) -> None:
         _step(project, "propose")
         truth = []
     else:
-        captions, cxc, machine = (
-            _find(given.data, name)
-            for name in ("captions.parquet", "sits_test.csv", "machine_captions.parquet")
-        )
+        captions, cxc, machine = coco_files(given.data)
         _step(project, "init", "--dataset", "coco", "--captions", str(captions), "--cxc", str(cxc))
         models = ("tfidf", "lsa", "tfidf", "lsa", "tfidf")
         names = [f"pivot-{c}-{t}" for c, t in zip(CAPTIONERS, models, strict=True)]

@@ -13,7 +13,6 @@ that nobody judged counts as no match (so a false negative of theirs counts agai
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import rounds_world
+from shared_kit import parser_of
 
 from mitl.audits.frontier import TOLERATED, share_left
 from mitl.core.arrays import Ints, contains, distinct, pack_ids, places, unpack_ids
@@ -42,9 +42,7 @@ from mitl.stages.proposing.ranking import read_items
 
 def main() -> None:
     """Print a line for each annotator and each step."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("project", type=Path, help="or with --images the folder of worlds")
     parser.add_argument("--images", type=int, help="of a world that is no project; made where it is missing")
     parser.add_argument(

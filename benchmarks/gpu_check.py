@@ -11,7 +11,6 @@ figures. The exit status is 1 where a check fails, and where there is no card: t
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 from bench_topk_gpu import K, measured, peak_flops
+from shared_kit import parser_of
 from topk_kit import Space, encoded, unit_vectors
 
 from annotators import registry
@@ -33,7 +33,7 @@ from annotators.training.recipe import Recipe
 from annotators.training.taught import Lessons
 from annotators.training.training import train
 from mitl.core.arrays import pack_ids
-from mitl.datasets.scenes import generate, write_world
+from mitl.datasets.scenes import generate, write_items, write_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
@@ -143,9 +143,7 @@ def networks(device: str) -> Iterator[Check]:
     yield "probabilities", float(np.abs(there - match_probabilities(*sides, odds)).max()), 1e-5
     with tempfile.TemporaryDirectory() as folder:
         world = generate(20, seed=5, split="check")
-        write_world(world, Path(folder))
-        images = [ImageItem(int(i), i, Path(folder) / "images" / f"{i}.png") for i in world.scenes]
-        captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+        images, captions = write_items(world, Path(folder))
         for name, near in NEAR.items():
             found = []
             for where in ("cpu", device):
@@ -223,9 +221,7 @@ def figures(device: str) -> Iterator[str]:
 
 def main() -> None:
     """Check, print a line for each, write the figures, and leave with 1 where a check fails."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--items", type=int, default=40_000, help="of the gallery that is ranked")
     parser.add_argument("--figures", type=Path, default=Path("gpu-figures.md"), help="the file of figures")

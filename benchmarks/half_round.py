@@ -15,7 +15,6 @@ or, before the bound, the sample.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from crowd_answers import Crowd, Ints, Places
 from machine_labels import State, ask, in_full, labelled, scores, tolerated
 from numpy.typing import NDArray
 from rounds_table import interval
+from shared_kit import parser_of
 
 from mitl.audits.machine_labels import Promise
 from mitl.fusion import fusing
@@ -186,9 +186,7 @@ def _told(values: Floats, form: str) -> str:
 
 def main() -> None:
     """One of two steps."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("step", choices=("ask", "table"))
     parser.add_argument("paths", type=Path, nargs="+", help="projects for ask, else what ask wrote")
     parser.add_argument("--workers", nargs="+", default=["careful"])

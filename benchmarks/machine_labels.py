@@ -18,7 +18,6 @@ of 5, 20 and 58 % matches.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ import numpy as np
 import pandas as pd
 from crowd_answers import Crowd, Ints, Places
 from numpy.typing import NDArray
+from shared_kit import parser_of
 
 from mitl.audits.machine_labels import SIDING_SHARE, MachineLabels, Promise, label_pairs, siding_upper
 from mitl.core.arrays import distinct, places, unpack_ids
@@ -466,9 +466,7 @@ def draw_figure(curves: Sequence[tuple[str, list[tuple[float, float, float]]]], 
 
 def main() -> None:
     """One of four steps."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("step", choices=("ask", "table", "held-out", "coverage"))
     parser.add_argument("paths", type=Path, nargs="*", help="projects for ask, else what ask wrote")
     parser.add_argument("--workers", default="careful")

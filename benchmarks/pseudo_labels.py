@@ -14,12 +14,12 @@ folder each.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from shared_kit import parser_of
 
 from annotators.pivot import read_machine_captions
 from annotators.sentences import shared_encoder
@@ -34,9 +34,7 @@ from mitl.records.similarity import Likeness
 
 def main() -> None:
     """Print one line per figure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encodings", type=Path, help="file to keep the captions' vectors in (.npz)")
     parser.add_argument("--captioner", default="PureT_SCST")

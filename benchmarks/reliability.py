@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
+from shared_kit import GREY, grey_frame, save_svg, svg_plots
 
 from mitl.crowd.populations import CHARACTERS, PRESETS, parse_population
 from mitl.datasets.scenes.world import generate, truth_matrix
@@ -256,35 +257,25 @@ def draw(found: Mapping[str, Mapping[str, Fitted]], path: Path) -> None:
 
     Greys and colours are legible on white and on dark pages, and the ground is transparent.
     """
-    import matplotlib
-
-    matplotlib.use("svg")  # no screen is needed
-    import matplotlib.pyplot as plt
-
-    plt.rcParams.update({"svg.hashsalt": "mitl", "svg.fonttype": "none", "font.size": 8})
-    grey = "#808080"
+    plt = svg_plots()
     panels = [name for name in SHOWN if name in found]
     figure, axes = plt.subplots(
         2, -(-len(panels) // 2), figsize=(7.6, 5.2), sharex=True, sharey=True, squeeze=False
     )
     marks = {"majority": ("#b07a00", "s"), "Dawid-Skene": ("#0f8a6d", "^"), "ordinal": ("#3b7dd8", "o")}
     for axis, name in zip(axes.flat, panels, strict=False):
-        axis.plot([0, 1], [0, 1], color=grey, linewidth=0.8, linestyle=":")
+        axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":")
         for method, one in found[name].items():
             at, (colour, mark) = one.reliability, marks[method]
             drawn = at.cases >= FEWEST
             style = {"color": colour, "linewidth": 1.2, "marker": mark, "markersize": 3.5}
             axis.plot(at.stated[drawn], at.observed[drawn], label=method, **style)
-        axis.set_title(name, color=grey, fontsize=8)
-        axis.tick_params(colors=grey)
-        for spine in axis.spines.values():
-            spine.set_color(grey)
-    axes[0, 0].legend(frameon=False, labelcolor=grey, loc="upper left", fontsize=7)
-    figure.supxlabel("stated probability", color=grey, fontsize=9)
-    figure.supylabel("share that was true", color=grey, fontsize=9)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        axis.set_title(name, color=GREY, fontsize=8)
+        grey_frame(axis)
+    axes[0, 0].legend(frameon=False, labelcolor=GREY, loc="upper left", fontsize=7)
+    figure.supxlabel("stated probability", color=GREY, fontsize=9)
+    figure.supylabel("share that was true", color=GREY, fontsize=9)
+    save_svg(figure, path)
 
 
 def main() -> None:

@@ -17,7 +17,6 @@ are there are not run again.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from rounds_coco_replay import DEPTH, Replay, answered, coco
+from shared_kit import parser_of, svg_plots
 
 from mitl.core.arrays import Ints, contains, distinct, places, unpack_ids
 from mitl.fusion.models import area
@@ -223,12 +223,7 @@ def _percent(share: float) -> str:
 
 def draw(replay: Replay, curves: Sequence[Curve], path: Path) -> None:
     """Released positives found by what was asked, both as shares of a full round; mean over seeds."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot as plt
-
-    plt.rcParams.update({"svg.hashsalt": "mitl", "svg.fonttype": "none", "font.size": 8})
+    plt = svg_plots()
     n_full, n_yes = len(replay.full), int(contains(replay.oracle.yes, replay.full).sum())
     drawn, axis = plt.subplots(figsize=(6, 4))
     for curve in curves:
@@ -247,9 +242,7 @@ def draw(replay: Replay, curves: Sequence[Curve], path: Path) -> None:
 
 def main() -> None:
     """Run campaigns, or tell what those in the folder found."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--kept", type=Path, required=True)
     parser.add_argument("--strategy", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))

@@ -13,7 +13,6 @@ counts, controls and those of failed pages too.
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from rounds_judges import FINE_TUNED, Answers, Judge
 from rounds_table import write_tables
 from rounds_world import Arrays, Ints, arrays, proposals
+from shared_kit import parser_of
 
 from mitl.core.arrays import pack_ids
 from mitl.fusion.evidence import UnitVectors, joined, of_length_1
@@ -152,9 +152,7 @@ def run(campaign: Campaign, world: Arrays, judge: Judge, out: Path) -> None:
 
 def main() -> None:
     """One of two steps."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("step", choices=("ask", "table"))
     parser.add_argument("paths", type=Path, nargs="*", help="states, for table")
     parser.add_argument("--out", type=Path, default=Path("rounds"), help="folder of worlds and states")

@@ -10,6 +10,7 @@ import numpy as np
 from machine_labels import Outcome, State, in_full, in_part
 from numpy.typing import NDArray
 from scipy.stats import t as student
+from shared_kit import svg_plots
 
 from mitl.audits.machine_labels import Promise
 
@@ -173,12 +174,7 @@ def _print_paired(groups: Mapping[Key, Sequence[Point]]) -> None:
 
 def draw(groups: Mapping[Key, Sequence[Point]], path: Path) -> None:
     """People's recall, and recall and precision of the rule's labels less a full round's, by the share of answers."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot as plt
-
-    plt.rcParams.update({"svg.hashsalt": "mitl", "svg.fonttype": "none", "font.size": 8})
+    plt = svg_plots()
     panels = (
         (PEOPLE, "found", "recall of people alone"),
         (RULE, "recall", "with machine labels: recall, less a full round's"),

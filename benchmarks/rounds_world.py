@@ -17,7 +17,7 @@ from annotators import registry
 from annotators.base import Encoded, scores_pairs
 from annotators.pivot import LatentWords
 from mitl.core.arrays import pack_ids, places
-from mitl.datasets.scenes import World, generate, truth_matrix, write_world
+from mitl.datasets.scenes import generate, truth_matrix, write_items
 from mitl.datasets.scenes.world import CAPTIONS_PER_IMAGE
 from mitl.fusion.evidence import ANSWERED, FusionEvidence, Joint, UnitVectors, joined, of_length_1
 from mitl.records import CaptionItem, Direction, ImageItem
@@ -82,8 +82,7 @@ def arrays(images: int, seed: int, cache: Path) -> Arrays:
     folder = cache / f"world-{images}-{seed}"
     world = generate(images, seed=seed)
     if not (folder / "kept.npz").exists():
-        write_world(world, folder)
-        _encode(world, folder)
+        _encode(*write_items(world, folder), folder)
     codes = truth_matrix(world, list(world.scenes), list(world.captions))
     with np.load(folder / "kept.npz") as kept:
         vectors = {name: (kept[f"{name} images"], kept[f"{name} captions"]) for name in DUAL}
@@ -93,9 +92,7 @@ def arrays(images: int, seed: int, cache: Path) -> Arrays:
     return Arrays(seed, (codes - 1).astype(np.int8), vectors, baseline, top, texts, folder)
 
 
-def _encode(world: World, folder: Path) -> None:
-    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-    captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+def _encode(images: list[ImageItem], captions: list[CaptionItem], folder: Path) -> None:
     kept: dict[str, NDArray[np.generic]] = {}
     shortlist: list[Ints] = []
     for name in DUAL:

@@ -15,7 +15,6 @@ Samples", Algorithms 1 and 2.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student
+from shared_kit import parser_of
 
 from annotators.minis.train import HELD_OUT, TRAINING, Training, TrainingPairs, pairs_of, recalls
 from annotators.minis.twin import DualTwin
@@ -255,9 +255,7 @@ def _similarities(twin: DualTwin[Any], pairs: TrainingPairs) -> NDArray[np.float
 
 def main() -> None:
     """Print a line for each seed and strategy, and after each seed the tables of what is done."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--images", type=int, default=600, help="of the world that is chosen from")
     parser.add_argument("--steps", type=int, default=100, help="of a training")

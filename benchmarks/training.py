@@ -11,7 +11,6 @@ truth of all pairs says what is right. Each seed is another world, another crowd
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ import scipy.stats
 import torch
 from crowd_answers import Crowd
 from numpy.typing import NDArray
+from shared_kit import parser_of
 
 from annotators.training.learners import load
 from annotators.training.reading import Reader, map_at_r, similarities_of
@@ -121,9 +121,7 @@ def interval(gains: NDArray[np.float64]) -> tuple[float, float]:
 
 def main() -> None:
     """Print a line for each training and one for each recipe."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--network", nargs="+", default=["clip-mini"])
     parser.add_argument("--loss", nargs="+", default=[Recipe().loss])
     parser.add_argument("--labels", nargs="+", default=[LabelKind.GRADED.value], choices=list(LabelKind))

@@ -31,6 +31,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count()))
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# No setting of the machine reaches a test; what speaks to the suite itself stays.
+SUITE = ("MITL_EXAMPLES", "MITL_KILL_", "MITL_REWRITE_GOLDEN", "MITL_SERVER_KILLS", "MITL_SHOTS")
+for name in [name for name in os.environ if name.startswith(("MITL_", "AWS_"))]:
+    if not name.startswith(SUITE):
+        del os.environ[name]
+
 # Modules import helpers from it beside loading it as a plugin, in either order.
 pytest.register_assert_rewrite("browser_fixtures")
 

@@ -417,13 +417,13 @@ def _problems(tensors: Mapping[str, Tensor]) -> Iterator[str]:
     strange = [name for name, tensor in tensors.items() if tensor.is_complex()]
     if strange:
         yield f"{len(strange)} tensors hold complex numbers; first: {strange[0]!r}"
-    endless = [name for name, tensor in tensors.items() if not _is_finite(tensor)]
+    endless = [
+        name
+        for name, tensor in tensors.items()
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all()
+    ]
     if endless:
         yield f"{len(endless)} tensors hold numbers that are not finite; first: {endless[0]!r}"
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,9 @@ from annotators.base import RankingSource
 from annotators.minis.train import KS, recalls
 from annotators.minis.twins import RECIPES
 from mitl.analysis.diversity import Items, mutual_rank_table, tau_table
-from mitl.datasets.scenes import World, generate, truth_matrix, write_world
+from mitl.datasets.scenes import World, generate, truth_matrix, write_items
 from mitl.datasets.scenes.world import CAPTIONS_PER_IMAGE
-from mitl.records import CaptionItem, ImageItem, Label
+from mitl.records import Label
 
 K, DEPTH = 5, 25
 Similarities = Mapping[str, NDArray[np.float32]]
@@ -32,9 +32,7 @@ Similarities = Mapping[str, NDArray[np.float32]]
 
 def similarities(world: World, folder: Path) -> Similarities:
     """What each annotator finds in the world, which is written to the folder first."""
-    write_world(world, folder)
-    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-    captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+    images, captions = write_items(world, folder)
     by_annotator = {}
     for name in RECIPES:
         annotator = registry.build(name)

@@ -115,11 +115,6 @@ class LossSettings:
     """Of similarities in the softmax: 1 over the temperature 0.08, for cosines. CxC's own products have none."""
 
 
-def _per_caption(loss: Tensor, similarities: Tensor) -> Tensor:
-    # The papers print sums; divided by C, a rate that is right for one batch is right for another.
-    return loss / max(1, similarities.shape[1])
-
-
 def _summed(settings: LossSettings) -> dict[str, Callable[[Tensor, Labels], Tensor]]:
     """The losses that are printed as sums over the batch."""
     m, gamma, alpha, beta = settings.margin, settings.gamma, settings.alpha, settings.beta
@@ -173,7 +168,8 @@ def loss_of(name: str, settings: LossSettings | None = None) -> Loss:
         s = similarities if similarities.dtype == torch.float64 else similarities.float()
         if name in averaged:
             return averaged[name](s, labels)
-        return _per_caption(summed[name](s, labels), s)
+        # The papers print sums; divided by C, a rate that is right for one batch is right for another.
+        return summed[name](s, labels) / max(1, s.shape[1])
 
     return loss
 

@@ -50,6 +50,13 @@ def logistic(features: Floats, labels: Floats, weights: Floats, offset: Floats, 
     return found
 
 
+def percentile_interval(draws: Floats, confidence: float) -> tuple[float, float]:
+    """The ends between which the middle of a statistic's resamples (B,) lies."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return float(low), float(high)
+
+
 _UNSEEN = 4
 """Things that an unseen share may miss beyond the worst seen."""
 

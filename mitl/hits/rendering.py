@@ -278,12 +278,19 @@ class PageComparison:
 def page_comparison(item: Comparison, texts: Mapping[int, str], sources: Mapping[int, str]) -> PageComparison:
     """A comparison with its captions' texts and its images' addresses."""
     of_images = item.direction is Direction.T2I
+
+    def results(items: Sequence[int], others: Sequence[int]) -> tuple[PageResult, ...]:
+        return tuple(
+            PageResult("" if of_images else texts[item], sources[item] if of_images else "", item in others)
+            for item in items
+        )
+
     return PageComparison(
         place=item.place,
         query_text=texts[item.query_id] if of_images else "",
         query_image="" if of_images else sources[item.query_id],
-        left=_results(item.left_items, item.right_items, texts, sources, of_images),
-        right=_results(item.right_items, item.left_items, texts, sources, of_images),
+        left=results(item.left_items, item.right_items),
+        right=results(item.right_items, item.left_items),
     )
 
 
@@ -308,16 +315,3 @@ def render_rankings(
         for source in one.image_sources:
             check_image_src(source)
     return render(template, estimate_s, contact, comparisons=comparisons, of_images=sides.pop())
-
-
-def _results(
-    items: Sequence[int],
-    others: Sequence[int],
-    texts: Mapping[int, str],
-    sources: Mapping[int, str],
-    of_images: bool,
-) -> tuple[PageResult, ...]:
-    return tuple(
-        PageResult("" if of_images else texts[item], sources[item] if of_images else "", item in others)
-        for item in items
-    )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats, distinct
 from mitl.core.formats import rounded
+from mitl.core.statistics import percentile_interval
 from mitl.judgements.answer_table import POSITIVE_LABELS, UNKNOWN, AnswerTable, answer_table
 from mitl.records.frames import counts as that_count
 
@@ -132,9 +133,7 @@ def _bounds(bootstrap: Floats, units: int) -> tuple[float, float] | tuple[None, 
     estimated = bootstrap[~np.isnan(bootstrap)]
     if units < FEWEST_UNITS or len(estimated) < len(bootstrap) / 2 or not len(estimated):
         return None, None
-    tail = (1 - INTERVAL) / 2
-    low, high = np.quantile(estimated, [tail, 1 - tail])
-    return float(low), float(high)
+    return percentile_interval(estimated, INTERVAL)
 
 
 def _blocks(cells: Counts, n_items: int, n_labels: int) -> Iterator[Counts]:

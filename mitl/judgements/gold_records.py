@@ -268,7 +268,10 @@ def decide(check: GoldCheck, record: GoldRecord | None = None, *, excluded: bool
 
 def gold_findings(check: GoldCheck) -> list[Finding]:
     """Why a page does not pass by its own controls."""
-    findings = [Finding(_FAILED[gold.role], _pair_text(gold)) for gold in check.failed]
+    findings = [
+        Finding(_FAILED[gold.role], f"image {gold.pair.image_id}, caption {gold.pair.caption_id}")
+        for gold in check.failed
+    ]
     for role in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE):
         if not check.has(role):
             findings.append(Finding(GOLD_MISSING, f"no answered {role.value}"))
@@ -287,10 +290,6 @@ def verdict(findings: Iterable[Finding], record: GoldRecord | None, *, excluded:
 
 def _place(gold: GoldControl) -> tuple[int, int, str]:
     return gold.pair.image_id, gold.pair.caption_id, gold.role.value
-
-
-def _pair_text(gold: GoldControl) -> str:
-    return f"image {gold.pair.image_id}, caption {gold.pair.caption_id}"
 
 
 def is_usable(

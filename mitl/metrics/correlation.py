@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats
+from mitl.core.statistics import percentile_interval
 from mitl.errors import MetricError
 from mitl.metrics.intervals import Interval, PairedTest
 from mitl.metrics.positives import Ids, Places, Positives, integer_ids
@@ -192,9 +193,7 @@ def _pearson(one: Floats, other: Floats) -> float:
 def _ends(draws: Floats, confidence: float) -> tuple[float, float]:
     if not 0 < confidence < 1:
         raise MetricError(f"the confidence is {confidence}; it lies between 0 and 1, 0.95 is usual")
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return float(low), float(high)
+    return percentile_interval(draws, confidence)
 
 
 def _check_values(similarities: Floats, scores: Floats, query_ids: Ids | None = None) -> None:

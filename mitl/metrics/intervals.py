@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats
+from mitl.core.statistics import percentile_interval
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, QueryValues, Statistic
 
@@ -60,7 +61,7 @@ def interval(
     _check(values, samples, confidence)
     units = Units.of(values.query_ids, values.metric)
     drawn = bootstrap(units, [values], samples, seed)
-    low, high = _ends(drawn, confidence)
+    low, high = percentile_interval(drawn, confidence)
     return Interval(values.estimate, low, high)
 
 
@@ -85,17 +86,11 @@ def paired(
     one, other = _matched(one, other)
     units = Units.of(one.query_ids, one.metric)
     difference = one.estimate - other.estimate
-    low, high = _ends(bootstrap(units, [one, other], samples, seed), confidence)
+    low, high = percentile_interval(bootstrap(units, [one, other], samples, seed), confidence)
     swapped = swaps(units, one, other, samples, seed)
     near = abs(difference) - _ROUNDING * float(np.abs([one.values, other.values]).max())
     hits = int((np.abs(swapped) >= near).sum())
     return PairedTest(difference, low, high, (1 + hits) / (1 + samples), units.n)
-
-
-def _ends(drawn: Floats, confidence: float) -> tuple[float, float]:
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return float(low), float(high)
 
 
 def _matched(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues]:

@@ -153,13 +153,6 @@ class Asked:
         return f"{names[0][:-1]}{self.k}" if names else self.name
 
 
-def known_metrics() -> str:
-    """The names of all metrics, for messages."""
-    return ", ".join(
-        f"{name} for any K" if name.endswith("@K") else name.replace(" ", "-") for name in METRICS
-    )
-
-
 def asked_metrics(names: Iterable[str]) -> tuple[Asked, ...]:
     """The metrics named, each once and in the order of the table; case does not matter.
 
@@ -181,7 +174,8 @@ def _place_of(name: str) -> tuple[int, int]:
                 return row, 0
             if stem == said and ending == "k" and at and re.fullmatch("[1-9][0-9]*", k):
                 return row, int(k)
-    raise MetricError(f"no metric called {name!r}; known: {known_metrics()}")
+    all_known = (f"{one} for any K" if one.endswith("@K") else one.replace(" ", "-") for one in METRICS)
+    raise MetricError(f"no metric called {name!r}; known: {', '.join(all_known)}")
 
 
 def usual_metrics(ks: Sequence[int], *, by_r: bool, median_rank: bool) -> tuple[Asked, ...]:

@@ -271,12 +271,8 @@ def described_of_form(value: Any, form: SetForm, makers: Collection[str] = ()) -
     if isinstance(value, Mapping):
         return {
             key: of_form(one, form, makers)
-            if _is_told(key) and isinstance(one, str)
+            if isinstance(one, str) and (key == "description" or key.startswith("rai:"))
             else described_of_form(one, form, makers)
             for key, one in value.items()
         }
     return [described_of_form(one, form, makers) for one in value] if isinstance(value, list) else value
-
-
-def _is_told(key: str) -> bool:
-    return key == "description" or key.startswith("rai:")

@@ -82,6 +82,11 @@ class StageResult:
     next: str = ""
     """What a person would do next."""
 
+    @classmethod
+    def nothing(cls, why: str, counts: Mapping[str, object] | None = None, next: str = "") -> StageResult:
+        """Of a run that found nothing to do."""
+        return cls("nothing_to_do", counts or {}, lines=(f"nothing to do: {why}",), next=next)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

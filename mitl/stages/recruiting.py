@@ -235,8 +235,7 @@ def close_panel(settings: Settings, slug: str) -> StageResult:
     with crowd_database(settings) as engine:
         changed = admin.close_panel(engine, slug)
     if not changed:
-        line = f"nothing to do: the panel {slug} was closed before"
-        return StageResult(status="nothing_to_do", counts=PanelCloseCounts(closed=slug), lines=(line,))
+        return StageResult.nothing(f"the panel {slug} was closed before", PanelCloseCounts(closed=slug))
     line = (
         f"the panel {slug} is closed: who comes now is told that nothing is left; who is at work may finish"
     )
@@ -253,8 +252,7 @@ def forget(settings: Settings, environment: Environment | None, worker: str | No
         else:
             raise UsageError("say for which environment: add --sandbox or --live")
     if count == 0:
-        line = "nothing to do: no such id is kept"
-        return StageResult(status="nothing_to_do", counts=PanelForgetCounts(forgotten=0), lines=(line,))
+        return StageResult.nothing("no such id is kept", PanelForgetCounts(forgotten=0))
     return StageResult(
         counts=PanelForgetCounts(forgotten=count),
         lines=(
@@ -276,8 +274,7 @@ def study(settings: Settings, environment: Environment, changes: Mapping[str, st
         line = f"no study is described on {environment}; people are asked nothing before their first HIT"
         return StageResult(counts=counts, lines=(line,))
     if changes and not changed:
-        line = f"nothing to do: that is the study's text already (version {text.version})"
-        return StageResult(status="nothing_to_do", counts=counts, lines=(line,))
+        return StageResult.nothing(f"that is the study's text already (version {text.version})", counts)
     return StageResult(counts=counts, lines=_study_lines(text), next="mitl serve" if changed else "")
 
 

@@ -227,15 +227,12 @@ def invite(
     with crowd_database(settings) as engine:
         made = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
     links = [base + invitation.path for invitation in made]
+    whom = "hand it to its person" if open_uses in (None, 1) else f"it admits {open_uses} people"
     return StageResult(
         counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),
-        lines=(*links, f"each link is shown only now; {_for_whom(open_uses)}"),
+        lines=(*links, f"each link is shown only now; {whom}"),
         next="mitl serve",
     )
-
-
-def _for_whom(uses: int | None) -> str:
-    return "hand it to its person" if uses in (None, 1) else f"it admits {uses} people"
 
 
 def list_invitations(settings: Settings) -> StageResult:
@@ -269,10 +266,8 @@ def revoke(settings: Settings, number: int) -> StageResult:
     """Close an invitation and shut out who came by it; what they are owed stays owed."""
     with crowd_database(settings) as engine:
         if any(row.id == number and row.revoked_at for row in admin.invitations(engine)):
-            return StageResult(
-                status="nothing_to_do",
-                counts=RevokeCounts(revoked=number),
-                lines=(f"nothing to do: invitation {number} was revoked before",),
+            return StageResult.nothing(
+                f"invitation {number} was revoked before", RevokeCounts(revoked=number)
             )
         admin.revoke(engine, number)
     return StageResult(counts=RevokeCounts(revoked=number), lines=(f"invitation {number} is revoked",))

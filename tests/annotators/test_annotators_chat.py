@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 from chat_kit import chat_server
-from cli_kit import clear_environment, mitl, ok, use_file_annotators
+from cli_kit import mitl, ok, use_file_annotators
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -272,7 +272,6 @@ def test_a_key_goes_to_the_server_and_nowhere_else(images, monkeypatch):
 
 def test_proposing_asks_for_a_shortlist_once(tmp_path, monkeypatch):
     """Thirty candidates a query and source unless told otherwise, both orders each, and nothing again the next time."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "60")
     use_file_annotators(tmp_path)

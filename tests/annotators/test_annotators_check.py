@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok, use_file_annotators
+from cli_kit import fails, mitl, ok, use_file_annotators
 
 torch = pytest.importorskip("torch")
 import weights_kit as kit  # noqa: E402 - needs torch
@@ -22,7 +22,6 @@ from annotators.inputs.vocabularies import RELEASED as LISTS  # noqa: E402
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path, monkeypatch) -> Path:
     """Each test runs in an empty folder and under no setting of the machine."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

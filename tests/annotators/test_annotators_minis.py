@@ -38,9 +38,9 @@ from annotators.pvse import Pvse
 from annotators.registry import WEIGHTS
 from annotators.vilt import Vilt
 from annotators.vsrn import Vsrn
-from mitl.datasets.scenes import generate, truth_matrix, write_world
+from mitl.datasets.scenes import generate, truth_matrix, write_items
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import AnnotatorKind, ImageItem
 
 CLASSES = {
     "pvse-mini": (Pvse, AnnotatorKind.MULTI_VECTOR),
@@ -64,11 +64,7 @@ def world():
 @pytest.fixture(scope="module")
 def items(world, tmp_path_factory):
     """Its images as PNG files and its captions, as a stage sees them."""
-    folder = tmp_path_factory.mktemp("world")
-    write_world(world, folder)
-    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-    captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
-    return images, captions
+    return write_items(world, tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
@@ -262,11 +258,9 @@ def test_what_is_saved_is_what_is_loaded(name, tmp_path):
     twin.network.eval()
     pairs = pairs_of(world, twin)
     save(tmp_path / "w.safetensors", twin, {})
-    write_world(world, tmp_path)
 
     annotator = registry.build(name, {"weights": str(tmp_path / "w.safetensors")})
-    images = [ImageItem(int(i), i, tmp_path / "images" / f"{i}.png") for i in world.scenes]
-    captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+    images, captions = write_items(world, tmp_path)
     found = annotator.similarities(annotator.encode_images(images), annotator.encode_captions(captions))
     with torch.inference_mode():
         own = twin.similarities(pairs.batch(np.arange(6)), pairs.captions).numpy()

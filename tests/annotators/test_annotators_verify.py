@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok, use_file_annotators
+from cli_kit import fails, mitl, ok, use_file_annotators
 
 from annotators.catalog import KS, NETWORKS, PUBLISHED, default_row
 from mitl.records import Caption, Direction, IdKind, Image, RetrievalSet
@@ -51,11 +51,6 @@ def make_project(folder, images, captions, owner=None):
     )
     ensure_config(folder, "coco", 0, {"dataset": {"kind": "coco"}})
     init(load(folder, environ={}), Loaded(data))
-
-
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch):
-    clear_environment(monkeypatch)
 
 
 def configure(folder, **annotators):

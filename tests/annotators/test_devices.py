@@ -20,7 +20,7 @@ from annotators import devices, match_probability, registry
 from annotators.devices import device_of, full_precision
 from annotators.options import Options
 from mitl.cli.app import run
-from mitl.datasets.scenes import generate, write_world
+from mitl.datasets.scenes import generate, write_items
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 from mitl.retrieval import choosing, ray_cluster, vectors
@@ -210,11 +210,7 @@ def test_probes_and_pcmes_products_are_made_with_every_switch_set(owner, seen):
 @pytest.fixture(scope="module")
 def items(tmp_path_factory) -> tuple[list[ImageItem], list[CaptionItem]]:
     """A small world's pictures and captions."""
-    folder = tmp_path_factory.mktemp("world")
-    world = generate(3, seed=5, split="check")
-    write_world(world, folder)
-    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-    return images, [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+    return write_items(generate(3, seed=5, split="check"), tmp_path_factory.mktemp("world"))
 
 
 @pytest.mark.parametrize("name", ["pvse", "vsrn", "pcme", "vilt", "clip"])

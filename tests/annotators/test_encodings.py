@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encoding_kit import Hashing, captions, pictures
+from encoding_kit import Hashing, captions, full_after, pictures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -250,21 +249,6 @@ def test_a_file_that_is_cut_off_or_missing_costs_its_part(store, caplog, name):
         assert len(network.asked) == 3
         (warning,) = [r for r in caplog.records if r.levelno == logging.WARNING]
         assert "is damaged" in warning.getMessage()
-
-
-def full_after(writes: int, monkeypatch) -> None:
-    """The disk is full from the n-th file that is seen to the disk on."""
-    left = writes
-    real = os.fsync
-
-    def fsync(handle):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", fsync)
 
 
 def test_a_full_disk_is_one_clear_line_and_what_was_finished_is_kept(store, monkeypatch):

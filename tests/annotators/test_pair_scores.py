@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from encoding_kit import captions
+from encoding_kit import captions, full_after
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,17 +201,8 @@ def test_a_full_disk_is_one_clear_line_and_what_was_finished_is_kept(tmp_path, m
     items = data()
     images, texts = every_pair(items)
     scores, _ = opened(tmp_path, items)
-    left, real = 4, os.fsync
-
-    def full(handle):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(handle)
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        full_after(4, patch)
         with pytest.raises(RetrievalError) as caught:
             scores.get(images, texts)
     again, scorer = opened(tmp_path, items)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_kit import fails, ok
-from sqlalchemy import text
+from harvest_kit import in_pipeline
 from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose, run_publish, work_until_done
 
 from mitl.audits.pool import RemainderOf
@@ -315,9 +315,7 @@ def test_a_probability_that_is_none_is_noticed(settings):
     """By the check of the database, which passes what was drawn."""
     draw_audit(settings, AuditRequest(size=40), SANDBOX)
     ok("db", "verify", "--project", settings.project)
-    with open_database(settings.db_url) as session:
-        session.execute(text("UPDATE audit_pair SET inclusion = 0 WHERE place = 1"))
-        session.commit()
+    in_pipeline(settings, "UPDATE audit_pair SET inclusion = 0 WHERE place = 1")
 
     said = fails(1, "db", "verify", "--project", settings.project)
 
@@ -327,9 +325,7 @@ def test_a_probability_that_is_none_is_noticed(settings):
 def test_a_sample_that_was_changed_is_noticed(settings):
     """A pair moved to a stratum that its design lacks leaves another one short."""
     draw_audit(settings, AuditRequest(size=40), SANDBOX)
-    with open_database(settings.db_url) as session:
-        session.execute(text("UPDATE audit_pair SET stratum = 40 WHERE place = 2"))
-        session.commit()
+    in_pipeline(settings, "UPDATE audit_pair SET stratum = 40 WHERE place = 2")
 
     assert "audits hold other pairs of their strata than their designs say (2 rows)" in fails(
         1, "db", "verify", "--project", settings.project

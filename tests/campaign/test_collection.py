@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from books import assert_each_hit_is_there_once, server_rows
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
+from harvest_kit import in_pipeline
 from sqlalchemy import text as sql
 from world_kit import SANDBOX, make_world, run_propose
 
@@ -301,7 +302,6 @@ def test_each_strategy_chooses_what_was_not_chosen_before(settings, strategy, si
 
 def test_bad_input_is_one_clear_line(settings, monkeypatch):
     """Nothing is stored or posted by a call that fails."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(settings.project)
     assert "has a partner" in fails(1, "collect", "choose", "--count", 3)
     assert "was chosen" in fails(1, "collect", "publish", "--sandbox")
@@ -319,9 +319,7 @@ def test_the_page_of_texts_escapes_what_people_wrote(settings, tmp_path):
     chosen(settings, 1)
     ask(settings, terms=Terms(TextRules(least_words=1)))
     work(settings)
-    with open_database(settings.db_url) as session:
-        session.execute(sql("UPDATE collection_answer SET text = '<script>alert(1)</script> on a \"hill\"'"))
-        session.commit()
+    in_pipeline(settings, "UPDATE collection_answer SET text = '<script>alert(1)</script> on a \"hill\"'")
     show(settings, SANDBOX, to=tmp_path / "texts.html")
     page = (tmp_path / "texts.html").read_text()
     assert "<script>" not in page and "&lt;script&gt;alert(1)" in page and "data:image/jpeg" in page

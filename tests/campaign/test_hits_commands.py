@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from cli_kit import mitl, ok
 from docs_kit import mitl_lines
+from harvest_kit import queued
 from posted_kit import copy_project, forget, keys, make_posted, talking
 from world_kit import SANDBOX, make_world, run_publish
 
@@ -41,12 +42,6 @@ def worked_template(posted_template, tmp_path_factory):
     if rulings:
         rule(settings, rulings, SANDBOX)
     return settings
-
-
-def queued(settings) -> list[int]:
-    """The submissions that wait for a person."""
-    with open_database(settings.db_url, read_only=True) as session:
-        return [one.id for one in answers.assignments(session, SANDBOX, (Decision.QUEUED,))]
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from books import assert_each_hit_is_there_once, server_rows
+from harvest_kit import in_pipeline
 from prefer_kit import answered, guesses, prepared, run_study, study, write_guesses
 from sqlalchemy import text
-from world_kit import SANDBOX, make_world, run_propose, run_publish
+from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
 from mitl.campaign.publish import publish
@@ -25,7 +26,6 @@ from mitl.errors import (
     TemplateError,
     UsageError,
 )
-from mitl.progress import no_progress
 from mitl.records import (
     BatchKind,
     ComparisonRole,
@@ -64,14 +64,6 @@ def posted_pages(settings):
         rows = hits.hits(session, SANDBOX, kind=BatchKind.RANKINGS)
         pages = comparisons.comparisons(session, [hit.id for hit in rows])
     return {hit.key: pages[hit.id] for hit in rows}
-
-
-def in_database(settings, *statements):
-    """Change the project's database by hand."""
-    with open_database(settings.db_url) as session:
-        for statement in statements:
-            session.execute(text(statement))
-        session.commit()
 
 
 @pytest.mark.parametrize("direction", Direction)
@@ -144,18 +136,13 @@ def test_a_limit_leaves_the_rest_to_the_next_run(settings):
 def test_an_interrupted_study_with_a_limit_posts_its_own_hits_and_no_more(settings):
     """Completed by the same command, under the same maximum; what is asked again counts against the limit too."""
 
-    def killed(label, total):
-        if label == "post":
-            raise KeyboardInterrupt
-        return no_progress(label, total)
-
     wish = study(settings, limit=6, reward_cents=100, max_cost_cents=300)
     with pytest.raises(KeyboardInterrupt):
-        publish(settings, wish, confirm=lambda total: True, progress=killed)
+        publish(settings, wish, confirm=lambda total: True, progress=killed_at_posting)
     for expected in ("done", "nothing_to_do"):
         assert publish(settings, wish, confirm=lambda total: True).status == expected
         assert len(posted_pages(settings)) == 1
-    in_database(settings, "UPDATE hit SET state = 'closed'")
+    in_pipeline(settings, "UPDATE hit SET state = 'closed'")
 
     assert publish(settings, wish, confirm=lambda total: True).counts["hits_again"] == 1
     assert publish(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
@@ -171,7 +158,7 @@ def test_a_study_that_was_posted_whole_and_not_told_is_completed_alone(settings)
     with pytest.raises(KeyboardInterrupt):
         publish(settings, wish, confirm=lambda total: True, tell=killed)
     count = len(posted_pages(settings))
-    in_database(settings, "UPDATE hit SET state = 'closed'")
+    in_pipeline(settings, "UPDATE hit SET state = 'closed'")
 
     completing = publish(settings, wish, confirm=lambda total: pytest.fail("there is no bill"))
 
@@ -238,7 +225,7 @@ def test_a_ceiling_stops_a_study_before_anything_is_posted(settings):
 def test_an_interrupted_study_is_posted_whole_by_the_next_run(settings):
     """HITs that were planned, and one whose reply was lost: none is doubled, none is lost."""
     run_study(settings)
-    in_database(
+    in_pipeline(
         settings,
         "UPDATE hit SET state = 'sending', mturk_hit_id = NULL WHERE number = 2",
         "UPDATE journal SET state = 'sending', reply = NULL WHERE key = 'b1:2:1'",
@@ -265,7 +252,7 @@ def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings
     with pytest.raises(KeyboardInterrupt):
         publish(settings, study(settings, queries=6), confirm=lambda total: True, tell=killed)
     count = len(posted_pages(settings))
-    in_database(settings, *lost)
+    in_pipeline(settings, *lost)
 
     completing = run_study(settings)
 
@@ -275,7 +262,7 @@ def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings
     )
     assert len(posted_pages(settings)) == count
     assert run_study(settings).counts["hits_posted"] > 0
-    in_database(settings, *lost)
+    in_pipeline(settings, *lost)
     pairs = run_publish(settings, limit=18)
     assert pairs.counts["hits_adopted"] > count and pairs.counts["hits_posted"] == 1
     assert_each_hit_is_there_once(settings)
@@ -285,9 +272,9 @@ def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings
 def test_planned_hits_are_posted_by_their_own_command_alone(settings):
     """`mitl publish` leaves a study's planned HITs, and the other way round."""
     run_study(settings)
-    in_database(settings, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL, token = token || 'x'")
-    in_database(settings, "UPDATE journal SET state = 'planned', token = token || 'x'")
-    in_database(settings, "UPDATE batch SET name = 'b7'")
+    in_pipeline(settings, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL, token = token || 'x'")
+    in_pipeline(settings, "UPDATE journal SET state = 'planned', token = token || 'x'")
+    in_pipeline(settings, "UPDATE batch SET name = 'b7'")
     planned = len(posted_pages(settings))
 
     pairs = run_publish(settings)
@@ -349,7 +336,7 @@ def test_who_fails_a_control_waits_for_a_person_and_does_not_count(settings):
 
 def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
     """A dropped submission leaves its page to one more worker; the same comparisons, the next attempt."""
-    in_database(
+    in_pipeline(
         done,
         "UPDATE assignment SET decision = 'queued', status = 'Submitted' WHERE id = 1",
         "DELETE FROM ledger WHERE assignment_id = 1",
@@ -371,7 +358,7 @@ def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
 def test_one_workers_second_vote_on_the_same_comparison_does_not_count(done):
     """It could be met again where a page is asked again."""
     before = score_votes(done, method=Method(prior=0.5)).counts
-    in_database(done, "UPDATE assignment SET worker_id = 1")
+    in_pipeline(done, "UPDATE assignment SET worker_id = 1")
 
     after = score_votes(done, method=Method(prior=0.5)).counts
 
@@ -433,7 +420,7 @@ def test_scores_without_answers_say_what_to_do(settings):
     assert other.next == "mitl prefer publish --sandbox --direction i2t"
     simulate(settings, SANDBOX)
     harvest(settings, SANDBOX)
-    in_database(
+    in_pipeline(
         settings,
         "UPDATE preference SET answer = (SELECT CASE WHEN c.left_system = 'guess' THEN 'right' ELSE 'left' END "
         "FROM comparison c JOIN assignment a ON a.hit_id = c.hit_id "

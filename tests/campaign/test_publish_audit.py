@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from audit_kit import NOW
 from audit_kit import add_audit as store_audit
+from harvest_kit import in_pipeline
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
@@ -254,9 +255,7 @@ def test_an_interrupted_run_is_completed_with_its_audit_questions(settings):
     drawn(settings, known[:20])
     run_publish(settings)
     before = pages(settings)
-    with open_database(settings.db_url) as session:
-        session.execute(text("UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE number > 2"))
-        session.commit()
+    in_pipeline(settings, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE number > 2")
 
     run_publish(settings)
 

@@ -7,14 +7,13 @@ import sqlite3
 from contextlib import chdir
 
 import pytest
-from cli_kit import clear_environment, fails, ok, use_file_annotators
+from cli_kit import fails, ok, use_file_annotators
 from publish_kit import proposed
 
 
 @pytest.fixture
-def project(tmp_path, tmp_path_factory, monkeypatch):
+def project(tmp_path, tmp_path_factory):
     """A project with proposals, in the current folder."""
-    clear_environment(monkeypatch)
     proposed(tmp_path / "p", tmp_path_factory)
     with chdir(tmp_path / "p"):
         yield tmp_path / "p"
@@ -119,7 +118,6 @@ def test_a_pilot_is_announced_and_what_comes_then(project):
 
 def test_a_gallery_smaller_than_the_depth_still_has_controls(tmp_path, monkeypatch):
     """Where the rankings list every pair, negative controls are of those that nothing proposed."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "6")
     use_file_annotators(tmp_path)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from harvest_kit import in_pipeline
 from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
@@ -122,15 +123,14 @@ def test_refused_work_and_ended_hits_promise_nothing(world):
     simulate(world, SANDBOX, max_hits=3)
     harvest(world, SANDBOX)
     assert committed(world) == 4 * 30
-    with open_database(world.db_url) as session:
-        session.execute(text("DELETE FROM ledger"))
-        session.execute(text("UPDATE hit SET state = 'closed'"))
-        session.execute(text("UPDATE assignment SET status = 'Submitted', decision = 'queued'"))
-        session.commit()
+    in_pipeline(
+        world,
+        "DELETE FROM ledger",
+        "UPDATE hit SET state = 'closed'",
+        "UPDATE assignment SET status = 'Submitted', decision = 'queued'",
+    )
     assert committed(world) == 3 * 30
-    with open_database(world.db_url) as session:
-        session.execute(text("UPDATE assignment SET status = 'Rejected', decision = 'reject'"))
-        session.commit()
+    in_pipeline(world, "UPDATE assignment SET status = 'Rejected', decision = 'reject'")
     assert committed(world) == 0
     with open_database(world.db_url) as session:
         row = session.execute(
@@ -288,9 +288,7 @@ def untold(settings, campaign):
 
 def open_all(settings):
     """Every HIT is over without an answer, so that what it asks is open again."""
-    with open_database(settings.db_url) as session:
-        session.execute(text("UPDATE hit SET state = 'closed'"))
-        session.commit()
+    in_pipeline(settings, "UPDATE hit SET state = 'closed'")
 
 
 def states(settings):
@@ -381,10 +379,11 @@ def test_what_opened_since_is_left_to_the_run_after(world):
 def test_a_plan_of_which_only_the_replies_were_lost_is_completed_alone_too(world):
     """Killed after the last call and before booking: what opened since has a bill of its own."""
     untold(world, Campaign(SANDBOX, direction="t2i", limit=54, max_cost_cents=300))
-    with open_database(world.db_url) as session:
-        session.execute(text("UPDATE hit SET state = 'sending', mturk_hit_id = NULL"))
-        session.execute(text("UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'"))
-        session.commit()
+    in_pipeline(
+        world,
+        "UPDATE hit SET state = 'sending', mturk_hit_id = NULL",
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'",
+    )
     before = committed(world)
 
     completing = publish(
@@ -475,9 +474,7 @@ def test_a_limit_begins_anew_when_the_work_is_done(world):
 def test_what_asks_again_counts_against_the_limit_until_it_is_done(world):
     """A run that only asks again is a plan too: its repetition posts no more."""
     run_publish(world, limit=36)
-    with open_database(world.db_url) as session:
-        session.execute(text("UPDATE hit SET state = 'closed'"))
-        session.commit()
+    in_pipeline(world, "UPDATE hit SET state = 'closed'")
 
     assert run_publish(world, limit=18, max_cost_cents=100).counts["hits_again"] == 1
     assert run_publish(world, limit=18, max_cost_cents=100).status == "nothing_to_do"

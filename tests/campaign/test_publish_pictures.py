@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import signal
@@ -13,6 +12,8 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from crowd_kit import give_keys
+from media_kit import jpeg
 from PIL import Image
 from publish_kit import proposed
 from world_kit import SANDBOX
@@ -20,7 +21,6 @@ from world_kit import SANDBOX
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.pages import picture_sources, probe_pictures
 from mitl.campaign.publish import publish
-from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
@@ -33,12 +33,6 @@ from mitl.settings import load
 from mitl.stages.reporting.status import status
 
 
-def _picture() -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
-    return buffer.getvalue()
-
-
 @pytest.fixture
 def pictures():
     """A web server with good and bad addresses, and how often each was asked for."""
@@ -47,7 +41,7 @@ def pictures():
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             asked[self.path] += 1
-            status, kind, body = 200, "image/jpeg", _picture()
+            status, kind, body = 200, "image/jpeg", jpeg("red")
             if self.path == "/gone.jpg":
                 status = 404
             elif self.path == "/busy.jpg" and asked[self.path] == 1:
@@ -177,10 +171,7 @@ def test_a_server_on_this_machine_is_near_whatever_its_port(tmp_path, tmp_path_f
     settings = proposed(tmp_path / "p", tmp_path_factory)
     engine = make_engine(settings.crowd_db_url)
     with RunningServer(create_app(engine, public=[settings.public])) as server:
-        access, secret = admin.keys(engine)[SANDBOX]
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        give_keys(engine, monkeypatch)
         there = replace(settings, endpoint=server.url, endpoint_environment=SANDBOX)
 
         done = _publish(there, SANDBOX)

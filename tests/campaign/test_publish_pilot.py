@@ -6,11 +6,12 @@ import statistics
 from dataclasses import replace
 
 import pytest
+from harvest_kit import in_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 from publish_kit import proposed
 from sqlalchemy import text
-from world_kit import SANDBOX, make_world, run_propose, run_publish
+from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
 from mitl.campaign.pilots import PilotBatch, estimate_of, find_pilots, pilot_out
@@ -20,7 +21,6 @@ from mitl.db.session import open_database
 from mitl.db.store import hits
 from mitl.errors import UsageError
 from mitl.hits.templates import load_template
-from mitl.progress import no_progress
 from mitl.records import Environment, HitState, PairRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
@@ -38,14 +38,6 @@ def posted_batches(settings):
     """The batches, oldest first."""
     with open_database(settings.db_url, read_only=True) as session:
         return hits.batches(session, SANDBOX)
-
-
-def write(settings, *statements):
-    """Change the database behind the stages' back."""
-    with open_database(settings.db_url) as session:
-        for statement in statements:
-            session.execute(text(statement))
-        session.commit()
 
 
 def test_a_pilot_is_as_many_hits_as_it_says(world):
@@ -129,7 +121,7 @@ def _pilots(settings, environment=SANDBOX):
 def test_a_pilot_without_answers_says_so_and_changes_nothing(world):
     """Its HITs ended without a submission: the wording's own estimate is used, and the bill says why."""
     run_publish(world, pilot=1)
-    write(world, "UPDATE hit SET state = 'closed'")
+    in_pipeline(world, "UPDATE hit SET state = 'closed'")
     lines = []
 
     result = publish(world, Campaign(SANDBOX), confirm=lambda total: True, announce=lines.append)
@@ -142,7 +134,7 @@ def test_a_pilot_without_answers_says_so_and_changes_nothing(world):
 def test_asking_a_pilots_pairs_again_does_not_make_it_wait_once_more(world):
     """What replaces a pilot's HITs goes out with the rest, and the next publish is not refused for it."""
     run_publish(world, pilot=1)
-    write(world, "UPDATE hit SET state = 'closed'")
+    in_pipeline(world, "UPDATE hit SET state = 'closed'")
     assert run_publish(world, limit=36).counts["hits_again"] == 1
 
     assert pilot_out(_pilots(world)) is None
@@ -152,13 +144,8 @@ def test_asking_a_pilots_pairs_again_does_not_make_it_wait_once_more(world):
 def test_a_killed_pilot_is_finished_and_the_rest_still_waits(world):
     """Its HITs are planned and not posted: publishing again posts just those."""
 
-    def killed(label, total):
-        if label == "post":
-            raise KeyboardInterrupt
-        return no_progress(label, total)
-
     with pytest.raises(KeyboardInterrupt):
-        publish(world, Campaign(SANDBOX, pilot=2), confirm=lambda total: True, progress=killed)
+        publish(world, Campaign(SANDBOX, pilot=2), confirm=lambda total: True, progress=killed_at_posting)
 
     assert run_publish(world).counts["hits_posted"] == 2
     assert [batch.pilot for batch in posted_batches(world)] == [True]
@@ -177,7 +164,7 @@ def test_a_pilot_beside_another_is_not_repeated(world):
 def test_a_pilot_whose_replies_were_lost_is_recognised(world):
     """The server has its HITs: they are adopted, and the rest waits without an error."""
     run_publish(world, pilot=2)
-    write(world, "UPDATE hit SET state = 'sending', mturk_hit_id = NULL")
+    in_pipeline(world, "UPDATE hit SET state = 'sending', mturk_hit_id = NULL")
 
     result = run_publish(world)
 
@@ -192,7 +179,7 @@ def test_with_real_money_a_claimed_time_is_cut_to_what_passed(world):
     simulate(world, SANDBOX)
     harvest(world, SANDBOX)
     (practice,) = _pilots(world)
-    write(
+    in_pipeline(
         world,
         "UPDATE batch SET environment = 'live'",
         "UPDATE worker SET environment = 'live'",
@@ -226,7 +213,7 @@ def test_a_pilot_takes_no_overlap():
 def test_a_pilot_leaves_what_asks_again_to_the_rest(world):
     """Closed HITs without usable answers are asked again with the campaign, not with the pilot."""
     run_publish(world, limit=18)
-    write(world, "UPDATE hit SET state = 'closed'")
+    in_pipeline(world, "UPDATE hit SET state = 'closed'")
 
     assert run_publish(world, pilot=1).counts["hits_again"] == 0
     with open_database(world.db_url, read_only=True) as session:

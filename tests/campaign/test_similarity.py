@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 from books import assert_each_hit_is_there_once, server_rows
-from cli_kit import clear_environment, fails
+from cli_kit import fails
+from harvest_kit import in_pipeline
 from similarity_kit import likeness, pages_of, rate, run_rate, sample_pairs, sampled
-from sqlalchemy import text
-from world_kit import SANDBOX, make_world, run_propose, run_publish
+from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds import kind_names
 from mitl.campaign.kinds.similarity.planning import RatePairs
@@ -21,7 +21,6 @@ from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, journal, ledger, rating_pages, similarity
 from mitl.errors import FundsError, ProposalError, StoreError, TemplateError, UsageError
-from mitl.progress import no_progress
 from mitl.records import Decision, Environment, HitState
 from mitl.records.similarity import SIMILARITY_ROLES, TASKS, SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
@@ -54,14 +53,6 @@ def raters_of(settings):
     """Task and pair → how many different people rated it usably."""
     with open_database(settings.db_url, read_only=True) as session:
         return rating_pages.usable_raters(session, SANDBOX)
-
-
-def in_database(settings, *statements):
-    """Change the project's database by hand."""
-    with open_database(settings.db_url) as session:
-        for statement in statements:
-            session.execute(text(statement))
-        session.commit()
 
 
 def asked_on(pages):
@@ -210,10 +201,10 @@ def test_single_pairs_that_lack_raters_share_a_page(settings):
     assert chosen
     rate(settings, [skips] * 5)
     harvest(settings, SANDBOX)
-    in_database(
+    in_pipeline(
         settings, "UPDATE assignment SET decision = 'pass' WHERE decision = 'queued'"
     )  # one repeated pair may be among those that were left out
-    in_database(settings, "UPDATE hit SET state = 'closed'")
+    in_pipeline(settings, "UPDATE hit SET state = 'closed'")
 
     again = run_rate(settings)
 
@@ -242,7 +233,7 @@ def test_one_workers_second_rating_of_a_pair_does_not_count(settings):
     run_rate(settings)
     rate(settings)
     harvest(settings, SANDBOX)
-    in_database(settings, "UPDATE assignment SET worker_id = 1")
+    in_pipeline(settings, "UPDATE assignment SET worker_id = 1")
 
     table = ratings_of(settings)
     assert set(raters_of(settings).values()) == {1}
@@ -256,7 +247,7 @@ def test_an_excluded_workers_ratings_do_not_count(settings):
     run_rate(settings)
     rate(settings)
     harvest(settings, SANDBOX)
-    in_database(settings, "UPDATE worker SET excluded_at = '2026-01-01 00:00:00.000000' WHERE id = 1")
+    in_pipeline(settings, "UPDATE worker SET excluded_at = '2026-01-01 00:00:00.000000' WHERE id = 1")
     assert set(raters_of(settings).values()) == {4}
     assert run_rate(settings).counts["assignments"] == 3
 
@@ -308,17 +299,12 @@ def test_a_limit_leaves_the_rest_to_the_next_run(settings):
 def test_an_interrupted_run_posts_its_own_hits_and_no_more(settings):
     """Completed by the same command under the same maximum, also where it was killed before its last word."""
 
-    def killed(label, total):
-        if label == "post":
-            raise KeyboardInterrupt
-        return no_progress(label, total)
-
     def untold(result):
         raise KeyboardInterrupt
 
     wish = RatePairs(SANDBOX, "sts", limit=14, max_cost_cents=2000)
     with pytest.raises(KeyboardInterrupt):
-        publish(settings, wish, confirm=lambda total: True, progress=killed)
+        publish(settings, wish, confirm=lambda total: True, progress=killed_at_posting)
     planned = pages_of(settings)
     with pytest.raises(KeyboardInterrupt):
         publish(settings, wish, confirm=lambda total: True, tell=untold)
@@ -326,7 +312,7 @@ def test_an_interrupted_run_posts_its_own_hits_and_no_more(settings):
     completing = publish(settings, wish, confirm=lambda total: pytest.fail("there is no bill"))
     assert "that completes an interrupted run" in completing.lines[0]
     assert publish(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
-    in_database(
+    in_pipeline(
         settings,
         "UPDATE hit SET state = 'sending', mturk_hit_id = NULL WHERE number = 2",
         "UPDATE journal SET state = 'sending', reply = NULL WHERE key = 'b1:2:1'",
@@ -542,9 +528,8 @@ def test_a_cap_counts_hits_of_ratings_too(settings):
         (("--sandbox", "--task", "sts", "--pilot", "0"), "0 is not in the range x>=1"),
     ],
 )
-def test_words_that_cannot_be_meant_are_one_line(settings, monkeypatch, words, message):
+def test_words_that_cannot_be_meant_are_one_line(settings, words, message):
     """Usage errors, told before anything is read."""
-    clear_environment(monkeypatch)
     assert message in fails(2, "rate", "publish", *words, "--project", settings.project)
 
 

@@ -10,6 +10,8 @@ from similarity_page_kit import (
     IMAGES,
     MIXED,
     NAMES,
+    PHONE,
+    SIZES,
     TEXTS,
     click_at,
     item,
@@ -26,9 +28,6 @@ from mitl.protocol.pages import bind_submission
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
 pytestmark = pytest.mark.browser
 
-DESK = {"viewport": {"width": 1280, "height": 900}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
-SIZES = [pytest.param(DESK, id="1280"), pytest.param(PHONE, id="390")]
 
 AROUND = """<!doctype html><title>around</title><script>
 const drafts = [], options = [];

@@ -6,14 +6,23 @@ import re
 
 import pytest
 from browser_fixtures import becomes_true
-from similarity_page_kit import IMAGES, MIXED, NAMES, TEXTS, click_at, score, sent, show, thumb
+from similarity_page_kit import (
+    DESK,
+    IMAGES,
+    MIXED,
+    NAMES,
+    PHONE,
+    SIZES,
+    TEXTS,
+    click_at,
+    score,
+    sent,
+    show,
+    thumb,
+)
 
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
 pytestmark = pytest.mark.browser
-
-DESK = {"viewport": {"width": 1280, "height": 900}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
-SIZES = [pytest.param(DESK, id="1280"), pytest.param(PHONE, id="390")]
 
 
 def valuetext(page, place):

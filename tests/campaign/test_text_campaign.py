@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from desk_kit import open_desk, written
 from text_kit import write_beir
 
@@ -27,7 +27,6 @@ def walked(tmp_path_factory) -> Path:
     """A project whose workers, two of three careful, answered everything once."""
     folder = tmp_path_factory.mktemp("texts")
     with pytest.MonkeyPatch.context() as patch:
-        clear_environment(patch)
         patch.chdir(folder)
         write_beir(folder / "small", 25)
         ok("init", "project", "--dataset", "small")
@@ -43,7 +42,6 @@ def walked(tmp_path_factory) -> Path:
 @pytest.fixture
 def project(walked, monkeypatch) -> Path:
     """The same, entered; it is left as it is."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(walked)
     return walked
 

@@ -13,7 +13,7 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok, use_file_annotators
+from cli_kit import fails, mitl, ok, use_file_annotators
 
 NO_PROJECT = [
     ("propose",),
@@ -37,7 +37,6 @@ NO_PROJECT = [
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path, monkeypatch):
     """Each test runs in an empty folder and under no setting of the machine."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -46,8 +45,7 @@ def empty_folder(tmp_path, monkeypatch):
 def made(tmp_path_factory) -> Path:
     """A project with proposals, HITs that are out, and no answers."""
     folder = tmp_path_factory.mktemp("made")
-    with pytest.MonkeyPatch.context() as patch, chdir(folder):
-        clear_environment(patch)
+    with chdir(folder):
         ok("init", "--dataset", "scenes", "--n-images", "20")
         use_file_annotators(folder)
         ok("propose", "--image-queries", "2", "--caption-queries", "2")
@@ -330,7 +328,7 @@ def test_a_bill_above_the_ceiling_posts_nothing(empty_folder, made):
     assert ok("status", "--json").json["counts"]["hits"]["planned"] == 0
 
 
-def test_real_money_is_owed_only_for_the_exact_total(project, monkeypatch):
+def test_real_money_is_owed_only_for_the_exact_total(project):
     """Without a terminal the total is given by --yes-total; any other amount posts nothing."""
     ok("crowd", "budget", "--set", "100")
     dry = ok("publish", "--live", "--dry-run", "--json").json["counts"]["total_cents"]

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import wave
-
 import numpy as np
 import pytest
 from cli_kit import fails, ok
+from media_kit import tone
 
 from mitl.datasets import checking
 from mitl.protocol.media import media_fault
 from mitl.records import PartKind
 
 av = pytest.importorskip("av", reason="the extra mitl[media] is missing")
-
-
-def write_wav(path, level=9000, n=4000):
-    """A tone; of level 0, silence."""
-    with wave.open(str(path), "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(8000)
-        sound.writeframes((level * np.sin(np.arange(n) / 5)).astype("<i2").tobytes())
 
 
 def write_webm(path, shade):
@@ -56,12 +46,12 @@ def spoiled_sounds(own):
     names = [f"{place}.wav" for place in range(7)]
     table(own, "audio", names)
     for place, name in enumerate(names):
-        write_wav(own / name, 1000 + place)
+        (own / name).write_bytes(tone(0.5, level=1000 + place))
     (own / "1.wav").unlink()
     (own / "2.wav").write_bytes((own / "2.wav").read_bytes()[:3000])
     (own / "3.wav").write_bytes(b"")
     (own / "4.wav").write_bytes(b"<html>not found</html>")
-    write_wav(own / "5.wav", 0)
+    (own / "5.wav").write_bytes(tone(0.5, level=0))
     (own / "6.wav").write_bytes((own / "0.wav").read_bytes())
 
 

@@ -6,7 +6,7 @@ import tomllib
 from contextlib import chdir
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from PIL import Image
 
 from mitl.settings import load
@@ -15,9 +15,8 @@ WHAT = ("a red mug", "a blue car", "green grass", "a white wall", "a black cat")
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def own(tmp_path):
     """A folder of five pictures and a table of their captions; the tests run beside it."""
-    clear_environment(monkeypatch)
     (tmp_path / "own" / "pictures").mkdir(parents=True)
     rows = ["filename,caption"]
     for place, text in enumerate(WHAT):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cli_kit import clear_environment, mitl, ok, use_file_annotators
+from cli_kit import mitl, ok, use_file_annotators
 
 from mitl.cli import app
 from mitl.cli.reference import COUNTS
@@ -26,7 +26,6 @@ INTERRUPTED_LINE = f"error: {app.INTERRUPTED}\n"
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch) -> Path:
     """Each test runs in an empty folder and under no setting of the machine."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import clear_environment, ok, use_file_annotators
+from cli_kit import ok, use_file_annotators
 from PIL import Image
 from similarity_kit import sample_pairs
 from snapshot_kit import assert_as_recorded
@@ -49,8 +49,7 @@ class Walk:
 def walk(tmp_path_factory) -> Walk:
     """One walk through the loop: with careless workers first, so that something waits for a person."""
     mitl = Walk()
-    with pytest.MonkeyPatch.context() as patch, chdir(tmp_path_factory.mktemp("project")):
-        clear_environment(patch)
+    with chdir(tmp_path_factory.mktemp("project")):
         mitl(*INIT)
         mitl(*INIT)
         use_file_annotators(Path())
@@ -124,8 +123,7 @@ def walk(tmp_path_factory) -> Walk:
             ("db", "upgrade"),
         ):
             mitl(*words)
-    with pytest.MonkeyPatch.context() as patch, chdir(tmp_path_factory.mktemp("past")):
-        clear_environment(patch)
+    with chdir(tmp_path_factory.mktemp("past")):
         Path("pairs.csv").write_text(
             "image_id,caption_id,caption,url\n1,11,a dog,https://h/1\n2,21,a cat,https://h/2\n"
         )
@@ -152,8 +150,7 @@ def aside(tmp_path_factory) -> Walk:
     """The commands beside the loop: a preference study, every decision of a person, panels, dumps."""
     mitl = Walk()
     folder = tmp_path_factory.mktemp("aside")
-    with pytest.MonkeyPatch.context() as patch, chdir(folder):
-        clear_environment(patch)
+    with chdir(folder):
         mitl(*INIT)
         use_file_annotators(Path())
         mitl(*PROPOSE)

@@ -8,7 +8,7 @@ import stat
 import tomllib
 
 import pytest
-from cli_kit import clear_environment, ok, use_file_annotators
+from cli_kit import ok, use_file_annotators
 
 from mitl.errors import SettingsError
 from mitl.records import Environment
@@ -111,7 +111,6 @@ def test_what_only_the_file_can_set(folder):
 
 def test_the_command_line_follows_the_same_order(tmp_path, monkeypatch):
     """`mitl propose` with its options, with mitl.toml, and with neither."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "12")
     use_file_annotators(tmp_path)
@@ -132,7 +131,6 @@ def test_the_command_line_follows_the_same_order(tmp_path, monkeypatch):
 
 def test_the_seed_of_the_environment_draws_other_queries(tmp_path, monkeypatch):
     """The same seed gives the same run, however it was said."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "12")
     use_file_annotators(tmp_path)

@@ -10,9 +10,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
+from crowd_kit import give_keys
 from harvest_kit import make_asked, submissions
-from process_kit import project_settings
+from process_kit import free_port, project_settings
 from tls_kit import Authority, self_signed
 from world_kit import SANDBOX
 
@@ -51,7 +52,6 @@ WRONG = {
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch):
     """No setting of the machine reaches a test."""
-    clear_environment(monkeypatch)
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
 
@@ -162,14 +162,6 @@ def test_a_command_on_this_machine_does_not_read_them(tmp_path, monkeypatch):
         assert endpoint.client().balance() == 1_000_000
 
 
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_a_line_that_breaks_after_the_request_stays_unclear(certificates, authority, monkeypatch):
     """TLS may fail in the middle of a reply too, when the call may have had its effect."""
     trust(monkeypatch, authority.certificate)
@@ -208,9 +200,7 @@ def test_a_command_works_once_both_variables_are_set(certificates, authority, tm
     settings = project_settings(make_asked(tmp_path / "p"))
     simulate(settings, SANDBOX)
     engine = make_engine(settings.crowd_db_url)
-    access, secret = admin.keys(engine)[SANDBOX]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    keys = give_keys(engine, monkeypatch)
     with (settings.project / "mitl.toml").open("a") as config:
         config.write('\n[crowd]\nenvironment = "sandbox"\n')
     with over_tls(engine, certificates["authority"]) as url:
@@ -220,7 +210,7 @@ def test_a_command_works_once_both_variables_are_set(certificates, authority, tm
                 trust(patch, authority.certificate, names)
                 message = fails(1, *command)
             assert "set both SSL_CERT_FILE and AWS_CA_BUNDLE" in message
-            assert access not in message and secret not in message
+            assert not any(key in message for key in keys)
         assert submissions(settings) == []
         trust(monkeypatch, authority.certificate)
         ok(*command)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import socket
 import stat
 import tomllib
 from functools import partial
 
 import httpx
 import pytest
-from crowd_kit import Crowd, ManualClock, post_hit, question, refusal
+from crowd_kit import Crowd, ManualClock, give_keys, post_hit, question, refusal
+from process_kit import free_port
 from sqlalchemy import create_engine, text
 
 from mitl.crowd.endpoint import open_endpoint
@@ -29,14 +29,6 @@ pytest_plugins = ("crowd_fixtures",)
 SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
 
 
-@pytest.fixture
-def free_port():
-    """A port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def settings_of(folder, **options):
     """Settings of a project folder, whatever this machine's environment says."""
     return load(folder, environ={}, **options)
@@ -47,11 +39,11 @@ def port_of(server):
     return int(server.url.rpartition(":")[2])
 
 
-def test_without_a_server_one_runs_for_the_block(tmp_path, free_port):
+def test_without_a_server_one_runs_for_the_block(tmp_path):
     """It answers within the block, keeps its state in crowd.db, and is gone afterwards."""
     settings = settings_of(tmp_path)
 
-    with open_endpoint(settings, SANDBOX, port=free_port) as endpoint:
+    with open_endpoint(settings, SANDBOX, port=free_port()) as endpoint:
         assert endpoint.in_process and not endpoint.charges_fee
         assert endpoint.client().balance() == 1_000_000
         qualification = endpoint.client().create_qualification_type("n", "d")
@@ -60,18 +52,18 @@ def test_without_a_server_one_runs_for_the_block(tmp_path, free_port):
 
     with pytest.raises(httpx.ConnectError):
         httpx.get(endpoint.url, trust_env=False)
-    with open_endpoint(settings, SANDBOX, port=free_port) as again:
+    with open_endpoint(settings, SANDBOX, port=free_port()) as again:
         assert again.server_id == endpoint.server_id
         assert again.client().find_qualification_type("n") == qualification
 
 
-def test_allowed_hosts_of_the_project_reach_the_server_within(tmp_path, free_port):
+def test_allowed_hosts_of_the_project_reach_the_server_within(tmp_path):
     """A page may load from them without `mitl serve`; what is not a host is told before anything runs."""
     config = tmp_path / "mitl.toml"
     config.write_text('[crowd]\nallowed_hosts = ["CDN.example.org"]\n')
     page = "<script src=https://{}/x.js></script><form><input name=q></form>"
     with (
-        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port) as endpoint,
+        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port()) as endpoint,
         contextlib.ExitStack() as stack,
     ):
         crowd = Crowd(endpoint.url, make_engine(settings_of(tmp_path).crowd_db_url), ManualClock(), stack)
@@ -86,7 +78,7 @@ def test_allowed_hosts_of_the_project_reach_the_server_within(tmp_path, free_por
         pytest.raises(
             SettingsError, match=r"crowd\.allowed_hosts names 'https://cdn\.example\.org'; give a bare"
         ),
-        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port),
+        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port()),
     ):
         pass
     assert hit["HITId"] and "https://other.example.org/x.js (script)" in told
@@ -151,15 +143,15 @@ def test_a_database_of_postgresql_is_told_from_its_copy(postgres_url):
     assert place == again != elsewhere
 
 
-def test_the_default_endpoints_keys_are_kept_privately(tmp_path, free_port):
+def test_the_default_endpoints_keys_are_kept_privately(tmp_path):
     """credentials.toml holds both pairs, for its owner alone, and is mended when it was opened up."""
     path = tmp_path / "credentials.toml"
     settings = settings_of(tmp_path)
-    with open_endpoint(settings, SANDBOX, port=free_port) as endpoint:
+    with open_endpoint(settings, SANDBOX, port=free_port()) as endpoint:
         pass
     path.chmod(0o644)
 
-    with open_endpoint(settings, SANDBOX, port=free_port):
+    with open_endpoint(settings, SANDBOX, port=free_port()):
         pass
 
     kept = tomllib.loads(path.read_text())
@@ -174,36 +166,36 @@ def test_the_default_endpoints_keys_are_kept_privately(tmp_path, free_port):
     assert pairs[SANDBOX][1] not in repr(endpoint)
 
 
-def test_a_replaced_crowd_database_is_reported(tmp_path, free_port):
+def test_a_replaced_crowd_database_is_reported(tmp_path):
     """The project's HITs are on the server that it knew."""
     settings = settings_of(tmp_path)
-    with open_endpoint(settings, SANDBOX, port=free_port):
+    with open_endpoint(settings, SANDBOX, port=free_port()):
         pass
     for file in tmp_path.glob("crowd.db*"):
         file.unlink()
 
     with (
         pytest.raises(EndpointError, match=r"restore that crowd\.db") as caught,
-        open_endpoint(settings, SANDBOX, port=free_port),
+        open_endpoint(settings, SANDBOX, port=free_port()),
     ):
         pass
     assert "\n" not in str(caught.value)
 
 
-def test_broken_credentials_are_reported(tmp_path, free_port):
+def test_broken_credentials_are_reported(tmp_path):
     """A file that is not TOML is named."""
     (tmp_path / "credentials.toml").write_text("= nonsense")
 
     with (
         pytest.raises(SettingsError, match=r"credentials\.toml is not TOML"),
-        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port),
+        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port()),
     ):
         pass
 
 
-def test_an_explicit_endpoint_never_falls_back(tmp_path, free_port):
+def test_an_explicit_endpoint_never_falls_back(tmp_path):
     """Nothing answers there: an error, and no server of our own."""
-    settings = settings_of(tmp_path, endpoint_url=f"http://127.0.0.1:{free_port}")
+    settings = settings_of(tmp_path, endpoint_url=f"http://127.0.0.1:{free_port()}")
 
     with pytest.raises(EndpointError, match="nothing answers"), open_endpoint(settings, LIVE):
         pass
@@ -212,10 +204,7 @@ def test_an_explicit_endpoint_never_falls_back(tmp_path, free_port):
 
 def test_an_explicit_endpoint_takes_the_aws_chain(crowd, tmp_path, monkeypatch):
     """Its keys come from the environment; it is told from a service that charges by what it says."""
-    access, secret = admin.keys(crowd.engine)[LIVE]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    give_keys(crowd.engine, monkeypatch, LIVE)
     project = tmp_path / "project"
     project.mkdir()
 
@@ -280,9 +269,9 @@ def test_amazon_is_taken_at_its_word(tmp_path):
         assert endpoint.server_id is None
 
 
-def test_workers_are_invited_by_link(tmp_path, free_port):
+def test_workers_are_invited_by_link(tmp_path):
     """Each link lets one new worker in."""
-    with open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port) as endpoint:
+    with open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port()) as endpoint:
         links = endpoint.invite(3)
         replies = [httpx.get(link, follow_redirects=True, trust_env=False) for link in links]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from process_kit import free_port
 
 from mitl.crowd.answers import parse_answers
 from mitl.crowd.populations import CHARACTERS, PairTruth, answer_hit
@@ -184,22 +185,12 @@ def test_an_unknown_invitation_is_one_line(crowd):
         run_workers([worker], ScriptedWork(lambda hit: TRUTHS, seed=0))
 
 
-def test_no_server_is_one_line(unused_port):
+def test_no_server_is_one_line():
     """Nothing answers: the error says what to check."""
-    worker = ScriptedWorker(f"http://127.0.0.1:{unused_port}/w/join/x", "careful", "w1")
+    worker = ScriptedWorker(f"http://127.0.0.1:{free_port()}/w/join/x", "careful", "w1")
 
     with pytest.raises(EndpointError, match=r"got no answer: .*; is the crowd server running"):
         run_workers([worker], ScriptedWork(lambda hit: TRUTHS, seed=0))
-
-
-@pytest.fixture
-def unused_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def test_an_unknown_character_is_refused_before_anything_is_sent():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from contextlib import suppress
 
 import pytest
 from browser_fixtures import becomes_true, enter_the_hit
-from crowd_kit import TYPE, post_hit, question
+from crowd_kit import TYPE, accept_one, post_hit, question
 from form_kit import FORM
 
 from mitl.crowd.answers import parse_answers
@@ -31,13 +32,15 @@ def page(new_page):
     return new_page(viewport={"width": 1100, "height": 800})
 
 
+PIXEL = "R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+
+
 def pairs_page(places: int = 3) -> str:
     """A real HIT with pictures inlined, so that nothing is fetched."""
     dot = "https://127.0.0.1:1/none.png"
     pairs = [PagePair(place, dot, f"A description, number {place}.") for place in range(1, places + 1)]
     html = render_page(load_template("pairs-plain"), pairs)
-    pixel = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
-    return question_xml(html.replace(dot, pixel))
+    return question_xml(html.replace(dot, f"data:image/gif;base64,{PIXEL}"))
 
 
 def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
@@ -45,11 +48,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     client = crowd.boto()
     hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
     first, _ = (post_hit(client, hit_type, Question=pairs_page())["HITId"] for _ in range(2))
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
-    frame = page.frame_locator("#hit")
+    frame = accept_one(crowd, page)
     for place in (1, 2):
         frame.locator(f"[name=p0{place}_label][value=weak_yes]").check()
     becomes_true(page, "Object.values(localStorage).join().includes('p02_label')")
@@ -75,9 +74,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
 def test_what_was_entered_is_not_returned_by_a_slip(crowd, page):
     """One press asks first, after a reload too; a no keeps the HIT and its answers, a yes gives both up."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     page.frame_locator("#hit").locator("[name=p01_label][value=no]").check()
     becomes_true(page, "Object.keys(localStorage).length > 0")
     asked = []
@@ -165,11 +162,8 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     foreign = question("<form><input name=note><button>Submit</button></form>")
     html = {"own": pairs_page(), "foreign": foreign, "form": FORM}[kind]
     hit = post_hit(client, Question=html)["HITId"]
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
     page = new_page(tolerate="ERR_INTERNET_DISCONNECTED")
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
-    frame = page.frame_locator("#hit")
+    frame = accept_one(crowd, page)
     if kind != "own":
         becomes_true(page, "document.activeElement.id === 'hit'")
         frame.locator("[name=note], [name=q2]").fill("no")
@@ -195,6 +189,62 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     assert own["Answer"].count(">no<") == (3 if kind == "own" else 1)
 
 
+def test_answers_are_not_called_lost_while_they_are_on_their_way(crowd, page):
+    """Though the HIT itself was there only just before, with its last picture."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    answers = []
+    page.route(
+        "**/mturk/externalSubmit", lambda route: answers.append(route)
+    )  # playwright marks the function
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    for place in ("p01", "p02", "p03"):
+        frame.locator(f"[name={place}_label][value=no]").check()
+
+    # The load of the HIT once more, as it is told where a picture was slow, and then at once the click.
+    page.evaluate("document.getElementById('hit').dispatchEvent(new Event('load'))")
+    frame.locator("#send").click(no_wait_after=True)
+    while not answers:
+        page.wait_for_timeout(50)
+    page.wait_for_timeout(2_000)
+    said = page.get_by_text("this browser has kept them").is_visible()
+    answers[0].continue_()
+
+    page.get_by_text("Submitted. Thank you!").wait_for()
+    assert not said
+
+
+def test_a_picture_that_comes_after_a_form_was_held_back_says_nothing_of_lost_answers(crowd, page):
+    """The page was about to send and then asked for more: what is loaded then is the page itself."""
+    picture = f"{crowd.url}/i/slow.gif"
+    form = (
+        f"<form><img src='{picture}' alt=''><input name=note><button>Submit</button></form><script>"
+        "document.forms[0].onsubmit = () => document.forms[0].note.value.length > 1;</script>"
+    )
+    post_hit(crowd.boto(), Question=question(form))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    pictures = []
+    page.route(picture, lambda route: pictures.append(route))
+    page.goto(crowd.url + link.path, wait_until="commit")
+    page.get_by_role("button", name="Accept one").click(no_wait_after=True)
+    frame = page.frame_locator("#hit")
+    frame.locator("[name=note]").fill("n")
+    becomes_true(page, "Object.keys(localStorage).length > 0")
+    page.evaluate("document.getElementById('hit').addEventListener('load', () => { window.loads = true; })")
+
+    frame.get_by_role("button", name="Submit").click()
+    pictures[0].fulfill(body=b64decode(PIXEL), content_type="image/gif")
+    becomes_true(page, "window.loads === true")
+    page.wait_for_timeout(2_000)
+
+    assert page.get_by_text("this browser has kept them").is_hidden()
+    frame.locator("[name=note]").fill("no")
+    frame.get_by_role("button", name="Submit").click()
+    page.get_by_text("Submitted. Thank you!").wait_for()
+
+
 def first_key(page, key, shown):
     """Press it without a click; twice at most, as a browser short of time may lose it while a frame takes the focus."""
     from playwright.sync_api import TimeoutError as NotShownError
@@ -214,11 +264,7 @@ def test_the_first_key_is_the_hits(crowd, page):
     hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
     for _ in range(2):
         post_hit(client, hit_type, Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    frame = page.frame_locator("#hit")
-
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    frame = accept_one(crowd, page)
     frame.get_by_text("0 of 3").wait_for()
     first_key(page, "1", frame.get_by_text("1 of 3"))
     page.reload()
@@ -240,9 +286,7 @@ def test_the_first_key_is_the_hits(crowd, page):
 def test_a_key_before_the_window_closes_is_kept(crowd, page):
     """Nothing waits to be kept: the window is closed right after the last key, and opened again."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     enter_the_hit(page)
 
     page.on("dialog", lambda dialog: dialog.accept())
@@ -261,10 +305,7 @@ def test_a_key_before_the_window_closes_is_kept(crowd, page):
 def test_a_draft_outlives_an_answer_given_before_the_page_around_listens(crowd, page):
     """On a slow line the HIT is there first: its first answer joins what was kept, and does not replace it."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
-    frame = page.frame_locator("#hit")
+    frame = accept_one(crowd, page)
     frame.locator("[name=p01_label][value=yes]").check()
     frame.locator("[name=p02_label][value=no]").check()
     becomes_true(page, "Object.values(localStorage).join().includes('p02_label')")
@@ -286,9 +327,7 @@ def test_a_draft_outlives_an_answer_given_before_the_page_around_listens(crowd, 
 def test_a_hit_in_two_windows_says_so_and_is_sent_once(crowd, page):
     """The window that is behind tells of the other, and follows when that has sent."""
     post_hit(crowd.boto(), Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     page.frame_locator("#hit").get_by_text("0 of 3").wait_for()
     other = page.context.new_page()
     other.goto(page.url)
@@ -307,10 +346,7 @@ def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
     """Going on by itself is switched off once, not on every page; so are the keys."""
     client = crowd.boto()
     post_hit(client, Question=pairs_page())
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    frame = page.frame_locator("#hit")
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    frame = accept_one(crowd, page)
     frame.get_by_role("button", name="Keys").click()
     for option in ("#keys", "#auto"):
         frame.locator(option).uncheck()
@@ -384,9 +420,7 @@ def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
     <script>parent.postMessage({type: "mitl-submitted"}, "*");
     setTimeout(() => parent.postMessage({type: "mitl-submitted"}, "*"), 300)</script>"""
     post_hit(crowd.boto(), Question=question_xml(html))
-    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
-    page.goto(crowd.url + link.path)
-    page.get_by_role("button", name="Accept one").click()
+    accept_one(crowd, page)
     page.wait_for_url("**?sent=1")
     way_on = page.get_by_role("link", name="go on here")
     way_on.wait_for()

@@ -12,7 +12,7 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok, use_file_annotators
+from cli_kit import fails, mitl, ok, use_file_annotators
 from db_kit import content, sqlite_url
 
 from mitl import logs
@@ -24,9 +24,8 @@ RUN = re.compile(r"[0-9a-f]{12}")
 
 
 @pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch):
-    """Nothing reaches a test from outside, and no level stays set."""
-    clear_environment(monkeypatch)
+def silent_again():
+    """No level stays set."""
     yield
     logs.set_up("none")
 

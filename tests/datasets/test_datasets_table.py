@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 
-import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from media_kit import jpeg
 
 from mitl.datasets.assembling import assemble, id_kind, read_ids
 from mitl.datasets.coco import read_compact, read_flickr30k
@@ -49,13 +48,6 @@ def test_table_of_integers_sorts_by_value(tmp_path):
     assert [image.external_id for image in data.images] == ["9", "10"]
     assert [caption.external_id for caption in data.captions] == ["2", "11"]
     assert [image.url for image in data.images] == [None, "https://h/a"]
-
-
-def jpeg(colour):
-    """A small picture's bytes."""
-    buffer = io.BytesIO()
-    PIL.Image.new("RGB", (8, 6), colour).save(buffer, "JPEG")
-    return buffer.getvalue()
 
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

@@ -5,26 +5,14 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-import wave
 
-import numpy as np
 import pytest
+from media_kit import tone
 
 from mitl.datasets.composed_sets import CIRCO, CIRR, composed_set_kind, read_composed_set
 from mitl.datasets.table import TableReading, Told, read_table
 from mitl.errors import DatasetError, UsageError
 from mitl.records.forms import COMPOSED, IMAGES, SOUNDS, VIDEOS
-
-
-def wav(level=9000, n=800):
-    """A short sound as bytes."""
-    sink = io.BytesIO()
-    with wave.open(sink, "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(8000)
-        sound.writeframes((level * np.sin(np.arange(n) / 5)).astype("<i2").tobytes())
-    return sink.getvalue()
 
 
 def read(path, tmp_path, images=None, **how):
@@ -68,7 +56,7 @@ def test_clothos_csv_is_read_with_the_sounds_beside_it(tmp_path, shared_data):
     sounds = tmp_path / "evaluation"
     sounds.mkdir()
     for sound in data.images:
-        (sounds / sound.external_id).write_bytes(wav())
+        (sounds / sound.external_id).write_bytes(tone(0.1))
     (tmp_path / "captions.csv").write_bytes(table.read_bytes())
     beside, _ = read(tmp_path / "captions.csv", tmp_path)
     assert all(sound.file == str(sounds / sound.external_id) for sound in beside.images)
@@ -104,7 +92,9 @@ def test_msrvtts_json_is_read_by_its_splits(tmp_path, shared_data):
 def test_sounds_inside_a_parquet_become_files(tmp_path, bytes_in_structs):
     """The Audio feature of `datasets`, or plain bytes under a natural name; silence and speech are two files."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    cells = [{"bytes": content, "path": f"{n}.wav"} for n, content in enumerate((wav(), wav(0)))]
+    cells = [
+        {"bytes": content, "path": f"{n}.wav"} for n, content in enumerate((tone(0.1), tone(0.1, level=0)))
+    ]
     table = pa.table(
         {"audio": cells if bytes_in_structs else [c["bytes"] for c in cells], "text": ["a", "b"]}
     )
@@ -115,7 +105,7 @@ def test_sounds_inside_a_parquet_become_files(tmp_path, bytes_in_structs):
     assert data.form is SOUNDS and "sound = column `audio` (sounds)" in line
     files = [tmp_path / "project" / str(sound.file) for sound in data.images]
     assert [file.suffix for file in files] == [".wav", ".wav"]
-    assert [file.read_bytes() for file in files] == [wav(), wav(0)]
+    assert [file.read_bytes() for file in files] == [tone(0.1), tone(0.1, level=0)]
 
     table = pa.table({"audio": [b"no sound", b""], "text": ["a", "b"]})
     pq.write_table(table, tmp_path / "bad.parquet")
@@ -130,17 +120,17 @@ def test_what_the_datasets_library_saves_of_sounds_is_read(tmp_path):
     datasets = pytest.importorskip("datasets")
     pa = pytest.importorskip("pyarrow")
     features = datasets.Features({"audio": datasets.Audio(decode=False), "caption": datasets.Value("string")})
-    table = pa.table({"audio": [{"bytes": wav(), "path": "a.wav"}], "caption": ["a hum"]})
+    table = pa.table({"audio": [{"bytes": tone(0.1), "path": "a.wav"}], "caption": ["a hum"]})
     datasets.Dataset(table.cast(features.arrow_schema)).save_to_disk(str(tmp_path / "saved"))
     data, _ = read(tmp_path / "saved", tmp_path)
 
     assert data.form is SOUNDS
-    assert (tmp_path / "project" / str(data.images[0].file)).read_bytes() == wav()
+    assert (tmp_path / "project" / str(data.images[0].file)).read_bytes() == tone(0.1)
 
 
 @pytest.mark.parametrize(
     ("suffix", "content", "form"),
-    [("wav", wav(), SOUNDS), ("mp3", b"ID3\x04", SOUNDS), ("webm", b"\x1aE\xdf\xa3\x01webm", VIDEOS)],
+    [("wav", tone(0.1), SOUNDS), ("mp3", b"ID3\x04", SOUNDS), ("webm", b"\x1aE\xdf\xa3\x01webm", VIDEOS)],
 )
 def test_shards_hold_sounds_and_videos(tmp_path, suffix, content, form):
     """A sample of two kinds is asked about, one of two sounds refused."""

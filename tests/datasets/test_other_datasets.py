@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from PIL import Image
 
 from mitl.cli.reference import COUNTS
@@ -107,8 +107,7 @@ def walk(request, tmp_path_factory) -> Walk:
         printed[words[0]] = found["status"]
         return found
 
-    with pytest.MonkeyPatch.context() as patch, chdir(folder):
-        clear_environment(patch)
+    with chdir(folder):
         init, own = request.param(folder)
         mitl(*init)
         use_embeddings(own)
@@ -209,8 +208,7 @@ def test_comparing_names_the_ids_of_the_data_set(walk):
 def test_the_official_csv_rebuilds_the_release_elsewhere(walk, tmp_path):
     """Its integers are told from texts; positives and negatives come out the same."""
     clone = tmp_path / "elsewhere"
-    with pytest.MonkeyPatch.context() as patch, chdir(walk.folder):
-        clear_environment(patch)
+    with chdir(walk.folder):
         ok(*walk.init, "--project", clone)
         ok("harvest", "--from", "release/mturk_parsed.csv", "--project", clone)
         ok("build-dataset", "--out", tmp_path / "again", "--project", clone)
@@ -228,8 +226,7 @@ def test_lists_of_queries_are_texts_too(walk, tmp_path):
     query = sorted(walk.own_image)[0]
     (tmp_path / "captions.json").write_text(json.dumps([query]))
     (tmp_path / "wrong.txt").write_text("nowhere.jpg\n")
-    with pytest.MonkeyPatch.context() as patch, chdir(walk.folder):
-        clear_environment(patch)
+    with chdir(walk.folder):
         ok("build-dataset", "--out", tmp_path / "few", "--caption-query-ids", tmp_path / "captions.json")
         said = fails(1, "build-dataset", "--out", tmp_path / "x", "--image-query-ids", tmp_path / "wrong.txt")
 

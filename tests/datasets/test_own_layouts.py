@@ -11,17 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from media_kit import jpeg
 
 from mitl.datasets.table import TableReading, Told, read_table
 from mitl.errors import DatasetError, MitlError, UsageError
-
-
-def jpeg(colour):
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 6), colour).save(buffer, "JPEG")
-    return buffer.getvalue()
-
 
 WRITTEN = ("saved/test/data-00000-of-00001.arrow", "pushed/data/test-00000-of-00001.parquet")
 RED, BLUE, GREEN = (jpeg(colour) for colour in ("red", "blue", "green"))

@@ -19,6 +19,7 @@ from books import (
     pipeline_state,
     server_rows,
 )
+from harvest_kit import in_pipeline
 from process_kit import Child, Outcome, fork_server, project_settings, side_by_side
 from sqlalchemy import text
 
@@ -391,10 +392,7 @@ def test_a_rejection_that_comes_too_late_pays_and_uses_nothing(answered):
     """What the server has approved cannot be rejected: the run says so, and the project is not stuck with the call."""
     from mitl.stages.reviewing.review import Ruling, rule
 
-    with open_database(answered.db_url) as session:
-        # Made up, so that careful answers fail it.
-        session.execute(text("UPDATE hit_item SET role = 'gold_negative' WHERE role = 'gold_positive'"))
-        session.commit()
+    in_pipeline(answered, "UPDATE hit_item SET role = 'gold_negative' WHERE role = 'gold_positive'")
     answered.run(work.harvest)
     with open_database(answered.db_url, read_only=True) as session:
         (number, *_) = [row.id for row in answers.assignments(session, SANDBOX, (Decision.QUEUED,))]
@@ -425,9 +423,7 @@ def let_a_week_pass(settings: Settings) -> None:
 
 def test_answers_to_a_hit_whose_publishing_died_are_harvested(answered):
     """The server had it, people did it: harvest recognises it without waiting for the next publish."""
-    with open_database(answered.db_url) as session:
-        session.execute(text("UPDATE hit SET state = 'sending', mturk_hit_id = NULL"))
-        session.commit()
+    in_pipeline(answered, "UPDATE hit SET state = 'sending', mturk_hit_id = NULL")
 
     (result,) = answered.run(work.harvest)
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import resource
-import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
-from db_kit import content, cut_connections, kept, old_database, sqlite_url
+from cli_kit import fails, ok
+from db_kit import (
+    content,
+    cut_connections,
+    guest,
+    kept,
+    new_project,
+    old_database,
+    sqlite_url,
+    unprivileged,
+)
 from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
@@ -29,12 +36,6 @@ from mitl.errors import OutageError, StoreError
 pytestmark = pytest.mark.migrations
 
 
-@pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch):
-    """Nothing reaches a test from outside."""
-    clear_environment(monkeypatch)
-
-
 @pytest.fixture
 def old(tmp_path):
     """A project whose pipeline database is of the first revision."""
@@ -47,26 +48,18 @@ def old(tmp_path):
 @pytest.fixture
 def new(tmp_path):
     """A project whose pipeline database is of the newest revision."""
-    folder = tmp_path / "p"
-    folder.mkdir()
-    old_database("pipeline", migrate.head("pipeline"), sqlite_url(folder / "mitl.db"))
-    return folder
+    return new_project(tmp_path / "p")
 
 
 def in_a_process(*words: str | Path, room: int | None = None) -> str:
     """The one line with which ``mitl`` fails where permissions bind even root, and files may grow so far at most."""
-    limits = []
-    if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("tests run as root, and setpriv (util-linux) is missing to take its rights away")
-        limits = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
 
     def limit() -> None:
         if room is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
     done = subprocess.run(
-        [*limits, sys.executable, "-m", "mitl", *map(str, words), "--json"],
+        [*unprivileged(), sys.executable, "-B", "-m", "mitl", *map(str, words), "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -142,22 +135,13 @@ def test_a_schema_that_the_database_lacks_is_one_line(postgres_url, tmp_path):
 @pytest.mark.postgres
 def test_a_user_who_may_make_no_functions_is_told_what_is_lacking(postgres_url, tmp_path):
     """Tables and no triggers: nothing is made."""
-    name = f"guest_{os.getpid()}"
+    rights = ("GRANT CREATE ON SCHEMA public TO {user}", "REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")
+    with guest(postgres_url, *rights) as url:
+        message = fails(1, "db", "upgrade", "--db", url, "--project", tmp_path)
     admin = make_engine(postgres_url)
-    with admin.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {name} LOGIN"))
-        connection.execute(text(f"GRANT CREATE ON SCHEMA public TO {name}"))
-        connection.execute(text("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC"))
-    guest = admin.url.set(username=name).render_as_string(hide_password=False)
-    try:
-        message = fails(1, "db", "upgrade", "--db", guest, "--project", tmp_path)
-        with admin.connect() as connection:
-            assert migrate.table_names(connection) == set()
-    finally:
-        with admin.begin() as connection:
-            connection.execute(text(f"DROP OWNED BY {name}"))
-            connection.execute(text(f"DROP ROLE {name}"))
-        admin.dispose()
+    with admin.connect() as connection:
+        assert migrate.table_names(connection) == set()
+    admin.dispose()
 
     assert "let its administrator GRANT USAGE ON LANGUAGE plpgsql to this user" in message
 
@@ -170,21 +154,10 @@ def test_a_user_without_rights_is_told_so(words, postgres_url, tmp_path, monkeyp
     """PostgreSQL lets this user connect and no more."""
     monkeypatch.chdir(tmp_path)
     old_database("pipeline", "p0003" if "upgrade" in words else migrate.head("pipeline"), postgres_url)
-    name = f"guest_{os.getpid()}"
-    admin = make_engine(postgres_url)
-    with admin.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {name} LOGIN"))
-        connection.execute(text(f"GRANT SELECT ON alembic_version TO {name}"))
-    guest = admin.url.set(username=name).render_as_string(hide_password=False)
-    try:
+    with guest(postgres_url, "GRANT SELECT ON alembic_version TO {user}") as url:
         before = content(postgres_url)
-        message = fails(1, *words, "--db", guest, "--project", tmp_path)
+        message = fails(1, *words, "--db", url, "--project", tmp_path)
         assert content(postgres_url) == before
-    finally:
-        with admin.begin() as connection:
-            connection.execute(text(f"DROP OWNED BY {name}"))
-            connection.execute(text(f"DROP ROLE {name}"))
-        admin.dispose()
 
     assert "permission denied" in message or "must be owner" in message
     assert "give this user write access to it and run the command again" in message

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from db_kit import content, old_database, sqlite_url
 from sqlalchemy import text
 
@@ -32,12 +32,6 @@ from mitl.stages.operating.restore import restore
 pytestmark = pytest.mark.migrations
 
 OLD = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
-
-@pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch):
-    """Nothing reaches a test from outside."""
-    clear_environment(monkeypatch)
 
 
 @pytest.fixture(scope="module")

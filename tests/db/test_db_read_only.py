@@ -7,34 +7,24 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
-from db_kit import content, old_database, sqlite_url
+from cli_kit import fails, ok
+from db_kit import content, guest, new_project, old_database, sqlite_url, unprivileged
 from sqlalchemy import text
 
 from mitl.db import migrate
-from mitl.db.engine import make_engine, open_engine, parse_url
+from mitl.db.engine import make_engine, open_engine
 from mitl.errors import StoreError
-
-
-@pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch):
-    """Nothing reaches a test from outside."""
-    clear_environment(monkeypatch)
 
 
 @pytest.fixture
 def project(tmp_path) -> Path:
     """A project whose pipeline database is of the newest revision."""
-    folder = tmp_path / "p"
-    folder.mkdir()
-    old_database("pipeline", migrate.head("pipeline"), sqlite_url(folder / "mitl.db"))
-    return folder
+    return new_project(tmp_path / "p")
 
 
 @contextmanager
@@ -54,12 +44,7 @@ def locked(folder: Path, *, file: bool = True, around: bool = True) -> Iterator[
 
 def bound(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """``mitl`` in a process whose user permissions bind, even where the tests run as root."""
-    limits = []
-    if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("tests run as root, and setpriv (util-linux) is missing to take its rights away")
-        limits = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
-    called = [*limits, sys.executable, "-m", "mitl", *map(str, words)]
+    called = [*unprivileged(), sys.executable, "-m", "mitl", *map(str, words)]
     return subprocess.run(called, capture_output=True, text=True, check=False)
 
 
@@ -152,15 +137,8 @@ def test_a_report_is_made_without_the_right_to_write(project, tmp_path):
 def reader(postgres_url, tmp_path) -> Iterator[str]:
     """A project's database on PostgreSQL, by the URL of a user who may read it and no more."""
     old_database("pipeline", migrate.head("pipeline"), postgres_url)
-    name, admin = f"reader_{uuid.uuid4().hex[:8]}", make_engine(postgres_url)
-    with admin.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {name} LOGIN"))
-        connection.execute(text(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}"))
-    yield parse_url(postgres_url).set(username=name).render_as_string(hide_password=False)
-    with admin.begin() as connection:
-        connection.execute(text(f"DROP OWNED BY {name}"))
-        connection.execute(text(f"DROP ROLE {name}"))
-    admin.dispose()
+    with guest(postgres_url, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}") as url:
+        yield url
 
 
 @pytest.mark.postgres

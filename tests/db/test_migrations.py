@@ -1,4 +1,4 @@
-"""The pipeline's migrations build what the models describe, on both engines."""
+"""Migrations build what the models describe, on both engines; the pipeline's, and what both lines share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 
+from mitl.crowd_server.store.models import CrowdBase
 from mitl.db import migrate
 from mitl.db.engine import make_engine
 from mitl.db.models import Base
@@ -19,24 +20,26 @@ from mitl.errors import SettingsError, StoreError
 pytestmark = pytest.mark.migrations
 
 
-def test_upgrade_head_equals_the_models(engine_url):
+@pytest.mark.parametrize(("line", "models"), [("pipeline", Base), ("crowd", CrowdBase)])
+def test_upgrade_head_equals_the_models(line, models, engine_url):
     """After `upgrade head`, autogenerate finds nothing to add."""
     engine = make_engine(engine_url)
 
-    migrate.upgrade("pipeline", engine)
+    migrate.upgrade(line, engine)
 
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, models.metadata) == []
     engine.dispose()
 
 
-def test_downgrade_to_base_leaves_no_table(engine_url):
+@pytest.mark.parametrize("line", ["pipeline", "crowd"])
+def test_downgrade_to_base_leaves_no_table(line, engine_url):
     """Every upgrade step has its way back."""
     engine = make_engine(engine_url)
-    migrate.upgrade("pipeline", engine)
+    migrate.upgrade(line, engine)
 
-    command.downgrade(migrate.config("pipeline", engine), "base")
+    command.downgrade(migrate.config(line, engine), "base")
 
     assert set(inspect(engine).get_table_names()) <= {"alembic_version"}
     engine.dispose()

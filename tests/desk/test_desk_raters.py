@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from axe_kit import violations
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from desk_kit import open_desk, written
 from similarity_kit import rate, run_rate, sample_pairs
 from world_kit import SANDBOX, make_world
@@ -80,9 +80,8 @@ def test_each_habit_is_noticed_and_nobody_honest(raters):
     assert all(rater["ratings"] == N and rater["seconds_a_pair"] == 9 for rater in raters)
 
 
-def test_workers_tells_them_in_a_table_and_in_words(rated, raters, monkeypatch):
+def test_workers_tells_them_in_a_table_and_in_words(rated, raters):
     """A row for each rater, a sentence for each finding, and documented keys of --json."""
-    clear_environment(monkeypatch)
     odd = [rater for rater in raters if rater["findings"]]
 
     said = ok("workers", "--project", rated.project).out

@@ -6,11 +6,10 @@ from html import escape
 
 import pytest
 from desk_kit import open_desk, written
+from harvest_kit import in_pipeline
 from similarity_kit import likeness, rate, run_rate, sampled
-from sqlalchemy import text
 from world_kit import SANDBOX
 
-from mitl.db.session import open_database
 from mitl.records import Decision
 from mitl.stages.harvesting.harvest import harvest
 
@@ -19,9 +18,7 @@ from mitl.stages.harvesting.harvest import harvest
 def opened(tmp_path, tmp_path_factory):
     """The desk over ratings of four careful people and one who gives one number for everything."""
     settings = sampled(tmp_path / "p", tmp_path_factory)
-    with open_database(settings.db_url) as session:
-        session.execute(text("UPDATE part SET text = '<b>' || text WHERE text IS NOT NULL"))
-        session.commit()
+    in_pipeline(settings, "UPDATE part SET text = '<b>' || text WHERE text IS NOT NULL")
     run_rate(settings)
     rate(settings, [likeness] * 4 + [lambda worker, item: 3.0])
     harvest(settings, SANDBOX)

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_kit import free_port
 
 from mitl.cli import group
 from mitl.crowd_server.health import check
@@ -214,13 +214,6 @@ def test_the_dockerfile_copies_what_is_there_and_names_extras_that_exist(service
         re.search(r":\d+\.\d+\.\d+", image) for image in re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     )
     assert len(re.findall(r"^USER 10001", text, re.MULTILINE)) == 2
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import tomllib
-import wave
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_kit import clear_environment, mitl, ok
+from cli_kit import mitl, ok
 from docs_kit import blocks, mitl_lines
+from media_kit import tone
 from PIL import Image
 from text_kit import write_beir
 
@@ -33,7 +33,6 @@ def settings_of(name: str) -> str:
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """An empty project on a small world, in the current folder."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "12")
     return tmp_path
@@ -136,7 +135,6 @@ def test_models_on_disk(tmp_path, monkeypatch, kind):
     pytest.importorskip("torch")
     import families_kit
 
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     dataset = LAID[kind](tmp_path)
     if kind == "sentences":
@@ -181,14 +179,6 @@ def captioned(folder: Path, column: str, suffix: str, write) -> str:
     return "own"
 
 
-def write_tone(path: Path, place: int) -> None:
-    with wave.open(str(path), "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(48_000)
-        sound.writeframes((9000 * np.sin(np.arange(24_000) / (5 + place))).astype("<i2").tobytes())
-
-
 def write_video(path: Path, place: int) -> None:
     av = pytest.importorskip("av", reason="the extra mitl[media] is missing")
     with av.open(str(path), "w") as container:
@@ -201,13 +191,17 @@ def write_video(path: Path, place: int) -> None:
         container.mux(stream.encode(None))
 
 
+def write_sound(path: Path, place: int) -> None:
+    path.write_bytes(tone(0.5, 300.0 * (1 + place), 48_000))
+
+
 def write_picture(path: Path, place: int) -> None:
     Image.new("RGB", (8, 8), (place, 100, 200)).save(path)
 
 
 LAID = {
     "sentences": lambda folder: write_beir(folder / "own", 4).name,
-    "sounds": lambda folder: captioned(folder, "audio", "wav", write_tone),
+    "sounds": lambda folder: captioned(folder, "audio", "wav", write_sound),
     "videos": lambda folder: captioned(folder, "video", "webm", write_video),
     "pictures_by_a_stand_in_of_open_clip": lambda folder: captioned(folder, "image", "png", write_picture),
 }
@@ -231,7 +225,6 @@ def install(site: Path, module: str, code: str, project: dict) -> None:
 
 def test_the_commands_exist(tmp_path, monkeypatch):
     """Every command of the page is one that the program knows; here they lack what they need and say so."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
 
     for words in mitl_lines(PAGE):

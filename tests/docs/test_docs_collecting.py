@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cli_kit import clear_environment, mitl, ok
+from cli_kit import mitl, ok
 from docs_kit import mitl_lines
 
 PAGE = "docs/collecting.md"
@@ -11,7 +11,6 @@ PAGE = "docs/collecting.md"
 
 def test_the_walk_on_a_generated_world_runs_as_documented(tmp_path, monkeypatch):
     """From `mitl init` on, on a small world; what comes before it runs on the same project."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     lines = mitl_lines(PAGE)
     start = next(place for place, words in enumerate(lines) if words[0] == "init")

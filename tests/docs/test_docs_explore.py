@@ -11,7 +11,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cli_kit import clear_environment
 from docs_kit import mitl_lines
 from world_kit import make_released
 
@@ -31,7 +30,6 @@ def released(tmp_path_factory):
 @pytest.mark.parametrize("words", mitl_lines("docs/explore.md"), ids=" ".join)
 def test_the_commands_run_as_written_and_stop_at_a_signal(released, monkeypatch, start_program, words):
     """The printed address shows the pairs and the fields that the page tells of; Ctrl-C ends it with 130 and a line."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(released.project)
     command = [sys.executable, "-m", "mitl", *words, "--port", "0", "--json"]
     process = start_program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from crowd_kit import post_hit
 from docs_kit import mitl_lines
 from guarded_kit import guarded_crowd
@@ -39,7 +39,6 @@ def first_column(text: str) -> list[str]:
 
 def test_every_command_runs_as_written(tmp_path, monkeypatch):
     """In order, in a new project."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "5")
     ok("crowd", "keys")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from docs_kit import ROOT, mitl_lines
 from text_kit import write_beir
 
@@ -35,7 +35,6 @@ FORMS = re.findall(r"```\w+ (\S+\.\w+)\n([^`]*)```\n\n```text\n(read as: .*?)\n`
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """An empty folder, entered."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

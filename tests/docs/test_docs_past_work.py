@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from docs_kit import ROOT, mitl_lines
 
 from mitl.crowd import column_map
@@ -20,7 +20,6 @@ TEXT = (ROOT / DOCUMENT).read_text(encoding="utf-8")
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """A folder with the files that the page shows, entered."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     for name, body in re.findall(r"```\w+ (\S+\.\w+)\n(.*?)```", TEXT, re.DOTALL):
         Path(name).write_text(body, encoding="utf-8")

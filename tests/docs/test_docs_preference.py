@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from docs_kit import ROOT, mitl_lines
 
 from mitl.cli import group
@@ -21,7 +21,6 @@ TEXT = (ROOT / DOCUMENT).read_text(encoding="utf-8")
 def test_the_walk_runs_as_shown_and_a_second_time_has_nothing_to_do(tmp_path, monkeypatch, capsys):
     """On a smaller world; what only looks gives the same again."""
     pytest.importorskip("torch")
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     only_look = (["--dry-run"], ["scores"])
     walk = [words for words in mitl_lines(DOCUMENT) if "--counts" not in words]
@@ -50,7 +49,6 @@ def test_the_walk_runs_as_shown_and_a_second_time_has_nothing_to_do(tmp_path, mo
 
 def test_the_table_of_the_paper_is_scored_as_shown(tmp_path, monkeypatch):
     """The file that the page shows gives the lines that it shows."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     (name, body), *_ = re.findall(r"```csv (\S+)\n(.*?)```", TEXT, re.DOTALL)
     Path(name).write_text(body, encoding="utf-8")

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment
 from docs_kit import mitl_lines
 from process_kit import project_settings
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
@@ -24,7 +23,6 @@ TEXT = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
 @pytest.mark.slow
 def test_the_commands_run_as_written_and_each_environment_has_its_file(tmp_path, monkeypatch, capsys):
     """In a worked-on project they exit 0 and write report.html; a look at live work goes into a file beside it."""
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=14)
     run_propose(settings, image_queries=3, caption_queries=4)
     run_publish(settings)

@@ -9,7 +9,7 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from docs_kit import ROOT, mitl_lines, official_files
 
 from mitl.datasets.official import OFFICIAL_COLUMNS
@@ -57,7 +57,6 @@ def counts_shown(text: str) -> list[str]:
 
 def test_every_command_of_the_page_runs(official_files, monkeypatch):
     """On small files in the official layouts, in order; a second run of each has nothing to do or says the same."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(official_files)
     split = json.loads((official_files / "dataset_coco.json").read_text())["images"]
     captions = [(str(image["cocoid"]), str(id_)) for image in split for id_ in image["sentids"]]
@@ -101,8 +100,7 @@ def rebuilt(shared_data, tmp_path_factory) -> Path:
             columns[name].append(value)
     pq.write_table(pa.table(columns), folder / "captions.parquet")
     write_official(folder / "mturk_parsed.csv", made_answers())
-    with pytest.MonkeyPatch.context() as patch, chdir(folder):
-        clear_environment(patch)
+    with chdir(folder):
         init, harvest, *_ = mitl_lines(DOCUMENT)
         files = {"--captions": folder / "captions.parquet", "--cxc": shared_data / "cxc" / "sits_test.csv"}
         ok(*replaced(init, files))

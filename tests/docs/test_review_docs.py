@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from cli_kit import clear_environment, mitl, ok
+from cli_kit import mitl, ok
 from docs_kit import blocks, mitl_lines
 from world_kit import copy_of
 
@@ -23,7 +23,6 @@ TEXT = (Path(__file__).resolve().parents[2] / PAGE).read_text(encoding="utf-8")
 
 def test_the_commands_run_as_written(reviewed, tmp_path, monkeypatch):
     """In order, in a project with a queue; afterwards nothing waits."""
-    clear_environment(monkeypatch)
     settings = copy_of(reviewed, tmp_path / "p")
     monkeypatch.chdir(settings.project)
     first = str(ok("review", "--json").json["counts"]["submissions"][0])

@@ -16,6 +16,7 @@ from evaluate_kit import (
     IMAGES,
     SIMILARITIES,
     T2I,
+    fails,
     vectors,
     write_embeddings,
     write_release,
@@ -34,14 +35,6 @@ def place(tmp_path, monkeypatch):
     write_embeddings(tmp_path, "npy")
     write_similarities(tmp_path, "npz")
     return tmp_path
-
-
-def fails(status, *words):
-    """The one line of a call that must fail."""
-    outcome = mitl("evaluate", *words)
-    assert outcome.status == status, outcome
-    assert "Traceback" not in outcome.err
-    return outcome.error
 
 
 def against_release(*words, status=1):

@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from cli_kit import mitl, ok
+from cli_kit import ok
+from evaluate_kit import fails
 from rated_kit import STS, TEXTS, write_captions, write_ratings, write_vectors
 from scipy.stats import spearmanr
 
@@ -22,14 +23,6 @@ def place(tmp_path, monkeypatch):
     write_captions(tmp_path / "captions.csv")
     write_vectors(tmp_path)
     return tmp_path
-
-
-def fails(status, *words):
-    """The one line of a call that must fail."""
-    outcome = mitl("evaluate", *words)
-    assert outcome.status == status, outcome
-    assert "Traceback" not in outcome.err
-    return outcome.error
 
 
 def counts(*words):

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_kit import write_beir
@@ -261,10 +261,9 @@ def test_pages_show_pairs_and_no_worker(worked):
     assert "worker" not in told and not re.search(r"\bA[0-9A-Z]{12,}\b", told)
 
 
-def test_documents_and_queries_are_called_so(tmp_path, monkeypatch):
+def test_documents_and_queries_are_called_so(tmp_path):
     """A set of texts: both sides are read, every original positive is one, and pages are named after the sides."""
     made = write_beir(tmp_path / "texts")
-    clear_environment(monkeypatch)
     ok("init", str(tmp_path / "p"), "--dataset", str(made))
     of = of_project(load(tmp_path / "p", environ={}), SANDBOX)
     with (
@@ -303,7 +302,6 @@ def test_hostile_texts_stay_texts():
 
 def test_bad_calls_are_one_line(worked, tmp_path, monkeypatch):
     """No project, no release, a foreign address, an environment beside a release."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert "run `mitl init` first" in fails(1, "explore", "--no-browser")
     (tmp_path / "empty").mkdir()

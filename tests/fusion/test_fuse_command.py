@@ -12,16 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_kit import fails, ok
-from sqlalchemy import update
+from harvest_kit import in_pipeline
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from mitl.core.arrays import distinct
 from mitl.crowd.context import open_context
-from mitl.db.models import HitItemRow
-from mitl.db.session import open_database
 from mitl.fusion import fusing, models
 from mitl.fusion.answered import FOLDS
-from mitl.records import PairRole
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.fusing.fuse import fuse
@@ -153,11 +150,7 @@ def test_what_is_answered_on_an_audit_s_place_is_not_read(project):
     """Pages' candidates turned into audit places: nothing is left to learn from."""
     with open_context(project, SANDBOX, read_only=True) as context:
         before = answered(context, NOTHING)
-    with open_database(project.db_url) as session:
-        session.execute(
-            update(HitItemRow).where(HitItemRow.role == PairRole.CANDIDATE).values(role=PairRole.AUDIT)
-        )
-        session.commit()
+    in_pipeline(project, "UPDATE hit_item SET role = 'audit' WHERE role = 'candidate'")
     with open_context(project, SANDBOX, read_only=True) as context:
         after = answered(context, NOTHING)
 

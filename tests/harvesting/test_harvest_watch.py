@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
+from crowd_kit import give_keys
 from harvest_kit import copied, fail_controls, make_asked, posted, submissions
 from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import SANDBOX
 
-from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
@@ -94,9 +94,7 @@ def test_a_watch_does_not_wait_for_people_who_decide(asked):
 def remote(asked, monkeypatch) -> Iterator[tuple[Settings, contextlib.ExitStack, Callable[[], None]]]:
     """The project with its server at an address of its own: settings, what stops it, and what starts it again."""
     engine = make_engine(asked.crowd_db_url)
-    access, secret = admin.keys(engine)[SANDBOX]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    give_keys(engine, monkeypatch)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(contextlib.ExitStack())
         url = server.enter_context(RunningServer(create_app(engine))).url
@@ -168,7 +166,6 @@ def test_a_watch_gives_up_where_nothing_answers_for_long(remote, monkeypatch):
 
 def test_the_command_watches_until_nothing_is_out(asked, monkeypatch):
     """One JSON object at the end; a second run has nothing to do."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(asked.project)
     simulate(asked, SANDBOX)
 

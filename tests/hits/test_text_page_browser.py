@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
-from hit_page_kit import chosen
+from hit_page_kit import chosen, send_four_by_keyboard
 
-from mitl.crowd.answers import answers_xml, parse_answers
 from mitl.hits.rendering import FOLDED_FROM, PagePair, render_page
 from mitl.hits.templates import load_template
-from mitl.records import Label, Outcome
 
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
 pytestmark = pytest.mark.browser
@@ -43,21 +41,8 @@ def test_the_whole_page_by_keyboard(shown, site):
     assert not page.locator("#p01 details p").is_visible()
     page.keyboard.press("o")
     assert page.locator("#p01 details p").inner_text().endswith("The very last words.")
-    for key in "12s4":
-        page.keyboard.press(key)
-    assert page.evaluate("document.activeElement.id") == "send"
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#thanks")
 
-    ((_, fields),) = site.posted
-    parsed = parse_answers(answers_xml(fields), places=range(1, 5), questions=())
-    assert parsed.findings == ()
-    assert [(a.outcome, a.label) for a in parsed.answers] == [
-        (Outcome.ANSWERED, Label.YES),
-        (Outcome.ANSWERED, Label.WEAK_YES),
-        (Outcome.SKIPPED, None),
-        (Outcome.ANSWERED, Label.NO),
-    ]
+    send_four_by_keyboard(page, site)
 
 
 def test_the_rest_of_a_text_opens_by_tab_and_enter_without_the_short_cuts(shown):

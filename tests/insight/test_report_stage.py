@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harvest_kit import in_pipeline
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from pay_kit import change
 from process_kit import project_settings
 from record_kit import answers_by_pair
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
@@ -243,7 +243,7 @@ def test_each_environment_has_a_file_of_its_own(project, tmp_path):
     assert ">sandbox</span>" in Path(first).read_text(encoding="utf-8")
     assert "work in the other environment too" in Path(other).read_text(encoding="utf-8")
     assert "work in the other environment too" not in Path(first).read_text(encoding="utf-8")
-    change(settings, *(f"UPDATE {table} SET environment = 'live'" for table in ("batch", "worker")))
+    in_pipeline(settings, *(f"UPDATE {table} SET environment = 'live'" for table in ("batch", "worker")))
     assert report(settings).paths["report"] == str(folder / "report.html")
     assert report(settings, environment=SANDBOX).paths["report"] == str(folder / "report-sandbox.html")
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+from harvest_kit import in_pipeline
 from sqlalchemy import NullPool, create_engine, text
 from world_kit import SANDBOX
 
@@ -63,14 +64,6 @@ def columns(settings: Settings) -> pd.DataFrame:
         return answer_columns(session, SANDBOX)
 
 
-def write(settings: Settings, *statements: str) -> None:
-    """As a person at a prompt would."""
-    with open_database(settings.db_url) as session:
-        for statement in "; ".join(statements).split("; "):
-            session.execute(text(statement))
-        session.commit()
-
-
 def says_what_the_rows_say(settings: Settings) -> bool:
     """Every column against the records that joins of the rows give."""
     found = columns(settings)
@@ -119,11 +112,12 @@ def test_a_change_of_rows_is_seen_at_once(restored, statement):
     """Also one that no command of mitl makes; the copy is written again by whoever judges next."""
     one, other = sorted(sheets(restored))[:2]
     if "{other}" in statement:  # a place of its own
-        write(
+        in_pipeline(
             restored,
-            f"DELETE FROM rationale; DELETE FROM judgement WHERE assignment_id = {other} AND place = 20",
+            "DELETE FROM rationale",
+            f"DELETE FROM judgement WHERE assignment_id = {other} AND place = 20",
         )
-    write(restored, statement.format(one=one, other=other))
+    in_pipeline(restored, *statement.format(one=one, other=other).split("; "))
 
     assert one not in sheets(restored)
     assert says_what_the_rows_say(restored)
@@ -139,14 +133,14 @@ def test_an_item_that_comes_late_is_seen(restored):
     """Its judgement was a candidate's until then."""
     one = min(sheets(restored))
     place = f"hit_id = (SELECT hit_id FROM assignment WHERE id = {one}) AND role LIKE 'gold%'"
-    write(
+    in_pipeline(
         restored,
         f"CREATE TABLE kept AS SELECT * FROM hit_item WHERE {place}",
         f"DELETE FROM hit_item WHERE {place}",
     )
     filled(restored)
     assert one in sheets(restored)
-    write(restored, "INSERT INTO hit_item SELECT * FROM kept", "DROP TABLE kept")
+    in_pipeline(restored, "INSERT INTO hit_item SELECT * FROM kept", "DROP TABLE kept")
 
     assert one not in sheets(restored)
     assert says_what_the_rows_say(restored)
@@ -155,7 +149,7 @@ def test_an_item_that_comes_late_is_seen(restored):
 @pytest.mark.postgres
 def test_emptied_tables_leave_no_copy(restored_on_postgres):
     """PostgreSQL has a statement for that which is not a DELETE."""
-    write(restored_on_postgres, "TRUNCATE judgement CASCADE")
+    in_pipeline(restored_on_postgres, "TRUNCATE judgement CASCADE")
 
     assert sheets(restored_on_postgres) == set()
     assert len(columns(restored_on_postgres)) == 0
@@ -168,7 +162,7 @@ def test_a_person_at_a_prompt_and_a_harvest_take_turns(restored_on_postgres, is_
     restored = restored_on_postgres
     one = min(sheets(restored))
     if not is_written:
-        write(restored, f"DELETE FROM answer_sheet WHERE assignment_id = {one}")
+        in_pipeline(restored, f"DELETE FROM answer_sheet WHERE assignment_id = {one}")
     prompt = create_engine(parse_url(restored.db_url), poolclass=NullPool)
 
     def by_hand() -> None:
@@ -200,12 +194,12 @@ def test_a_person_at_a_prompt_and_a_harvest_take_turns(restored_on_postgres, is_
 def test_the_copies_of_another_schema_are_left_alone(restored_on_postgres, reviewed_dump, tmp_path):
     """Two projects in one database; the search path of who changes rows names the other one."""
     first = restored_on_postgres
-    write(first, "CREATE SCHEMA second")
+    in_pipeline(first, "CREATE SCHEMA second")
     path = parse_url(first.db_url).update_query_dict({"options": "-csearch_path=second"})
     second = load(tmp_path / "q", db=path.render_as_string(hide_password=False), environ={})
     restore(second, reviewed_dump / "dump", only="pipeline")
     one = min(sheets(second))
-    write(first, CHANGE.replace("judgement", "second.judgement").format(one=one, place=3))
+    in_pipeline(first, CHANGE.replace("judgement", "second.judgement").format(one=one, place=3))
 
     assert one in sheets(first)
     assert one not in sheets(second)
@@ -218,7 +212,7 @@ def test_answers_without_a_copy_are_read_from_their_rows(restored, few, monkeypa
     monkeypatch.setattr(answer_sheets, "_FEW", few)
     before = columns(restored)
     for which in ("assignment_id % 2 = 0", "1 = 1"):
-        write(restored, f"DELETE FROM answer_sheet WHERE {which}")
+        in_pipeline(restored, f"DELETE FROM answer_sheet WHERE {which}")
         after = columns(restored)
         for name in ANSWERS:
             assert np.array_equal(before[name], after[name]), name
@@ -241,7 +235,7 @@ def test_what_the_codes_on_sheets_mean_never_changes():
 def test_a_submission_that_goes_takes_its_copy_along(restored):
     """Nothing keeps people from deleting what they may delete."""
     one = min(sheets(restored))
-    write(
+    in_pipeline(
         restored,
         "DELETE FROM rationale",
         f"DELETE FROM judgement WHERE assignment_id = {one}",

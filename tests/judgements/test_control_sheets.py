@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from harvest_kit import in_pipeline
 from sqlalchemy import text
 from world_kit import SANDBOX
 
@@ -68,14 +69,6 @@ def judge(settings: Settings) -> list[list[tuple[object, ...]]]:
         return [[tuple(row) for row in session.execute(text(query))] for query in JUDGED]
 
 
-def write(settings: Settings, statements: str) -> None:
-    """As a person at a prompt would."""
-    with open_database(settings.db_url) as session:
-        for statement in statements.split("; "):
-            session.execute(text(statement))
-        session.commit()
-
-
 def sheets(settings: Settings) -> set[int]:
     """The workers of whom nothing has changed."""
     with open_database(settings.db_url, read_only=True) as session:
@@ -116,7 +109,7 @@ def test_whatever_changes_is_judged_as_if_all_were(project):
     other = next(id_ for id_ in sorted(of, reverse=True) if of[id_] != of[one])
     everybody = sheets(project)
     for change in CHANGES:
-        write(project, change.format(one=one, other=other))
+        in_pipeline(project, *change.format(one=one, other=other).split("; "))
         assert not {of[one], of[other]} <= sheets(project), change
         assert records_are_those_of_all_answers(project)
 
@@ -126,7 +119,7 @@ def test_whatever_changes_is_judged_as_if_all_were(project):
         with open_database(project.db_url, read_only=True) as session:
             assert (control_sheets.stale(session), worker_tallies.stale(session)) == (0, 0)
         whole = counted(project)
-        write(project, "DELETE FROM control_sheet")
+        in_pipeline(project, "DELETE FROM control_sheet")
         assert counted(project) == whole, change
         assert judge(project) == little, change
 
@@ -177,7 +170,7 @@ def test_nothing_is_read_of_workers_who_did_nothing(project, monkeypatch):
     assert asked == []
     with open_database(project.db_url, read_only=True) as session:
         id_, worker = session.execute(text("SELECT id, worker_id FROM assignment ORDER BY id")).first()
-    write(project, f"UPDATE assignment SET decision = 'drop' WHERE id = {id_}")
+    in_pipeline(project, f"UPDATE assignment SET decision = 'drop' WHERE id = {id_}")
 
     counted(project)
     assert asked == [[worker]] * 6  # controls and all of it, thrice
@@ -207,7 +200,7 @@ def test_verify_finds_a_sheet_that_the_rows_do_not_give(project, table, values, 
 
 def test_an_upgrade_writes_the_tallies_that_a_revision_emptied(project):
     """Of everybody who was judged, so that no page has to read the answers first."""
-    write(project, "DELETE FROM worker_tally")
+    in_pipeline(project, "DELETE FROM worker_tally")
 
     upgrade(project)
 
@@ -221,6 +214,6 @@ def test_emptied_tables_leave_no_sheet(restored_on_postgres):
     """PostgreSQL has a statement for that which is not a DELETE."""
     judge(restored_on_postgres)
 
-    write(restored_on_postgres, "TRUNCATE judgement CASCADE")
+    in_pipeline(restored_on_postgres, "TRUNCATE judgement CASCADE")
 
     assert sheets(restored_on_postgres) == set()

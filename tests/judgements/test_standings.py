@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from cli_kit import ok
+from harvest_kit import in_pipeline
 from sqlalchemy import text
 from world_kit import SANDBOX, copy_of
 
@@ -42,17 +43,10 @@ def known(settings: Settings) -> set[Environment]:
         return set(standings.kept(connection))
 
 
-def write(settings: Settings, statement: str) -> None:
-    """As a person at a prompt would."""
-    with open_database(settings.db_url) as session:
-        session.execute(text(statement))
-        session.commit()
-
-
 def test_each_look_of_a_watch_leaves_known_where_the_project_stands(reviewed, tmp_path):
     """So that `mitl status` beside it need not count."""
     settings = copy_of(reviewed, tmp_path / "p")
-    write(settings, "DELETE FROM standing")
+    in_pipeline(settings, "DELETE FROM standing")
 
     watch(settings, SANDBOX)
 
@@ -74,13 +68,13 @@ def test_a_command_that_writes_leaves_it_known(reviewed, tmp_path, words):
     settings = copy_of(reviewed, tmp_path / "p")
     with open_database(settings.db_url, read_only=True) as session:
         caption = session.scalar(text("SELECT external_id FROM item ORDER BY side_id DESC, id LIMIT 1"))
-    write(settings, "DELETE FROM standing")
+    in_pipeline(settings, "DELETE FROM standing")
 
     ok(*(word.format(folder=tmp_path, caption=caption) for word in words), "--project", settings.project)
 
     assert known(settings) == {SANDBOX}
     after = status(settings)
-    write(settings, "DELETE FROM standing")
+    in_pipeline(settings, "DELETE FROM standing")
     assert after == status(settings)
 
 
@@ -103,7 +97,7 @@ def test_what_the_desk_carries_out_leaves_it_known(reviewed, tmp_path):
 def test_a_command_that_only_reads_counts_nothing(reviewed, tmp_path):
     """Whoever may not write can ask, and a person at a prompt finds what was there."""
     settings = copy_of(reviewed, tmp_path / "p")
-    write(settings, "DELETE FROM standing")
+    in_pipeline(settings, "DELETE FROM standing")
 
     ok("status", "--project", settings.project)
     ok("review", "--project", settings.project)
@@ -114,7 +108,7 @@ def test_a_command_that_only_reads_counts_nothing(reviewed, tmp_path):
 def test_what_is_kept_is_what_is_counted(project):
     """Every line and number of `mitl status`, its environment named or not."""
     kept = status(project), status(project, SANDBOX)
-    write(project, "DELETE FROM standing")
+    in_pipeline(project, "DELETE FROM standing")
 
     assert kept == (status(project), status(project, SANDBOX))
     assert kept[0].counts["submissions"] == 6
@@ -132,7 +126,7 @@ def test_what_is_kept_is_what_is_counted(project):
 def test_whoever_changes_a_row_makes_it_unknown(project, statement):
     """What follows is counted again, and is what the rows say now."""
     before = status(project)
-    write(project, statement)
+    in_pipeline(project, statement)
 
     assert known(project) == set()
     after = status(project)

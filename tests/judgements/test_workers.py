@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import copy_of
@@ -91,9 +91,8 @@ def test_the_table_and_the_desk_say_the_same(reviewed):
 
 
 @pytest.mark.parametrize("extra", [(), ("--by-hits",)], ids=["workers", "by hits"])
-def test_the_rows_are_printed_documented_and_written_as_csv(reviewed, tmp_path, monkeypatch, extra):
+def test_the_rows_are_printed_documented_and_written_as_csv(reviewed, tmp_path, extra):
     """The same rows with `--json` and `--csv`, with the keys that docs/cli.md lists."""
-    clear_environment(monkeypatch)
     project = copy_of(reviewed, tmp_path / "p").project
     file = tmp_path / "out" / "rows.csv"
 
@@ -110,9 +109,8 @@ def test_the_rows_are_printed_documented_and_written_as_csv(reviewed, tmp_path, 
     ]
 
 
-def test_the_tables_are_shown_to_people(reviewed, tmp_path, monkeypatch):
+def test_the_tables_are_shown_to_people(reviewed, tmp_path):
     """Two tables of workers, or the paper's bins with their sum."""
-    clear_environment(monkeypatch)
     project = copy_of(reviewed, tmp_path / "p").project
 
     plain = ok("workers", "--project", project).out
@@ -122,9 +120,8 @@ def test_the_tables_are_shown_to_people(reviewed, tmp_path, monkeypatch):
     assert "1 < and ≤ 5" in bins and "\n  all " in bins and "approve ratio" in bins
 
 
-def test_nobody_has_worked_yet(tmp_path, monkeypatch):
+def test_nobody_has_worked_yet(tmp_path):
     """One line, status nothing to do, no file."""
-    clear_environment(monkeypatch)
     ok("init", tmp_path / "p", "--dataset", "scenes", "--n-images", "4")
 
     for extra in ((), ("--by-hits",)):

@@ -6,11 +6,10 @@ The harness is that of `test_kill_points.py`; points that leave the same rows in
 from __future__ import annotations
 
 import pytest
-from kill_points import AFTER, BEFORE
 from kill_scenarios import OF_RATINGS, OF_ROUNDS, OF_TEXTS, Bases, Scenario
 from kill_stand import Stand
-from kill_table import EVERYTHING, points_to_kill, steps
-from kill_trials import WHOLE, kill_at
+from kill_table import EVERYTHING, assert_whole, points_to_kill
+from kill_trials import kill_at
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("kill_fixtures",)
@@ -38,10 +37,7 @@ def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
     mended = points if EVERYTHING or scenario in OF_RATINGS else _before_the_end(points)
     trials = [kill_at(stand, bases, scenario, point, known=known) for point in points_to_kill(mended)]
 
-    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
-    before = steps(point.removeprefix("before ") for point in points if point.startswith(BEFORE))
-    after = steps(point.removeprefix("after ") for point in points if point.startswith(AFTER))
-    assert before == after != {}
+    before = assert_whole(trials, points)
     assert any(table in step for step in before)
 
 

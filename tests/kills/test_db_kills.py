@@ -7,7 +7,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from cli_kit import clear_environment
 from db_kit import old_database, sqlite_url, steps
 from kill_table import EVERYTHING
 
@@ -19,12 +18,6 @@ from mitl.stages.operating.restore import restore
 
 POINTS = 12
 """Of each command, spread over its steps, unless every one is asked for; commits always are points."""
-
-
-@pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch):
-    """Nothing reaches a test from outside."""
-    clear_environment(monkeypatch)
 
 
 def project(folder):

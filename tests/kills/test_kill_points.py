@@ -7,10 +7,20 @@ writes the table of ``docs/crash-safety.md``; usually the first and the last of 
 from __future__ import annotations
 
 import pytest
-from kill_points import AFTER, BEFORE
+from kill_points import AFTER
 from kill_scenarios import SCENARIOS, Bases, Scenario, named
 from kill_stand import Stand
-from kill_table import EVERYTHING, INTERRUPTS, KILLS, LATER, assert_told, keep, points_to_kill, steps
+from kill_table import (
+    EVERYTHING,
+    INTERRUPTS,
+    KILLS,
+    LATER,
+    assert_told,
+    assert_whole,
+    keep,
+    points_to_kill,
+    steps,
+)
 from kill_trials import WHOLE, a_day_passes, interrupt_at, kill_at
 
 pytestmark = pytest.mark.slow
@@ -28,10 +38,7 @@ def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
     trials = [kill_at(stand, bases, scenario, point, known=known) for point in points_to_kill(points)]
 
     keep(KILLS, scenario.name, trials, steps(points))
-    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
-    before = steps(point.removeprefix("before ") for point in points if point.startswith(BEFORE))
-    after = steps(point.removeprefix("after ") for point in points if point.startswith(AFTER))
-    assert before == after != {}
+    before = assert_whole(trials, points)
     assert_told(KILLS, scenario.name, before)
 
 

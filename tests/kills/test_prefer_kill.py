@@ -6,10 +6,10 @@ The harness is that of `test_kill_points.py`; points that leave the same rows in
 from __future__ import annotations
 
 import pytest
-from kill_points import AFTER, BEFORE
+from kill_points import AFTER
 from kill_scenarios import OF_RANKINGS, Bases, Scenario, named
 from kill_stand import Stand
-from kill_table import EVERYTHING, points_to_kill, steps
+from kill_table import EVERYTHING, assert_whole, points_to_kill
 from kill_trials import WHOLE, a_day_passes, interrupt_at, kill_at
 
 pytestmark = pytest.mark.slow
@@ -26,10 +26,7 @@ def test_a_study_killed_at_any_point_is_completed_by_running_it_again(
     known: dict[str, str] | None = None if EVERYTHING else {}
     trials = [kill_at(stand, bases, scenario, point, known=known) for point in points_to_kill(points)]
 
-    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
-    before = steps(point.removeprefix("before ") for point in points if point.startswith(BEFORE))
-    after = steps(point.removeprefix("after ") for point in points if point.startswith(AFTER))
-    assert before == after != {}
+    before = assert_whole(trials, points)
     assert any("comparison" in step or "preference" in step for step in before)
 
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from rating_kit import rated_world
 from release_kit import world
 
@@ -150,7 +150,6 @@ def test_of_two_that_write_at_once_the_second_sees_the_first(tmp_path):
 )
 def test_a_killed_import_is_made_good_by_the_next(patch, kept, tmp_path, monkeypatch):
     """All of a file or nothing is there, and the same command again brings it to its end, once."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("pairs.csv").write_text("image_id,caption_id,caption\n1,7,one\n2,8,two\n", encoding="utf-8")
     header = "model,ranking,score,cid,iid,annotation,shortcoming,shortcoming2\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -66,12 +65,6 @@ def fails(status: int, *words: str | Path) -> str:
     assert as_json.json["status"] == "error"
     assert as_json.json["error"] == as_json.error == plain.error
     return plain.error
-
-
-def clear_environment(patch: Any) -> None:
-    """No setting of the machine reaches a test."""
-    for name in [name for name in os.environ if name.startswith(("MITL_", "AWS_"))]:
-        patch.delenv(name)
 
 
 def use_file_annotators(folder: Path, names: Sequence[str] = ANNOTATORS) -> None:

@@ -210,6 +210,24 @@ def running_crowd(engine: Engine, public: Path | None = None) -> Iterator[Crowd]
         yield Crowd(server.url, engine, clock, clients)
 
 
+def give_keys(
+    engine: Engine, patch: pytest.MonkeyPatch, environment: Environment = Environment.SANDBOX
+) -> tuple[str, str]:
+    """Let commands find a server's keys in the environment; the keys."""
+    access, secret = admin.keys(engine)[environment]
+    patch.setenv("AWS_ACCESS_KEY_ID", access)
+    patch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    return access, secret
+
+
+def accept_one(crowd: Crowd, page: Any) -> Any:
+    """A new worker opens a link in a real browser and accepts a HIT; the frame in which it is shown."""
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    return page.frame_locator("#hit")
+
+
 def refusal(call: Callable[..., Any], **parameters: Any) -> tuple[str, str]:
     """The TurkErrorCode of a refused call, without MTurk's prefix, and its message."""
     with pytest.raises(ClientError) as caught:

@@ -7,19 +7,22 @@ import shutil
 import signal
 import sys
 import tempfile
+import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from old_dumps import dump_of
 from sqlalchemy import Connection, Engine, event, select, text
 
 from mitl.db.dumps.reading import open_dump
 from mitl.db.dumps.restoring import fill_database
 from mitl.db.engine import make_engine
-from mitl.db.migrate import Line, changing, require_whole
+from mitl.db.migrate import Line, changing, head, require_whole
 from mitl.db.tables import reflected
 
 Content = dict[str, list[dict[str, Any]]]
@@ -142,6 +145,39 @@ def killed_at(url: str, number: int, work: Callable[[Engine], object]) -> bool:
         return True
     assert status == 0
     return False
+
+
+def new_project(folder: Path) -> Path:
+    """A project whose pipeline database is of the newest revision."""
+    folder.mkdir()
+    old_database("pipeline", head("pipeline"), sqlite_url(folder / "mitl.db"))
+    return folder
+
+
+def unprivileged() -> list[str]:
+    """The words before a program for which permissions bind, even where the tests run as root."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("tests run as root, and setpriv (util-linux) is missing to take its rights away")
+    return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+@contextmanager
+def guest(url: str, *rights: str) -> Iterator[str]:
+    """The URL of a user of a PostgreSQL database who has these rights and no more."""
+    name, admin = f"guest_{uuid.uuid4().hex[:8]}", make_engine(url)
+    with admin.begin() as connection:
+        connection.execute(text(f"CREATE ROLE {name} LOGIN"))
+        for right in rights:
+            connection.execute(text(right.format(user=name)))
+    try:
+        yield admin.url.set(username=name).render_as_string(hide_password=False)
+    finally:
+        with admin.begin() as connection:
+            connection.execute(text(f"DROP OWNED BY {name}"))
+            connection.execute(text(f"DROP ROLE {name}"))
+        admin.dispose()
 
 
 def sqlite_url(path: Path) -> str:

@@ -22,6 +22,12 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return make_reviewed_project(tmp_path_factory.mktemp("desk") / "quiet-study")
 
 
+@pytest.fixture
+def project(reviewed: Settings, tmp_path: Path) -> Settings:
+    """A copy of its own."""
+    return copy_of(reviewed, tmp_path / "p")
+
+
 @pytest.fixture(scope="session")
 def reviewed_dump(reviewed: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a backup of its database, ``dump``, and a SQLite file that was restored from it, ``whole.db``."""

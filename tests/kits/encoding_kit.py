@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from annotators.base import Encoded
 from mitl.errors import AnnotatorError
@@ -45,6 +47,20 @@ class Hashing:
         rows = np.stack([vector(content) for content in contents])
         ids = np.array([item.id for item in items], np.int64)
         return Encoded(modality, ids, {"embedding": rows, "length": np.array([len(c) for c in contents])})
+
+
+def full_after(writes: int, patch: pytest.MonkeyPatch) -> None:
+    """The disk is full from the n-th file that is seen to the disk on."""
+    left, real = writes, os.fsync
+
+    def fsync(handle: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    patch.setattr(os, "fsync", fsync)
 
 
 def vector(content: bytes) -> np.ndarray:

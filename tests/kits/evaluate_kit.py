@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cli_kit import mitl
 
 IMAGES = (10, 20, 30)
 CAPTIONS = (1, 2, 3, 4)
@@ -29,6 +30,14 @@ BY_HAND = {
     "t2i": {"R@1": 1 / 4, "R@2": 2 / 4, "R-Precision": 1 / 4, "mAP@R": 1 / 4},
 }
 METRICS = ("--metrics", "R@1,R@2,R-Precision,mAP@R")
+
+
+def fails(status: int, *words: str | Path) -> str:
+    """The one line of a call of `mitl evaluate` that must fail."""
+    outcome = mitl("evaluate", *words)
+    assert outcome.status == status, outcome
+    assert "Traceback" not in outcome.err
+    return outcome.error
 
 
 def write_release(folder: Path) -> Path:

@@ -56,6 +56,11 @@ def submissions(settings: Settings, *decisions: Decision) -> list[StoredAssignme
         return answers.assignments(session, SANDBOX, decisions or tuple(Decision))
 
 
+def queued(settings: Settings) -> list[int]:
+    """The submissions that wait for a person."""
+    return [row.id for row in submissions(settings, Decision.QUEUED)]
+
+
 def in_pipeline(settings: Settings, *statements: str, **values: Any) -> None:
     """Change the project's database by hand."""
     _change(settings.db_url, statements, values)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
+from mitl.crowd.answers import answers_xml, parse_answers
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import load_template
+from mitl.records import Label, Outcome
+from mitl.records.answers import PlaceAnswer
+from mitl.records.questions import Question
 
 
 class Server(ThreadingHTTPServer):
@@ -121,3 +126,22 @@ def chosen(page: Any, place: int) -> str | None:
     """The answer that is chosen at a place."""
     found = page.query_selector(f"[name=p{place:02d}_label]:checked")
     return None if found is None else str(found.get_attribute("value"))
+
+
+def send_four_by_keyboard(page: Any, site: Any, questions: Sequence[Question] = ()) -> Sequence[PlaceAnswer]:
+    """Answer a page's four pairs by yes, weak yes, skip and no, and send it by Enter; what arrives."""
+    for key in "12s4":
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.id") == "send"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#thanks")
+    ((_, fields),) = site.posted
+    parsed = parse_answers(answers_xml(fields), places=range(1, 5), questions=questions)
+    assert parsed.findings == ()
+    assert [(a.outcome, a.label) for a in parsed.answers] == [
+        (Outcome.ANSWERED, Label.YES),
+        (Outcome.ANSWERED, Label.WEAK_YES),
+        (Outcome.SKIPPED, None),
+        (Outcome.ANSWERED, Label.NO),
+    ]
+    return parsed.answers

@@ -65,6 +65,15 @@ def points_to_kill(points: Sequence[str]) -> list[str]:
     return [*points[:1], *first_and_last([point for point in points if point.startswith(AFTER)])]
 
 
+def assert_whole(trials: Sequence[Trial], points: Sequence[str]) -> dict[str, int]:
+    """All trials ended whole, and each step has a point before it and one after it; the steps."""
+    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
+    before = steps(point.removeprefix("before ") for point in points if point.startswith(BEFORE))
+    after = steps(point.removeprefix("after ") for point in points if point.startswith(AFTER))
+    assert before == after != {}
+    return before
+
+
 def keep(kind: str, scenario: str, trials: Sequence[Trial], counted: Mapping[str, int]) -> None:
     """Leave results for the document where ``MITL_KILL_RESULTS`` says; counted: how often each step comes."""
     if RESULTS is not None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-import struct
 import wave
 from dataclasses import replace
 from functools import cache
@@ -25,17 +23,23 @@ from mitl.stages.setup.loading import Loaded
 
 
 @cache
-def tone(seconds: float = 1.0, hertz: float = 440.0, rate: int = 8000) -> bytes:
-    """A WAV file of one tone."""
+def tone(seconds: float = 1.0, hertz: float = 440.0, rate: int = 8000, level: int = 8000) -> bytes:
+    """A WAV file of one tone; of level 0, silence."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
         sound.setframerate(rate)
-        times = (step / rate for step in range(int(seconds * rate)))
-        sound.writeframes(
-            b"".join(struct.pack("<h", int(8000 * math.sin(2 * math.pi * hertz * t))) for t in times)
-        )
+        times = np.arange(int(seconds * rate)) / rate
+        sound.writeframes((level * np.sin(2 * np.pi * hertz * times)).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+@cache
+def jpeg(colour: str) -> bytes:
+    """A small picture of one colour."""
+    file = io.BytesIO()
+    Picture.new("RGB", (8, 6), colour).save(file, "JPEG")
     return file.getvalue()
 
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from books import server_rows
 from crowd_kit import Crowd, ManualClock, Worker
+from harvest_kit import in_pipeline
 from process_kit import project_settings
-from sqlalchemy import text
 from world_kit import make_world, run_propose
 
 from mitl.campaign.kinds.pairs.planning import Campaign
@@ -131,22 +131,6 @@ def granted(settings: Settings) -> dict[str, list[int]]:
     return found
 
 
-def change(settings: Settings, *statements: str) -> None:
-    """Change the pipeline's database."""
-    with open_database(settings.db_url) as session:
-        for statement in statements:
-            session.execute(text(statement))
-        session.commit()
-
-
-def change_server(settings: Settings, statement: str) -> None:
-    """Change the crowd server's database."""
-    engine = make_engine(settings.crowd_db_url)
-    with engine.begin() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
-
-
 def take_long(settings: Settings, seconds: int = 3000) -> None:
     """Let so much time have passed between acceptance and submission; a test does not wait for it."""
-    change(settings, f"UPDATE assignment SET accepted_at = submitted_at - {seconds * 1_000_000}")
+    in_pipeline(settings, f"UPDATE assignment SET accepted_at = submitted_at - {seconds * 1_000_000}")

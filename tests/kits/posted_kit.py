@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
-from sqlalchemy import text
+from harvest_kit import in_pipeline
 from sqlalchemy.orm import Session
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
@@ -58,6 +58,4 @@ def keys(settings: Settings, *states: HitState) -> dict[str, str | None]:
 
 def forget(settings: Settings, sql: str) -> None:
     """Change the database behind everybody's back."""
-    with open_database(settings.db_url) as session:
-        session.execute(text(sql))
-        session.commit()
+    in_pipeline(settings, sql)

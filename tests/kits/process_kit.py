@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import multiprocessing
 import os
+import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -38,6 +39,13 @@ class Outcome:
     """The traceback of what it raised."""
     error_type: str | None = None
     message: str | None = None
+
+
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -7,9 +7,11 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from hypothesis import strategies as st
 
 from mitl.core.arrays import pack_each, pack_ids, unpack_pairs
 from mitl.db.store.judgements import StoredJudgement
@@ -390,6 +392,31 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
         ),
         query_filter=found.query_filter,
     )
+
+
+def merge_one(
+    labels: Sequence[Label] = (),
+    score: float | None = None,
+    original: bool = False,
+    rules: MergeRules | None = None,
+    **more: Any,
+) -> Merged:
+    """Merge what is known of the pair P alone."""
+    data = MergeInput(
+        [Judgement(P, f"A{n}", label) for n, label in enumerate(labels)],
+        [] if score is None else [(P, score)],
+        [P] if original else [],
+        **more,
+    )
+    return merge(data, rules)
+
+
+P = Pair(1, 2)
+PAIRS = st.builds(Pair, st.integers(0, 3), st.integers(0, 3))
+RATINGS = st.lists(st.tuples(PAIRS, st.sampled_from([0.0, 2.9, 3.0, 5.0])), max_size=6)
+RULES = st.sampled_from(
+    [MergeRules(), MergeRules(with_originals=False), MergeRules(strict=True), MergeRules(official=True)]
+)
 
 
 def positives_by_query(

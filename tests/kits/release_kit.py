@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import random
+from pathlib import Path
 
 import numpy as np
 from record_kit import machine_frame, proposal_frame
@@ -126,6 +128,18 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, machine=None, dataset_sha25
 
 
 AUDITORS = [f"A{n}" for n in range(3, 8)]
+
+
+def fail_to_put_in_place(patch):
+    """The disk is full when a finished folder is to get its name."""
+    rename = Path.rename
+
+    def fail(self, target):
+        if self.name == "new":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(self, target)
+
+    patch.setattr(Path, "rename", fail)
 
 
 def truly_matches(pair):

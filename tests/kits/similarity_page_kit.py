@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hit_page_kit import Site
 
 from mitl.campaign.kinds import wording_of
@@ -11,6 +12,9 @@ from mitl.campaign.kinds.similarity.packing import ShownPair, render_similarity
 from mitl.hits.templates import HitTemplate
 
 TEXTS, IMAGES, MIXED = NAMES = ("similarity-texts", "similarity-images", "similarity-mixed")
+DESK = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+SIZES = [pytest.param(DESK, id="1280"), pytest.param(PHONE, id="390")]
 WORDS = "A rather long sentence on what somebody saw on a day by the sea, number"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
-from mitl.progress import no_progress
+from mitl.progress import Advance, no_progress
 from mitl.records import Environment, StageResult
 from mitl.settings import WORLD_FOLDER, Settings
 from mitl.settings import load as load_settings
@@ -71,6 +72,13 @@ def copy_of(settings: Settings, folder: Path) -> Settings:
     """The same project in another folder, to be changed."""
     shutil.copytree(settings.project, folder, dirs_exist_ok=True)
     return replace(load_settings(folder, environ={}), endpoint=None)
+
+
+def killed_at_posting(label: str, total: int) -> AbstractContextManager[Advance]:
+    """The progress of a run that is killed when it begins to post."""
+    if label == "post":
+        raise KeyboardInterrupt
+    return no_progress(label, total)
 
 
 def _template() -> Path:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
+from harvest_kit import in_pipeline
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
@@ -176,10 +177,11 @@ def test_a_hit_whose_reply_was_lost_is_known_by_its_annotation(tmp_path, answere
     """A file names the HIT, so its submissions are stored and it is adopted."""
     project, by_column, _ = answered
     settings = copy_of(project, tmp_path / "p")
-    with open_database(settings.db_url) as session:
-        session.execute(text("UPDATE hit SET state = 'sending', mturk_hit_id = NULL"))
-        session.execute(text("UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'"))
-        session.commit()
+    in_pipeline(
+        settings,
+        "UPDATE hit SET state = 'sending', mturk_hit_id = NULL",
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'",
+    )
 
     import_results(settings, write(tmp_path / "b.csv", by_column), SANDBOX)
 
@@ -244,7 +246,6 @@ def foreign(worker: str, q1: str, q2: str, *, hit: str = "H1", status: str = "Ap
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """A project on a table of three pairs, entered."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{image},{caption},{words}\n" for image, caption, words in PAIRS)
     Path("pairs.csv").write_text("image_id,caption_id,caption\n" + rows, encoding="utf-8")
@@ -476,7 +477,7 @@ def test_past_work_is_stored_alike_on_both_engines(folder, engine_url):
         assert kept_rows(parses.raw(session, [submission.id])[0].raw_xml).cells == row
 
 
-def test_a_run_that_dies_leaves_nothing_or_all(folder, monkeypatch):
+def test_a_run_that_dies_leaves_nothing_or_all(folder):
     """One transaction: before its commit nothing is stored; after it the next run settles what is left."""
     file = write(folder / "b.csv", [foreign("W1", "1", "4")])
     settings = load_settings(folder, environ={})

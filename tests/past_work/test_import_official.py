@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -264,7 +264,6 @@ def test_a_known_annotator_keeps_its_configuration(tmp_path, released):
 
 def test_a_release_of_text_ids_is_known_by_its_numbers(tmp_path, monkeypatch):
     """Its CSV names string ids by stand-in integers; a project with the same items finds them again."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("pairs.csv").write_text("image_id,caption_id,caption\nb,x,one\na,y,two\n", encoding="utf-8")
     Path("m.csv").write_text(HEADER + "clip,1,0.5,2,1,1,,\n", encoding="utf-8")
@@ -282,7 +281,6 @@ def test_a_release_of_text_ids_is_known_by_its_numbers(tmp_path, monkeypatch):
 
 def test_unknown_ids_and_columns_are_refused_until_said_otherwise(tmp_path, monkeypatch):
     """Listed with their count; `--skip-unknown` leaves them out; a foreign column must be said to hold nothing."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("pairs.csv").write_text("image_id,caption_id,caption\n1,7,one\n2,8,two\n", encoding="utf-8")
     rows = "clip,1,0.5,7,1,1,,\nclip,2,0.5,8,1,4,1,\nclip,1,0.5,99,2,1,,\n"
@@ -306,7 +304,6 @@ def test_unknown_ids_and_columns_are_refused_until_said_otherwise(tmp_path, monk
 
 def test_answers_that_are_here_already_are_not_counted_twice(tmp_path, monkeypatch):
     """The project's own release, or the same work in other words, is refused; an insisting user is believed."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("pairs.csv").write_text("image_id,caption_id,caption\n1,7,one\n2,8,two\n", encoding="utf-8")
     rows = "clip,1,0.5,7,1,1,,\nclip,2,0.5,8,1,3,1,\nclip,1,0.5,8,2,4,,\n"

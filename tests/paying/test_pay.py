@@ -6,12 +6,11 @@ import csv
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from docs_kit import mitl_lines
+from harvest_kit import in_pipeline, on_server
 from pay_kit import (
     LIVE,
-    change,
-    change_server,
     copy_of,
     granted,
     kept_project,
@@ -33,7 +32,6 @@ from mitl.stages.paying.top_up import TopUpTerms, top_up
 @pytest.fixture
 def settings(tmp_path_factory, tmp_path, monkeypatch) -> Settings:
     """A copy of a project whose workers are paid, as the current folder."""
-    clear_environment(monkeypatch)
     found = copy_of(kept_project(tmp_path_factory), tmp_path / "p")
     monkeypatch.chdir(found.project)
     return found
@@ -114,7 +112,9 @@ def test_a_project_without_submissions_has_nothing_to_show(settings):
 
 def test_the_sandbox_takes_claims_as_they_are_and_says_so(settings):
     """Scripted workers answer in no time: their claims show in practice what people would be paid."""
-    change(settings, "UPDATE batch SET environment = 'sandbox'", "UPDATE worker SET environment = 'sandbox'")
+    in_pipeline(
+        settings, "UPDATE batch SET environment = 'sandbox'", "UPDATE worker SET environment = 'sandbox'"
+    )
     take_long(settings, seconds=1)
     result = pay_report(settings, Environment.SANDBOX, floor=1200)
 
@@ -124,7 +124,7 @@ def test_the_sandbox_takes_claims_as_they_are_and_says_so(settings):
 
 def test_past_work_from_files_is_no_part_of_pay(settings):
     """It was paid elsewhere: neither its time nor its reward is reckoned with."""
-    change(settings, "UPDATE batch SET source = 'import'")
+    in_pipeline(settings, "UPDATE batch SET source = 'import'")
     with open_database(settings.db_url, read_only=True) as session:
         assert ledger.settled_work(session, LIVE) == []
 
@@ -134,7 +134,7 @@ def test_the_ledger_is_the_servers_or_the_check_says_where_not(settings):
     assert ok("pay", "check", "--json").json["counts"]["differences"] == []
     slow, fair = workers(settings)["slow"], workers(settings)["fair"]
     own = "(SELECT min(a.id) FROM assignment a JOIN worker w ON w.id = a.worker_id WHERE w.mturk_worker_id = '{}')"
-    change(
+    in_pipeline(
         settings,
         f"DELETE FROM ledger WHERE assignment_id = {own.format(slow)}",
         f"INSERT INTO ledger (assignment_id, kind, key, cents) VALUES ({own.format(fair)}, 'bonus', 'x', 5)",
@@ -155,8 +155,10 @@ def test_bonuses_from_elsewhere_are_adopted_once_and_counted(settings):
     slow = rows[workers(settings)["slow"]]
     with open_endpoint(settings, LIVE) as endpoint:
         endpoint.client().bonus(slow.mturk_assignment_id, slow.worker, 40, "Thank you.", token="by hand")
-    change(settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'")
-    change_server(settings, "DELETE FROM request_token")
+    in_pipeline(
+        settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'"
+    )
+    on_server(settings, "DELETE FROM request_token")
 
     first, second = check_pay(settings, LIVE, adopt=True), check_pay(settings, LIVE, adopt=True)
     assert (first.refusal, first.result.counts["adopted"]) == (None, 3)
@@ -169,7 +171,7 @@ def test_bonuses_from_elsewhere_are_adopted_once_and_counted(settings):
 
 def test_hits_that_the_server_lost_cannot_be_compared_and_are_counted(settings):
     """It says how many submissions that leaves out."""
-    change_server(settings, "UPDATE hit SET mturk_id = 'X' || id")
+    on_server(settings, "UPDATE hit SET mturk_id = 'X' || id")
     verdict = check_pay(settings, LIVE)
 
     assert verdict.refusal is None

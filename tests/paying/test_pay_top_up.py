@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from books import server_rows
+from crowd_kit import give_keys
+from harvest_kit import in_pipeline, on_server
 from pay_kit import (
     BUDGET_CENTS,
     LIVE,
-    change,
-    change_server,
     copy_of,
     granted,
     kept_project,
@@ -25,7 +25,6 @@ from pay_kit import (
 from sqlalchemy import text
 
 from mitl.campaign.bill import committed_cents
-from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
@@ -144,13 +143,13 @@ def test_what_an_interrupted_run_left_is_completed_alone(settings):
 def test_a_bonus_whose_reply_was_lost_is_found_and_not_sent_twice(settings, remembers):
     """By its token within 24 hours, by its reference among the server's bonuses after that."""
     run(settings)
-    change(
+    in_pipeline(
         settings,
         "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'bonus'",
         "DELETE FROM ledger WHERE kind = 'bonus'",
     )
     if not remembers:
-        change_server(settings, "DELETE FROM request_token")
+        on_server(settings, "DELETE FROM request_token")
 
     assert run(settings).counts["resumed"] == 2
     assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
@@ -160,8 +159,10 @@ def test_a_bonus_whose_reply_was_lost_is_found_and_not_sent_twice(settings, reme
 def test_a_database_restored_from_before_the_top_up_pays_nobody_twice(settings):
     """The same proposals get the same references, so that the server's bonuses are recognised and booked."""
     run(settings)
-    change(settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'")
-    change_server(settings, "DELETE FROM request_token")
+    in_pipeline(
+        settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'"
+    )
+    on_server(settings, "DELETE FROM request_token")
 
     assert run(settings).counts["sent"] == 2
     assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
@@ -172,7 +173,7 @@ def test_a_database_restored_from_before_the_top_up_pays_nobody_twice(settings):
 def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
     """It fails with one line, comes last in the next run, and --skip goes on without it."""
     slow = workers(settings)["slow"]
-    change_server(
+    on_server(
         settings,
         "UPDATE assignment SET mturk_id = 'X' || id WHERE worker_id = "
         f"(SELECT id FROM worker WHERE mturk_id = '{slow}')",
@@ -191,13 +192,11 @@ def test_money_is_refused_before_the_call_that_would_pass_a_limit(settings):
         run(settings, max_cost_cents=216)
     with pytest.raises(FundsError, match=r"leaves \$2\.16"):
         run(replace(settings, ceiling_cents=816))
-    change_server(settings, "UPDATE account SET budget_cents = 816 WHERE environment = 'live'")
+    on_server(settings, "UPDATE account SET budget_cents = 816 WHERE environment = 'live'")
     with pytest.raises(FundsError, match=r"the balance is \$2\.16"):
         run(settings)
     with pytest.raises(UsageError, match="not confirmed"):
-        change_server(
-            settings, f"UPDATE account SET budget_cents = {BUDGET_CENTS} WHERE environment = 'live'"
-        )
+        on_server(settings, f"UPDATE account SET budget_cents = {BUDGET_CENTS} WHERE environment = 'live'")
         run(settings, lambda total: False)
 
     assert granted(settings) == {}
@@ -266,9 +265,7 @@ def charging(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Se
             scope = {**scope, "path": "/nothing"}
         await app(scope, receive, send)
 
-    access, secret = admin.keys(engine)[LIVE]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    give_keys(engine, monkeypatch, LIVE)
     with RunningServer(without_health) as server:
         yield replace(settings, endpoint=server.url, endpoint_environment=LIVE)
     engine.dispose()

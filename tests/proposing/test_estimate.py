@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -288,7 +288,6 @@ def test_this_machine_is_measured_without_writing(tmp_path, monkeypatch):
 @pytest.fixture
 def quick_probe(monkeypatch, tmp_path):
     """In an empty folder, with rates that take no time to find."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stage, "here", lambda files: replace(MACHINE, name="here"))
     return tmp_path

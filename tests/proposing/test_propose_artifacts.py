@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import artifact_work as work
 import pytest
-from encoding_kit import Hashing, Pairing
+from encoding_kit import Hashing, Pairing, full_after
 from process_kit import KILLED, Child, fork_server, project_settings, side_by_side
 from world_kit import make_world
 
@@ -368,17 +367,8 @@ def test_two_runs_at_once_do_not_harm_each_other(context, world, tmp_path):
 def test_a_full_disk_stops_proposing_with_one_clear_line(project, networks, monkeypatch):
     """The chunks before it are kept; the next run encodes the rest."""
     monkeypatch.setitem(encodings.CHUNK_ITEMS, "caption", 20)
-    left, real = 15, os.fsync
-
-    def full(handle):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(handle)
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        full_after(15, patch)
         with pytest.raises(
             RetrievalError, match=r"the disk is full; the \d+ captions .* are kept; make room"
         ):

@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from aggregation_kit import count_alpha
 from cli_kit import ok
+from harvest_kit import in_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 from judgement_kit import JUDGEMENTS
-from pay_kit import change, copy_of, kept_project
+from pay_kit import copy_of, kept_project
 from process_kit import project_settings
 from release_kit import world
 from world_kit import SANDBOX, make_world, run_propose, run_publish
@@ -108,7 +109,7 @@ def test_pay_is_held_against_the_floor_over_times_that_can_be(tmp_path, tmp_path
     assert row(sheet, "bonuses paid") == "none"
     under = row(sheet, "workers paid less than the floor of $12.00 an hour")
     assert under == "66.7 % of 3"
-    change(settings, "UPDATE assignment SET accepted_at = submitted_at - 10000000")
+    in_pipeline(settings, "UPDATE assignment SET accepted_at = submitted_at - 10000000")
     shorter = sheet_of(settings, "shorter")
     assert row(shorter, "median active time a HIT") == "10 s"
     assert row(shorter, "workers paid less than the floor of $12.00 an hour") == "0.0 % of 3"
@@ -226,7 +227,7 @@ def test_texts_come_from_the_database_and_pass_the_privacy_check(tmp_path, engin
     with open_database(settings.db_url, read_only=True) as session:
         worker = columns.judgement_columns(session, SANDBOX)["worker"].cat.categories[0]
     remarks = ["plain remark", f"i am {worker.lower()}", "call 555 123 4567"]
-    change(
+    in_pipeline(
         settings,
         *(
             "INSERT INTO rationale (judgement_id, kind, value) SELECT j.id, 'text', "

@@ -9,7 +9,7 @@ import importlib.util
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_kit import Conflict, MergeInput, merge, positives_by_query
+from record_kit import PAIRS, RATINGS, RULES, Conflict, MergeInput, P, merge, merge_one, positives_by_query
 
 from mitl.errors import ReleaseError
 from mitl.positives.loading import official_positives
@@ -18,9 +18,7 @@ from mitl.records import Direction, Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 JUDGED, CXC, ORIGINAL, MACHINE, AUDIT = PositiveSource
-P = Pair(1, 2)
 
-PAIRS = st.builds(Pair, st.integers(0, 3), st.integers(0, 3))
 JUDGEMENTS = st.lists(
     st.builds(
         Judgement,
@@ -31,26 +29,11 @@ JUDGEMENTS = st.lists(
     ),
     max_size=12,
 )
-RATINGS = st.lists(st.tuples(PAIRS, st.sampled_from([0.0, 2.9, 3.0, 5.0])), max_size=6)
-RULES = st.sampled_from(
-    [MergeRules(), MergeRules(with_originals=False), MergeRules(strict=True), MergeRules(official=True)]
-)
 
 
 needs_official = pytest.mark.skipif(
     importlib.util.find_spec("eccv_caption") is None, reason="the package eccv_caption is missing"
 )
-
-
-def one(labels=(), score=None, original=False, rules=None, **more):
-    """Merge what is known of the pair P alone."""
-    data = MergeInput(
-        [Judgement(P, f"A{n}", label) for n, label in enumerate(labels)],
-        [] if score is None else [(P, score)],
-        [P] if original else [],
-        **more,
-    )
-    return merge(data, rules)
 
 
 @pytest.mark.parametrize(
@@ -73,14 +56,14 @@ def one(labels=(), score=None, original=False, rules=None, **more):
 )
 def test_a_judgement_beats_a_rating_beats_an_original(labels, score, original, with_originals, sources):
     """One pair under every constellation; a pair that people refused is not revived."""
-    merged = one(labels, score, original, MergeRules(with_originals=with_originals))
+    merged = merge_one(labels, score, original, MergeRules(with_originals=with_originals))
 
     assert [positive.sources for positive in merged.positives] == ([sources] if sources else [])
 
 
 def test_a_positive_keeps_its_label_its_share_of_yes_and_who_proposed_it():
     """Two of three judges say yes in some form."""
-    merged = one([YES, YES, NO], found_by={P: ["vsrn", "clip", "vsrn"]})
+    merged = merge_one([YES, YES, NO], found_by={P: ["vsrn", "clip", "vsrn"]})
 
     (positive,) = merged.positives
     assert (positive.label, positive.n_judgements, positive.probability) == (YES, 3, 2 / 3)
@@ -98,18 +81,18 @@ def test_strict_wants_yes_and_a_rating_does_not_lift_a_weak_yes():
     """The judgement still beats the rating; a rated pair that nobody judged stays."""
     strict = MergeRules(strict=True)
 
-    assert not one([WEAK_YES], 5.0, rules=strict).positives
-    assert one([YES], rules=strict).positives
-    assert one([], 3.0, rules=strict).positives
+    assert not merge_one([WEAK_YES], 5.0, rules=strict).positives
+    assert merge_one([YES], rules=strict).positives
+    assert merge_one([], 3.0, rules=strict).positives
 
 
 def test_conflicts_say_who_decided_and_what_became_of_the_pair():
     """Agreement is not a conflict; every disagreement is one."""
-    assert one([YES], 4.0, True).conflicts == ()
-    assert one([NO], 2.0).conflicts == ()
-    assert one([NO], 4.0, True).conflicts == (Conflict(P, NO, 1, 4.0, True, JUDGED, False),)
-    assert one([YES], 2.0).conflicts == (Conflict(P, YES, 1, 2.0, False, JUDGED, True),)
-    assert one([], 2.0, True).conflicts == (Conflict(P, None, 0, 2.0, True, CXC, False),)
+    assert merge_one([YES], 4.0, True).conflicts == ()
+    assert merge_one([NO], 2.0).conflicts == ()
+    assert merge_one([NO], 4.0, True).conflicts == (Conflict(P, NO, 1, 4.0, True, JUDGED, False),)
+    assert merge_one([YES], 2.0).conflicts == (Conflict(P, YES, 1, 2.0, False, JUDGED, True),)
+    assert merge_one([], 2.0, True).conflicts == (Conflict(P, None, 0, 2.0, True, CXC, False),)
 
 
 def test_the_highest_of_several_ratings_counts():
@@ -130,9 +113,9 @@ def test_the_highest_of_several_ratings_counts():
 def test_exclusion_lists_take_out_positives_of_every_source(exclusions):
     """What was taken out is told; it is not a conflict any more."""
     for constellation in ({"labels": [YES], "score": 1.0}, {"score": 5.0}):
-        merged = one(**constellation, exclusions=exclusions)
+        merged = merge_one(**constellation, exclusions=exclusions)
         assert (merged.positives, merged.conflicts, merged.excluded) == ((), (), (P,))
-    assert one([NO], exclusions=exclusions).excluded == ()
+    assert merge_one([NO], exclusions=exclusions).excluded == ()
 
 
 def test_official_filters_reproduce_the_released_tools_slips():
@@ -140,10 +123,10 @@ def test_official_filters_reproduce_the_released_tools_slips():
     official = MergeRules(official=True)
     wrong = Exclusions(pairs=frozenset({P}))
 
-    assert one([NO, NO, WEAK_YES], rules=official).positives[0].label is WEAK_YES
-    (kept,) = one([NO], 4.0, rules=official, exclusions=wrong).positives
+    assert merge_one([NO, NO, WEAK_YES], rules=official).positives[0].label is WEAK_YES
+    (kept,) = merge_one([NO], 4.0, rules=official, exclusions=wrong).positives
     assert (kept.label, kept.sources, kept.probability) == (None, (CXC,), 0.0)
-    assert one([NO], 4.0, rules=official).conflicts == (Conflict(P, NO, 1, 4.0, False, CXC, True),)
+    assert merge_one([NO], 4.0, rules=official).conflicts == (Conflict(P, NO, 1, 4.0, False, CXC, True),)
     with pytest.raises(ReleaseError, match="leaves originals out"):
         MergeRules(official=True, with_originals=True)
 
@@ -163,7 +146,7 @@ def test_official_filters_list_only_queries_with_a_verified_and_a_cxc_positive()
 
 def test_only_sampled_queries_are_listed():
     """Caption 2 is not a query, so only the image's list holds the pair."""
-    listed = positives_by_query(one([YES]), {Direction.I2T: (1, 9)})
+    listed = positives_by_query(merge_one([YES]), {Direction.I2T: (1, 9)})
 
     assert listed == {Direction.I2T: {1: (2,)}, Direction.T2I: {}}
 
@@ -262,6 +245,6 @@ def test_official_filters_give_back_the_released_positives(shared_data):
 )
 def test_negatives_are_what_people_refused_and_nothing_keeps(labels, score, rules, negative):
     """A weak yes is not a negative, nor is a pair that nobody looked at."""
-    merged = one(labels, score, rules=rules)
+    merged = merge_one(labels, score, rules=rules)
 
     assert [found.label for found in merged.negatives] == ([negative] if negative else [])

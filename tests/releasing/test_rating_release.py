@@ -9,7 +9,7 @@ import re
 import pyarrow.parquet as pq
 import pytest
 from rating_kit import NAMES, SALT, rated_world
-from release_kit import world
+from release_kit import fail_to_put_in_place, world
 
 from mitl.datasets.cxc import positives, read_rated_pairs, read_scored, read_sits
 from mitl.errors import ReleaseError
@@ -234,14 +234,7 @@ def test_a_failed_writing_leaves_the_old_release_and_no_crumbs(tmp_path, monkeyp
     """The new folder cannot be put in place; the old one comes back."""
     folder = write_ratings(tmp_path / "r", rated_world()).folder
     before = (folder / "manifest.json").read_bytes()
-    rename = type(folder).rename
-
-    def fail(self, target):
-        if self.name == "new":
-            raise OSError(28, "No space left on device")
-        return rename(self, target)
-
-    monkeypatch.setattr(type(folder), "rename", fail)
+    fail_to_put_in_place(monkeypatch)
     with pytest.raises(ReleaseError, match="No space left"):
         write_ratings(folder, rated_world(min_ratings=3), replace=True)
 

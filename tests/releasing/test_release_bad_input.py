@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 
 CAPTIONS = "caption_id,image_id,text\n11,1,a dog\n12,1,a brown dog\n21,2,two cats\n"
 SITS = "caption,image,agg_score,sampling_method\n"
@@ -31,7 +31,6 @@ def loaded(tmp_path_factory) -> Path:
     (folder / "captions.csv").write_text(CAPTIONS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        clear_environment(patch)
         ok("init", "--dataset", "coco", "--captions", "captions.csv")
     return folder
 
@@ -41,7 +40,6 @@ def project(loaded, tmp_path, monkeypatch) -> Path:
     """A copy of it, entered."""
     folder = tmp_path / "project"
     shutil.copytree(loaded, folder)
-    clear_environment(monkeypatch)
     monkeypatch.chdir(folder)
     return folder
 

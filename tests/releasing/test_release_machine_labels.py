@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_kit import Conflict, MergeInput, merge
+from record_kit import PAIRS, RATINGS, RULES, Conflict, MergeInput, P, merge, merge_one
 from release_kit import world
 
 from mitl.positives.merging import Exclusions, MergeRules
@@ -21,30 +21,13 @@ from mitl.records import Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 JUDGED, CXC, ORIGINAL, MACHINE, _ = PositiveSource
-P = Pair(1, 2)
-PAIRS = st.builds(Pair, st.integers(0, 3), st.integers(0, 3))
 JUDGEMENTS = st.lists(
     st.builds(Judgement, PAIRS, st.sampled_from(["A1", "A2"]), st.sampled_from(Label), usable=st.booleans()),
     max_size=10,
 )
-RATINGS = st.lists(st.tuples(PAIRS, st.sampled_from([0.0, 2.9, 3.0, 5.0])), max_size=6)
 ORIGINALS = st.lists(PAIRS, max_size=6)
 LABELS = st.dictionaries(PAIRS, st.sampled_from(Label), max_size=8)
-RULES = st.sampled_from(
-    [MergeRules(), MergeRules(with_originals=False), MergeRules(strict=True), MergeRules(official=True)]
-)
 BOUND = MachineBound(0.95, "binary", 0.1, (LabelledPart("likely", 900, 400, 5, 0.02),))
-
-
-def one(machine, labels=(), score=None, original=False, rules=None):
-    """Merge what is known of the pair P alone."""
-    data = MergeInput(
-        [Judgement(P, f"A{n}", label) for n, label in enumerate(labels)],
-        [] if score is None else [(P, score)],
-        [P] if original else [],
-        machine={P: machine},
-    )
-    return merge(data, rules)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +49,19 @@ def one(machine, labels=(), score=None, original=False, rules=None):
 )
 def test_people_cxc_and_originals_beat_a_machine(machine, labels, score, original, with_originals, sources):
     """A machine decides where no other source does; a label on a pair that people judged is not read."""
-    merged = one(machine, labels, score, original, MergeRules(with_originals=with_originals))
+    merged = merge_one(
+        labels, score, original, MergeRules(with_originals=with_originals), machine={P: machine}
+    )
 
     assert [positive.sources for positive in merged.positives] == ([sources] if sources else [])
 
 
 def test_an_original_that_only_a_machine_refuses_stays_and_is_a_conflict():
     """The bound is over all labels; under the paper's recipe, which keeps no unasked original, the pair is negative."""
-    kept, left = one(NO, original=True), one(NO, original=True, rules=MergeRules(with_originals=False))
+    kept, left = (
+        merge_one(original=True, rules=rules, machine={P: NO})
+        for rules in (None, MergeRules(with_originals=False))
+    )
 
     assert kept.conflicts == (Conflict(P, None, 0, None, True, ORIGINAL, True),)
     assert kept.negatives == ()
@@ -83,10 +71,10 @@ def test_an_original_that_only_a_machine_refuses_stays_and_is_a_conflict():
 
 def test_a_machines_weak_yes_is_neither_a_positive_nor_a_negative_of_a_strict_release():
     """As one of people's."""
-    strict = one(WEAK_YES, rules=MergeRules(strict=True))
+    strict = merge_one(rules=MergeRules(strict=True), machine={P: WEAK_YES})
 
     assert (strict.positives, strict.negatives) == ((), ())
-    assert one(YES, rules=MergeRules(strict=True)).positives
+    assert merge_one(rules=MergeRules(strict=True), machine={P: YES}).positives
 
 
 @settings(deadline=None, max_examples=150, derandomize=True)

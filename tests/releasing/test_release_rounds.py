@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from hypothesis import given
 from hypothesis import strategies as st
 from publish_kit import proposed
@@ -122,7 +122,6 @@ def test_a_pair_names_the_first_round_that_chose_it(rounds, data):
 @pytest.fixture
 def project(tmp_path, tmp_path_factory, monkeypatch):
     """A project with proposals, in the current folder."""
-    clear_environment(monkeypatch)
     settings = proposed(tmp_path / "p", tmp_path_factory)
     monkeypatch.chdir(settings.project)
     return settings.project

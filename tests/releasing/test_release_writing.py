@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from record_kit import proposal_frame
-from release_kit import FILES, SALT, audited_world, records, world
+from release_kit import FILES, SALT, audited_world, fail_to_put_in_place, records, world
 
 from mitl.core.arrays import pack_each, unpack_pairs
 from mitl.errors import ReleaseError
@@ -118,14 +118,7 @@ def test_a_failed_writing_leaves_the_old_release_and_no_crumbs(tmp_path, monkeyp
     """The new folder cannot be put in place; the old one comes back."""
     folder = write_release(tmp_path / "r", world()).folder
     before = (folder / "manifest.json").read_bytes()
-    rename = type(folder).rename
-
-    def fail(self, target):
-        if self.name == "new":
-            raise OSError(28, "No space left on device")
-        return rename(self, target)
-
-    monkeypatch.setattr(type(folder), "rename", fail)
+    fail_to_put_in_place(monkeypatch)
     with pytest.raises(ReleaseError, match="No space left"):
         write_release(folder, world(rules=MergeRules(strict=True)), replace=True)
 

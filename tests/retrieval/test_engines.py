@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from annotators.base import Encoded, Ranking
 from mitl import settings as known_settings
-from mitl.datasets.scenes import generate, write_world
+from mitl.datasets.scenes import generate, write_items
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 from mitl.retrieval import pair_scores, ray_engine, topk
@@ -133,11 +133,7 @@ def test_ray_ranks_vectors_to_the_same_bytes(engine, small_tiles):
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory) -> tuple[list[ImageItem], list[CaptionItem]]:
     """Pictures and captions of a small world."""
-    folder = tmp_path_factory.mktemp("world")
-    world = generate(30, seed=5, split="check")
-    write_world(world, folder)
-    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-    return images, [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+    return write_items(generate(30, seed=5, split="check"), tmp_path_factory.mktemp("world"))
 
 
 @needs_ray

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from annotators import match_probability, registry
-from mitl.datasets.scenes import generate, write_world
+from mitl.datasets.scenes import generate, write_items
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import card_loading
 from mitl.retrieval.card_sieve import Sieve
@@ -220,11 +220,7 @@ NAMES = ("clip", "pcme", "pvse", "vilt", "vsrn")
 @pytest.fixture(scope="module")
 def items(tmp_path_factory) -> tuple[list[ImageItem], list[CaptionItem]]:
     """A small world's pictures and captions."""
-    folder = tmp_path_factory.mktemp("world")
-    world = generate(3, seed=5, split="check")
-    write_world(world, folder)
-    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-    return images, [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+    return write_items(generate(3, seed=5, split="check"), tmp_path_factory.mktemp("world"))
 
 
 def outcome(name: str, device: str, items: Any) -> list[np.ndarray]:

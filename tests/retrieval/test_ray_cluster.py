@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chat_kit import chat_server
-from cli_kit import clear_environment, fails, ok, use_file_annotators
+from cli_kit import fails, ok, use_file_annotators
 from encoding_kit import Hashing, Jealous, JealousRecipe, captions
 from PIL import Image
 
@@ -48,9 +48,8 @@ def cluster() -> Iterator[Any]:
             made.shutdown()
 
 
-def test_a_cluster_proposes_the_same_bytes_as_one_machine(cluster, tmp_path, monkeypatch):
+def test_a_cluster_proposes_the_same_bytes_as_one_machine(cluster, tmp_path):
     """The ranking files are equal, and a run by one engine is known to the other."""
-    clear_environment(monkeypatch)
     asked = ("propose", "--image-queries", "9", "--caption-queries", "12", "--depth", "10")
     joined = ("--engine", "ray", "--ray-address", cluster.address)
     files = {}
@@ -68,9 +67,8 @@ def test_a_cluster_proposes_the_same_bytes_as_one_machine(cluster, tmp_path, mon
     assert files["ray"] == files["local"]
 
 
-def test_a_model_behind_a_server_judges_for_workers_as_for_one_machine(cluster, tmp_path, monkeypatch):
+def test_a_model_behind_a_server_judges_for_workers_as_for_one_machine(cluster, tmp_path):
     """Each worker asks the server itself; the scores are the same, and no pair is asked for twice."""
-    clear_environment(monkeypatch)
     texts = [CaptionItem(place, str(place), 1, f"caption {place}") for place in range(1, 31)]
     images = []
     for place, colour in enumerate(("red", "green", "blue", "white"), 1):
@@ -117,7 +115,6 @@ def test_workers_of_another_version_are_refused(cluster, monkeypatch):
 
 def test_an_unreachable_cluster_is_one_clear_line(tmp_path, monkeypatch):
     """On the command line as well, before anything is computed."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(tmp_path)
     ok("init", "--dataset", "scenes", "--n-images", "40")
     use_file_annotators(Path())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from topk_kit import Vectors, encoded, same_bytes
 
 from annotators.base import Encoded, Ranking
 from mitl.errors import RetrievalError
@@ -25,24 +26,6 @@ from mitl.retrieval.topk import top_k
 KINDS = [AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR]
 
 
-class Vectors:
-    """An annotator of which only the kind matters."""
-
-    name = "vectors"
-    fingerprint = "0"
-
-    def __init__(self, kind: AnnotatorKind = AnnotatorKind.INNER_PRODUCT) -> None:
-        self.kind = kind
-
-    def encode_images(self, items):
-        raise NotImplementedError
-
-    encode_captions = encode_images
-
-    def similarities(self, queries, gallery):
-        raise NotImplementedError
-
-
 class Table(Vectors):
     """An annotator that looks its similarities up: ``arrays['row']`` of queries, ``arrays['column']`` of items."""
 
@@ -52,10 +35,6 @@ class Table(Vectors):
 
     def similarities(self, queries, gallery):
         return self.table[np.ix_(queries.arrays["place"], gallery.arrays["place"])]
-
-
-def encoded(array: np.ndarray, modality: str = "image", first: int = 0) -> Encoded:
-    return Encoded(modality, np.arange(len(array), dtype=np.int64) * 3 + first, {"embedding": array})
 
 
 def vectors(seed: int, count: int, shape: tuple[int, ...], duplicates: bool = True) -> np.ndarray:
@@ -76,11 +55,6 @@ def naive(queries: Encoded, gallery: Encoded, k: int) -> Ranking:
     similarity = np.einsum("qkd,gmd->qgkm", left, right).max(axis=(2, 3)).astype(np.float32) + np.float32(0)
     order = np.lexsort((np.broadcast_to(gallery.ids, similarity.shape), -similarity))[:, :k]
     return Ranking(queries.ids, gallery.ids[order], np.take_along_axis(similarity, order, 1))
-
-
-def same_bytes(a: Ranking, b: Ranking) -> bool:
-    pairs = ((a.query_ids, b.query_ids), (a.item_ids, b.item_ids), (a.similarities, b.similarities))
-    return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
 
 
 @settings(max_examples=50, deadline=None)

@@ -5,28 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from world_kit import SANDBOX, copy_of, run_publish
+from harvest_kit import queued
+from world_kit import SANDBOX, run_publish
 
 from mitl.campaign.bill import committed_cents
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, open_work
+from mitl.db.store import hits, open_work
 from mitl.errors import FundsError, UsageError
 from mitl.records import Decision, HitState
 from mitl.settings import Settings
 from mitl.stages.reviewing.review import Ruling, rule
 
 pytest_plugins = ("desk_fixtures",)
-
-
-@pytest.fixture
-def project(reviewed: Settings, tmp_path) -> Settings:
-    """A project of its own with a review queue and nothing out."""
-    return copy_of(reviewed, tmp_path / "p")
-
-
-def queued(settings: Settings) -> list[int]:
-    with open_database(settings.db_url, read_only=True) as session:
-        return [row.id for row in answers.assignments(session, SANDBOX, (Decision.QUEUED,))]
 
 
 def committed(settings: Settings) -> int:

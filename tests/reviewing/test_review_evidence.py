@@ -7,10 +7,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from desk_kit import REASON, open_desk, written
-from sqlalchemy import text
-from world_kit import SANDBOX, copy_of
+from harvest_kit import in_pipeline, submissions
+from world_kit import SANDBOX
 
 from mitl.cli.reference import COUNTS
 from mitl.db.session import open_database
@@ -30,19 +30,8 @@ pytest_plugins = ("desk_fixtures",)
 FAILED = {"gold_positive_failed", "gold_negative_failed"}
 
 
-@pytest.fixture
-def project(reviewed: Settings, tmp_path) -> Settings:
-    """A project of its own with a review queue."""
-    return copy_of(reviewed, tmp_path / "p")
-
-
-def rows(settings: Settings, *decisions: Decision) -> list[StoredAssignment]:
-    with open_database(settings.db_url, read_only=True) as session:
-        return answers.assignments(session, SANDBOX, decisions or tuple(Decision))
-
-
 def row(settings: Settings, number: int) -> StoredAssignment:
-    return next(one for one in rows(settings) if one.id == number)
+    return next(one for one in submissions(settings) if one.id == number)
 
 
 def failed_one(settings: Settings) -> StoredAssignment:
@@ -51,7 +40,7 @@ def failed_one(settings: Settings) -> StoredAssignment:
         findings = answers.findings(session, SANDBOX)
     return next(
         one
-        for one in rows(settings, Decision.QUEUED)
+        for one in submissions(settings, Decision.QUEUED)
         if FAILED & {finding.code for finding in findings[one.id]}
     )
 
@@ -86,7 +75,7 @@ def test_haste_is_told_in_words_by_the_projects_own_floor(reviewed):
     """`review show`, the workers' table and the desk name who is under it; without a floor nobody does."""
     slow = replace(reviewed, min_seconds_a_pair=0.0)
     fast = replace(reviewed, min_seconds_a_pair=3600.0)
-    number = rows(reviewed, Decision.QUEUED)[0].id
+    number = submissions(reviewed, Decision.QUEUED)[0].id
 
     shown, table = show(fast, number, SANDBOX), workers(fast, SANDBOX)
     with open_desk(fast) as desk:
@@ -116,7 +105,7 @@ def test_haste_is_told_in_words_by_the_projects_own_floor(reviewed):
 
 def test_findings_come_by_kind_and_their_numbers_by_size(project):
     """Place 2 before place 10, whatever the order in which they were noted."""
-    first = rows(project, Decision.QUEUED)[0]
+    first = submissions(project, Decision.QUEUED)[0]
     notes = [Finding("missing_answer", f"place {place} has no usable answer") for place in (10, 9, 2, 1, 11)]
     with open_database(project.db_url) as session:
         parses.add_all_findings(session, {first.id: notes})
@@ -131,9 +120,7 @@ def test_findings_come_by_kind_and_their_numbers_by_size(project):
 
 def test_the_evidence_shows_the_data_sets_own_ids(project):
     """Rows of the database are ours alone; a person looks pictures up by the data set's ids."""
-    with open_database(project.db_url) as session:
-        session.execute(text("UPDATE item SET external_id = 'picture-' || external_id WHERE side_id = 1"))
-        session.commit()
+    in_pipeline(project, "UPDATE item SET external_id = 'picture-' || external_id WHERE side_id = 1")
 
     found = show(project, failed_one(project).id)
 
@@ -146,7 +133,7 @@ def test_the_queue_says_when_the_server_pays_by_itself(reviewed):
     [table] = queue(reviewed).tables
 
     assert table.columns[-1] == "pays itself at"
-    by_number = {one.id: one for one in rows(reviewed)}
+    by_number = {one.id: one for one in submissions(reviewed)}
     for line in table.rows:
         assert line[-1] == minute(by_number[line[0]].submitted_at + dt.timedelta(seconds=AUTO_APPROVAL_S))
 
@@ -160,11 +147,11 @@ ALL, NONE_OF_IT = tuple(Label), (Label.WEAK_NO,)
 def test_another_gold_rule_judges_all_that_is_undecided_anew(project, positive, negative, queued):
     """A rule that takes every answer empties the queue; one that takes the odd one out fails nearly all."""
     settings = replace(project, gold_positive_passes=positive, gold_negative_passes=negative)
-    before = {one.id for one in rows(project, Decision.QUEUED)}
+    before = {one.id for one in submissions(project, Decision.QUEUED)}
 
     harvest(settings, SANDBOX, reparse=True)
 
-    after = {one.id for one in rows(settings, Decision.QUEUED)}
+    after = {one.id for one in submissions(settings, Decision.QUEUED)}
     assert before and (after >= before if queued else not after)
 
 
@@ -185,9 +172,8 @@ def test_the_configured_rule_is_read_used_and_shown(project):
     assert "expected yes ·" in page and "expected no ·" in page
 
 
-def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project, monkeypatch):
+def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project):
     """Thirty days from submission, to the minute, in UTC; afterwards the submission's page says so too."""
-    clear_environment(monkeypatch)
     waiting = failed_one(project)
     until = waiting.submitted_at + dt.timedelta(days=30)
 
@@ -204,14 +190,10 @@ def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project
     assert f"rejected: {REASON!r}" in shown and undo in shown
 
 
-def test_rejecting_live_work_wants_to_be_confirmed(project, monkeypatch):
+def test_rejecting_live_work_wants_to_be_confirmed(project):
     """Where nobody is there to ask, one clear line, and nothing is stored; `--yes` says it beforehand."""
-    clear_environment(monkeypatch)
     number = failed_one(project).id
-    with open_database(project.db_url) as session:
-        session.execute(text("UPDATE batch SET environment = 'live'"))
-        session.execute(text("UPDATE worker SET environment = 'live'"))
-        session.commit()
+    in_pipeline(project, "UPDATE batch SET environment = 'live'", "UPDATE worker SET environment = 'live'")
 
     message = fails(2, "review", "reject", str(number), "--reason", REASON, "--project", project.project)
 
@@ -265,9 +247,7 @@ def test_a_rejection_of_past_work_cannot_be_reversed_from_here(project):
     """No server of this project knows it: one clear line, nothing is planned, and no deadline is shown."""
     number = failed_one(project).id
     rule(project, [Ruling(number, Decision.REJECT, REASON)], SANDBOX)
-    with open_database(project.db_url) as session:
-        session.execute(text("UPDATE batch SET source = 'import'"))
-        session.commit()
+    in_pipeline(project, "UPDATE batch SET source = 'import'")
 
     with pytest.raises(StoreError, match="came from a file of past work"):
         reverse(project, [number], Decision.DROP, SANDBOX)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cli_kit import clear_environment, ok
+from cli_kit import ok
 from db_kit import sqlite_url
 from desk_kit import REASON, make_reviewed_project
-from world_kit import SANDBOX, copy_of
+from harvest_kit import queued
+from world_kit import SANDBOX
 
 from mitl.crowd.paying import has_open_calls
 from mitl.db.session import open_database
-from mitl.db.store import answers, desk
+from mitl.db.store import desk
 from mitl.errors import MitlError
 from mitl.records import Decision
 from mitl.settings import Settings
@@ -22,17 +23,6 @@ from mitl.stages.reviewing.decisions import reverse
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 
 pytest_plugins = ("desk_fixtures",)
-
-
-@pytest.fixture
-def project(reviewed: Settings, tmp_path) -> Settings:
-    """A project of its own with a review queue."""
-    return copy_of(reviewed, tmp_path / "p")
-
-
-def queued(settings: Settings) -> list[int]:
-    with open_database(settings.db_url, read_only=True) as session:
-        return [row.id for row in answers.assignments(session, SANDBOX, (Decision.QUEUED,))]
 
 
 def unsent(settings: Settings) -> int:
@@ -148,9 +138,8 @@ def test_the_other_environments_calls_are_its_own(project, tmp_path):
     assert queue(project, Environment.LIVE).status == "nothing_to_do"
 
 
-def test_the_commands_say_so(project, tmp_path, monkeypatch):
+def test_the_commands_say_so(project, tmp_path):
     """In words and in JSON."""
-    clear_environment(monkeypatch)
     n = len(queued(project))
     with pytest.raises(MitlError):
         settle(cut_off(project, tmp_path), SANDBOX)

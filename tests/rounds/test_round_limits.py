@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from books import server_rows
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from publish_kit import proposed
 from world_kit import SANDBOX, make_world, run_propose
 
@@ -28,7 +28,6 @@ NEXT = ("round", "next", "--sandbox", "--budget", "2.00")
 @pytest.fixture
 def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Settings:
     """A project with proposals, in the current folder."""
-    clear_environment(monkeypatch)
     settings = proposed(tmp_path / "p", tmp_path_factory)
     monkeypatch.chdir(settings.project)
     return settings
@@ -39,7 +38,6 @@ def careless(tmp_path_factory) -> Path:
     """A project whose first round was answered at random alone: its HITs have to be asked again."""
     settings = proposed(tmp_path_factory.mktemp("careless") / "p", tmp_path_factory)
     with pytest.MonkeyPatch.context() as patch:
-        clear_environment(patch)
         patch.chdir(settings.project)
         ok("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random", "--strategy", "random")
     return settings.project
@@ -48,7 +46,6 @@ def careless(tmp_path_factory) -> Path:
 @pytest.fixture
 def with_lost_work(careless: Path, tmp_path: Path, monkeypatch) -> Settings:
     """A copy of it, in the current folder."""
-    clear_environment(monkeypatch)
     shutil.copytree(careless, tmp_path / "p")
     monkeypatch.chdir(tmp_path / "p")
     return load_settings(tmp_path / "p", environ={})
@@ -143,7 +140,6 @@ def test_an_unfinished_training_of_a_round_learns_from_the_answers_that_came_in_
     """A checkpoint of other answers is refused by `mitl train`, and begun anew by a round."""
     from annotators.training import training
 
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=20)
     monkeypatch.chdir(settings.project)
     run_propose(settings, image_queries=15, caption_queries=30)
@@ -192,7 +188,6 @@ def test_machines_label_under_the_bound_of_a_sample_that_is_drawn_once_there_are
 
     They are not asked any more, stand in a release unless it is of humans only, and go with the round.
     """
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p")
     monkeypatch.chdir(settings.project)
     with (settings.project / "mitl.toml").open("a") as toml:
@@ -257,7 +252,6 @@ def test_each_round_pays_for_what_it_asks_again_of_earlier_ones_and_keeps_some_o
     tmp_path, monkeypatch
 ):
     """All that was paid stands in one round, none is above its budget, and what was lost before is reckoned with."""
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=20)
     monkeypatch.chdir(settings.project)
     run_propose(settings, image_queries=20, caption_queries=60)

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from publish_kit import proposed
 from world_kit import make_world, run_propose, work_until_done
 
@@ -33,7 +33,6 @@ RUN = ("round", "run", "--sandbox", "--rounds", "2", "--budget", "2.20", "--work
 @pytest.fixture
 def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Path:
     """A project with proposals, in the current folder."""
-    clear_environment(monkeypatch)
     settings = proposed(tmp_path / "p", tmp_path_factory)
     monkeypatch.chdir(settings.project)
     return settings.project
@@ -105,7 +104,6 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
 
     Taken back, the round leaves nothing of it that is fused, proposed from or chosen.
     """
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=20)
     monkeypatch.chdir(settings.project)
     _with_a_mini(settings.project)
@@ -145,7 +143,6 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
 
 def test_a_round_that_died_while_training_goes_on_with_what_it_has_trained(tmp_path, monkeypatch):
     """Answers that came in between do not make it train again, nor refuse."""
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=20)
     monkeypatch.chdir(settings.project)
     _with_a_mini(settings.project)
@@ -277,7 +274,6 @@ def test_a_round_asks_no_more_pairs_of_an_item_than_are_wanted(project):
 
 def test_a_dry_run_of_a_project_without_proposals_says_what_is_missing(tmp_path, monkeypatch):
     """It proposes nothing by itself."""
-    clear_environment(monkeypatch)
     monkeypatch.chdir(make_world(tmp_path / "p", n_images=20).project)
 
     assert "mitl propose" in fails(1, "round", "next", "--sandbox", "--budget", "1.20", "--dry-run")
@@ -298,7 +294,6 @@ def test_what_cannot_be_meant_is_one_line_and_opens_nothing(project):
 
 def test_a_round_proposes_where_nothing_was_proposed(tmp_path, monkeypatch):
     """The first round of a new project ranks by itself, and asks the best of every ranking."""
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=40)
     monkeypatch.chdir(settings.project)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_kit import clear_environment, fails, mitl, ok
+from cli_kit import fails, mitl, ok
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.crowd.context import open_context
@@ -52,7 +52,6 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(answered: Path, tmp_path: Path, monkeypatch) -> Settings:
     """A copy of its own, in the current folder."""
-    clear_environment(monkeypatch)
     shutil.copytree(answered, tmp_path / "p")
     monkeypatch.chdir(tmp_path / "p")
     return load(tmp_path / "p", environ={})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cli_kit import clear_environment, fails, ok
+from cli_kit import fails, ok
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.db.session import open_database
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.postgres
 
 def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_url, monkeypatch):
     """Trained, chosen, posted, harvested, asked again, taken back; written, reviewed; each twice for nothing."""
-    clear_environment(monkeypatch)
     settings = make_world(tmp_path / "p", n_images=20, db_url=postgres_url)
     monkeypatch.chdir(settings.project)
     run_propose(settings, image_queries=10, caption_queries=20)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sqlalchemy import update
+from harvest_kit import in_pipeline
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from mitl.core.arrays import distinct
 from mitl.crowd.context import open_context
-from mitl.db.models import HitItemRow
-from mitl.db.session import open_database
 from mitl.db.store import columns
-from mitl.records import PairRole
 from mitl.records.frames import LABELS, counts
 from mitl.records.rounds import TEACHING
 from mitl.settings import Settings
@@ -91,10 +88,6 @@ def test_an_audit_s_answers_teach_nothing(worked):
     with open_context(worked, SANDBOX, read_only=True) as context:
         assert len(no_lesson(context)) == 0
     before = taught(worked)
-    with open_database(worked.db_url) as session:
-        session.execute(
-            update(HitItemRow).where(HitItemRow.role == PairRole.CANDIDATE).values(role=PairRole.AUDIT)
-        )
-        session.commit()
+    in_pipeline(worked, "UPDATE hit_item SET role = 'audit' WHERE role = 'candidate'")
 
     assert (taught(worked)["n"] > 0).sum() < (before["n"] > 0).sum() / 4

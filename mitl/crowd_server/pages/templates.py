@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import jinja2
@@ -23,12 +22,8 @@ def _span(seconds: int) -> str:
     return f"{round(seconds / 86400)} days"
 
 
-def _when(time: dt.datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M} UTC"
-
-
 def template_environment() -> jinja2.Environment:
     """The server's templates, escaping whatever is put into them."""
     environment = page_templates(PAGES, auto_reload=False)
-    environment.filters |= {"money": format_dollars, "span": _span, "when": _when}
+    environment.filters |= {"money": format_dollars, "span": _span, "when": "{:%Y-%m-%d %H:%M} UTC".format}
     return environment

@@ -263,8 +263,7 @@ def start(site: Site, request: Request) -> Response:
         )
     if visit.state in (VisitState.COMPLETED, VisitState.NOTHING_LEFT):
         return RedirectResponse("/w", 303)
-    barrier = gate(visitor)
-    if barrier is not None:
+    if barrier := gate(visitor):
         return barrier
     with visitor.write() as books:
         return RedirectResponse(proceed(visitor, books, visit), 303)

@@ -57,8 +57,7 @@ def around(visitor: Visitor) -> Response:
         return _submitted(visitor, lease)
     if not _is_shown(visitor.site, visitor.request, lease):
         return _over(visitor, lease)
-    barrier = gate(visitor)
-    if barrier is not None:
+    if barrier := gate(visitor):
         return barrier
     with site.database.read() as connection:
         question = site.questions.of(connection, lease.hit_id)

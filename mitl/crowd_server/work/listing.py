@@ -49,8 +49,7 @@ def listing(visitor: Visitor) -> Response:
         visit = visitor.visit(books.connection)
     if visit is not None and visit.state in (VisitState.COMPLETED, VisitState.NOTHING_LEFT):
         return end_page(visitor, visit)
-    barrier = gate(visitor)
-    if barrier is not None:
+    if barrier := gate(visitor):
         return barrier
     if visit is not None:
         return visit_page(visitor, visit, notice)

@@ -6,7 +6,7 @@ like any two items are.
 """
 
 from mitl.datasets.scenes.drawing import draw
-from mitl.datasets.scenes.files import read_world, write_world
+from mitl.datasets.scenes.files import read_world, write_items, write_world
 from mitl.datasets.scenes.graph import (
     Background,
     Color,
@@ -45,5 +45,6 @@ __all__ = [
     "relation_holds",
     "truth",
     "truth_matrix",
+    "write_items",
     "write_world",
 ]

@@ -144,28 +144,11 @@ Points = tuple[tuple[float, float], ...]
 @cache
 def outline(shape: Shape) -> Points:
     """The polygon of a shape of radius 1 around the origin."""
-    return _OUTLINES[shape]()
+    return _OUTLINES[shape]
 
 
 def _on_circle(degrees: float, radius: float = 1.0) -> tuple[float, float]:
     return radius * math.cos(math.radians(degrees)), radius * math.sin(math.radians(degrees))
-
-
-def _circle() -> Points:
-    return tuple(_on_circle(a) for a in range(0, 360, 6))
-
-
-def _square() -> Points:
-    s = 0.82
-    return ((-s, -s), (s, -s), (s, s), (-s, s))
-
-
-def _triangle() -> Points:
-    return ((0.0, -0.92), (1.0, 0.8), (-1.0, 0.8))
-
-
-def _star() -> Points:
-    return tuple(_on_circle(-90 + 36 * i, 1.05 if i % 2 == 0 else 0.44) for i in range(10))
 
 
 def _heart() -> Points:
@@ -190,10 +173,6 @@ def _cross() -> Points:
     return tuple(dict.fromkeys(points))
 
 
-def _diamond() -> Points:
-    return ((0.0, -1.05), (0.68, 0.0), (0.0, 1.05), (-0.68, 0.0))
-
-
 def _crescent() -> Points:
     """The unit circle less a smaller circle to its right."""
     outer = [_on_circle(a) for a in range(50, 311, 6)]
@@ -201,23 +180,21 @@ def _crescent() -> Points:
     middle = 0.48
     reach = math.hypot(tip_x - middle, tip_y)
     edge = math.degrees(math.atan2(tip_y, tip_x - middle))
-    inner = [(middle + reach * x, reach * y) for x, y in _arc(360 - edge, edge, 30)]
+    start = 360 - edge
+    arc = [_on_circle(start + (edge - start) * i / 30) for i in range(31)]
+    inner = [(middle + reach * x, reach * y) for x, y in arc]
     return tuple((x + 0.15, y) for x, y in (*outer, *inner[1:-1]))
 
 
-def _arc(start: float, stop: float, steps: int) -> list[tuple[float, float]]:
-    return [_on_circle(start + (stop - start) * i / steps) for i in range(steps + 1)]
-
-
-_OUTLINES = {
-    Shape.CIRCLE: _circle,
-    Shape.SQUARE: _square,
-    Shape.TRIANGLE: _triangle,
-    Shape.STAR: _star,
-    Shape.HEART: _heart,
-    Shape.CROSS: _cross,
-    Shape.DIAMOND: _diamond,
-    Shape.CRESCENT: _crescent,
+_OUTLINES: dict[Shape, Points] = {
+    Shape.CIRCLE: tuple(_on_circle(a) for a in range(0, 360, 6)),
+    Shape.SQUARE: ((-0.82, -0.82), (0.82, -0.82), (0.82, 0.82), (-0.82, 0.82)),
+    Shape.TRIANGLE: ((0.0, -0.92), (1.0, 0.8), (-1.0, 0.8)),
+    Shape.STAR: tuple(_on_circle(-90 + 36 * i, 1.05 if i % 2 == 0 else 0.44) for i in range(10)),
+    Shape.HEART: _heart(),
+    Shape.CROSS: _cross(),
+    Shape.DIAMOND: ((0.0, -1.05), (0.68, 0.0), (0.0, 1.05), (-0.68, 0.0)),
+    Shape.CRESCENT: _crescent(),
 }
 
 

@@ -25,6 +25,7 @@ from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion
 from mitl.datasets.scenes.world import WORLD_KINDS, Defect, Description, World
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
+from mitl.records import CaptionItem, ImageItem
 
 WORLD_FILE = "scenes.json"
 
@@ -63,6 +64,13 @@ def write_world(world: World, folder: Path, progress: Progress = no_progress) ->
         raise DatasetError(
             f"the scenes cannot be written to {folder}: {why}; {remedy} and run the command again"
         ) from error
+
+
+def write_items(world: World, folder: Path) -> tuple[list[ImageItem], list[CaptionItem]]:
+    """Write a world of pictures as ``write_world`` does; its pictures and captions as annotators take them."""
+    write_world(world, folder)
+    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
+    return images, [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
 
 
 def _picture(scene: Scene) -> bytes:

@@ -113,7 +113,9 @@ BLOCK = 512
 def label_codes(scenes: Sequence[Scene], meanings: Sequence[Meaning]) -> NDArray[np.int8]:
     """Label codes 1 (yes) to 4 (no), (Q, G) int8: row q is scene q, column g is meaning g."""
     shape_of, fact_of, main_of = _scene_arrays(scenes)
-    told_shapes = _indicators((_shape_columns(m) for m in meanings), len(meanings), len(SHAPES))
+    told_shapes = _indicators(
+        ([SHAPE_COLUMN[shape] for shape in m.shapes] for m in meanings), len(meanings), len(SHAPES)
+    )
     told_facts = _indicators((_fact_columns(m) for m in meanings), len(meanings), len(FACTS))
     shape_count, fact_count = told_shapes.sum(axis=1), told_facts.sum(axis=1)
     codes = np.empty((len(scenes), len(meanings)), dtype=np.int8)
@@ -160,10 +162,6 @@ def _true_columns(scene: Scene) -> list[int]:
         if relation_holds(a, relation, b)
     ]
     return [FACT_COLUMN[fact] for fact in facts]
-
-
-def _shape_columns(meaning: Meaning) -> list[int]:
-    return [SHAPE_COLUMN[shape] for shape in meaning.shapes]
 
 
 def _fact_columns(meaning: Meaning) -> list[int]:

@@ -91,10 +91,6 @@ class Content:
     languages: Sequence[str] = ENGLISH
     """Of the texts, as ISO 639-3 and ISO 15924 name a language and its script."""
 
-    def asking_and_searched(self, way: Way) -> tuple[SideContent, SideContent]:
-        """The side of a direction's queries, and the one that they search."""
-        return way.direction.ordered(*self.sides)
-
 
 @dataclass(frozen=True, slots=True)
 class Format:

@@ -25,7 +25,7 @@ def files(content: Content) -> dict[str, bytes]:
     """``DIRECTION/corpus.parquet``, ``queries.parquet`` and ``qrels.parquet``, configurations of ``README.md``."""
     made = {}
     for way in content.ways:
-        asking, searched = content.asking_and_searched(way)
+        asking, searched = way.direction.ordered(*content.sides)
         made[f"{way.name}/corpus.parquet"] = parquet_bytes(_items(searched, way.gallery, titled=True))
         made[f"{way.name}/queries.parquet"] = parquet_bytes(_items(asking, way.queries, titled=False))
         made[f"{way.name}/qrels.parquet"] = parquet_bytes(_qrels(way))

@@ -40,7 +40,7 @@ def notes(content: Content) -> Iterator[str]:
 
 def _task(content: Content, way: Way, version: str) -> str:
     stem = "".join(part.title() for part in re.split(r"[^A-Za-z0-9]+", content.name) if part) or "Release"
-    sides = content.asking_and_searched(way)
+    sides = way.direction.ordered(*content.sides)
     kinds = list(dict.fromkeys(kind for side in sides for kind in side.kinds))
     return _TASK.format(
         languages=json.dumps(content.languages),

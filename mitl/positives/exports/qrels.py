@@ -54,7 +54,7 @@ def _beir(content: Content) -> dict[str, bytes]:
             r"[\t\r\n\"]",
             "a tab, a line's end or a quote, which parts BEIR's qrels",
         )
-        asking, searched = content.asking_and_searched(way)
+        asking, searched = way.direction.ordered(*content.sides)
         corpus = (
             {"_id": one, **dict(zip(("title", "text"), searched.titled(one), strict=True))}
             for one in way.gallery

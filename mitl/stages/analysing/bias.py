@@ -127,18 +127,16 @@ def _values(scores: GradedScores, metric: str) -> NDArray[np.float64]:
 def _deeper(of: AnalysisInput, direction: Direction, lists: Lists, depth: int) -> Lists:
     """The same queries ranked to this depth, by the annotators as they are set up now."""
     from mitl.stages.proposing.computing import ComputeContext
-    from mitl.stages.proposing.ranking import build_annotators, rank_all
+    from mitl.stages.proposing.ranking import RankingFolder, annotator_runs, build_annotators, rank_with
     from mitl.stages.proposing.trained import with_trained
 
     settings = with_trained(of.settings, lists.annotators)
     depth = min(depth, len(of.project.gallery(direction)))
-    ranked, _ = rank_all(
-        settings.runs / ANALYSIS_FOLDER,
-        build_annotators(settings, lists.annotators),
-        of.project.items,
-        {one: lists.query_ids.tolist() if one is direction else [] for one in Direction},
-        dict.fromkeys(Direction, depth),
-        ComputeContext.of(settings, progress=of.progress),
+    built = build_annotators(settings, lists.annotators)
+    queries = {one: lists.query_ids.tolist() if one is direction else [] for one in Direction}
+    ranked, _ = rank_with(
+        RankingFolder(settings.runs / ANALYSIS_FOLDER, queries, dict.fromkeys(Direction, depth)),
+        annotator_runs(built, of.project.items, ComputeContext.of(settings, progress=of.progress)),
     )
     items = np.stack([one.ranking.item_ids[:, :depth] for one in ranked])
     return Lists(lists.annotators, lists.query_ids, items)

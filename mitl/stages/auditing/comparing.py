@@ -128,7 +128,8 @@ def compared_models(
             depth = max(DEPTH, 2 * int(labels.positives.max()))
             rankings = [ranker.ranked(model, direction, labels.query_ids, depth) for model in gathered.models]
             one = influence(labels, rankings, asked, settings.seed)
-            by_direction[direction] = one, _packed(direction, one.labels)
+            asks, found = one.labels.query_ids[one.labels.rows], one.labels.items
+            by_direction[direction] = one, pack_ids(*direction.ordered(asks, found))
     if not by_direction:
         raise UsageError(
             "no asked query has a positive yet, so models have no score to compare; harvest first"
@@ -144,7 +145,3 @@ def _judged(direction: Direction, queries: Ints, gallery: int, judged: tuple[Int
     scored = np.intersect1d(queries, asks[positive])
     chances, known = positive.astype(np.float64), np.ones(len(pairs), np.bool_)
     return PartialLabels.of(scored, gallery, (asks, found), chances, known)
-
-
-def _packed(direction: Direction, labels: PartialLabels) -> Ints:
-    return pack_ids(*direction.ordered(labels.query_ids[labels.rows], labels.items))

@@ -10,7 +10,6 @@ from mitl.positives.folders import MANIFEST
 from mitl.positives.loading import read_positives_json
 from mitl.positives.sources import verified_pairs
 from mitl.records import Direction, several
-from mitl.records.similarity import Likeness
 from mitl.settings import Settings
 from mitl.stages.evaluating.baselines import BASELINES
 from mitl.stages.evaluating.model_files import RawModel
@@ -141,11 +140,6 @@ def scored_annotators(request: EvaluationRequest, project: Project) -> tuple[str
     return tuple(request.annotators) or (() if others else project.annotators)
 
 
-def likenesses(sides: frozenset[Modality]) -> frozenset[Likeness]:
-    """The ratings that a model of these sides can be scored on."""
-    return frozenset(task.likeness for task in NamedTask if task.sides <= sides)
-
-
 def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
     """UsageError where something with two sides is asked for by name, or nothing else is, and no model has both."""
     named = list(request.tasks)
@@ -167,11 +161,11 @@ def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
     if option is not None:
         raise UsageError(
             f"{option} compares images with captions, but {name} holds {_alone(sides)}; give embeddings of both sides, "
-            f"or --cxc FOLDER for {', '.join(_doable(sides))}"
+            f"or --cxc FOLDER for {_doable(sides)}"
         )
     if against.cxc is None:
         raise UsageError(
-            f"{name} holds {_alone(sides)}, which can be scored on {', '.join(_doable(sides))}; give --cxc FOLDER"
+            f"{name} holds {_alone(sides)}, which can be scored on {_doable(sides)}; give --cxc FOLDER"
         )
 
 
@@ -183,7 +177,7 @@ def _refuse_undoable(models: Comers, tasks: Iterable[NamedTask]) -> None:
             needed = "images and captions" if task.sides == BOTH else f"{next(iter(task.sides))}s"
             raise UsageError(
                 f"the task {task.value} compares {needed}, but {name} holds {_alone(sides)}; give embeddings of "
-                f"{'both sides' if task.sides == BOTH else needed}, or ask for {', '.join(_doable(sides))}"
+                f"{'both sides' if task.sides == BOTH else needed}, or ask for {_doable(sides)}"
             )
 
 
@@ -192,9 +186,9 @@ def _alone(sides: frozenset[Modality]) -> str:
     return f"{next(iter(sides))}s alone"
 
 
-def _doable(sides: frozenset[Modality]) -> tuple[str, ...]:
+def _doable(sides: frozenset[Modality]) -> str:
     """The tasks that a model of these sides can do."""
-    return tuple(task.value for task in NamedTask if task.sides <= sides)
+    return ", ".join(task.value for task in NamedTask if task.sides <= sides)
 
 
 def asked_tasks(request: EvaluationRequest) -> frozenset[NamedTask]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mitl.analysis.report.inputs import EvaluationScore
+from mitl.core.statistics import percentile_interval
 from mitl.core.whole_files import put_file
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Ids, QueryValues
@@ -147,8 +148,7 @@ def _rsum(positives: str, model: str, parts: Sequence[QueryValues], sampling: Sa
             bootstrap(Units.of(part.query_ids, part.metric), [part], sampling.samples, sampling.seed + place)
             for place, part in enumerate(parts)
         )
-        tail = (1 - CONFIDENCE) / 2
-        low, high = (float(end) for end in np.quantile(drawn, [tail, 1 - tail]))
+        low, high = percentile_interval(np.asarray(drawn), CONFIDENCE)
     value = sum(part.estimate for part in parts)
     return Figure(positives, model, "both", "RSUM", value, low, high, sum(units))
 

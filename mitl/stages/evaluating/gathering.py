@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from mitl.stages.evaluating.admission import (
     asked_tasks,
     comers_of,
     left_out,
-    likenesses,
     refuse_empty,
     refuse_one_sided,
     scored_annotators,
@@ -115,7 +114,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     refuse_empty(request, project, official)
     raw = [read_model(files, request.similarity) for files in request.models]
     release = None if request.against.release is None else read_release(request.against.release).by_query
-    _require_one_dataset(request, project)
+    _require_one_dataset(request, project, raw)
     found = _searched(request, project, raw, release)
     comers = comers_of(request, raw, project)
     two_sided = any(sides == BOTH for _, sides in comers)
@@ -123,7 +122,8 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     found.warnings += left_out(request, comers)
     if two_sided:
         _add_sets(found, official, release, request.wanted)
-    _add_ratings(found, request, frozenset().union(*(likenesses(sides) for _, sides in comers)))
+    doable = {task.likeness for task in NamedTask if any(task.sides <= sides for _, sides in comers)}
+    _add_ratings(found, request, doable)
     given = BaselineInput(settings, found.sides, project, found.texts, progress)
     _add_other_tasks(found, request)
     if request.against.pseudo_labels:
@@ -155,11 +155,18 @@ def _project(settings: Settings, request: EvaluationRequest) -> Project | None:
         ) from error
 
 
-def _require_one_dataset(request: EvaluationRequest, project: Project | None) -> None:
-    """ReleaseError where the project, the release and the ratings are not of one data set."""
+def _require_one_dataset(
+    request: EvaluationRequest, project: Project | None, raw: Sequence[RawModel]
+) -> None:
+    """ReleaseError where the project, the release, the ratings and rankings are not of one data set."""
     own = () if project is None else (("this project", project.dataset_sha256),)
     folders = [one for one in (request.against.release, request.against.cxc) if one is not None]
-    require_one_dataset(*own, *((repr(str(one)), dataset_of(one)) for one in folders))
+    files = (table for one in raw if isinstance(one, RankingModel) for table in one.tables.values())
+    require_one_dataset(
+        *own,
+        *((repr(str(one)), dataset_of(one)) for one in folders),
+        *((repr(str(one.path)), one.dataset_sha256) for one in files),
+    )
 
 
 def _searched(
@@ -215,7 +222,7 @@ def _add_folds(found: Gathered, wanted: Wanted) -> None:
     found.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
 
 
-def _add_ratings(found: Gathered, request: EvaluationRequest, doable: frozenset[Likeness]) -> None:
+def _add_ratings(found: Gathered, request: EvaluationRequest, doable: Set[Likeness]) -> None:
     """The tasks of a folder of ratings, of those that are asked for and that some model can do.
 
     Raises:

@@ -30,7 +30,14 @@ from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.evaluating.models import EVERY, Model, ModelSide, Ranked, Sides, strange_ids_hint
 from mitl.stages.proposing.computing import ComputeContext
-from mitl.stages.proposing.ranking import SearchedItems, build_annotators, rank_all, read_items
+from mitl.stages.proposing.ranking import (
+    RankingFolder,
+    SearchedItems,
+    annotator_runs,
+    build_annotators,
+    rank_with,
+    read_items,
+)
 from mitl.stages.proposing.trained import with_trained
 
 
@@ -125,7 +132,8 @@ def ranked_models(
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)
     compute = ComputeContext.of(settings, progress=progress)
-    rankings, computed = rank_all(folder, built, project.items, queries, depth, compute)
+    runs = annotator_runs(built, project.items, compute)
+    rankings, computed = rank_with(RankingFolder(folder, queries, depth), runs)
     by_name: dict[str, dict[Direction, Ranked]] = {name: {} for name in names}
     for one in rankings:
         by_name[one.annotator][one.direction] = Ranked.whole(one.ranking.query_ids, one.ranking.item_ids)

@@ -203,16 +203,11 @@ def _near_approval(waiting: Sequence[StoredAssignment], now: dt.datetime) -> lis
 def _nothing_to_do(context: Context) -> Harvested:
     session, environment = context.session, context.environment
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
-    is_proposed = bool(proposal_store.runs(session))
     counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
-    result = StageResult(
-        status="nothing_to_do",
-        counts=counts,
-        lines=(f"nothing to do: no HIT is out on {environment}",),
-        next=f"mitl publish --{environment}, or mitl build-dataset --out DIR"
-        if is_proposed
-        else "mitl status, which says what comes first",
-    )
+    after = "mitl status, which says what comes first"
+    if proposal_store.runs(session):
+        after = f"mitl publish --{environment}, or mitl build-dataset --out DIR"
+    result = StageResult.nothing(f"no HIT is out on {environment}", counts, after)
     return Harvested(environment, result, counts, 0)
 
 

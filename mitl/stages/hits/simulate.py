@@ -322,9 +322,5 @@ def _result(
 
 
 def _nothing_to_do(environment: Environment, following: str) -> StageResult:
-    return StageResult(
-        status="nothing_to_do",
-        counts=SimulateCounts(environment=environment.value, submitted=0),
-        lines=(f"nothing to do: no HIT on {environment} waits for a worker",),
-        next=following,
-    )
+    counts = SimulateCounts(environment=environment.value, submitted=0)
+    return StageResult.nothing(f"no HIT on {environment} waits for a worker", counts, following)

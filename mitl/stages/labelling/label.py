@@ -147,7 +147,7 @@ def withdraw(settings: Settings, environment: Environment | None = None) -> Stag
         context.session.commit()
     taken: LabelCounts = {"withdrawn": runs, "labelled": 0}
     if not runs:
-        return StageResult("nothing_to_do", taken, lines=("nothing to do: no machine labels stand",))
+        return StageResult.nothing("no machine labels stand", taken)
     return StageResult(
         counts=taken,
         lines=(f"{several(n_labels, 'machine label')} taken back; their pairs are open again",),

@@ -78,12 +78,7 @@ def restore(
     if learnt:
         kept = (*kept, f"put back: {several(learnt, 'file')} of {TRAINED}/")
     if left_alone == len(wanted) and not learnt:
-        return StageResult(
-            status="nothing_to_do",
-            counts=counts,
-            lines=("nothing to do: the databases hold this very dump",),
-            next="mitl db verify",
-        )
+        return StageResult.nothing("the databases hold this very dump", counts, "mitl db verify")
     return StageResult(
         counts=counts,
         tables=(Table(f"restored from {source}", columns, tuple(rows)),),

@@ -21,7 +21,6 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
 from mitl.db.store import open_work
-from mitl.db.store.imports import ImportRow
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, several
@@ -84,7 +83,12 @@ def import_results(
         if before is not None and not _means_else(before, mapping):
             session.rollback()
             _settle(context)  # an earlier run may have died over it
-            return _already_here(file, before, context.environment)
+            when, batch = before.imported_at, before.batch
+            return StageResult.nothing(
+                f"{file.name} was brought in on {when:%Y-%m-%d}, into batch {batch}",
+                _counts(context.environment, Brought()),
+                "mitl build-dataset --out DIR",
+            )
         with progress("import", len(file.rows)) as advance:
             bring = _bring_official if is_official(file.columns) else _bring_submissions
             brought = bring(context, _Given(file, mapping, options))
@@ -209,18 +213,6 @@ class Brought:
     proposals: int = 0
     judged_before: int = 0
     """Pairs that already had a usable judgement."""
-
-
-def _already_here(file: ResultFile, before: ImportRow, environment: Environment) -> StageResult:
-    """What to say of a file that was brought in before."""
-    return StageResult(
-        status="nothing_to_do",
-        counts=_counts(environment, Brought()),
-        lines=(
-            f"nothing to do: {file.name} was brought in on {before.imported_at:%Y-%m-%d}, into batch {before.batch}",
-        ),
-        next="mitl build-dataset --out DIR",
-    )
 
 
 def _counts(environment: Environment, brought: Brought) -> HarvestCounts:

@@ -276,13 +276,10 @@ def compensate(
             row = _latest(session, chosen, gift.worker)
             known = journal.find(session, BONUS, key)
         if known is not None and known.state is JournalState.DONE:
-            return StageResult(
-                status="nothing_to_do",
-                counts=_counts(chosen, gift.worker),
-                lines=(
-                    f"nothing to do: {gift.worker} was sent {format_dollars(gift.cents)} for this reason on "
-                    f"{known.at:%Y-%m-%d %H:%M} UTC; give another reason to pay once more",
-                ),
+            return StageResult.nothing(
+                f"{gift.worker} was sent {format_dollars(gift.cents)} for this reason on "
+                f"{known.at:%Y-%m-%d %H:%M} UTC; give another reason to pay once more",
+                _counts(chosen, gift.worker),
             )
         with open_endpoint(settings, chosen) as endpoint:
             with reading(session):

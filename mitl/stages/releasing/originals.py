@@ -117,11 +117,7 @@ def originals(
         "captions": [known.captions[one.pair.caption_id].external_id for one in waiting],
     }
     if not known.refused:
-        return StageResult(
-            status="nothing_to_do",
-            counts=counts,
-            lines=("nothing to do: neither people nor CxC refused an original",),
-        )
+        return StageResult.nothing("neither people nor CxC refused an original", counts)
     header = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
     rows = tuple(_row(known, one) for one in known.refused)
     title = f"{len(known.refused):,} originals refused, {len(waiting):,} waiting for a person"

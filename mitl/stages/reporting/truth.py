@@ -208,7 +208,7 @@ def reliability(project: ProjectSnapshot, true: Ints | None) -> tuple[Reliabilit
     if rules.aggregator is not Aggregator.MAJORITY:
         _, table = table_with_controls(judgements, withdrawn, ["pair", "gold"])
         if (table.known >= 0).sum() >= FOLDS:
-            items, probability = _kept_out(table, lambda part: _probability(part, rules))
+            items, probability = _kept_out(table, lambda part: aggregate(part, rules.aggregator).probability)
             positive = table.known[items] < POSITIVE_LABELS
             found.append(_reliability("controls kept from the fit", rules, probability, positive))
     return tuple(found)
@@ -223,10 +223,6 @@ def _kept_out(table: AnswerTable, fit: Fit) -> tuple[NDArray[np.int64], NDArray[
     known = table.known.copy()
     known[hidden] = UNKNOWN
     return hidden, fit(table.with_known(known))[hidden]
-
-
-def _probability(table: AnswerTable, rules: MergeRules) -> NDArray[np.float64]:
-    return aggregate(table, rules.aggregator).probability
 
 
 def _reliability(

@@ -247,12 +247,8 @@ def reverse(
     ]
     done = carry_out_kept(settings, chosen, progress=progress)
     if not new and not done.approved:
-        return StageResult(
-            status="nothing_to_do",
-            counts=ReversalCounts(environment=chosen.value, reversed=0, approved=0),
-            lines=("nothing to do: that is reversed already",),
-            next="mitl status",
-        )
+        none = ReversalCounts(environment=chosen.value, reversed=0, approved=0)
+        return StageResult.nothing("that is reversed already", none, "mitl status")
     use = "used" if decision is Decision.APPROVE else "not used"
     return StageResult(
         counts=ReversalCounts(environment=chosen.value, reversed=len(numbers), approved=done.approved),

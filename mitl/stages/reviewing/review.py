@@ -88,12 +88,8 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         lines = ("no submission waits for a person", told)
         return StageResult(counts=counts, lines=lines, next="mitl harvest")
     if not waiting:
-        return StageResult(
-            status="nothing_to_do",
-            counts=counts,
-            lines=("nothing to do: no submission waits for a person",),
-            next="mitl publish, or mitl build-dataset --out DIR",
-        )
+        after = "mitl publish, or mitl build-dataset --out DIR"
+        return StageResult.nothing("no submission waits for a person", counts, after)
     rows = []
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
@@ -153,7 +149,7 @@ def rule(
         with reading(session):  # nobody waits for the database while a person thinks
             deadlines = _deadlines(rulings, _open(context, rulings), announce)
         if deadlines and confirm is not None and not confirm(chosen, len(deadlines)):
-            return _nothing_ruled("you did not confirm it")
+            return StageResult.nothing("you did not confirm it")
         rows = _open(context, rulings)
         for ruling in rulings:
             keep_one(session, rows[ruling.assignment], ruling)
@@ -164,7 +160,7 @@ def rule(
         judge(session, chosen, settings.gold_rule)
         session.commit()
         if not owed and all(rows[ruling.assignment].decision is ruling.decision for ruling in rulings):
-            return _nothing_ruled(
+            return StageResult.nothing(
                 "that is decided already" if rulings else "no submission waits for a person"
             )
         return _ruled(context, rulings, done, deadlines)
@@ -203,11 +199,6 @@ def _minutes(row: StoredAssignment) -> float | None:
 
 
 CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)
-
-
-def _nothing_ruled(why: str) -> StageResult:
-    """Nothing was to be decided, or the person thought better of it."""
-    return StageResult(status="nothing_to_do", lines=(f"nothing to do: {why}",))
 
 
 def in_words(calls_open: int) -> str:
