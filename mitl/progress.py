@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 Advance = Callable[[int], None]
+_WIDE = 72
+"""Columns of a terminal that has room for a bar."""
 
 
 class Progress(Protocol):
@@ -34,8 +36,11 @@ def no_progress(label: str, total: int) -> Iterator[Advance]:
 
 @contextmanager
 def terminal_progress(label: str, total: int) -> Iterator[Advance]:
-    """Draw a bar on standard error if that is a terminal; say nothing otherwise."""
-    if not sys.stderr.isatty():
+    """Draw a bar on standard error if that is a terminal and there is something to do; say nothing otherwise.
+
+    A narrow terminal has no room for a bar beside its figures: there the figures stand alone, and a long label is cut.
+    """
+    if not sys.stderr.isatty() or total <= 0:
         yield lambda units: None
         return
     from rich.console import Console
@@ -44,26 +49,33 @@ def terminal_progress(label: str, total: int) -> Iterator[Advance]:
         MofNCompleteColumn,
         ProgressColumn,
         Task,
-        TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
     from rich.progress import Progress as Bars
+    from rich.table import Column
     from rich.text import Text
+
+    class TaskLabel(ProgressColumn):
+        def render(self, task: Task) -> Text:  # no markup: an annotator may be called anything
+            return Text(task.description, no_wrap=True, overflow="ellipsis")
 
     class Pace(ProgressColumn):
         def render(self, task: Task) -> Text:
             speed = task.finished_speed or task.speed
             return Text(f"{speed:,.0f}/s" if speed else "")
 
+    console = Console(stderr=True)
+    wide = console.width >= _WIDE
+    whole = Column(no_wrap=True)
     columns = (
-        TextColumn("{task.description}", markup=False),  # an annotator may be called anything
-        BarColumn(),
-        MofNCompleteColumn(),
-        Pace(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TaskLabel(table_column=Column(no_wrap=wide)),  # rich takes room from the columns that may wrap
+        *([BarColumn()] if wide else []),
+        MofNCompleteColumn(table_column=whole),
+        Pace(table_column=whole),
+        *([TimeElapsedColumn(table_column=whole)] if wide else []),
+        TimeRemainingColumn(table_column=whole),
     )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    with Bars(*columns, console=console) as bars:
         task = bars.add_task(label, total=total)
         yield lambda units: bars.update(task, advance=units)

@@ -156,7 +156,13 @@ def verify(app: App, release: Path) -> int:
 
 
 @click.command("compare", cls=Command)
-@click.argument("sets", nargs=-1, required=True, metavar="SET... VERIFIED")
+@click.argument(
+    "sets",
+    nargs=-1,
+    required=True,
+    metavar="SET... VERIFIED",
+    type=click.Path(path_type=Path),  # so that directions are called as the releases among them call them
+)
 @click.option(
     "--differences",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -165,7 +171,7 @@ def verify(app: App, release: Path) -> int:
 )
 @click.option("--replace", is_flag=True, help="--differences: overwrite a file that holds something else.")
 @common
-def compare(app: App, sets: tuple[str, ...], differences: Path | None, replace: bool) -> None:
+def compare(app: App, sets: tuple[Path, ...], differences: Path | None, replace: bool) -> None:
     """Compare sets of positives with a verified one: counts, overlap, precision and recall.
 
     A set is official-original, official-cxc or official-eccv (of the package eccv_caption), the folder of a
@@ -178,7 +184,8 @@ def compare(app: App, sets: tuple[str, ...], differences: Path | None, replace: 
 
     if replace and differences is None:
         raise UsageError("--replace is about the file of --differences; add --differences FILE")
-    app.finish(compare(sets, settings=app.settings, differences=differences, replace=replace))
+    names = [str(one) for one in sets]
+    app.finish(compare(names, settings=app.settings, differences=differences, replace=replace))
 
 
 @click.command("export", cls=Command)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 from starlette.requests import Request
@@ -272,7 +273,7 @@ def message(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     """``POST /workers/{id}/message``: tell the worker something; a refusal keeps what was written."""
     worker_id = request.path_params["worker_id"]
     subject, text = fields.get("subject", ""), fields.get("text", "")
-    back = _number(fields.get("back", ""))
+    back, token = _number(fields.get("back", "")), fields.get("message_token", "")[:32]
     try:
         send_message(
             desk.settings,
@@ -280,11 +281,12 @@ def message(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
             subject,
             text,
             desk.environment,
-            token=fields.get("message_token", "")[:32],
+            token=token,
         )
     except MitlError as error:
         return _page(desk, worker_id, problem=str(error), subject=subject, text=text, back=back)
-    return RedirectResponse(f"/workers/{worker_id}{f'?back={back}' if back else ''}#messages", 303)
+    query = urlencode({"after": token} | ({"back": back} if back else {}))
+    return RedirectResponse(f"/workers/{worker_id}?{query}#messages", 303)
 
 
 def _number(text: str) -> int | None:

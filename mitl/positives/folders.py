@@ -90,7 +90,7 @@ def dataset_of(folder: Path) -> str | None:
     return named if isinstance(named, str) else None
 
 
-_SAME = "give releases of one data set, or, where ids do mean the same items, a folder that holds its two JSONs alone"
+_SAME = "give what is of one data set, or, where ids mean the same items, a folder with the release's two JSONs alone"
 
 
 def require_one_dataset(*sets: tuple[str, str | None], remedy: str = _SAME) -> None:

@@ -19,6 +19,8 @@ from mitl.records import Direction, IdKind
 MAX_DEPTH = int(np.iinfo(np.int16).max)
 
 _KEYS = ("mitl", "annotator", "direction", "depth", "fingerprint")
+DATASET_KEY = b"dataset_sha256"
+"""In the metadata of a file: over the ids and texts of the data set that was searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class MadeBy:
     annotator: str
     direction: Direction
     fingerprint: str
+    dataset_sha256: str = ""
+    """Over the ids and texts of the data set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class RankingInfo:
     fingerprint: str
     mitl: str
     """The version of mitl that wrote it."""
+    dataset_sha256: str = ""
+    """Over the ids and texts of the data set; empty in a file that does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def write_ranking(path: Path, ranking: Ranking, made: MadeBy, ids: ExternalIds) 
     items = _external(ranking.item_ids.reshape(-1), ids.items, ids.kind, "item")
     id_type = pa.int64() if ids.kind is IdKind.INTEGER else pa.string()
     about = version("mitl"), made.annotator, made.direction.value, str(depth), made.fingerprint
-    metadata = dict(zip(_KEYS, about, strict=True))
+    metadata = dict(zip(_KEYS, about, strict=True)) | {DATASET_KEY: made.dataset_sha256}
     table = pa.table(
         {
             "query_id": pa.array(queries, id_type).take(pa.array(np.repeat(np.arange(count), depth))),
@@ -98,6 +104,7 @@ def read_ranking_info(path: Path) -> RankingInfo:
             depth=int(found["depth"]),
             fingerprint=found["fingerprint"],
             mitl=found["mitl"],
+            dataset_sha256=metadata.get(DATASET_KEY, b"").decode(),
         )
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise _broken(path, error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from contextlib import suppress
 
 import pytest
@@ -31,13 +32,15 @@ def page(new_page):
     return new_page(viewport={"width": 1100, "height": 800})
 
 
+PIXEL = "R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+
+
 def pairs_page(places: int = 3) -> str:
     """A real HIT with pictures inlined, so that nothing is fetched."""
     dot = "https://127.0.0.1:1/none.png"
     pairs = [PagePair(place, dot, f"A description, number {place}.") for place in range(1, places + 1)]
     html = render_page(load_template("pairs-plain"), pairs)
-    pixel = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
-    return question_xml(html.replace(dot, pixel))
+    return question_xml(html.replace(dot, f"data:image/gif;base64,{PIXEL}"))
 
 
 def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
@@ -184,6 +187,62 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     page.get_by_text("Submitted. Thank you!").wait_for()
     [own] = client.list_assignments_for_hit(HITId=hit)["Assignments"]
     assert own["Answer"].count(">no<") == (3 if kind == "own" else 1)
+
+
+def test_answers_are_not_called_lost_while_they_are_on_their_way(crowd, page):
+    """Though the HIT itself was there only just before, with its last picture."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    answers = []
+    page.route(
+        "**/mturk/externalSubmit", lambda route: answers.append(route)
+    )  # playwright marks the function
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    for place in ("p01", "p02", "p03"):
+        frame.locator(f"[name={place}_label][value=no]").check()
+
+    # The load of the HIT once more, as it is told where a picture was slow, and then at once the click.
+    page.evaluate("document.getElementById('hit').dispatchEvent(new Event('load'))")
+    frame.locator("#send").click(no_wait_after=True)
+    while not answers:
+        page.wait_for_timeout(50)
+    page.wait_for_timeout(2_000)
+    said = page.get_by_text("this browser has kept them").is_visible()
+    answers[0].continue_()
+
+    page.get_by_text("Submitted. Thank you!").wait_for()
+    assert not said
+
+
+def test_a_picture_that_comes_after_a_form_was_held_back_says_nothing_of_lost_answers(crowd, page):
+    """The page was about to send and then asked for more: what is loaded then is the page itself."""
+    picture = f"{crowd.url}/i/slow.gif"
+    form = (
+        f"<form><img src='{picture}' alt=''><input name=note><button>Submit</button></form><script>"
+        "document.forms[0].onsubmit = () => document.forms[0].note.value.length > 1;</script>"
+    )
+    post_hit(crowd.boto(), Question=question(form))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    pictures = []
+    page.route(picture, lambda route: pictures.append(route))
+    page.goto(crowd.url + link.path, wait_until="commit")
+    page.get_by_role("button", name="Accept one").click(no_wait_after=True)
+    frame = page.frame_locator("#hit")
+    frame.locator("[name=note]").fill("n")
+    becomes_true(page, "Object.keys(localStorage).length > 0")
+    page.evaluate("document.getElementById('hit').addEventListener('load', () => { window.loads = true; })")
+
+    frame.get_by_role("button", name="Submit").click()
+    pictures[0].fulfill(body=b64decode(PIXEL), content_type="image/gif")
+    becomes_true(page, "window.loads === true")
+    page.wait_for_timeout(2_000)
+
+    assert page.get_by_text("this browser has kept them").is_hidden()
+    frame.locator("[name=note]").fill("no")
+    frame.get_by_role("button", name="Submit").click()
+    page.get_by_text("Submitted. Thank you!").wait_for()
 
 
 def first_key(page, key, shown):

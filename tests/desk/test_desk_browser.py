@@ -133,6 +133,38 @@ def test_a_reason_outlives_the_session(opened, new_page):
     assert page.evaluate("localStorage.length") == 0
 
 
+def test_a_message_outlives_the_session(opened, new_page):
+    """Its subject and its text, on this worker's page alone, until it is sent."""
+    first, second, *_ = opened.rows(Decision.QUEUED)
+    opened.post(f"/queue/{first.id}/decide", {"decision": "approve"})
+    opened.settle()
+    link = f"{opened.url}/?token={opened.desk.access.token}"
+    page = new_page(tolerate="403 (Forbidden)")
+    page.goto(link)
+    page.get_by_role("heading", name="Overview").wait_for()
+    page.goto(f"{opened.url}/workers/{first.worker_id}")
+    becomes_true(page, "!sent")
+    page.locator("#subject").fill("Thank you")
+    page.locator("#text").fill("Two lines,\nhalf writ")
+    page.context.clear_cookies()
+    page.keyboard.press("Control+Enter")
+    page.get_by_role("heading", name="Open the desk's own link").wait_for()
+
+    page.goto(link)
+    page.get_by_role("heading", name="Overview").wait_for()
+    page.goto(f"{opened.url}/workers/{second.worker_id}")
+    assert (page.locator("#subject").input_value(), page.locator("#text").input_value()) == ("", "")
+    page.goto(f"{opened.url}/workers/{first.worker_id}")
+    assert page.locator("#text").input_value() == "Two lines,\nhalf writ"
+    becomes_true(page, "!sent")
+    page.locator("#text").focus()
+    page.keyboard.press("Control+Enter")
+
+    page.locator(".message").get_by_text("half writ").wait_for()
+    assert (page.locator("#subject").input_value(), page.locator("#text").input_value()) == ("", "")
+    assert page.evaluate("localStorage.length") == 0
+
+
 def test_everything_goes_by_mouse_too(opened, page):
     """Links and buttons for the queue, the decisions, the reason and the worker's page."""
     first, second, *_ = opened.rows(Decision.QUEUED)

@@ -209,6 +209,19 @@ def test_sets_of_other_kinds_of_items_are_not_compared(tmp_path):
     assert "images is of images and captions" in told and "sounds of sounds and captions" in told
 
 
+def test_directions_are_called_as_the_sets_call_them_without_a_project(tmp_path, monkeypatch):
+    """In tables and in JSON, by what their manifests say."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        write_release(tmp_path / name, world(sides=("sound", "caption")))
+
+    told = ok("compare", "one", "two")
+    counts = ok("compare", "one", "two", "--json").json["counts"]
+
+    assert "a2t" in told.out and "t2a" in told.out and "i2t" not in told.out and "t2i" not in told.out
+    assert list(counts["queries"]) == list(counts["overlap"]["one"]) == ["a2t", "t2a"]
+
+
 @needs_official
 def test_sets_of_different_data_sets_have_no_query_in_common(tmp_path):
     """A release of other ids says so instead of printing zeros."""

@@ -6,10 +6,12 @@ import json
 import shutil
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 from cli_kit import fails, mitl, ok, use_file_annotators
 from rating_kit import rated_world
 from release_kit import world
+from text_kit import write_beir
 from world_kit import SANDBOX, make_released, run_propose, run_publish
 
 from mitl.datasets.scenes.files import read_world
@@ -70,8 +72,8 @@ def test_releases_of_two_data_sets_are_not_compared(tmp_path):
 
     assert told == (
         f"{tmp_path / 'two'} {OTHER} {tmp_path / 'one'}, though some ids may be the same: the SHA-256 of its ids and "
-        f"texts is {'2' * 12}…, not {'1' * 12}…; give releases of one data set, or, where ids do mean the same "
-        "items, a folder that holds its two JSONs alone"
+        f"texts is {'2' * 12}…, not {'1' * 12}…; give what is of one data set, or, where ids mean the same "
+        "items, a folder with the release's two JSONs alone"
     )
 
 
@@ -121,6 +123,43 @@ def test_nobody_answers_by_a_release_of_another_data_set(worlds):
 
     for outcome in (simulated, preferred):
         assert outcome.status == 1 and f"{truth} {OTHER} this project" in outcome.error
+
+
+def test_rankings_name_the_data_set_that_was_searched(worlds, tmp_path):
+    """They score on no release of another one, in a project or outside, and nobody is asked to compare them there."""
+    run = next((worlds / "two" / "runs").rglob("near.i2t.parquet")).parent
+    model = f"m={run / 'near.i2t.parquet'},{run / 'near.t2i.parquet'}"
+
+    outside = fails(
+        1, "evaluate", "--model", model, "--release", worlds / "one" / "release", "--project", tmp_path
+    )
+    inside = fails(1, "evaluate", "--model", model, "--project", worlds / "one")
+    asked = ("--rankings", f"m={run / 'near.t2i.parquet'}", "--system", "near", "--direction", "t2i")
+    preferred = fails(1, "prefer", "publish", *asked, "--sandbox", "--project", worlds / "one")
+
+    ranked = f"{str(run / 'near.i2t.parquet')!r} {OTHER}"
+    assert f"{ranked} {str(worlds / 'one' / 'release')!r}" in outside and f"{ranked} this project" in inside
+    assert f"{str(run / 'near.t2i.parquet')!r} {OTHER} this project" in preferred
+
+
+def test_rankings_of_a_data_set_that_the_folder_held_before_are_computed_again(tmp_path):
+    """The run is called the same: it asks the same of the same annotator, which reads texts alone."""
+    data, project = write_beir(tmp_path / "data", n=3), tmp_path / "p"
+    corpus = data / "corpus.jsonl"
+    found = []
+    for _ in range(2):
+        ok("init", "--dataset", data, "--project", project)
+        ok("propose", "--annotator", "bm25", "--top-k", "1", "--depth", "1", "--project", project)
+        (ranked,) = (project / "runs").rglob("bm25.t2i.parquet")
+        found.append({row["query_id"]: row["item_id"] for row in pq.read_table(ranked).to_pylist()})
+        (project / "mitl.db").unlink()
+        documents = [json.loads(line) for line in corpus.read_text().splitlines()]
+        turned = [{**one, "_id": other["_id"]} for one, other in zip(documents, documents[::-1], strict=True)]
+        corpus.write_text("".join(json.dumps(one) + "\n" for one in turned))
+
+    assert [found[1][query] for query in ("q0", "q1")] == [
+        f"d{11 - int(found[0][query][1:])}" for query in ("q0", "q1")
+    ]
 
 
 def test_ratings_of_another_data_set_neither_score_nor_are_loaded(worlds, tmp_path):

@@ -126,6 +126,7 @@
       new MutationObserver(disable).observe(document.documentElement, {childList: true, subtree: true});
     } else if (parent !== window) {
       for (const type of ["input", "change"]) addEventListener(type, keep, true);
+      addEventListener("load", () => tell({type: "mitl-shown"}));
       ask();
     }
   }));

@@ -98,10 +98,16 @@
     else document.getElementById("twice").hidden = false;
   });
 
-  // Where answers cannot be sent, the browser puts a page of its own into the frame, which says nothing; a reply of ours does.
+  // Where answers cannot be sent, the browser puts a page of its own into the frame, which says nothing; a reply of ours does, and so does
+  // a page that held its form back, when its last picture comes.
   const lost = document.getElementById("lost");
-  let sending = false;
-  frame.addEventListener("load", () => setTimeout(() => { lost.hidden = !sending; }, 1500));
+  let sending = false, loaded = false;
+  frame.addEventListener("load", () => {
+    if (sending) setTimeout(() => {
+      lost.hidden = !sending || loaded;
+      loaded = false;
+    }, 1500);
+  });
   lost.querySelector("a").addEventListener("click", event => {
     event.preventDefault();
     lost.hidden = true;
@@ -116,7 +122,10 @@
     if (event.source !== frame.contentWindow || !event.data || over) return;
     const {type, note, fields, options} = event.data;
     if (type === "mitl-sent") sending = true;
-    else if (!["mitl-draft", "mitl-options"].includes(type)) {
+    else if (type === "mitl-shown") {
+      loaded = sending && lost.hidden;
+      lost.hidden = true;
+    } else if (!["mitl-draft", "mitl-options"].includes(type)) {
       sending = false;
       lost.hidden = true;
     }

@@ -65,15 +65,21 @@ document.addEventListener("submit", (event) => {
   sent = true;
 });
 
-// A session can end while a reason is being written, so this browser keeps the latest one until its submission is decided.
+// A session can end while a reason or a message is being written, so this browser keeps the latest of each until its
+// submission is decided, or the message sent.
 const attempt = (action) => { try { return action(); } catch { return null; } };  // storage can be switched off
-const reason = document.getElementById("reason");
 const whose = `${document.title} ${document.getElementById("go-worker")?.textContent}`;  // desks of other projects share it
-const draft = attempt(() => JSON.parse(localStorage.getItem("mitl-desk-reason")));
-if (draft && draft.item === new URLSearchParams(location.search).get("after")) attempt(() => localStorage.removeItem("mitl-desk-reason"));
-if (reason) {
-  if (draft && draft.whose === whose) reason.value ||= draft.text;
-  reason.addEventListener("input", () => attempt(() => localStorage.setItem("mitl-desk-reason", JSON.stringify({ item: body.dataset.item, whose, text: reason.value }))));
+for (const name of ["reason", "message"]) {
+  const key = `mitl-desk-${name}`, form = document.querySelector(`form[data-draft=${name}]`);
+  const draft = attempt(() => JSON.parse(localStorage.getItem(key)));
+  const isDone = draft && draft.item === new URLSearchParams(location.search).get("after");
+  if (isDone) attempt(() => localStorage.removeItem(key));
+  if (!form) continue;
+  const fields = [...form.querySelectorAll("textarea, input:not([type=hidden])")], { item } = form.dataset;
+  const keep = () => attempt(() => localStorage.setItem(key, JSON.stringify({ item, whose, texts: fields.map((field) => field.value) })));
+  if (!isDone && draft?.whose === whose) fields.forEach((field, place) => { field.value ||= draft.texts?.[place] ?? ""; });
+  if (fields.some((field) => field.value)) keep();  // also what the server did not take, whose message has another name now
+  form.addEventListener("input", keep);
 }
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 

@@ -114,7 +114,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     refuse_empty(request, project, official)
     raw = [read_model(files, request.similarity) for files in request.models]
     release = None if request.against.release is None else read_release(request.against.release).by_query
-    _require_one_dataset(request, project)
+    _require_one_dataset(request, project, raw)
     found = _searched(request, project, raw, release)
     comers = comers_of(request, raw, project)
     two_sided = any(sides == BOTH for _, sides in comers)
@@ -155,11 +155,18 @@ def _project(settings: Settings, request: EvaluationRequest) -> Project | None:
         ) from error
 
 
-def _require_one_dataset(request: EvaluationRequest, project: Project | None) -> None:
-    """ReleaseError where the project, the release and the ratings are not of one data set."""
+def _require_one_dataset(
+    request: EvaluationRequest, project: Project | None, raw: Sequence[RawModel]
+) -> None:
+    """ReleaseError where the project, the release, the ratings and rankings are not of one data set."""
     own = () if project is None else (("this project", project.dataset_sha256),)
     folders = [one for one in (request.against.release, request.against.cxc) if one is not None]
-    require_one_dataset(*own, *((repr(str(one)), dataset_of(one)) for one in folders))
+    files = (table for one in raw if isinstance(one, RankingModel) for table in one.tables.values())
+    require_one_dataset(
+        *own,
+        *((repr(str(one)), dataset_of(one)) for one in folders),
+        *((repr(str(one.path)), one.dataset_sha256) for one in files),
+    )
 
 
 def _searched(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from annotators.precomputed import directions_among
 from mitl.errors import MetricError
 from mitl.records import Direction
 from mitl.records.forms import DIRECTION_OF
+from mitl.retrieval.rankings import DATASET_KEY
 
 ENDED = -1
 """In the place of an item where a ranking has ended."""
@@ -36,6 +37,8 @@ class RankingTable:
     names: tuple[str, ...]
     items: NDArray[np.int32]
     """(Q, depth) of the longest ranking."""
+    dataset_sha256: str = ""
+    """Over the ids and texts of the data set; empty where the file does not say it."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -230,8 +233,8 @@ def _from_parquet(path: Path) -> RankingTable:
             raise MetricError(
                 f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(file.schema_arrow.names)}"
             )
-        said = (file.schema_arrow.metadata or {}).get(b"direction", b"").decode()
-        direction = DIRECTION_OF.get(said) or _named_direction(path)
+        said = file.schema_arrow.metadata or {}
+        direction = DIRECTION_OF.get(said.get(b"direction", b"").decode()) or _named_direction(path)
         table = file.read(columns=list(COLUMNS))
         empty = [name for name in COLUMNS if table[name].null_count]
         if empty:
@@ -243,10 +246,11 @@ def _from_parquet(path: Path) -> RankingTable:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise MetricError(f"{str(path)!r} is not readable as rankings in Parquet: {reason}") from error
-    return from_rows(
+    found = from_rows(
         path,
         direction,
         (queries.indices.to_numpy(), queries.dictionary.to_pylist()),
         ranks,
         (items.indices.to_numpy(), items.dictionary.to_pylist()),
     )
+    return replace(found, dataset_sha256=said.get(DATASET_KEY, b"").decode())

@@ -86,6 +86,8 @@ class SearchedItems:
     captions: Sequence[CaptionItem]
     sides: tuple[str, str] = IMAGES.sides
     """What both are called."""
+    dataset_sha256: str = ""
+    """Over the ids and texts of the data set; empty of a part of it."""
 
     @cached_property
     def references(self) -> Mapping[Direction, Mapping[int, frozenset[int]]]:
@@ -126,7 +128,9 @@ def read_items(session: Session, settings: Settings) -> tuple[DatasetRow, Search
     dataset = item_store.dataset(session)
     images = item_store.images(session, dataset.id, settings.project)
     captions = item_store.captions(session, dataset.id)
-    return dataset, SearchedItems(dataset.id_kind, images, captions, dataset.pair_sides)
+    return dataset, SearchedItems(
+        dataset.id_kind, images, captions, dataset.pair_sides, dataset.content_sha256
+    )
 
 
 def at_hand(annotator: Annotator | RankingSource, images: Sequence[ImageItem]) -> list[ImageItem]:
@@ -477,7 +481,7 @@ class RankingFolder:
         return self._searched(folder, source, direction, depth) if ranking is None else ranking
 
     def _read(self, folder: Path, run: AnnotatorRun, direction: Direction, depth: int) -> Ranking | None:
-        """The stored ranking; None where there is none, or where it is damaged or of other queries or weights."""
+        """The stored ranking; None where there is none, or it is damaged or of other queries, weights or data."""
         path = ranking_path(folder, run.name, direction)
         if not path.exists():
             return None
@@ -486,6 +490,8 @@ class RankingFolder:
             known = (info.annotator, info.direction, info.fingerprint)
             if known != (run.name, direction, run.mark()) or info.depth < depth:
                 return None
+            if info.dataset_sha256 not in ("", run.items.dataset_sha256):
+                return None  # the folder held another data set before, of the same ids
             sides = (run.items.side(direction, gallery=gallery) for gallery in (False, True))
             ranking = read_ranking(path, *({item.external_id: item.id for item in side} for side in sides))
         except RetrievalError as error:
@@ -501,7 +507,7 @@ class RankingFolder:
             write_ranking(
                 ranking_path(folder, run.name, direction),
                 ranking,
-                MadeBy(run.name, direction, run.mark()),
+                MadeBy(run.name, direction, run.mark(), run.items.dataset_sha256),
                 ExternalIds(run.items.id_kind, *names),
             )
 

@@ -19,11 +19,12 @@ from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.errors import ProposalError, RetrievalError, UsageError
 from mitl.hits.comparisons import MAX_PER_HIT, Lists
+from mitl.positives.folders import require_one_dataset
 from mitl.positives.loading import official_positives
 from mitl.proposals.candidates import ranking_path
 from mitl.proposals.sampling import sample, shuffled
 from mitl.records import BatchKind, Direction, System
-from mitl.retrieval.rankings import read_ranking
+from mitl.retrieval.rankings import DATASET_KEY, read_ranking
 from mitl.settings import Settings
 
 _SHA = 12
@@ -106,12 +107,14 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
         UsageError: an annotator is not in the run, there are fewer than two systems, or no such positives.
         ProposalError: there are fewer common queries than asked for.
         RetrievalError, AnnotatorError: a ranking is missing, damaged or shorter than ``top_k``.
+        ReleaseError: a file, or the release that tells positives, is of another data set.
     """
     if study.designed is not None:
         made, positives = designed_rankings(session, settings, study, study.designed)
         systems = tuple(System(name, f"made of {study.designed}") for name in sorted(made))
         return Contest(systems, tuple(sorted(positives)), made, positives)
-    images, captions = item_store.id_maps(session, item_store.dataset(session).id)
+    dataset = item_store.dataset(session)
+    images, captions = item_store.id_maps(session, dataset.id)
     query_ids, item_ids = study.direction.ordered(images, captions)
     lists: dict[str, dict[int, tuple[int, ...]]] = {}
     compared: list[System] = []
@@ -122,7 +125,7 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
             lists[name] = _from_run(path, query_ids, item_ids, name, study.top_k)
             compared.append(System(name, f"run {run}"))
     known = [set(own) for own in lists.values()]
-    known += [_queries_of(path, query_ids) for _, path in study.files]
+    known += [_queries_of(path, query_ids, dataset.content_sha256) for _, path in study.files]
     if len(known) < 2:
         raise UsageError(
             f"a study compares two systems or more, but {len(known)} is given; name annotators with --system, or files "
@@ -181,20 +184,24 @@ def _from_run(
     return {int(query): tuple(row) for query, row in zip(ranking.query_ids, rows, strict=True)}
 
 
-def _queries_of(path: Path, queries: Mapping[str, int]) -> set[int]:
-    """The project's queries that a file of rankings has."""
+def _queries_of(path: Path, queries: Mapping[str, int], dataset_sha256: str) -> set[int]:
+    """The project's queries that a file of rankings has, which is not of another data set."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not path.is_file():
         raise RetrievalError(f"no file {str(path)!r}; --rankings NAME=FILE takes a Parquet file of rankings")
     try:
-        names = pq.read_table(path, columns=["query_id"])["query_id"].unique().to_pylist()
+        table = pq.read_table(path, columns=["query_id"])
+        names = table["query_id"].unique().to_pylist()
     except (pa.ArrowException, OSError, KeyError) as error:
         raise RetrievalError(
             f"{str(path)!r} is not a Parquet file with the columns query_id, rank, item_id, similarity: "
             f"{' '.join(str(error).split())}"
         ) from error
+    said = (table.schema.metadata or {}).get(DATASET_KEY, b"").decode()
+    named = repr(str(path)), said
+    require_one_dataset(("this project", dataset_sha256), named, remedy="rank the items of this data set")
     ranked = {queries[str(name)] for name in names if str(name) in queries}
     if not ranked:
         raise RetrievalError(
