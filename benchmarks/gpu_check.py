@@ -33,9 +33,8 @@ from annotators.training.recipe import Recipe
 from annotators.training.taught import Lessons
 from annotators.training.training import train
 from mitl.core.arrays import pack_ids
-from mitl.datasets.scenes import generate, write_items, write_world
+from mitl.datasets.scenes import generate, write_items
 from mitl.datasets.scenes.world import truth_matrix
-from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
 from mitl.retrieval.card import sieve_for
 from mitl.retrieval.card_sieve import ROUNDOFF, CardBlock, Sieve, errors
@@ -157,15 +156,7 @@ def trainings(device: str) -> Iterator[Check]:
     """A few steps of each network: losses of the first as on the processor, and of all precisions some number."""
     with tempfile.TemporaryDirectory() as folder:
         world = generate(16, seed=6, split="check")
-        write_world(world, Path(folder))
-        pictures = [
-            ImageItem(row, i, Path(folder) / "images" / f"{i}.png") for row, i in enumerate(world.scenes)
-        ]
-        row_of = {item.external_id: item.id for item in pictures}
-        captions = [
-            CaptionItem(row, i, row_of[str(c.image_id)], c.text)
-            for row, (i, c) in enumerate(world.captions.items())
-        ]
+        pictures, captions = write_items(world, Path(folder), by_place=True)
         label = truth_matrix(world, list(world.scenes), list(world.captions)).ravel() - 1
         pairs = pack_ids(*np.indices((len(pictures), len(captions))).reshape(2, -1))
         columns = {"pair": pairs, "grade": 1 - label / 3, "positive": label <= 1, "n": 1, "original": False}

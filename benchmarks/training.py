@@ -31,7 +31,7 @@ from annotators.training.recipe import KEPT, LabelKind, Recipe
 from annotators.training.taught import Lessons
 from annotators.training.training import train
 from mitl.core.arrays import contains, distinct, pack_ids, unpack_ids
-from mitl.datasets.scenes.files import write_world
+from mitl.datasets.scenes.files import write_items
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.records import CaptionItem, ImageItem
 from mitl.records.frames import frame
@@ -60,13 +60,7 @@ class Study:
 def study(folder: Path, images: int, seed: int, population: str) -> Study:
     """A world of so many images, proposed on and answered."""
     world = generate(images, seed=seed, split="training-study")
-    write_world(world, folder)
-    pictures = [ImageItem(row, id_, folder / "images" / f"{id_}.png") for row, id_ in enumerate(world.scenes)]
-    row_of = {item.external_id: item.id for item in pictures}
-    captions = [
-        CaptionItem(row, id_, row_of[str(caption.image_id)], caption.text)
-        for row, (id_, caption) in enumerate(world.captions.items())
-    ]
+    pictures, captions = write_items(world, folder, by_place=True)
     codes = truth_matrix(world, list(world.scenes), list(world.captions))
     every = np.arange(len(pictures)), np.arange(len(captions))
     proposed = []

@@ -315,14 +315,19 @@ def test_bad_input_is_one_clear_line(settings, monkeypatch):
 
 
 def test_the_page_of_texts_escapes_what_people_wrote(settings, tmp_path):
-    """A hostile text stands in the file as text; another file of that name is kept."""
+    """A hostile text stands in the file as text, what is no picture not at all; another file of that name is kept."""
     chosen(settings, 1)
     ask(settings, terms=Terms(TextRules(least_words=1)))
     work(settings)
     in_pipeline(settings, "UPDATE collection_answer SET text = '<script>alert(1)</script> on a \"hill\"'")
     show(settings, SANDBOX, to=tmp_path / "texts.html")
     page = (tmp_path / "texts.html").read_text()
-    assert "<script>" not in page and "&lt;script&gt;alert(1)" in page and "data:image/png" in page
+    assert "<script>" not in page and "&lt;script&gt;alert(1)" in page and "data:image/jpeg" in page
     (tmp_path / "texts.html").write_text("mine")
     with pytest.raises(UsageError, match="--replace"):
         show(settings, SANDBOX, to=tmp_path / "texts.html")
+
+    for picture in settings.project.rglob("*.png"):
+        picture.write_bytes(b"-----BEGIN PRIVATE KEY-----")
+    show(settings, SANDBOX, to=tmp_path / "bare.html")
+    assert "<img" not in (tmp_path / "bare.html").read_text()

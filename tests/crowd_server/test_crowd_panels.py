@@ -279,6 +279,7 @@ def test_another_persons_session_is_refused(crowd, hit_type):
         (400, f"?PROLIFIC_PID={PID}&PROLIFIC_PID={PIDS[0]}&SESSION_ID=s", "more than one PROLIFIC_PID"),
         (400, f"?PROLIFIC_PID={'a' * 5000}&SESSION_ID=s", "5000 characters long"),
         (400, "?PROLIFIC_PID=me&SESSION_ID=s", "should be 24 digits"),
+        (400, f"?PROLIFIC_PID={PID.upper()}&SESSION_ID=s", "should be 24 digits"),
         (400, "?PROLIFIC_PID=%FF%FE&SESSION_ID=s", "should be 24 digits"),
     ],
 )

@@ -347,7 +347,7 @@ def test_answers_to_a_test_without_key_come_with_the_request(crowd, client):
     worker = crowd.worker()
     type_id = made(client, Test=form(question("why & how", free())), TestDurationInSeconds=60)
     page = ask(worker, type_id)
-    version = re.search(r'name="version" value="([0-9a-f]+)"', page.text)[1]
+    version = re.search(r'name="version" value="([0-9a-f.]+)"', page.text)[1]
 
     reply = worker.post(page.url.path, {"version": version, "q1": "because <it> is"})
 

@@ -33,7 +33,7 @@ WRONG = {"q1": "2", "q2": ["2"]}
 
 def send(worker, page, **fields):
     """Send a test's page with these answers."""
-    version = re.search(r'name="version" value="([0-9a-f]+)"', page.text)[1]
+    version = re.search(r'name="version" value="([0-9a-f.]+)"', page.text)[1]
     return worker.post(page.url.path, {"version": version, **fields})
 
 
@@ -125,7 +125,7 @@ def test_two_submissions_at_once_are_one(crowd, client):
     type_id = made(client, **TESTED | {"AnswerKey": ""})
     page = ask(worker, type_id)
     cookies = dict(worker.browser.cookies)
-    version = re.search(r'name="version" value="([0-9a-f]+)"', page.text)[1]
+    version = re.search(r'name="version" value="([0-9a-f.]+)"', page.text)[1]
 
     def once(_):
         data = {"version": version, **RIGHT}
@@ -212,6 +212,25 @@ def test_a_test_that_changed_meanwhile_starts_again(crowd, client):
     assert holders(client, type_id) == 0
     send(worker, again, **RIGHT)
     assert holders(client, type_id) == 1
+
+
+def test_nobody_gains_time_by_answers_to_another_text(crowd, client):
+    """A version that this test never had, or that it had before its clock started anew, starts no clock."""
+    type_id, worker = made(client, **TESTED), crowd.worker()
+    page = ask(worker, type_id)
+    crowd.clock.advance(seconds=500)
+
+    for odd in ("", "0", "0" * 16 + "." + "0" * 40):
+        shown = worker.post(page.url.path, {"version": odd, **RIGHT})
+        assert 'data-seconds="100"' in shown.text and "changed this test" not in shown.text
+
+    client.update_qualification_type(
+        QualificationTypeId=type_id, **TESTED | {"Test": TWO.replace("Look", "Gaze")}
+    )
+    assert 'data-seconds="600"' in send(worker, page, **RIGHT).text
+    crowd.clock.advance(seconds=500)
+    assert 'data-seconds="100"' in send(worker, page, **RIGHT).text
+    assert holders(client, type_id) == 0
 
 
 def test_a_megabyte_of_answers_is_refused_and_the_test_stays_open(crowd, client):

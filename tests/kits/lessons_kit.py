@@ -9,7 +9,7 @@ import pandas as pd
 
 from annotators.training.taught import Lessons
 from mitl.core.arrays import pack_ids
-from mitl.datasets.scenes.files import write_world
+from mitl.datasets.scenes.files import write_items
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.records import CaptionItem, ImageItem
 
@@ -17,13 +17,7 @@ from mitl.records import CaptionItem, ImageItem
 def taught_world(folder: Path, count: int, seed: int) -> tuple[list[ImageItem], list[CaptionItem], Lessons]:
     """Pictures in ``folder``, their captions, and all pairs of both with the grades of their true levels."""
     made = generate(count, seed=seed, split=folder.name.rstrip("0123456789"))
-    write_world(made, folder)
-    images = [ImageItem(row, id_, folder / "images" / f"{id_}.png") for row, id_ in enumerate(made.scenes)]
-    rows = {image.external_id: image.id for image in images}
-    captions = [
-        CaptionItem(row, id_, rows[str(one.image_id)], one.text)
-        for row, (id_, one) in enumerate(made.captions.items())
-    ]
+    images, captions = write_items(made, folder, by_place=True)
     label = truth_matrix(made, list(made.scenes), list(made.captions)) - 1
     left, right = np.indices(label.shape).reshape(2, -1)
     teaching = pd.DataFrame(

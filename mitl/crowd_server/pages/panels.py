@@ -76,8 +76,8 @@ PROFILES: Mapping[str, Profile] = {
             "Prolific",
             LinkParameters("PROLIFIC_PID", "STUDY_ID", "SESSION_ID"),
             LinkParameters("{{%PROLIFIC_PID%}}", "{{%STUDY_ID%}}", "{{%SESSION_ID%}}"),
-            re.compile(r"[0-9a-fA-F]{24}"),
-            "24 digits and letters from a to f",
+            re.compile(r"[0-9a-f]{24}"),  # in capitals the same id would be another worker
+            "24 digits and small letters from a to f",
             complete_url="https://app.prolific.com/submissions/complete?cc={code}",
             is_stable=True,
         ),

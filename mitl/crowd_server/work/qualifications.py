@@ -13,6 +13,7 @@ from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import question_form
 from mitl.crowd_server.protocol.answers import Answer
+from mitl.crowd_server.protocol.ids import seal, unseal
 from mitl.crowd_server.protocol.question_form import QuestionForm, Selection
 from mitl.crowd_server.store import qualifications, workers
 from mitl.crowd_server.store.database import Books, in_thread
@@ -203,7 +204,7 @@ class _Test:
             form=form,
             answers=list(zip(answers, told, strict=True)),
             problems=[place for place, problem in enumerate(told, 1) if problem],
-            version=version(self.test),
+            version=seal(self.visitor.site.secret, _clock(self.row), version(self.test)),
             seconds_left=max(0, int((self.row.deadline - self.visitor.now).total_seconds())),
             notice="" if sent else self.visitor.notice(TEST_NOTICES),
         )
@@ -249,7 +250,10 @@ def _send(visitor: Visitor, fields: list[tuple[str, str]]) -> Response:
         here = f"{HOME}/requests/{row.mturk_id}"
         if not is_testing(row, now) or own.terms.test is None:
             return RedirectResponse(here, 303)
-        if dict(fields).get("version") != version(own.terms.test):
+        shown = unseal(visitor.site.secret, _clock(row), dict(fields).get("version", ""))
+        if shown is None:
+            return RedirectResponse(here, 303)
+        if shown != version(own.terms.test):
             qualifications.restart_test(books, row.id)
             return RedirectResponse(f"{here}?notice=changed", 303)
         test = _Test(visitor, own, row, own.terms.test)
@@ -272,6 +276,11 @@ def _chosen(answers: tuple[Answer, ...]) -> dict[str, frozenset[str]]:
         for answer in answers
         if isinstance(answer.question.field, Selection)
     }
+
+
+def _clock(row: RequestRow) -> str:
+    """What seals the text that was shown since a test's clock started: nobody starts it again by another one."""
+    return f"test {row.mturk_id} {row.started_at.isoformat()}"
 
 
 def version(test: str) -> str:

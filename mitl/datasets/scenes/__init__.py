@@ -1,8 +1,8 @@
 """Scenes: a generated world of pictures and captions in which the truth of every pair is known.
 
-``generate`` makes a world from a seed, ``write_world`` and ``read_world`` keep it in a folder, ``draw`` makes
-the picture of a scene, ``truth`` and ``truth_matrix`` say how well captions fit pictures, ``graded_similarity`` how
-like any two items are.
+``generate`` makes a world from a seed, ``write_world`` and ``read_world`` keep it in a folder, ``write_items`` keeps it
+and gives what annotators take, ``draw`` makes the picture of a scene, ``truth`` and ``truth_matrix`` say how well
+captions fit pictures, ``graded_similarity`` how like any two items are.
 """
 
 from mitl.datasets.scenes.drawing import draw

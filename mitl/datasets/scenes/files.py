@@ -66,11 +66,21 @@ def write_world(world: World, folder: Path, progress: Progress = no_progress) ->
         ) from error
 
 
-def write_items(world: World, folder: Path) -> tuple[list[ImageItem], list[CaptionItem]]:
-    """Write a world of pictures as ``write_world`` does; its pictures and captions as annotators take them."""
+def write_items(
+    world: World, folder: Path, *, by_place: bool = False
+) -> tuple[list[ImageItem], list[CaptionItem]]:
+    """Write a world of pictures as ``write_world`` does; its pictures and captions as annotators take them.
+
+    Args:
+        by_place: number the items of each side from 0, and not as the world does.
+    """
     write_world(world, folder)
-    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
-    return images, [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+    number_of = {i: place if by_place else int(i) for place, i in enumerate(world.scenes)}
+    images = [ImageItem(number, i, folder / "images" / f"{i}.png") for i, number in number_of.items()]
+    return images, [
+        CaptionItem(place if by_place else int(i), i, number_of[c.image_id], c.text)
+        for place, (i, c) in enumerate(world.captions.items())
+    ]
 
 
 def _picture(scene: Scene) -> bytes:

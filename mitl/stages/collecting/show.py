@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from mitl.campaign.kinds.texts.standing import Attempt, ItemStanding, ItemState, standing, tally
 from mitl.core.arrays import pack_ids
+from mitl.core.pictures import page_jpeg
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
@@ -254,8 +255,10 @@ def _page(known: Sequence[ItemStanding], images: Mapping[int, ImageItem], captio
 
 def _picture(image: ImageItem) -> Markup:
     if image.path is not None and image.path.is_file():
-        kind = "png" if image.path.suffix.lower() == ".png" else "jpeg"
-        source = f"data:image/{kind};base64,{base64.b64encode(image.path.read_bytes()).decode()}"
+        try:  # made anew, as workers saw it: a photo tells where it was taken, and not every file is a picture
+            source = f"data:image/jpeg;base64,{base64.b64encode(page_jpeg(image.path)).decode()}"
+        except OSError:
+            return Markup("")
     elif image.url is not None and image.url.startswith("https://"):
         source = image.url
     else:
