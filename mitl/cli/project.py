@@ -198,8 +198,9 @@ def _refuse_unused(kind: str) -> None:
         if given and kind not in USED_BY.get(name, (kind,)):
             *first, last = USED_BY[name]
             kinds = f"{', '.join(first)} and {last}" if first else last
+            then = "say how many with --n-images" if (kind, name) == ("scenes", "images") else "leave it out"
             raise UsageError(
-                f"a data set of the kind {kind} has no use for {parameter.opts[0]}, which is for {kinds}; leave it out"
+                f"a data set of the kind {kind} has no use for {parameter.opts[0]}, which is for {kinds}; {then}"
             )
 
 

@@ -85,4 +85,7 @@ def test_kinds_are_for_generated_worlds_alone(tmp_path):
     assert "table has no use for --kind, which is for scenes" in fails(
         2, "init", str(tmp_path / "p"), "--dataset", str(tmp_path / "t.csv"), "--kind", "sounds"
     )
+    assert "say how many with --n-images" in fails(
+        2, "init", str(tmp_path / "p"), "--dataset", "scenes", "--images", "40"
+    )
     assert not (tmp_path / "p").exists()
