@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 """What Pillow opens as a picture. Left to itself it has Ghostscript run what is PostScript, whatever its name."""
 MAX_SIDE = 640
 """Pixels; what a person needs to see, and no more to load on a phone."""

@@ -17,7 +17,7 @@ from PIL import EpsImagePlugin, Image
 
 from annotators.inputs import pixels
 from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
-from mitl.core.pictures import page_jpeg
+from mitl.core.pictures import FORMATS, page_jpeg
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -191,6 +191,16 @@ def bomb(width: int, height: int) -> bytes:
 def jpeg(tmp_path: Path) -> bytes:
     drawn(200, 150).save(tmp_path / "good.jpg")
     return (tmp_path / "good.jpg").read_bytes()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_is_read_whatever_the_file_is_called(tmp_path: Path, kind: str):
+    """As long as the Pillow at hand can decode it."""
+    path = tmp_path / "cat.jpg"
+    Image.new("RGB", (64, 48), "teal").save(path, kind)
+
+    assert read_rgb(path).size == (64, 48)
+    assert page_jpeg(path).startswith(b"\xff\xd8")
 
 
 @pytest.mark.parametrize("read", [read_rgb, page_jpeg])
