@@ -280,6 +280,9 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     """From the draw over mixed pages and workers of all kinds to the certificate; each look is at what is answered."""
     ok("audit", "draw", "--size", 60, "--project", settings.project)
     looks = [ok("audit", "show", "--json", "--project", settings.project).json["counts"]]
+    (begun,) = [one for one in collect(settings).sections if one.section.id == "audit"]
+    assert "has no certificate: the audit lacks 60 answers" in begun.lines[0]
+    assert begun.lines[1].startswith("audit 1: 0 of 60 pairs answered") and not begun.highlight
     for _ in range(12):
         run_publish(settings)
         simulate(settings, SANDBOX, population="mixed", hits_per_worker=2)

@@ -46,7 +46,9 @@ def audit_section(context: Context, project: ProjectSnapshot) -> AnalysisSection
     except MitlError as error:
         return AnalysisSection(section, why_not=str(error))
     if data.audit is None:
-        return AnalysisSection(section, lines=(why, *([] if state is None else [f"so far: {state.line}"])))
+        return AnalysisSection(
+            section, lines=(why, *([] if state is None else [f"audit {state.audit.number}: {state.line}"]))
+        )
     audit, proof = data.audit, data.audit.certificate
     held = audit.held["stratum"].value_counts()
     rows = tuple(
