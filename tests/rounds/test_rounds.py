@@ -183,7 +183,7 @@ def test_next_posts_and_waits_and_rollback_drops_nothing_that_was_asked(project)
     again = ok(*one, "--json").json
     plain = fails(1, "publish", "--sandbox")
     ok("simulate", "--sandbox")
-    ok("harvest", "--sandbox")
+    assert "next: mitl round run --sandbox, which ends the round" in ok("harvest", "--sandbox").out
     standing = ok("status", "--sandbox").out
     assert "2 is under way" in standing and "next: mitl round run --sandbox" in standing
 
@@ -197,6 +197,19 @@ def test_next_posts_and_waits_and_rollback_drops_nothing_that_was_asked(project)
     assert figures["state"] == "rolled_back" and figures["answered"] > 0 and figures["paid_cents"] > 0
     assert "none to take back" in fails(1, "round", "rollback")
     assert "no round is open" in fails(1, "publish", "--sandbox", "--chosen")
+
+
+def test_what_a_round_could_not_use_is_asked_again_by_the_command_that_is_named(project):
+    """While a round is open `mitl publish` refuses, so every next step names what goes on with the round."""
+    ok("round", "next", "--sandbox", "--budget", "3.00", "--strategy", "random")
+    ok("simulate", "--sandbox", "--workers", "random")
+    ok("harvest", "--sandbox")
+
+    settled, looked = ok("review", "settle").out, ok("harvest", "--sandbox").out
+
+    assert "next: mitl round run --sandbox, which asks again what could not be used" in settled
+    assert "next: mitl round run --sandbox" in looked
+    ok("round", "run", "--sandbox")
 
 
 def test_a_dry_run_tells_what_the_round_then_asks_and_stores_nothing(project):

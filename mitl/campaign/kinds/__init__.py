@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.campaign.kinds.protocol import CampaignKind, Request
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
+from mitl.db.store import rounds as round_store
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.worker_tallies import Tallies
@@ -90,6 +91,19 @@ def other_kinds_asked(session: Session, environment: Environment) -> list[Campai
     return [kind_of(name) for name in sorted(asked - {BatchKind.PAIRS})]
 
 
+def pairs_command(session: Session, environment: Environment) -> str:
+    """The command that asks about pairs now: while a round is open, the one that asks within its budget and ends it."""
+    return PAIRS_COMMAND if round_store.open_round(session, environment) is None else "mitl round run"
+
+
+def after_answers(session: Session, environment: Environment) -> str:
+    """What comes once every page that is out was answered; while a round is open, what ends it."""
+    command = pairs_command(session, environment)
+    if command == PAIRS_COMMAND:
+        return "mitl build-dataset --out DIR"
+    return f"{command} --{environment}, which ends the round"
+
+
 def to_ask_again(
     session: Session, environment: Environment, tallies: Tallies | None = None
 ) -> dict[str, Sequence[HitToReplace]]:
@@ -99,7 +113,7 @@ def to_ask_again(
         tallies: those of this environment, where they are at hand.
     """
     found: dict[str, Sequence[HitToReplace]] = {
-        PAIRS_COMMAND: open_work.hits_to_replace(session, environment, tallies)
+        pairs_command(session, environment): open_work.hits_to_replace(session, environment, tallies)
     }
     for kind in other_kinds_asked(session, environment):
         found[kind.command] = kind.to_replace(session, environment)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
-from mitl.campaign.kinds import kinds_asked, to_ask_again
+from mitl.campaign.kinds import after_answers, kinds_asked, pairs_command, to_ask_again
 from mitl.campaign.posting import gone_warning, reconcile
 from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import Endpoint, open_endpoint
@@ -221,7 +221,7 @@ def _nothing_to_do(context: Context) -> Harvested:
     counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
     after = "mitl status, which says what comes first"
     if proposal_store.runs(session):
-        after = f"mitl publish --{environment}, or mitl build-dataset --out DIR"
+        after = f"{pairs_command(session, environment)} --{environment}, or mitl build-dataset --out DIR"
     result = StageResult.nothing(f"no HIT is out on {environment}", counts, after)
     return Harvested(environment, result, counts, 0)
 
@@ -248,10 +248,10 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     if again := next(iter(to_ask_again(session, environment)), None):
         return f"{again} --{environment}, which asks again what could not be used"
     if audit_store.open_questions(session, environment):
-        return f"mitl publish --{environment}, which asks what an audit still wants"
+        return f"{pairs_command(session, environment)} --{environment}, which asks what an audit still wants"
     if counts["hits_out"]:
         return "mitl harvest again when people have worked"
-    following = "mitl build-dataset --out DIR"
+    following = after_answers(session, environment)
     scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]
     return "; ".join([*scores, f"{following} for pairs"]) if scores else following
 

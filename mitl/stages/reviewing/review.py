@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 from mitl.campaign.bill import SpendingLimit
-from mitl.campaign.kinds import other_kinds_asked, to_ask_again
+from mitl.campaign.kinds import after_answers, other_kinds_asked, to_ask_again
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.paying import CarriedOut, has_open_calls
@@ -303,6 +303,6 @@ def _next(context: Context, counts: RulingCounts, asks_again: str) -> str:
     return " or ".join(
         [
             *(f"{kind.scores}," for kind in other_kinds_asked(session, chosen) if kind.scores),
-            "mitl build-dataset --out DIR",
+            after_answers(session, chosen),
         ]
     )
