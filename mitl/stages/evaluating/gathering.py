@@ -12,6 +12,7 @@ from mitl.datasets.objects import read_image_objects
 from mitl.datasets.ratings import choose_split
 from mitl.errors import DatasetError, StoreError, UsageError
 from mitl.metrics.positives import Ids
+from mitl.metrics.table import load_installed
 from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.positives.loading import read_references, read_release
 from mitl.progress import Progress
@@ -119,6 +120,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     comers = comers_of(request, raw, project)
     two_sided = any(sides == BOTH for _, sides in comers)
     refuse_one_sided(request, comers)
+    found.warnings += [str(fault) for _, fault in load_installed()]
     found.warnings += left_out(request, comers)
     if two_sided:
         _add_sets(found, official, release, request.wanted)
