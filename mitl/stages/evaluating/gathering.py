@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -350,7 +350,7 @@ def _addannotators(
     for one in models:
         own = known.get(one.name)
         within = own if own is not None and own.within_sides else None
-        found.models.append(Model(one.name, one.rankings, own, within, cut=True))
+        found.models.append(replace(one, similarities=own, within=within, cut=True))
     unknown = [name for name in names if name not in known] if deep else []
     if unknown:
         found.warnings.append(

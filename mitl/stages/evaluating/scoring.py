@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Positives, Short
@@ -45,6 +46,10 @@ class ScoredTask(ABC):
     def depth(self, direction: Direction) -> int:
         """How deep rankings must be, where it is not ``deep``."""
         return 0
+
+    def content(self) -> Sequence[NDArray[Any]]:
+        """What it compares with, in the sides' numbers; nothing where that is not of a set of positives or grades."""
+        return ()
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """The values of rankings, nothing where these do not do; MetricError where they are undefined."""
