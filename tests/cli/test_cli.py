@@ -406,3 +406,16 @@ def test_a_bar_takes_any_name(monkeypatch, capsys):
         advance(1)
 
     assert "rank [/i2t]" in capsys.readouterr().err
+
+
+def test_a_slow_pace_is_told_by_the_minute(monkeypatch, capsys):
+    """A unit of five seconds is twelve a minute, not none a second."""
+    from rich.progress import Task
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(Task, "speed", property(lambda task: 0.2))
+    with terminal_progress("train", total=3) as advance:
+        advance(1)
+
+    told = capsys.readouterr().err
+    assert "12/min" in told and "0/s" not in told

@@ -118,7 +118,8 @@ def _run(
     wanted = [task.queries(direction) for task in tasks]
     kept: list[list[Any]] = [[] for _ in tasks]
     query_ids = np.unique(np.concatenate(wanted))
-    for block in blocks(model.similarities, sides, direction, query_ids, progress, f"score {model.name}"):
+    label = f"score {model.name} {direction}"
+    for block in blocks(model.similarities, sides, direction, query_ids, progress, label):
         for task, theirs, parts in zip(tasks, wanted, kept, strict=True):
             mine = block.of(theirs)
             if len(mine.query_ids):
