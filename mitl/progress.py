@@ -63,6 +63,8 @@ def terminal_progress(label: str, total: int) -> Iterator[Advance]:
     class Pace(ProgressColumn):
         def render(self, task: Task) -> Text:
             speed = task.finished_speed or task.speed
+            if speed and speed < 1:
+                return Text(f"{60 * speed:,.0f}/min")
             return Text(f"{speed:,.0f}/s" if speed else "")
 
     console = Console(stderr=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -12,6 +15,10 @@ from mitl.core.whole_files import part_name, whole_file
 from mitl.errors import DatasetError
 from mitl.protocol.media import HEAD, MAX_MEDIA_BYTES, format_of, head_of, media_fault
 from mitl.records.enums import PartKind
+
+WITHIN_S = 60.0
+"""In which what is wanted of an address must arrive, however it drips."""
+MOST_REDIRECTS = 20
 
 
 def suffix_of(path: Path, kind: PartKind) -> str:
@@ -63,16 +70,53 @@ def medium_problem(browser: httpx.Client, url: str, kind: PartKind) -> str | Non
     Raises:
         httpx.HTTPError: it cannot be fetched.
     """
-    with browser.stream("GET", url, headers={"Range": f"bytes=0-{HEAD - 1}"}) as reply:
+    with fetched(browser, url, {"Range": f"bytes=0-{HEAD - 1}"}) as reply:
         if reply.status_code not in (200, 206):
             return f"answers {reply.status_code}"
         told = reply.headers.get("content-type", "")
         if not told.startswith(("audio/", "video/", "application/ogg", "application/octet-stream")):
             return f"gives {told or 'something of no type'}, not a sound or video"
-        head = b""
-        for chunk in reply.iter_bytes(HEAD):
-            head += chunk
-            if len(head) >= HEAD:
-                break
-    fault = media_fault(head, kind)
+        fault = media_fault(beginning(reply, HEAD), kind)
     return f"gives something that {fault}" if fault else None
+
+
+@contextmanager
+def fetched(browser: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+    """The reply at an address or where that leads, its body not yet read.
+
+    httpx would read what redirects hold to its end, and go from https to plain HTTP, where no page follows, and which
+    the services within a network speak.
+
+    Raises:
+        httpx.HTTPError: there is none.
+    """
+    request = browser.build_request("GET", url, headers=headers)
+    for _ in range(MOST_REDIRECTS):
+        reply = browser.send(request, stream=True)
+        try:
+            if reply.next_request is None:
+                yield reply
+                return
+            before, request = request, reply.next_request
+        finally:
+            reply.close()
+        if before.url.scheme == "https" != request.url.scheme:
+            raise httpx.UnsupportedProtocol(f"leads on to {request.url}, but pages need https")
+    raise httpx.TooManyRedirects(f"leads on {MOST_REDIRECTS} times", request=request)
+
+
+def beginning(reply: httpx.Response, most: int) -> bytes:
+    """What comes of a reply until it has this many bytes or more.
+
+    Raises:
+        httpx.ReadTimeout: it drips.
+    """
+    deadline = time.monotonic() + WITHIN_S
+    found = bytearray()
+    for chunk in reply.iter_bytes():
+        found += chunk
+        if len(found) >= most:
+            break
+        if time.monotonic() > deadline:
+            raise httpx.ReadTimeout(f"only {len(found):,} bytes came in {WITHIN_S:.0f} s")
+    return bytes(found)

@@ -39,6 +39,8 @@ from mitl.settings import Settings
 TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
 TRIES = 2
 """Public stores of pictures say "slow down" now and then."""
+MAX_PICTURE_BYTES = 50_000_000
+"""Of a picture that is fetched from its own address, which pages show as it is."""
 NAMED = 5
 """Images named one by one where many cannot be shown."""
 
@@ -186,7 +188,7 @@ def probe_pictures(
             # Connections are kept: one browser for this machine, which no proxy is asked for, and one for the rest.
             near = is_loopback(url)
             if near not in browsers:
-                client = httpx.Client(timeout=timeout, follow_redirects=True, trust_env=not near)
+                client = httpx.Client(timeout=timeout, trust_env=not near)
                 browsers[near] = stack.enter_context(client)
             problem = _problem(browsers[near], url, kind)
             if problem is not None:
@@ -207,13 +209,12 @@ def _problem(browser: httpx.Client, url: str, kind: PartKind) -> str | None:
                 if problem is None:
                     return None
                 continue
-            reply = browser.get(url)
+            with media.fetched(browser, url, {}) as reply:
+                if reply.status_code == 200:
+                    return _unlike_picture(reply)
+                problem = f"answers {reply.status_code}"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             problem = f"cannot be fetched ({type(error).__name__}: {error})"
-            continue
-        if reply.status_code == 200:
-            return _unlike_picture(reply)
-        problem = f"answers {reply.status_code}"
     return problem
 
 
@@ -221,8 +222,11 @@ def _unlike_picture(reply: httpx.Response) -> str | None:
     kind = reply.headers.get("content-type", "")
     if not kind.startswith("image/"):
         return f"gives {kind or 'something of no type'}, not a picture"
-    fault = _fault(reply.content)
-    return None if fault is None else f"gives {len(reply.content):,} bytes that are not a picture ({fault})"
+    content = media.beginning(reply, MAX_PICTURE_BYTES)
+    if len(content) >= MAX_PICTURE_BYTES:
+        return f"gives {MAX_PICTURE_BYTES / 1e6:.0f} MB or more, too much for a page"
+    fault = _fault(content)
+    return None if fault is None else f"gives {len(content):,} bytes that are not a picture ({fault})"
 
 
 def _file_fault(path: Path, kind: PartKind) -> str | None:

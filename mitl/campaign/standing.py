@@ -49,6 +49,7 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
         "again": again,
         "scores": [kind.scores for kind in other_kinds_asked(session, environment) if kind.scores],
         "round": None if under_way is None else under_way.number,
+        "ended": work.ended,
         "audited": audit_store.current(session, environment, AuditPurpose.RECALL) is not None,
         "counts": {
             "images": dataset.n_images,

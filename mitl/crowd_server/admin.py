@@ -170,7 +170,9 @@ def revoke(engine: Engine, invitation_id: int, *, clock: Clock = utc_now) -> Non
     Raises:
         StoreError: there is no such invitation, or it was revoked before.
     """
-    with engine.begin() as connection:
+    environments = {row.id: row.environment for row in invitations(engine)}
+    # In turn with those who accept HITs, so that nobody takes one unseen while what they hold is returned.
+    with Database(engine).write(environments.get(invitation_id)) as connection:
         if not workers.revoke_invitation(connection, invitation_id, clock()):
             raise StoreError(
                 f"no open invitation has the number {invitation_id}; `mitl crowd invitations` lists them"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import resource
 import signal
 import socket
 import threading
@@ -28,6 +29,8 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 START_WITHIN_S = 20.0
 MAX_CONNECTIONS = 2000
+MOST_FILES = MAX_CONNECTIONS + 500
+"""Files and connections that a process may open: of the latter, and of what else it needs."""
 BACKLOG = 1024
 TICK_S = 0.1
 TICKS_A_DAY = 864_000
@@ -53,6 +56,7 @@ def serve(
     Raises:
         EndpointError: the port is in use, or the address is not this machine's; processes keep dying.
     """
+    _allow_files()
     with bind(host, port) as listener:
         url = _address(host, listener, tls)
         if crew is None:
@@ -67,6 +71,14 @@ def serve(
             _Announcing(config, reached, threads_of(crew.workers), alive).run(sockets=[listener])
 
         Supervisor(crew, work).run(lambda: ready(url), listener.close)
+
+
+def _allow_files() -> None:
+    """Many systems allow a process 1,024 files, and more to one that asks; without a file, no connection is taken."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < MOST_FILES:
+        wanted = MOST_FILES if hard < 0 else min(hard, MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 MOST_THREADS, LEAST_THREADS = 16, 8
@@ -274,18 +286,24 @@ class PatientProtocol(HttpToolsProtocol):
     """Has patience with a request, within limits that neither uvicorn nor the parser sets.
 
     uvicorn limits how long a connection may be idle between requests only, so a few thousand callers that send
-    one byte a minute would hold every connection. The parser takes heads and trailers of any length, and any number of
-    requests before the first is answered, which browsers and proxies do not send: those end the connection.
+    one byte a minute would hold every connection. While there are too many connections it refuses every request,
+    though most of them may ask nothing: of those, the one that waited longest makes room for a new one. The parser
+    takes heads and trailers of any length, and any number of requests before the first is answered, which browsers
+    and proxies do not send: those end the connection.
     """
 
     head_within_s = HEAD_WITHIN_S
     _head_timer: asyncio.TimerHandle | None = None
     _pending = 0
+    _waits_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
         super().connection_made(transport)
+        self._waits_since = self.loop.time()
         self._await_head()
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer with the connection."""
@@ -328,6 +346,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._pending = 0
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._waits_since = self.loop.time()
+        super().on_response_complete()
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what makes no sense; after a whole request, once that is answered."""
         if self._is_answering() and not self.cycle.more_body:
@@ -340,6 +363,13 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        ours = (one for one in self.connections if isinstance(one, PatientProtocol) and one is not self)
+        idle = (one for one in ours if not one._is_answering() and not one.transport.is_closing())
+        longest = min(idle, key=lambda one: one._waits_since, default=None)
+        if longest is not None:
+            longest.transport.abort()  # who asks nothing may not say goodbye either, which TLS would wait for
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(self.head_within_s, self.timeout_keep_alive_handler)

@@ -232,6 +232,8 @@ MEDIA = {
 _SEVERAL = {PartKind.IMAGE: "pictures", PartKind.AUDIO: "sounds", PartKind.VIDEO: "videos"}
 _SAMPLES = "samples in WebDataset's layout"
 _END = bytes(512)
+_MOST_TEXT, _MOST_MEDIA = 10_000_000, 1_000_000_000
+"""Bytes of one file of a sample. Each is read whole, and few bytes of an archive can stand for many."""
 
 
 def shard_source(paths: Sequence[Path], path: Path) -> RowSource:
@@ -284,6 +286,12 @@ def _samples(paths: Sequence[Path], *, read: Sequence[str]) -> Iterator[dict[str
                     row = {}
                 row[KEY] = key
                 media = kind_of_name(f".{field}") if "." not in field else None
+                most = _MOST_TEXT if media is None else _MOST_MEDIA
+                if member.size > most and (media is not None or field in (CAPTION, "json")):
+                    raise DatasetError(
+                        f"{member.name!r} in shard {str(path)!r} has {member.size / 1e6:,.0f} MB, but up to "
+                        f"{most / 1e6:,.0f} MB are read of such a file; make it smaller, or leave its sample out"
+                    )
                 if media is not None:
                     name, _ = MEDIA[media]
                     if name in row:

@@ -206,6 +206,9 @@ def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
+    # The file may be a stranger's: what stands in its schema runs nothing but plain SQL, and damage is an error.
+    cursor.execute("PRAGMA trusted_schema=OFF")
+    cursor.execute("PRAGMA cell_size_check=ON")
     cursor.close()
 
 

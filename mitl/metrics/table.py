@@ -89,16 +89,20 @@ METRICS: dict[str, Metric] = {
 
 
 @cache
-def load_installed() -> None:
-    """Put the metrics of installed packages into the table; MetricError where one cannot be loaded."""
+def load_installed() -> tuple[tuple[str, MetricError], ...]:
+    """Put the metrics of installed packages into the table; the name and the fault of each that cannot be there."""
+    faults = []
     for point in entry_points(group="mitl.metrics"):
         try:
             metric = point.load()
         except Exception as error:
-            raise _unusable(point, f"cannot be loaded ({error})") from error
-        if not isinstance(metric, Metric):
-            raise _unusable(point, f"is a {type(metric).__name__}, not a Metric")
-        METRICS.setdefault(point.name, replace(metric, of=_guarded(point, metric.of)))
+            faults.append((point.name, _unusable(point, f"cannot be loaded ({error})")))
+            continue
+        if isinstance(metric, Metric):
+            METRICS.setdefault(point.name, replace(metric, of=_guarded(point, metric.of)))
+        else:
+            faults.append((point.name, _unusable(point, f"is a {type(metric).__name__}, not a Metric")))
+    return tuple(faults)
 
 
 def _unusable(point: EntryPoint, why: str) -> MetricError:
@@ -157,25 +161,36 @@ def asked_metrics(names: Iterable[str]) -> tuple[Asked, ...]:
     """The metrics named, each once and in the order of the table; case does not matter.
 
     Raises:
-        MetricError: there is no such metric.
+        MetricError: there is no such metric, or the package that has it is broken.
     """
-    load_installed()
-    found = {_place_of(name) for name in names}
+    faults = load_installed()
+    found = {_place_of(name, faults) for name in names}
     return tuple(_asked(list(METRICS)[row], k) for row, k in sorted(found))
 
 
-def _place_of(name: str) -> tuple[int, int]:
+def _place_of(name: str, faults: Iterable[tuple[str, MetricError]]) -> tuple[int, int]:
     """The metric's row in the table and its K, 0 where it has none."""
-    stem, at, k = name.strip().lower().replace(" ", "-").partition("@")
     for row, (known, metric) in enumerate(METRICS.items()):
-        for other in (known, *metric.other_names):
-            said, _, ending = other.lower().replace(" ", "-").partition("@")
-            if stem == said and k == ending and ending != "k":
-                return row, 0
-            if stem == said and ending == "k" and at and re.fullmatch("[1-9][0-9]*", k):
-                return row, int(k)
+        k = _k_of(name, known, *metric.other_names)
+        if k is not None:
+            return row, k
+    for known, fault in faults:
+        if _k_of(name, known) is not None:
+            raise fault
     all_known = (f"{one} for any K" if one.endswith("@K") else one.replace(" ", "-") for one in METRICS)
     raise MetricError(f"no metric called {name!r}; known: {', '.join(all_known)}")
+
+
+def _k_of(name: str, *known: str) -> int | None:
+    """The K of a name that means a metric known by these, 0 where it has none; None where it means another."""
+    stem, at, k = name.strip().lower().replace(" ", "-").partition("@")
+    for other in known:
+        said, _, ending = other.lower().replace(" ", "-").partition("@")
+        if stem == said and k == ending and ending != "k":
+            return 0
+        if stem == said and ending == "k" and at and re.fullmatch("[1-9][0-9]*", k):
+            return int(k)
+    return None
 
 
 def usual_metrics(ks: Sequence[int], *, by_r: bool, median_rank: bool) -> tuple[Asked, ...]:

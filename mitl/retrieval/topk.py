@@ -15,7 +15,7 @@ import numpy as np
 from annotators.base import Annotator, Encoded, Ranking, searches_itself
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
-from mitl.records import AnnotatorKind
+from mitl.records import AnnotatorKind, Direction
 from mitl.retrieval.choosing import SearchTask, choose
 from mitl.retrieval.faiss_lists import best_by_faiss
 from mitl.retrieval.processor import about_to_search, count, one_thread_of_blas
@@ -128,7 +128,11 @@ def rank(
     for (queries, gallery), k in directions:
         _check(annotator, queries, gallery, k, options)
     if searches_itself(annotator) or annotator.kind not in VECTOR_KINDS or options.backend == "faiss":
-        return [_rank_one_way(annotator, *direction, options) for direction in directions]
+        ways = [f" {way}" for way in Direction] if len(ks) > 1 else [""]
+        return [
+            _rank_one_way(annotator, *direction, options, f"rank {annotator.name}{way}")
+            for direction, way in zip(directions, ways, strict=True)
+        ]
     # The survivors of the left side stay to the end, those of the right only for a span.
     turned = len(ks) > 1 and len(sides[0]) > len(sides[1])
     if turned:
@@ -142,12 +146,12 @@ def rank(
 
 
 def _rank_one_way(
-    annotator: Annotator, sides: tuple[Encoded, Encoded], k: int, options: SearchOptions
+    annotator: Annotator, sides: tuple[Encoded, Encoded], k: int, options: SearchOptions, label: str
 ) -> Ranking:
     """By the annotator itself, by blocks of its similarities, or by faiss."""
     if searches_itself(annotator):
         return annotator.top_k(*sides, k, block_bytes=options.block_bytes, progress=options.progress)
-    with options.progress(f"rank {annotator.name}", total=len(sides[0]) * len(sides[1])) as advance:
+    with options.progress(label, total=len(sides[0]) * len(sides[1])) as advance:
         if annotator.kind not in VECTOR_KINDS:
             best = best_by_annotator(annotator, *sides, k, block_bytes=options.block_bytes, advance=advance)
         else:

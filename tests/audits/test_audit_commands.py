@@ -283,8 +283,12 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     (begun,) = [one for one in collect(settings).sections if one.section.id == "audit"]
     assert "has no certificate: the audit lacks 60 answers" in begun.lines[0]
     assert begun.lines[1].startswith("audit 1: 0 of 60 pairs answered") and not begun.highlight
+    (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
+    assert warned.startswith("audit 1 of this pool is drawn and nothing of it is asked yet")
     for _ in range(12):
         run_publish(settings)
+        (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
+        assert "so no other sample of it can be drawn" in warned
         simulate(settings, SANDBOX, population="mixed", hits_per_worker=2)
         harvest(settings, SANDBOX)
         settle(settings, SANDBOX)
@@ -304,6 +308,9 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     assert "certificate" in built.counts, built.warnings
     assert built.counts["certificate"]["answers"] == looks[-1]["answers"]
     ok("verify", tmp_path / "release")
+    planned = plan(settings, AuditRequest(recall=0.3), SANDBOX)
+    assert "audit 1 of this pool was answered since" in planned.warnings[0]
+    assert planned.next == "mitl audit show"
     with pytest.raises(AuditError, match=r"was answered since .* `mitl build-dataset --out DIR` certifies"):
         draw_audit(settings, AuditRequest(size=61), SANDBOX)
     (shown,) = [one for one in collect(settings).sections if one.section.id == "audit"]

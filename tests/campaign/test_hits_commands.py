@@ -23,6 +23,7 @@ from mitl.stages.hits.ending import delete, expire
 from mitl.stages.hits.extend import ExtensionWish, extend
 from mitl.stages.hits.scope import list_hits
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, rule
 
 
@@ -105,6 +106,17 @@ def test_ended_hits_can_no_longer_be_taken_and_a_repeat_is_a_success(asked):
     assert all(hit.expires_at <= now for hit in on_server(asked))
     with open_database(asked.db_url, read_only=True) as session:
         assert set(journal.states(session, "expire").values()) == {JournalState.DONE}
+
+
+def test_where_all_hits_ended_harvest_comes_next_until_they_have_time_again(asked):
+    """Nobody can work on them, so there is nothing to serve."""
+    expire(asked, [])
+    assert status(asked).next == "mitl harvest"
+
+    more(asked, days=2)
+    assert status(asked).next.startswith("mitl serve")
+    expire(asked, [])
+    assert status(asked).next == "mitl harvest"
 
 
 def test_an_end_whose_reply_was_lost_is_booked_by_the_next_run(asked):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -16,6 +17,7 @@ from crowd_kit import give_keys
 from media_kit import jpeg
 from PIL import Image
 from publish_kit import proposed
+from tls_kit import Authority
 from world_kit import SANDBOX
 
 from mitl.campaign.kinds.pairs.planning import Campaign
@@ -52,6 +54,9 @@ def pictures():
                 body = body[:40]
             elif self.path == "/moved.jpg":
                 status = 302
+            elif self.path in ("/endless.jpg", "/moved-endless.jpg"):
+                self._send_for_ever(302 if "moved" in self.path else 200)
+                return
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -59,6 +64,16 @@ def pictures():
                 self.send_header("Location", "/new.jpg")
             self.end_headers()
             self.wfile.write(body)
+
+        def _send_for_ever(self, status):
+            """Until the other side hangs up."""
+            self.send_response(status)
+            self.send_header("Content-Type", "image/jpeg")
+            self.send_header("Location", "/new.jpg")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(bytes(1 << 16))
 
         def log_message(self, format, *args):
             pass
@@ -74,9 +89,9 @@ def pictures():
         server.server_close()
 
 
-@pytest.mark.parametrize("path", ["/good.jpg", "/busy.jpg", "/moved.jpg"])
+@pytest.mark.parametrize("path", ["/good.jpg", "/busy.jpg", "/moved.jpg", "/moved-endless.jpg"])
 def test_a_picture_that_comes_is_enough(pictures, path):
-    """Also where the store was busy at first, or the picture has moved."""
+    """Also where the store was busy at first, or the picture has moved, whatever the store says to that."""
     base, asked = pictures
 
     assert probe_pictures({"7": path}, base, 5, seed=0) == 1
@@ -89,6 +104,7 @@ def test_a_picture_that_comes_is_enough(pictures, path):
         ("/gone.jpg", "answers 404"),
         ("/page.jpg", "gives text/html, not a picture"),
         ("/cut.jpg", "that are not a picture"),
+        ("/endless.jpg", "gives 50 MB or more, too much for a page"),
     ],
 )
 def test_a_picture_that_does_not_show_is_named(pictures, path, said):
@@ -101,6 +117,41 @@ def test_a_picture_that_does_not_show_is_named(pictures, path, said):
     assert f"{base}{path} " in str(raised.value)
     assert said in str(raised.value)
     assert "--probe-images 0" in str(raised.value)
+
+
+def test_a_picture_that_drips_is_given_up(pictures, monkeypatch):
+    """Each piece comes in time, and there is always one more."""
+    base, _ = pictures
+    monkeypatch.setattr("mitl.campaign.media.WITHIN_S", 0.0)
+
+    with pytest.raises(DatasetError, match=r"cannot be fetched \(ReadTimeout: only .* bytes came in 0 s\)"):
+        probe_pictures({"7": "/endless.jpg"}, base, 1, seed=0)
+
+
+def test_an_https_address_does_not_lead_into_the_network(pictures, tmp_path, monkeypatch):
+    """A picture's host sends us on to plain HTTP, as what listens within a network speaks: nobody is asked there."""
+    base, asked = pictures
+    authority = Authority(tmp_path / "authority")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+    monkeypatch.setattr("mitl.campaign.pages.is_loopback", lambda url: False)
+
+    async def moved(scope, receive, send):
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 302,
+                "headers": [(b"location", f"{base}/inner".encode())],
+            }
+        )
+        await send({"type": "http.response.body"})
+
+    with (
+        RunningServer(moved, tls=authority.sign("host", "IP:127.0.0.1")) as host,
+        pytest.raises(DatasetError, match=f"leads on to {base}/inner, but pages need https"),
+    ):
+        probe_pictures({"7": f"{host.url}/a.jpg"}, base, 1, seed=0)
+
+    assert asked == {}
 
 
 def test_nobody_there_is_one_line(pictures):

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 from at_once_kit import at_once
 from botocore.exceptions import ClientError
-from crowd_kit import TYPE, post_hit
+from crowd_kit import TYPE, post_hit, running_crowd
+from sqlalchemy import text
 
+from mitl.core.clock import utc_now
 from mitl.crowd_server import admin
+from mitl.crowd_server.store import leases, workers
+from mitl.crowd_server.store.database import Books, Database
+from mitl.db.engine import make_engine
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -75,3 +85,51 @@ def test_one_token_makes_one_hit(either_crowd):
 
     assert results.count("AWS.MechanicalTurk.HitAlreadyExists") == 7
     assert client.list_hits()["NumResults"] == 1
+
+
+def invited(engine):
+    """A new worker of the sandbox as a page finds them, and the number of their invitation."""
+    [link] = admin.invite(engine, Environment.SANDBOX, lasts=dt.timedelta(days=1))
+    with Database(engine).write(Environment.SANDBOX) as connection:
+        worker = workers.add_worker(connection, workers.invitation(connection, link.id), utc_now())
+    return worker, link.id
+
+
+def test_who_was_shut_out_since_the_page_was_asked_for_takes_no_hit(either_crowd):
+    """An invitation is revoked between the look at who asks and the acceptance: no HIT is given out."""
+    hit_type = post_hit(either_crowd.boto())["HITTypeId"]
+    worker, invitation = invited(either_crowd.engine)
+    admin.revoke(either_crowd.engine, invitation)
+
+    with Database(either_crowd.engine).write(worker.environment) as connection:
+        leased = leases.accept(Books(connection, worker.environment, utc_now()), worker, hit_type)
+
+    assert leased is None
+
+
+@pytest.mark.postgres
+def test_revoking_waits_for_who_is_just_accepting(postgres_url):
+    """A HIT that is being taken by another process while its worker is shut out is returned with the others."""
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    with running_crowd(engine) as crowd, ThreadPoolExecutor(1) as pool:
+        hit_type = post_hit(crowd.boto())["HITTypeId"]
+        worker, invitation = invited(engine)
+        with Database(engine).write(worker.environment) as connection:
+            leased = leases.accept(Books(connection, worker.environment, utc_now()), worker, hit_type)
+            revoking = pool.submit(admin.revoke, engine, invitation)
+            while not revoking.done() and not is_one_waiting(engine):
+                time.sleep(0.01)
+        revoking.result()
+        with Database(engine).read() as connection:
+            lease = leases.find(connection, leased[0])
+    engine.dispose()
+
+    assert not lease.is_live(utc_now())
+
+
+def is_one_waiting(engine):
+    """Whether a connection of PostgreSQL waits for what another holds."""
+    with engine.connect() as connection:
+        wanted = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return connection.execute(text(wanted)).scalar_one() > 0

@@ -171,6 +171,22 @@ def test_a_connection_that_asks_nothing_does_not_hold_the_end():
             client.get(url)
 
 
+def test_connections_that_ask_nothing_make_room(monkeypatch):
+    """More of them than there may be keep nobody out, and end nothing that is being answered."""
+    monkeypatch.setattr("mitl.crowd_server.serving.MAX_CONNECTIONS", 5)
+    app = Slow()
+    with RunningServer(app) as server, ThreadPoolExecutor(1) as threads, contextlib.ExitStack() as stack:
+        earlier = threads.submit(httpx.get, server.url, trust_env=False)
+        assert app.begun.wait(20)
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        for beginning in [b"", b"GET / HTTP/1.1\r\n"] * 5:
+            stack.enter_context(socket.create_connection(address)).sendall(beginning)
+        app.may_answer.set()
+        later = httpx.get(server.url, trust_env=False)
+
+    assert (earlier.result().content, later.content) == (b"halfhalf", b"halfhalf")
+
+
 def test_the_end_may_be_told_again():
     """Also after the server has ended."""
     server = RunningServer(Slow())

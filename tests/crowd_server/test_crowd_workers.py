@@ -25,6 +25,7 @@ from mitl.crowd_server import admin
 from mitl.crowd_server.middleware.callers import DrawnTokens, RequestRate
 from mitl.crowd_server.middleware.limits import CallerRates
 from mitl.crowd_server.middleware.meter import Meter
+from mitl.crowd_server.serving import MAX_CONNECTIONS
 from mitl.crowd_server.store.allowances import SharedAllowance
 from mitl.db.engine import make_engine
 
@@ -109,6 +110,18 @@ def test_a_crew_serves_is_watched_and_ends(postgres_url, serve, tmp_path):
         get(url + "/healthz")
     assert re.search("worker-[12] INFO", log)  # one of them may have taken all requests
     assert "died (by SIGKILL) and is started again" in log
+
+
+def test_a_server_may_open_as_many_files_as_connections(start_program, tmp_path):
+    """Also where the shell allows few."""
+    words = f"serve --port 0 --json --project {tmp_path}"
+    code = f"ulimit -Sn 256; exec {sys.executable} -c 'from mitl.cli import main; main()' {words}"
+    server = start_program(["sh", "-c", code], stdout=subprocess.PIPE, text=True)
+    server.stdout.readline()
+
+    soft, hard = Path(f"/proc/{server.pid}/limits").read_text().split("Max open files")[1].split()[:2]
+
+    assert soft == hard or int(soft) > MAX_CONNECTIONS
 
 
 @pytest.mark.postgres

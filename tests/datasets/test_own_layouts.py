@@ -277,6 +277,23 @@ def test_samples_that_cannot_be_meant_are_refused(tmp_path):
             read(tmp_path / "bad.tar", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "said"), [("0.txt", 10_000_001, "10 MB"), ("0.jpg", 1_000_000_001, "1,000 MB")]
+)
+def test_a_file_of_a_sample_that_would_fill_the_memory_is_refused(tmp_path, name, size, said):
+    """Before any of it is read or anything is written; of what is never read, any size will do."""
+    with tarfile.open(tmp_path / "large.tar.gz", "w:gz") as tar:
+        for own, claimed in (("0.npy", 20_000_000), (name, size)):
+            member = tarfile.TarInfo(own)
+            member.size = claimed
+            tar.addfile(member, io.BytesIO(bytes(claimed)) if own == "0.npy" else None)
+
+    with pytest.raises(DatasetError, match=rf"'{name}' in shard .* but up to {said} are read"):
+        read(tmp_path / "large.tar.gz", tmp_path)
+
+    assert not (tmp_path / "project").exists()
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("sample", "split", "images", "captions"),

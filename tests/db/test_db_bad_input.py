@@ -8,6 +8,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from mitl.db import migrate
-from mitl.db.engine import make_engine
+from mitl.db.engine import View, make_engine
 from mitl.db.explain import reason
 from mitl.db.locks import WRITING, advisory_key
 from mitl.db.session import open_database
@@ -317,6 +318,21 @@ def test_a_restart_of_postgresql_in_the_middle_is_one_line(postgres_url):
         session.execute(text("SELECT 1"))
         cut_connections(postgres_url)
         session.execute(text("SELECT 1"))
+
+
+@pytest.mark.parametrize("view", [False, True], ids=["to-write", "read-only"])
+def test_what_stands_in_a_strangers_file_looks_at_nothing_but_its_rows(new, view):
+    """A view that asks SQLite where the file lies is refused, and cells that do not fit their page are damage."""
+    file = new / "mitl.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE VIEW looks AS SELECT file FROM pragma_database_list")
+    engine = make_engine(sqlite_url(file), view=View(file, f"file:{file}?mode=ro", None) if view else None)
+
+    with engine.execution_options(mitl_write=False).connect() as connection:
+        with pytest.raises(DBAPIError, match="unsafe use of virtual table"):
+            connection.execute(text("SELECT file FROM looks"))
+        assert connection.scalar(text("PRAGMA cell_size_check")) == 1
+    engine.dispose()
 
 
 def test_the_drivers_guesses_are_left_out():

@@ -140,6 +140,28 @@ def test_a_metric_of_an_installed_package_is_known_and_a_broken_one_is_named(pla
     table.load_installed.cache_clear()
 
 
+def test_a_broken_metric_that_nobody_asks_for_is_one_warning(place, monkeypatch):
+    """It stops only what names it; the good metric of the next package is there all the same."""
+    similarities = write_similarities(place, "npz")
+    points = [
+        EntryPoint("Broken@K", "no_such_package:metric", "mitl.metrics"),
+        EntryPoint("first", "mitl.metrics.table:OWN_FIRST", "mitl.metrics"),
+    ]
+    monkeypatch.setattr(table, "entry_points", lambda group: points)
+    monkeypatch.setattr(table, "OWN_FIRST", OWN["MRR"][0], raising=False)
+    table.load_installed.cache_clear()
+    call = ["evaluate", "--similarities", similarities, "--release", "release", "--metrics"]
+    try:
+        (warning,) = ok(*call, "R@1,first", "--json").json["warnings"]
+        message = fails(2, *call, "R@1,broken@5")
+    finally:
+        TABLE.pop("first", None)
+        table.load_installed.cache_clear()
+
+    assert "'Broken@K' of an installed package cannot be loaded" in warning
+    assert "mend its entry point 'no_such_package:metric'" in message
+
+
 @pytest.mark.parametrize("form", ["npy", "npz"])
 def test_similarities_of_every_form_score_as_by_hand(place, form):
     """A row is an image, a column a caption."""

@@ -179,6 +179,64 @@ def test_scores_are_kept_with_their_intervals(here):
     assert set(kept(here)["official-eccv"]) == {"near", "far"}
 
 
+def test_a_call_for_one_metric_leaves_the_others_kept(here):
+    """Each figure as the whole call gave it; those of another direction too."""
+    counts("--official", "eccv")
+    before = kept(here)
+
+    counts("--annotator", "near", "--official", "eccv", "--metrics", "mAP@R,P@1", "--direction", "i2t")
+
+    after = kept(here)
+    assert after["official-eccv"]["near"]["i2t"].pop("P@1")
+    assert after["original"]["near"]["i2t"].pop("P@1")
+    assert after == before
+
+
+def test_figures_of_two_releases_never_mix(here):
+    """Another content under the name of a release drops what was kept, of models that are not scored too."""
+    counts("--annotator", "near", "--release", _release(here, "first", 8))
+    counts("--annotator", "far", "--release", _release(here, "second", 5), "--metrics", "mAP@R")
+    assert {name: set(ways["i2t"]) for name, ways in kept(here)["release"].items()} == {"far": {"mAP@R"}}
+
+    counts("--annotator", "near", "--release", _release(here, "same", 5), "--metrics", "R@1")
+    assert {name: set(ways["i2t"]) for name, ways in kept(here)["release"].items()} == {
+        "far": {"mAP@R"},
+        "near": {"R@1"},
+    }
+
+
+def test_figures_of_two_embeddings_under_one_name_never_mix(here):
+    """An annotator whose files change has none of its earlier scores."""
+    counts("--official", "eccv")
+    path = here / "near-images.npz"
+    before = path.read_bytes()
+    path.write_bytes((here / "far-images.npz").read_bytes())
+    try:
+        counts("--annotator", "near", "--official", "eccv", "--metrics", "mAP@R")
+    finally:
+        path.write_bytes(before)
+
+    found = kept(here)["official-eccv"]
+    assert set(found["near"]["i2t"]) == {"mAP@R"}
+    assert {"R@1", "mAP@R"} <= set(found["far"]["i2t"])
+
+
+def _release(folder: Path, name: str, n_images: int) -> Path:
+    """The two JSONs of some of the project's images with their own captions."""
+    with (folder / "captions.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    images = list(dict.fromkeys(row["image_id"] for row in rows))[:n_images]
+    mine = [(row["image_id"], row["caption_id"]) for row in rows if row["image_id"] in images]
+    release = folder / name
+    release.mkdir(exist_ok=True)
+    by_image = {image: [int(caption) for one, caption in mine if one == image] for image in images}
+    (release / "image_to_caption.json").write_text(json.dumps(by_image))
+    (release / "caption_to_image.json").write_text(
+        json.dumps({caption: [int(image)] for image, caption in mine})
+    )
+    return release
+
+
 def test_the_csv_holds_every_figure(here):
     """One row a figure with its interval, and the paired test beside it."""
     found = counts(*EVERYTHING, "--against", "near", "--csv", "scores.csv")

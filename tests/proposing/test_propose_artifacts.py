@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from process_kit import KILLED, Child, fork_server, project_settings, side_by_si
 from world_kit import make_world
 
 from mitl.errors import AnnotatorError, RetrievalError
+from mitl.progress import no_progress
 from mitl.proposals.candidates import ranking_path
 from mitl.records import Direction
 from mitl.retrieval import encodings, pair_scores
@@ -62,12 +64,13 @@ def networks(monkeypatch) -> dict[str, Any]:
     return made
 
 
-def run(settings: Settings, names=("hashing",), *, top_k=3, images=5, captions=6):
+def run(settings: Settings, names=("hashing",), *, top_k=3, images=5, captions=6, progress=no_progress):
     return propose(
         settings,
         ProposeRequest(
             annotators=names, top_k=top_k, depth=6, images=QueryChoice(images), captions=QueryChoice(captions)
         ),
+        progress=progress,
     )
 
 
@@ -129,6 +132,21 @@ def test_a_scored_pair_serves_both_directions_and_later_runs(project, networks):
     assert first.counts["pairs_scored"] == 5 * N_CAPTIONS + 6 * N_IMAGES - 5 * 6 == len(met)
     assert second.counts["pairs_scored"] == N_IMAGES * N_CAPTIONS - len(met)
     assert second.counts["images_encoded"] == 0
+
+
+def test_no_two_bars_have_one_name(project, networks):
+    """Pairs are scored in both directions, and each bar names its own."""
+    bars = []
+
+    @contextmanager
+    def progress(label, total):
+        bars.append(label)
+        yield lambda units: None
+
+    run(project, ("hashing", "pairing"), progress=progress)
+
+    assert {"score pairing i2t", "score pairing t2i"} <= set(bars)
+    assert len(bars) == len(set(bars))
 
 
 def test_ranking_by_kept_scores_is_ranking_by_embeddings(project, networks):

@@ -21,7 +21,7 @@ from mitl.retrieval import topk
 from mitl.retrieval.choosing import ProductChoice
 from mitl.retrieval.products import NumpyProduct, Operand
 from mitl.retrieval.search import MemoryCost, plan
-from mitl.retrieval.topk import top_k
+from mitl.retrieval.topk import top_k, top_k_both
 
 KINDS = [AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR]
 
@@ -387,3 +387,20 @@ def test_an_annotators_wrong_block_is_refused(table, message):
 
     with pytest.raises(RetrievalError, match=message):
         top_k(Wrong(table), left, right, 2)
+
+
+def test_two_searches_have_bars_of_two_names():
+    """Where one pass cannot serve both directions, each bar says which it is."""
+    bars: list[str] = []
+
+    @contextmanager
+    def progress(label: str, total: int) -> Iterator[Advance]:
+        bars.append(label)
+        yield lambda units: None
+
+    annotator = Table(np.zeros((4, 6)), AnnotatorKind.PROBABILITY)
+    annotator.similarities = lambda queries, gallery: np.zeros((len(queries), len(gallery)), np.float32)
+    left, right = encoded(vectors(1, 4, (8,))), encoded(vectors(2, 6, (8,)), "caption")
+    top_k_both(annotator, left, right, 2, 2, progress=progress)
+
+    assert bars == [f"rank {annotator.name} i2t", f"rank {annotator.name} t2i"]

@@ -31,6 +31,7 @@ from mitl.crowd_server.store.models import (
     CrowdHit,
     CrowdWorker,
     HitType,
+    Invitation,
     WorkerBlock,
 )
 from mitl.crowd_server.store.workers import WorkerRow
@@ -118,6 +119,10 @@ _GIVEN_OUT = (
     HitType.environment == bindparam("environment"),
     HitType.paused_at.is_(None),
     ~exists().where(WorkerBlock.worker_id == _ME),
+    # Looked at again here, for the invitation may have been revoked since the page was asked for.
+    ~exists().where(
+        CrowdWorker.id == _ME, Invitation.id == CrowdWorker.invitation_id, Invitation.revoked_at.is_not(None)
+    ),
 )
 _OPEN = (
     # Written out, because SQLite cannot tell from a parameter that the index of open HITs serves.

@@ -13,7 +13,7 @@ from sqlalchemy import Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from mitl.core.arrays import contains, distinct
-from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, PairRow
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow
 from mitl.db.store import audits as audit_store
 from mitl.db.store.commitments import SUBMITTED, paid_by
 from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of
@@ -21,7 +21,16 @@ from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.db.store.statements import AT_PLACE, KEPT, chunks, number_columns, query_hits, query_submissions
 from mitl.db.store.worker_tallies import Tallies, tallies_of
-from mitl.records import Decision, Environment, HitState, JudgementSource, Label, Pair, PairRole
+from mitl.records import (
+    Decision,
+    Environment,
+    HitState,
+    JournalState,
+    JudgementSource,
+    Label,
+    Pair,
+    PairRole,
+)
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
 ANSWERING = (PairRole.CANDIDATE, PairRole.OVERLAP)
@@ -51,6 +60,8 @@ class OpenWork:
     """Submissions that are still to come."""
     held_cents: int
     """Rewards promised for what is not decided yet."""
+    ended: int
+    """Of these HITs, those that were ended early and given no time since: nobody new may take them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,18 +325,37 @@ def open_work(session: Session, environment: Environment) -> OpenWork:
     no_decision = ((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0))
     decided = func.sum(case(*no_decision, else_=1))
     query = (
-        query_hits(environment, Hit.assignments, Batch.reward_cents, func.count(Assignment.id), decided)
+        query_hits(
+            environment, Hit.id, Hit.assignments, Batch.reward_cents, func.count(Assignment.id), decided
+        )
         .outerjoin(Assignment, Assignment.hit_id == Hit.id)
         .where(Hit.state == HitState.POSTED)
         .group_by(Hit.id, Hit.assignments, Batch.reward_cents)
     )
-    waiting = to_come = held = 0
-    for assignments, reward, submitted, decided in session.execute(query):
+    waiting: list[int] = []
+    to_come = held = 0
+    for hit_id, assignments, reward, submitted, decided in session.execute(query):
         missing = max(assignments - submitted, 0)
-        waiting += missing > 0
+        if missing:
+            waiting.append(hit_id)
         to_come += missing
         held += max(assignments - (decided or 0), 0) * reward
-    return OpenWork(waiting, to_come, held)
+    over = _ended(session)
+    ended = sum(hit.key in over for hit in hits_of(session, waiting)) if over else 0
+    return OpenWork(len(waiting), to_come, held, ended)
+
+
+def _ended(session: Session) -> set[str]:
+    """Keys of the HITs whose time was last set by ending them."""
+    calls = select(Journal.kind, Journal.key).where(
+        Journal.kind.in_(("expire", "extend")), Journal.state == JournalState.DONE
+    )
+    over: dict[str, bool] = {}
+    for kind, key in session.execute(calls.order_by(Journal.id)):
+        name = key.rpartition(":")[0]  # the calls on a HIT are numbered; those that set a later time say so
+        if kind == "expire" or name.endswith(":until"):
+            over[name.removesuffix(":until")] = kind == "expire"
+    return {name for name, is_over in over.items() if is_over}
 
 
 @dataclass(frozen=True, slots=True)

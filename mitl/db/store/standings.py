@@ -38,6 +38,8 @@ class Standing(TypedDict):
     """Commands that show what came of other kinds of campaign than pairs."""
     round: int | None
     """The number of the one under way."""
+    ended: int
+    """Of the HITs that are out, those that nobody new may take; what an earlier version kept lacks it."""
     audited: bool
     """Whether there is a valid audit of recall."""
     counts: Mapping[str, Any]

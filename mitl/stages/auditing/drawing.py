@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TypedDict
 
 import numpy as np
@@ -135,11 +135,27 @@ def plan(
     """
     with open_context(settings, environment, read_only=True, progress=progress) as context:
         pool = pool_of(context)
-        if wish.compare:
-            return _comparison(context, pool, wish)
-        strata = strata_for_recall(context, pool)
-        strata = strata.simple(pool) if wish.simple else strata
-        found = _planned(context, strata.guesses, wish)
+        earlier = audit_store.current(context.session, context.environment, AuditPurpose.RECALL)
+        found = _plan(context, pool, wish)
+        if earlier is None:
+            return found
+        if not _is_under_way(context, earlier):
+            there = "is drawn and nothing of it is asked yet; `mitl audit draw` of another sample replaces it"
+            return replace(found, warnings=(f"audit {earlier.number} of this pool {there}",))
+        _, state = _state(context, earlier)
+        there = (
+            f"audit {earlier.number} of this pool {state} since it was drawn on {earlier.drawn_at:%Y-%m-%d}, so no "
+            "other sample of it can be drawn; this plan is for another pool, as after further queries"
+        )
+        return replace(found, warnings=(there,), next="mitl audit show")
+
+
+def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
+    if wish.compare:
+        return _comparison(context, pool, wish)
+    strata = strata_for_recall(context, pool)
+    strata = strata.simple(pool) if wish.simple else strata
+    found = _planned(context, strata.guesses, wish)
     counts: AuditPlanCounts = {
         "environment": context.environment.value,
         "pool": pool.size,
@@ -276,17 +292,23 @@ def _require_same(context: Context, audit: AuditRow, wish: AuditRequest) -> None
     compares = any(stratum.name in BANDS for stratum in design.strata)
     asked = (context.settings.seed, wish.simple, wish.confidence, sample, bool(wish.compare))
     if asked != (design.seed, design.simple, design.confidence, design.sample, compares):
-        is_recall = audit.purpose is AuditPurpose.RECALL
-        complete = is_recall and not len(audit_store.wanted(context.session, context.environment))
-        state, then = (
-            ("was answered", "`mitl build-dataset --out DIR` certifies a release by this one")
+        complete, state = _state(context, audit)
+        then = (
+            "`mitl build-dataset --out DIR` certifies a release by this one"
             if complete
-            else ("is being answered", "complete it with `mitl publish --drawn`")
+            else "complete it with `mitl publish --drawn`"
         )
         raise AuditError(
             f"audit {audit.number} of this pool {state} since it was drawn on {audit.drawn_at:%Y-%m-%d}: "
             f"another sample would be drawn after looking, and prove nothing; {then}"
         )
+
+
+def _state(context: Context, audit: AuditRow) -> tuple[bool, str]:
+    """Whether an audit under way has all its answers, and the words for it."""
+    is_recall = audit.purpose is AuditPurpose.RECALL
+    complete = is_recall and not len(audit_store.wanted(context.session, context.environment))
+    return complete, "was answered" if complete else "is being answered"
 
 
 def _nothing_to_do(context: Context, audit: AuditRow) -> StageResult:

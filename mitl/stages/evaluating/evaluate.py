@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
+from numpy.typing import NDArray
+
+from annotators.base import fingerprint
 from mitl.core.whole_files import put_file
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
@@ -196,9 +200,23 @@ def evaluate_models(
                 of_all=gathered.of_all,
                 environments=gathered.environments,
                 taught={RELEASE: gathered.trained_on_release},
+                contents={task.name: _sha256(task.content()) for task in gathered.tasks if task.content()},
+                marks={
+                    model.name: fingerprint(model=model.mark, short=request.wanted.short)
+                    for model in gathered.models
+                    if model.mark
+                },
             )
         )
     return _result(request, gathered, made, idle=bool(changed) and not any(changed))
+
+
+def _sha256(arrays: Iterable[NDArray[Any]]) -> str:
+    """Over the arrays' lengths and values."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype.str} {len(array)} ".encode() + array.tobytes())
+    return found.hexdigest()
 
 
 def _within_sides(gathered: Gathered, request: EvaluationRequest, progress: Progress) -> list[Scored]:

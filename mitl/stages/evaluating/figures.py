@@ -21,6 +21,8 @@ CONFIDENCE = 0.95
 RSUM_KS = (1, 5, 10)
 SCORES_FILE = "evaluation/scores.json"
 """Where the latest scores lie, within the runs folder."""
+CONTENT, RANKINGS = "positives_sha256", "rankings_sha256"
+"""There: hashes of the set that was scored on, and of what a model's rankings depend on."""
 
 T = TypeVar("T")
 Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
@@ -242,12 +244,16 @@ def keep_scores(
     of_all: bool,
     environments: Mapping[str, str] | None = None,
     taught: Mapping[str, Mapping[str, int]] | None = None,
+    contents: Mapping[str, str] | None = None,
+    marks: Mapping[str, str] | None = None,
 ) -> bool:
-    """Keep the scores of these sets beside those of others; returns whether anything changed.
+    """Keep these scores beside those of other sets, and of other metrics where they are of the same rankings.
+
+    Returns whether anything changed.
 
     The file holds positives → model → direction → metric → the value, or its ``value``, ``low`` and ``high``. Beside
-    the directions of a model stand ``environment``, where the positives come of a release that names its own, and
-    ``taught_by``, where the model learnt from answers that the positives hold.
+    the directions of a model stand ``environment``, where the positives come of a release that names its own,
+    ``taught_by``, where the model learnt from answers that the positives hold, and the hashes that are known.
 
     Args:
         scores: positives → model → direction → metric → value.
@@ -255,22 +261,42 @@ def keep_scores(
         of_all: whether all of the project's annotators were scored; where not, what is kept of the others stays.
         environments: positives → the environment whose answers they hold, ``sandbox`` or ``live``.
         taught: positives → model → on how many of their judged pairs people's answers taught it.
+        contents: positives → hash of what they hold. What is kept of other contents under this name goes.
+        marks: model → hash of what its rankings depend on. Where it is as it was, what is kept of other metrics and of
+            the other direction between two sides stays; elsewhere the model's scores on the set are replaced.
     """
-    known, taught = environments or {}, taught or {}
+    known, taught, contents, marks = environments or {}, taught or {}, contents or {}, marks or {}
     path = runs / SCORES_FILE
     kept: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
     for positives, by_model in scores.items():
+        content = {CONTENT: contents[positives]} if positives in contents else {}
+        old = {
+            model: by_way
+            for model, by_way in kept.get(positives, {}).items()
+            if not content or by_way.get(CONTENT) == content[CONTENT]
+        }
         new = {
             model: {
                 direction: _with_ends(values, intervals.get(positives, {}).get(model, {}).get(direction, {}))
                 for direction, values in by_direction.items()
             }
+            | content
+            | ({RANKINGS: marks[model]} if model in marks else {})
             | ({"environment": known[positives]} if positives in known else {})
             | ({"taught_by": taught[positives][model]} if model in taught.get(positives, {}) else {})
             for model, by_direction in by_model.items()
         }
-        kept[positives] = new if of_all else {**kept.get(positives, {}), **new}
+        new = {model: _beside(old.get(model, {}), by_way) for model, by_way in new.items()}
+        kept[positives] = new if of_all else {**old, **new}
     return put_file(path, (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode())
+
+
+def _beside(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The new values, and the old ones of other metrics and directions where both are of the same rankings and set."""
+    if CONTENT not in new or RANKINGS not in new or old.get(RANKINGS) != new[RANKINGS]:
+        return new
+    ways = [way.value for way in Direction if way.value in old]
+    return {**new, **{way: {**old[way], **new.get(way, {})} for way in ways}}
 
 
 def _with_ends(values: Mapping[str, Any], ends: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from mitl.datasets.objects import read_image_objects
 from mitl.datasets.ratings import choose_split
 from mitl.errors import DatasetError, StoreError, UsageError
 from mitl.metrics.positives import Ids
+from mitl.metrics.table import load_installed
 from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.positives.loading import read_references, read_release
 from mitl.progress import Progress
@@ -119,6 +120,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     comers = comers_of(request, raw, project)
     two_sided = any(sides == BOTH for _, sides in comers)
     refuse_one_sided(request, comers)
+    found.warnings += [str(fault) for _, fault in load_installed()]
     found.warnings += left_out(request, comers)
     if two_sided:
         _add_sets(found, official, release, request.wanted)
@@ -348,7 +350,7 @@ def _addannotators(
     for one in models:
         own = known.get(one.name)
         within = own if own is not None and own.within_sides else None
-        found.models.append(Model(one.name, one.rankings, own, within, cut=True))
+        found.models.append(replace(one, similarities=own, within=within, cut=True))
     unknown = [name for name in names if name not in known] if deep else []
     if unknown:
         found.warnings.append(

@@ -225,6 +225,8 @@ class Model:
     """The sides whose items it knows."""
     cut: bool = False
     """Whether the rankings are only as deep as the tasks that are not ``deep`` need."""
+    mark: str = ""
+    """Hash of all that its rankings depend on besides queries and depth; empty where nobody says."""
 
     @property
     def is_one_sided(self) -> bool:

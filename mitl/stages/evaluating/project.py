@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, RankingSource, scores_pairs
+from annotators.base import Annotator, Encoded, Modality, RankingSource, fingerprint, scores_pairs
 from mitl.datasets.assembling import check_unique
 from mitl.datasets.files import read_rows
 from mitl.db.session import open_database
@@ -137,7 +137,8 @@ def ranked_models(
     by_name: dict[str, dict[Direction, Ranked]] = {name: {} for name in names}
     for one in rankings:
         by_name[one.annotator][one.direction] = Ranked.whole(one.ranking.query_ids, one.ranking.item_ids)
-    return [Model(name, found) for name, found in by_name.items()], computed
+    marks = {run.name: fingerprint(annotator=run.mark(), data=project.dataset_sha256) for run in runs}
+    return [Model(name, found, mark=marks[name]) for name, found in by_name.items()], computed
 
 
 def _key(queries: Mapping[Direction, Sequence[int]], depth: Mapping[Direction, int]) -> str:

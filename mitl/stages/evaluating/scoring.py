@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Positives, Short
@@ -45,6 +46,10 @@ class ScoredTask(ABC):
     def depth(self, direction: Direction) -> int:
         """How deep rankings must be, where it is not ``deep``."""
         return 0
+
+    def content(self) -> Sequence[NDArray[Any]]:
+        """What it compares with, in the sides' numbers; nothing where that is not of a set of positives or grades."""
+        return ()
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """The values of rankings, nothing where these do not do; MetricError where they are undefined."""
@@ -113,7 +118,8 @@ def _run(
     wanted = [task.queries(direction) for task in tasks]
     kept: list[list[Any]] = [[] for _ in tasks]
     query_ids = np.unique(np.concatenate(wanted))
-    for block in blocks(model.similarities, sides, direction, query_ids, progress, f"score {model.name}"):
+    label = f"score {model.name} {direction}"
+    for block in blocks(model.similarities, sides, direction, query_ids, progress, label):
         for task, theirs, parts in zip(tasks, wanted, kept, strict=True):
             mine = block.of(theirs)
             if len(mine.query_ids):

@@ -17,7 +17,7 @@ from mitl.metrics.embeddings import score_blocks
 from mitl.metrics.graded import CXC_RANGE, GradedLabels, grades_of, kendall, ndcg
 from mitl.metrics.official import Fold, fold_values, score_folds_ranked
 from mitl.metrics.plausible import CAP, ZETAS, ObjectVectors, plausible_r_precision
-from mitl.metrics.positives import Ids, Positives, QueryValues, Short
+from mitl.metrics.positives import Ids, ItemsOfQueries, Positives, QueryValues, Short
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_metrics
 from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, MetricRequest, asked_metrics
@@ -54,6 +54,10 @@ class PositivesTask(ScoredTask):
         reaches = [int(one.reach(counts).max(initial=0)) for one in self.wanted.metrics]
         return max([1, *(reach for reach in reaches if reach < ANYWHERE)])
 
+    def content(self) -> Sequence[NDArray[Any]]:
+        """Its positives of both directions."""
+        return [array for one in Direction for array in _arrays(self.positives[one])]
+
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``score_metrics``."""
         return score_metrics(rankings, self.positives[direction], self.wanted.metrics, short=short)
@@ -75,6 +79,11 @@ class FoldsTask(ScoredTask):
     def queries(self, direction: Direction) -> Ids:
         """All of the folds'."""
         return np.unique(np.concatenate([fold.positives.query_ids for fold in self.folds[direction]]))
+
+    def content(self) -> Sequence[NDArray[Any]]:
+        """The positives and the galleries of all folds."""
+        folds = [fold for one in Direction for fold in self.folds[one]]
+        return [array for fold in folds for array in (*_arrays(fold.positives), fold.item_ids)]
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``score_folds_ranked``."""
@@ -100,6 +109,10 @@ class FoldsTask(ScoredTask):
             others = np.zeros(len(fold.positives.item_ids), np.int64)
             ranks.append(PositiveRanks(fold.positives, others, first[order], first[order], 0))
         return fold_values(ranks, self.wanted.of_first)
+
+
+def _arrays(positives: ItemsOfQueries) -> tuple[Ids, Ids, Ids]:
+    return positives.query_ids, positives.offsets, positives.item_ids
 
 
 def block_values(block: Block, positives: Positives, asked: Sequence[Asked]) -> Values:
@@ -230,6 +243,10 @@ class GradedTask(ScoredTask):
     def queries(self, direction: Direction) -> Ids:
         """Those with a graded item."""
         return self.labels[direction].query_ids
+
+    def content(self) -> Sequence[NDArray[Any]]:
+        """Its graded pairs of both directions."""
+        return [array for one in Direction for array in (*_arrays(self.labels[one]), self.labels[one].grades)]
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """nDCG@10."""

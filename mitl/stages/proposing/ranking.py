@@ -267,7 +267,7 @@ class AnnotatorRun:
             queries.rows(np.searchsorted(queries.ids, wanted)),
             gallery,
             depth,
-            progress=self.compute.progress,
+            progress=lambda label, total: self.compute.progress(f"{label} {direction}", total),
         )
         if (measured := measured_recall(self.annotator)) is not None:
             self.compute.own_recalls[self.name, direction] = measured
@@ -316,7 +316,7 @@ class AnnotatorRun:
         sources: Sequence[Ranking],
     ) -> Ranking:
         """By a score for each pair, of which those of earlier runs are not computed again."""
-        search, label, scope = self._pair_search(annotator), f"score {self.name}", self.scope
+        search, label, scope = self._pair_search(annotator), f"score {self.name} {direction}", self.scope
         gallery = self.items.side(direction, gallery=True)
         try:
             if scope.shortlist is None:

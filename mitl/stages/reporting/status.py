@@ -208,6 +208,8 @@ def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing) -> s
         return "mitl harvest"
     if now["queued"]:
         return "mitl review"
+    if now["hits_out"] and now["hits_out"] == standing.get("ended", 0):
+        return "mitl harvest"
     if now["hits_out"]:
         helpers = "" if now["environment"] == Environment.LIVE else " (or mitl simulate)"
         return f"mitl serve for people{helpers}, then mitl harvest"
