@@ -17,6 +17,7 @@ from mitl.cli.app import (
     environment_options,
     printable,
     render_table,
+    terminal_room,
     total_confirmed,
 )
 from mitl.records import Environment, Table
@@ -89,7 +90,7 @@ def top_up(
 
 def _show(tables: Sequence[Table], lines: Sequence[str]) -> None:
     for table in tables:
-        click.echo(render_table(table))
+        click.echo(render_table(table, terminal_room()))
     for line in lines:
         click.echo(printable(line))
 

@@ -391,6 +391,22 @@ def test_tables_align_numbers_and_money_to_the_right():
     ]
 
 
+def test_a_wide_table_is_folded_between_words_so_that_its_rows_stay_rows():
+    """No id is cut, nothing is lost; where nothing fits, or nobody's terminal reads it, a row is one line."""
+    link = "http://127.0.0.1:8000/work/abcdefgh"
+    table = Table("", ("id", "text", "n"), ((link, "a man rides a brown horse by the sea", 7), ("b", "", 12)))
+
+    assert app.render_table(table, 62).splitlines() == [
+        "  id                                   text                  n",
+        f"  {link}  a man rides a brown   7",
+        "                                       horse by the sea",
+        "  b                                                         12",
+    ]
+    names = Table("", ("id", "name"), ((link, "my own picture.jpg"),))
+    assert app.render_table(names, 50) == app.render_table(names)
+    assert app.render_table(table, 200) == app.render_table(table, 40) == app.render_table(table)
+
+
 def test_progress_is_silent_where_asked_or_no_terminal_looks(tmp_path):
     """--json and -q draw no bars."""
     quiet = app.App("act", load(tmp_path, environ={}), json=False, quiet=True)
