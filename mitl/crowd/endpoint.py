@@ -153,7 +153,7 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
     with explained(engine.url):
         admin.prepare(engine)
         server_id = admin.server_id(engine)
-        place = admin.place(engine, port, question)
+        place = admin.place(engine, question)
         pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
     mirror_credentials(settings.project, server_id, pairs)
     url = f"http://127.0.0.1:{port}"
@@ -183,7 +183,7 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
 
 
 def _serves(url: str, server_id: str, place: str) -> bool:
-    """Whether the crowd server over this database answers here, and none over a copy of it or that imitates it."""
+    """Whether the crowd server over this database answers here, and none over a copy of it or that repeats it."""
     import httpx
 
     try:

@@ -84,10 +84,10 @@ def server_id(engine: Engine) -> str:
     return _settings(engine)["server_id"]
 
 
-def place(engine: Engine, port: int, question: str) -> str:
-    """What ``/healthz?question=`` gives of a server over this database at this port, and of no other."""
+def place(engine: Engine, question: str) -> str:
+    """What ``/healthz?question=`` gives of a server over this database, and of none over a copy."""
     with Database(engine).read() as connection:
-        return accounts.place(connection, f"{port} {question}")
+        return accounts.place(connection, question)
 
 
 def operator_token(engine: Engine) -> str:
