@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import secrets
 import ssl
 import tempfile
 import tomllib
@@ -115,7 +116,7 @@ def _explicit(
         import httpx
 
         try:
-            health = _health(url)
+            health = _health(f"{url}/healthz")
         except httpx.HTTPError as error:
             refused = certificates.refusal(error) if isinstance(error, httpx.ConnectError) else None
             if refused is not None:
@@ -148,14 +149,15 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
 
     engine = make_engine(settings.crowd_db_url)
     stack.callback(engine.dispose)
+    question = secrets.token_hex(16)
     with explained(engine.url):
         admin.prepare(engine)
         server_id = admin.server_id(engine)
-        place = admin.place(engine)
+        place = admin.place(engine, question)
         pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
     mirror_credentials(settings.project, server_id, pairs)
     url = f"http://127.0.0.1:{port}"
-    running = _serves(url, server_id, place)
+    running = _serves(f"{url}/healthz?question={question}", server_id, place)
     if not running:
         url = _start(settings, engine, stack)
     return Endpoint(
@@ -181,7 +183,7 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
 
 
 def _serves(url: str, server_id: str, place: str) -> bool:
-    """Whether the crowd server over this database answers at this address, and none over a copy of it."""
+    """Whether the crowd server over this database answers here, and none over a copy of it or that repeats it."""
     import httpx
 
     try:
@@ -205,7 +207,7 @@ def _health(url: str) -> Mapping[str, Any]:
     # Reading the machine's certificates takes longer than asking, and plain HTTP needs none.
     plain = near and urlsplit(url).scheme == "http"
     verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else certificates.httpx_context()
-    reply = httpx.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S, trust_env=not near, verify=verify)
+    reply = httpx.get(url, timeout=PROBE_TIMEOUT_S, trust_env=not near, verify=verify)
     try:
         said = reply.json() if reply.status_code == 200 else {}
     except ValueError:

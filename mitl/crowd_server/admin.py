@@ -84,10 +84,10 @@ def server_id(engine: Engine) -> str:
     return _settings(engine)["server_id"]
 
 
-def place(engine: Engine) -> str:
-    """What ``/healthz`` gives of a server over this database, and of none over a copy."""
+def place(engine: Engine, question: str) -> str:
+    """What ``/healthz?question=`` gives of a server over this database, and of none over a copy."""
     with Database(engine).read() as connection:
-        return accounts.place(connection)
+        return accounts.place(connection, question)
 
 
 def operator_token(engine: Engine) -> str:

@@ -94,8 +94,9 @@ def create_app(
     def healthz(request: Request) -> Response:
         about = {"server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
         about |= {"workers": counted.workers, "workers_wanted": counted.wanted}
+        asked = request.query_params.get("question", "")[:64]
         # The first connection may be one that the database's restart cut, and then the second is a new one.
-        if place := _place(engine) or _place(engine):
+        if place := _place(engine, asked) or _place(engine, asked):
             return JSONResponse({"status": "ok", "place": place, **about})
         return JSONResponse({"status": "no database", **about}, 503)
 
@@ -132,10 +133,10 @@ def create_app(
     return app
 
 
-def _place(engine: Engine) -> str | None:
+def _place(engine: Engine, question: str) -> str | None:
     """Of the database; None, and a line in the log, while it does not answer."""
     try:
-        return admin.place(engine)
+        return admin.place(engine, question)
     except DBAPIError as error:
         _tell(error, engine)
         return None

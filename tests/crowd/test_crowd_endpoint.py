@@ -120,21 +120,37 @@ def test_a_running_server_over_a_copy_of_the_database_is_left_alone(crowd_engine
         assert endpoint.server_id == admin.server_id(crowd_engine)
 
 
+def test_who_repeats_what_a_server_said_is_left_alone(crowd_engine, tmp_path):
+    """Another program at the address of a server that was stopped."""
+    with RunningServer(create_app(crowd_engine)) as server:
+        said = httpx.get(server.url + "/healthz", trust_env=False).content
+
+    async def imitate(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": said})
+
+    with (
+        RunningServer(imitate) as imitator,
+        open_endpoint(settings_of(tmp_path), LIVE, port=port_of(imitator)) as endpoint,
+    ):
+        assert endpoint.in_process
+
+
 @pytest.mark.postgres
 def test_a_database_of_postgresql_is_told_from_its_copy(postgres_url):
     """By all who reach it, and by nobody else."""
     name = f"copy_{parse_url(postgres_url).database}"
     engine = make_engine(postgres_url)
     admin.prepare(engine)
-    place, server_id = admin.place(engine), admin.server_id(engine)
+    place, server_id = admin.place(engine, "?"), admin.server_id(engine)
     engine.dispose()  # which leaves the engine as a new one; a template may have no connection
-    again = admin.place(engine)
+    again = admin.place(engine, "?")
     engine.dispose()
     server = create_engine(parse_url(postgres_url).set(database="postgres"), isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {parse_url(postgres_url).database}"))
         copy = make_engine(parse_url(postgres_url).set(database=name).render_as_string(hide_password=False))
-        elsewhere, same_id = admin.place(copy), admin.server_id(copy) == server_id
+        elsewhere, same_id = admin.place(copy, "?"), admin.server_id(copy) == server_id
         copy.dispose()
         connection.execute(text(f"DROP DATABASE {name}"))
     server.dispose()

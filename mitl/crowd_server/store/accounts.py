@@ -72,10 +72,11 @@ def settings(connection: Connection) -> dict[str, str]:
     return dict(connection.execute(select(Setting.name, Setting.value)).all())
 
 
-def place(connection: Connection) -> str:
-    """What this database has and no copy of it, told to nobody who lacks its secret.
+def place(connection: Connection, question: str) -> str:
+    """What this database has and no copy of it, told to nobody who lacks its secret; another for each question.
 
-    A copy has the same id, so it takes this to tell a server over the one from a server over the other.
+    A copy has the same id, so it takes this to tell a server over the one from a server over the other, and from a
+    program that only heard what a server said before.
     """
     if connection.dialect.name == "postgresql":
         where = str(connection.exec_driver_sql(_CLUSTER).scalar_one())
@@ -83,7 +84,7 @@ def place(connection: Connection) -> str:
         file = Path(connection.exec_driver_sql("PRAGMA database_list").all()[0][2])
         found = file.stat() if file.is_file() else None  # a database in memory has no file
         where = f"{found.st_dev} {found.st_ino}" if found else ""
-    return keyed_hash(settings(connection)["secret"], "place", where)
+    return keyed_hash(settings(connection)["secret"], "place", f"{where} {question}")
 
 
 _CLUSTER = (
