@@ -70,8 +70,9 @@ def check_items(
     if len(lines["missing"]) + len(lines["unreadable"]) == len(data.images):
         several = len(data.images) > 1
         who = f"none of the {len(data.images):,} {nouns} can" if several else f"the only {nouns[:-1]} cannot"
+        option = "--images" if kind_of_file is PartKind.IMAGE else "--media"
         raise DatasetError(
-            f"{who} be used, as {told[0]}; put the files there, or name their folder with --images"
+            f"{who} be used, as {told[0]}; put the files there, or name their folder with {option}"
         )
     if kind_of_file is not PartKind.IMAGE and not have_decoders():
         told.append(HEADERS_ONLY)

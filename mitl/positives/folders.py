@@ -27,6 +27,7 @@ REFERENCES = "references.json"
 FORMAT, RATINGS_FORMAT = "mitl-release-1", "mitl-ratings-1"
 """Of releases of positives, and of ratings of similarity."""
 _MADE_BY = {FORMAT: "mitl build-dataset", RATINGS_FORMAT: "mitl rate release"}
+_READ_BY = {FORMAT: "mitl evaluate --release", RATINGS_FORMAT: "mitl evaluate --cxc"}
 S = TypeVar("S")
 
 
@@ -70,7 +71,9 @@ def read_manifest(folder: Path, kind: str = FORMAT) -> dict[str, object]:
         raise ReleaseError(f"{str(path)!r} cannot be read as a manifest: {error}") from error
     named = manifest.get("format") if isinstance(manifest, dict) else None
     if not isinstance(manifest, dict) or named != kind:
-        other = f"; `{_MADE_BY[named]}` made it" if isinstance(named, str) and named in _MADE_BY else ""
+        other = ""
+        if isinstance(named, str) and named in _MADE_BY:
+            other = f"; `{_MADE_BY[named]}` made it, and `{_READ_BY[named]}` scores models on it"
         raise ReleaseError(f"{str(path)!r} is not a manifest of format {kind!r}{other}")
     if not isinstance(manifest.get("files"), dict):
         raise ReleaseError(f"{str(path)!r} lists no files, so the release cannot be checked")

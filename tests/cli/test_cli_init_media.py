@@ -110,4 +110,16 @@ def test_where_no_sound_can_be_used_nothing_is_made(own):
     message = fails(1, "init", "project", "--dataset", "own", "--check-items")
 
     assert message.startswith("none of the 2 sounds can be used, as sound '0.wav': ")
+    assert "name their folder with --media" in message
     assert not (own.parent / "project").exists()
+
+
+def test_a_sound_that_came_later_is_counted_as_a_sound(own):
+    """A file put in place is taken by the same call again."""
+    table(own, "audio", ["0.wav", "1.wav"])
+    (own / "0.wav").write_bytes(tone(0.5, level=1000))
+    words = ("init", "project", "--dataset", "own")
+    ok(*words)
+    (own / "1.wav").write_bytes(tone(0.5, level=2000))
+
+    assert "own is loaded already; added 1 sound's place" in ok(*words).out

@@ -188,7 +188,7 @@ def test_a_decision_is_kept_where_no_server_answers_and_sent_when_one_does(revie
         assert "1 decision kept here, not yet at the crowd server. Nothing answers at" in written(page)
         assert (desk.row(first.id).decision, desk.row(first.id).status) == (Decision.APPROVE, "Submitted")
     with open_desk(settings) as desk:
-        assert "1 decision of an earlier run has not reached the crowd server" in written(desk.get("/"))
+        assert "1 decision has not reached the crowd server yet" in written(desk.get("/"))
         desk.post("/send")
         desk.settle()
 

@@ -219,9 +219,11 @@ def test_nothing_else_is_overwritten(tmp_path):
 
     with pytest.raises(ReleaseError, match=r"holds another release, .* give --replace"):
         write_ratings(folder, other)
-    with pytest.raises(ReleaseError, match="`mitl build-dataset` made it"):
+    with pytest.raises(
+        ReleaseError, match="`mitl build-dataset` made it, and `mitl evaluate --release` scores"
+    ):
         write_ratings(of_positives, other, replace=True)
-    with pytest.raises(ReleaseError, match="`mitl rate release` made it"):
+    with pytest.raises(ReleaseError, match="`mitl rate release` made it, and `mitl evaluate --cxc` scores"):
         write_release(folder, world(), replace=True)
     with pytest.raises(ReleaseError, match="is not a release, so it is left alone"):
         write_ratings(tmp_path / "notes", other, replace=True)

@@ -165,10 +165,11 @@ def require_pictures(
         parts.append(
             f"the file of {len(lost):,} is gone from {_first(folders)} ({_first([path.name for path in lost])})"
         )
+    option = "media" if images[0].kind in looks else "images"
     instead = f", or take those at hand with --sample {len(there)}" if can_sample and len(there) > 1 else ""
     raise AnnotatorError(
         f"{says}, but {len(lacking):,} of {len(images):,} images have none: "
-        f"{' and '.join(parts)}; name their folder with `mitl init --images FOLDER` and the options of the first call"
+        f"{' and '.join(parts)}; name their folder with `mitl init --{option} FOLDER` and the options of the first call"
         f"{instead}"
     )
 

@@ -297,7 +297,7 @@ def _loaded_before(
         "pictures": _faults(checked),
     }
     nouns = {
-        "images_placed": ("image's place", "images' places"),
+        "images_placed": (f"{found.pair_sides[0]}'s place", f"{found.form.nouns[0]}' places"),
         "ratings": ("rating", "ratings"),
         "exclusions": ("exclusion", "exclusions"),
     }
