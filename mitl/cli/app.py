@@ -2,139 +2,42 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import logging
 import os
-import re
 import shlex
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
 from mitl import logs
-from mitl.cli import CommonOption, nearest_to
+from mitl.cli import CommonOption
+from mitl.cli.failures import (
+    TOO_DEEP,
+    card_message,
+    database_message,
+    memory_message,
+    system_message,
+    usage_message,
+)
+from mitl.cli.tables import printable, render_table, terminal_room
 from mitl.errors import DatasetError, FormError, MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
-from mitl.records import Environment, StageResult, Table, Verdict
+from mitl.records import Environment, StageResult, Verdict
 from mitl.records.forms import DIRECTION_OF, IMAGES, SetForm, message_of_form, result_of_form
 from mitl.settings import Settings, load, log_form
-
-# What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'
-# texts come from strangers.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_NUMBER = re.compile(r"–|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
-
-
-def render_table(table: Table, room: int | None = None) -> str:
-    """A plain aligned table; numbers and money to the right, whole numbers with separators.
-
-    Args:
-        room: columns of the terminal, to which the longest texts are folded between words where that makes it fit.
-    """
-    columns = [printable(column) for column in table.columns]
-    rows = [[_cell(value) for value in row] for row in table.rows]
-    numeric = [
-        bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows) for place in range(len(columns))
-    ]
-    widths = [
-        max(len(column), *(len(row[place]) for row in rows), 0) if rows else len(column)
-        for place, column in enumerate(columns)
-    ]
-
-    if room is not None:
-        widths = _fitting(widths, [_narrowest(column) for column in zip(columns, *rows, strict=True)], room)
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, numeric, strict=True)
-        )
-        return "  " + "  ".join(padded).rstrip()
-
-    head = [printable(table.title)] if table.title else []
-    folded = ([_folded(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    lines = (line(cells) for row in folded for cells in zip_longest(*row, fillvalue=""))
-    return "\n".join([*head, line(columns), *lines])
-
-
-def terminal_room() -> int | None:
-    """Columns of the terminal that reads standard output; None where none does."""
-    with suppress(OSError, ValueError):
-        if sys.stdout.isatty():
-            return os.get_terminal_size(sys.stdout.fileno()).columns or None
-    return None
-
-
-_READABLE = 16
-"""Columns below which a text is not folded."""
-_WORDS = 4
-"""Fewer of them may be a name or an id, which is copied whole."""
-
-
-def _narrowest(cells: Sequence[str]) -> int:
-    """How narrow a column can be: its head and no word of it, such as an id or a path, is ever cut."""
-    head, *texts = cells
-    longest = max((len(text) for text in texts), default=0)
-    words = [text.split() for text in texts]
-    if max(map(len, words), default=0) < _WORDS:
-        return max(len(head), longest)
-    widest = max(len(word) for text in words for word in text)
-    return max(len(head), min(longest, max(widest, _READABLE)))
-
-
-def _fitting(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The widths with the widest columns narrowed until all fit; as they are where nothing makes them fit."""
-    gaps = 2 * len(widths)
-    if sum(widths) + gaps <= room or sum(least) + gaps > room:
-        return list(widths)
-    found = list(widths)
-    while sum(found) + gaps > room:
-        found[max(range(len(found)), key=lambda place: (found[place] > least[place], found[place]))] -= 1
-    return found
-
-
-def _folded(cell: str, width: int) -> list[str]:
-    """The lines of a cell."""
-    if len(cell) <= width:
-        return [cell]
-    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
-
-
-def printable(text: str) -> str:
-    """The text with its control characters written as escapes, so that it cannot steer a terminal."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return printable(str(value))
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_INTERRUPTED = 130
-_TOO_DEEP = (
-    "a file that was read nests its values hundreds of levels deep, which no file for mitl does; mend or leave it out "
-    "(-vv shows where it was read) and run the command again"
-)
 INTERRUPTED = "interrupted; what was done is kept, run the command again to go on"
 
 logger = logging.getLogger(__name__)
@@ -471,7 +374,7 @@ def run(
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2
     except click.ClickException as error:
-        return fail(_usage_message(error), error.exit_code)
+        return fail(usage_message(error), error.exit_code)
     except MitlError as error:
         return fail(str(error), error.exit_status)
     except (click.Abort, KeyboardInterrupt):
@@ -483,13 +386,13 @@ def run(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return fail(_system_message(error), 1)
+        return fail(system_message(error), 1)
     except RecursionError:
-        return fail(_TOO_DEEP, 1)
+        return fail(TOO_DEEP, 1)
     except MemoryError as error:
-        return fail(_memory_message(error), 1)
+        return fail(memory_message(error), 1)
     except Exception as error:
-        message = _database_message(error) or _card_message(error)
+        message = database_message(error) or card_message(error)
         if message is None:
             raise
         return fail(message, 1)
@@ -508,71 +411,6 @@ def _command_name(group: click.Group, words: Sequence[str]) -> str:
         rest = rest[rest.index(within) + 1 :]
         command = command.commands[within]
     return " ".join(filter(None, path))
-
-
-def _usage_message(error: click.ClickException) -> str:
-    message = error.format_message()
-    nearest = ""
-    if isinstance(error, click.NoSuchCommand | click.NoSuchOption):
-        message, nearest = error.message, nearest_to(error)
-    message = message[:1].lower() + message[1:].rstrip(".")
-    if nearest:
-        message += f"; did you mean {nearest}?"
-    elif isinstance(error, click.UsageError) and error.ctx is not None:
-        message += f"; see `{error.ctx.command_path} --help`"
-    return message
-
-
-def _system_message(error: OSError) -> str:
-    """What the file system says: a full disk, a folder in a file's place, a missing right."""
-    reason = (error.strerror or str(error)).lower()
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        reason = "the disk is full; make room and run the command again"
-    if error.filename is None:
-        return reason
-    path = Path(str(error.filename))
-    if error.errno == errno.EACCES:
-        # Of a file that was looked for in a closed folder, the folder is what has to be opened.
-        path = next((one for one in (path, *path.parents) if os.access(one.parent, os.X_OK)), path)
-        reason = "permission denied; give this user the right to it and run the command again"
-    return f"cannot use {str(path)!r}: {reason}"
-
-
-def _memory_message(error: MemoryError) -> str:
-    """What was asked for, where numpy says it: often by the head of a file that is damaged, or made to do so."""
-    said = f" ({error})" if str(error) else ""
-    return f"the memory is not enough{said}; make room or mend the file that asks for it, and run the command again"
-
-
-def _database_message(error: Exception) -> str | None:
-    """What the database's driver says, where that is what failed: it is gone, full, or no database."""
-    if "sqlalchemy.exc" not in sys.modules:
-        return None
-    from mitl.db.explain import busy, is_busy, is_outage, remedy
-
-    if not is_outage(error):
-        return None
-    if is_busy(error):
-        return busy("the database")
-    return f"the database failed: {str(error.orig).splitlines()[0]}; {remedy(error)}"
-
-
-def _card_message(error: Exception) -> str | None:
-    """What torch says of a card whose memory is full: how much was asked for, and of how much."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(error, torch.cuda.OutOfMemoryError):
-        return None
-    said = re.search(
-        r"Tried to allocate ([\d.]+ \w+)\b.*?(?:of which ([\d.]+ \w+) is free|$)", str(error), re.DOTALL
-    )
-    asked, free = said.groups() if said else (None, None)
-    return (
-        "the GPU's memory is full"
-        + (f": {asked} more were asked for" if asked else "")
-        + (f", {free} are free" if free else "")
-        + "; end what else uses it, give the annotator a smaller 'batch' or device = 'cpu', "
-        "or search with --backend numpy"
-    )
 
 
 def _fail(command: str, message: str, status: int, *, wants_json: bool) -> int:

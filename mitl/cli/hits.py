@@ -15,9 +15,9 @@ from mitl.cli.app import (
     common,
     endpoint_option,
     environment_options,
-    printable,
     total_confirmed,
 )
+from mitl.cli.tables import printable
 from mitl.errors import UsageError
 from mitl.records import Environment
 

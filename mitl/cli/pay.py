@@ -15,11 +15,9 @@ from mitl.cli.app import (
     common,
     endpoint_option,
     environment_options,
-    printable,
-    render_table,
-    terminal_room,
     total_confirmed,
 )
+from mitl.cli.tables import printable, render_table, terminal_room
 from mitl.records import Environment, Table
 
 

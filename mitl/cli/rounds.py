@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from mitl.cli import Command, CommandGroup
-from mitl.cli.app import (
-    DOLLARS,
-    App,
-    common,
-    endpoint_option,
-    environment_options,
-    printable,
-    total_confirmed,
-)
+from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options, total_confirmed
 from mitl.cli.publish import require_environment
+from mitl.cli.tables import printable
 from mitl.errors import UsageError
 from mitl.records import Environment
 

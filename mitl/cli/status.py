@@ -8,7 +8,8 @@ import sys
 import click
 
 from mitl.cli import Command
-from mitl.cli.app import App, common, environment_options, printable
+from mitl.cli.app import App, common, environment_options
+from mitl.cli.tables import printable
 from mitl.errors import UsageError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment

@@ -18,7 +18,7 @@ from PIL import Image
 from world_kit import copy_of
 
 from mitl import cli
-from mitl.cli import COMMANDS, SECTIONS, CommonOption, app, group, usage
+from mitl.cli import COMMANDS, SECTIONS, CommonOption, app, group, tables, usage
 from mitl.cli.reference import commands
 from mitl.errors import DatasetError
 from mitl.progress import terminal_progress
@@ -290,7 +290,9 @@ def test_a_closed_folder_is_named_and_not_the_file_that_was_looked_for_in_it(
 ):
     """The superuser may enter every folder, so that one is closed here by word alone."""
     closed = tmp_path / "closed"
-    monkeypatch.setattr("mitl.cli.app.os.access", lambda path, mode: not Path(path).is_relative_to(closed))
+    monkeypatch.setattr(
+        "mitl.cli.failures.os.access", lambda path, mode: not Path(path).is_relative_to(closed)
+    )
 
     def act(app):
         raise PermissionError(errno.EACCES, "Permission denied", str(closed / "deep" / "corpus.jsonl"))
@@ -384,7 +386,7 @@ def test_tables_align_numbers_and_money_to_the_right():
         "", ("who", "HITs", "paid", "share"), (("ann", 1234, "$1,200.00", 0.5), ("bo", 7, "$3.50", None))
     )
 
-    assert app.render_table(table).splitlines() == [
+    assert tables.render_table(table).splitlines() == [
         "  who   HITs       paid  share",
         "  ann  1,234  $1,200.00  0.500",
         "  bo       7      $3.50      –",
@@ -396,15 +398,15 @@ def test_a_wide_table_is_folded_between_words_so_that_its_rows_stay_rows():
     link = "http://127.0.0.1:8000/work/abcdefgh"
     table = Table("", ("id", "text", "n"), ((link, "a man rides a brown horse by the sea", 7), ("b", "", 12)))
 
-    assert app.render_table(table, 62).splitlines() == [
+    assert tables.render_table(table, 62).splitlines() == [
         "  id                                   text                  n",
         f"  {link}  a man rides a brown   7",
         "                                       horse by the sea",
         "  b                                                         12",
     ]
     names = Table("", ("id", "name"), ((link, "my own picture.jpg"),))
-    assert app.render_table(names, 50) == app.render_table(names)
-    assert app.render_table(table, 200) == app.render_table(table, 40) == app.render_table(table)
+    assert tables.render_table(names, 50) == tables.render_table(names)
+    assert tables.render_table(table, 200) == tables.render_table(table, 40) == tables.render_table(table)
 
 
 def test_progress_is_silent_where_asked_or_no_terminal_looks(tmp_path):

@@ -1,0 +1,110 @@
+"""Tables and texts as a terminal can show them."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import zip_longest
+
+from mitl.records import Table
+
+# What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'
+# texts come from strangers.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NUMBER = re.compile(r"–|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
+
+
+def render_table(table: Table, room: int | None = None) -> str:
+    """A plain aligned table; numbers and money to the right, whole numbers with separators.
+
+    Args:
+        room: columns of the terminal, to which the longest texts are folded between words where that makes it fit.
+    """
+    columns = [printable(column) for column in table.columns]
+    rows = [[_cell(value) for value in row] for row in table.rows]
+    numeric = [
+        bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows) for place in range(len(columns))
+    ]
+    widths = [
+        max(len(column), *(len(row[place]) for row in rows), 0) if rows else len(column)
+        for place, column in enumerate(columns)
+    ]
+
+    if room is not None:
+        widths = _fitting(widths, [_narrowest(column) for column in zip(columns, *rows, strict=True)], room)
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        )
+        return "  " + "  ".join(padded).rstrip()
+
+    head = [printable(table.title)] if table.title else []
+    folded = ([_folded(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    lines = (line(cells) for row in folded for cells in zip_longest(*row, fillvalue=""))
+    return "\n".join([*head, line(columns), *lines])
+
+
+def terminal_room() -> int | None:
+    """Columns of the terminal that reads standard output; None where none does."""
+    with suppress(OSError, ValueError):
+        if sys.stdout.isatty():
+            return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    return None
+
+
+_READABLE = 16
+"""Columns below which a text is not folded."""
+_WORDS = 4
+"""Fewer of them may be a name or an id, which is copied whole."""
+
+
+def _narrowest(cells: Sequence[str]) -> int:
+    """How narrow a column can be: its head and no word of it, such as an id or a path, is ever cut."""
+    head, *texts = cells
+    longest = max((len(text) for text in texts), default=0)
+    words = [text.split() for text in texts]
+    if max(map(len, words), default=0) < _WORDS:
+        return max(len(head), longest)
+    widest = max(len(word) for text in words for word in text)
+    return max(len(head), min(longest, max(widest, _READABLE)))
+
+
+def _fitting(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths with the widest columns narrowed until all fit; as they are where nothing makes them fit."""
+    gaps = 2 * len(widths)
+    if sum(widths) + gaps <= room or sum(least) + gaps > room:
+        return list(widths)
+    found = list(widths)
+    while sum(found) + gaps > room:
+        found[max(range(len(found)), key=lambda place: (found[place] > least[place], found[place]))] -= 1
+    return found
+
+
+def _folded(cell: str, width: int) -> list[str]:
+    """The lines of a cell."""
+    if len(cell) <= width:
+        return [cell]
+    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
+
+
+def printable(text: str) -> str:
+    """The text with its control characters written as escapes, so that it cannot steer a terminal."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return printable(str(value))
