@@ -19,6 +19,7 @@ TOO_DEEP = (
 
 
 def usage_message(error: click.ClickException) -> str:
+    """What the command line lacks or has too much, and what was probably meant."""
     message = error.format_message()
     nearest = ""
     if isinstance(error, click.NoSuchCommand | click.NoSuchOption):
