@@ -384,7 +384,9 @@ class _Run:
         return token(self._settings.project_id, batch, number, attempt)
 
     def _post_planned(self, pages: Pages) -> int:
-        """Create the HITs of this kind that are planned, each under its batch's terms; returns how many.
+        """Create the HITs of this kind that are planned, each under its batch's terms; returns how many are out.
+
+        A harvest beside this one may find and book some of them first.
 
         Each window of HITs goes planned → sending → posted with a commit before the calls and one after them. A HIT
         whose call fails stays in ``sending``, to be reconciled and sent again with the same token.
@@ -414,7 +416,7 @@ class _Run:
         def create(hit: StoredHit) -> dict[str, str]:
             return {"HITId": create_hit(client, project_id, hit, types[hit.batch_id], questions.pop(hit.id))}
 
-        return make_calls(
+        make_calls(
             self._context,
             Operation(
                 CREATE,
@@ -427,6 +429,9 @@ class _Run:
             label="post",
             in_order=self._endpoint.in_process,
         )
+        with reading(session):
+            left = hit_store.hits(session, self._context.environment, UNPOSTED, self._kind.name)
+        return len(due) - len({hit.id for hit in due} & {hit.id for hit in left})
 
     def _nothing_to_do(self, plan: Plan, sweep: Sweep) -> StageResult:
         """Why nothing is left to post now."""

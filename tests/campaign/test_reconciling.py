@@ -6,9 +6,11 @@ import datetime as dt
 
 import pytest
 from posted_kit import copy_project, forget, keys, make_posted, talking
+from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, run_publish
 
+from mitl.campaign import publish as publishing
 from mitl.campaign.posting import reconcile_only, require_safe_repeat, sweep_server
 from mitl.crowd.client import Keys, MTurkClient
 from mitl.crowd.context import Context
@@ -18,6 +20,7 @@ from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.errors import CrowdError, EndpointError
 from mitl.records import Environment, HitState
+from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import delete, expire
 
 
@@ -59,6 +62,24 @@ def test_lost_hits_are_adopted_without_posting_anything(asked, state):
     with open_database(asked.db_url, read_only=True) as session:
         states = set(session.scalars(text("SELECT state FROM journal WHERE kind = 'create'")))
     assert states == {"done"}
+
+
+def test_a_harvest_beside_publish_may_book_what_was_posted_first(tmp_path, tmp_path_factory, monkeypatch):
+    """Publish counts what is out, whoever saw it there first."""
+    settings = proposed(tmp_path / "p", tmp_path_factory)
+    create, looks = publishing.create_hit, []
+
+    def seen_at_once(*words):
+        made = create(*words)
+        looks.append(harvest(settings, SANDBOX))
+        return made
+
+    monkeypatch.setattr(publishing, "create_hit", seen_at_once)
+    result = run_publish(settings)
+
+    assert len(looks) > 1
+    assert result.counts["hits_posted"] == len(looks) == len(keys(settings, HitState.POSTED))
+    assert reconcile_only(settings, SANDBOX).status == "nothing_to_do"
 
 
 def test_hits_deleted_behind_our_back_are_closed_and_asked_again(asked):
