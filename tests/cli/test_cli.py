@@ -395,7 +395,7 @@ def test_tables_align_numbers_and_money_to_the_right():
 
 def test_a_wide_table_is_folded_between_words_so_that_its_rows_stay_rows():
     """No id is cut, nothing is lost; where nothing fits, or nobody's terminal reads it, a row is one line."""
-    link = "http://127.0.0.1:8000/work/abcdefgh"
+    link = "http://127.0.0.1:8000/link/abcdefgh"
     table = Table("", ("id", "text", "n"), ((link, "a man rides a brown horse by the sea", 7), ("b", "", 12)))
 
     assert tables.render_table(table, 62).splitlines() == [
