@@ -151,9 +151,8 @@ def parquet_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Ta
 
     # Not read_table: its threads may still run where an error ends the process at once, which then aborts.
     table = ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)
-    return (
-        table if columns is None else table.select(list(columns))
-    )  # what is read passes over names it lacks
+    # Reading passes over names that the table lacks; selecting does not.
+    return table if columns is None else table.select(list(columns))
 
 
 def holds(folder: Path, files: Mapping[str, bytes]) -> bool:

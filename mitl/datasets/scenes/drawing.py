@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 from mitl.datasets.scenes.graph import Background, Shape, Stream
@@ -141,12 +140,6 @@ _PAINTERS: dict[Background, Callable[[Brush, Stream], None]] = {
 Points = tuple[tuple[float, float], ...]
 
 
-@cache
-def outline(shape: Shape) -> Points:
-    """The polygon of a shape of radius 1 around the origin."""
-    return _OUTLINES[shape]
-
-
 def _on_circle(degrees: float, radius: float = 1.0) -> tuple[float, float]:
     return radius * math.cos(math.radians(degrees)), radius * math.sin(math.radians(degrees))
 
@@ -186,6 +179,7 @@ def _crescent() -> Points:
     return tuple((x + 0.15, y) for x, y in (*outer, *inner[1:-1]))
 
 
+# The polygons of radius 1 around the origin.
 _OUTLINES: dict[Shape, Points] = {
     Shape.CIRCLE: tuple(_on_circle(a) for a in range(0, 360, 6)),
     Shape.SQUARE: ((-0.82, -0.82), (0.82, -0.82), (0.82, 0.82), (-0.82, 0.82)),
@@ -237,7 +231,7 @@ def _draw_object(pen: ImageDraw, group: Group, spot: Spot, scale: float) -> None
     cos, sin = math.cos(turn) * group.radius, math.sin(turn) * group.radius
     points = [
         ((spot.x + x * cos - y * sin) * scale, (spot.y + x * sin + y * cos) * scale)
-        for x, y in outline(group.shape)
+        for x, y in _OUTLINES[group.shape]
     ]
     closed = [*points, *points[:2]]
     for rim, width in ((LIGHT_RIM, 6.0), (DARK_RIM, 3.2)):
