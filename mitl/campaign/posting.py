@@ -24,6 +24,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, StoredHit
+from mitl.db.store.rounds import pairs_command
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress, no_progress
@@ -277,6 +278,7 @@ def reconcile_only(
             sweep = sweep_server(context, endpoint.client())
             advance(1)
         unposted = len(hit_store.hits(context.session, environment, UNPOSTED))
+        following = pairs_command(context.session, environment)
     nothing = not (sweep.adopted or sweep.gone or sweep.orphans or sweep.unfetched)
     return StageResult(
         status="nothing_to_do" if nothing else "done",
@@ -294,7 +296,7 @@ def reconcile_only(
             else f"{sweep.adopted:,} HITs were adopted, {len(sweep.gone):,} closed because the server deleted them; "
             f"{len(sweep.orphans):,} of this project are not known here",
         ),
-        next=f"mitl publish --{environment}, which posts the {unposted:,} HITs that are planned"
+        next=f"{following} --{environment}, which posts the {unposted:,} HITs that are planned"
         if unposted
         else "mitl harvest",
     )

@@ -32,7 +32,7 @@ from mitl.errors import DatasetError, FormError, MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
 from mitl.records import Environment, StageResult, Verdict
-from mitl.records.forms import DIRECTION_OF, IMAGES, SetForm, message_of_form, result_of_form
+from mitl.records.forms import DIRECTION_OF, IMAGES, SetForm, in_ways, message_of_form, result_of_form
 from mitl.settings import Settings, load, log_form
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,8 +60,10 @@ class App:
 
     @property
     def progress(self) -> Progress:
-        """Bars on a terminal, unless quiet."""
-        return no_progress if self.quiet else terminal_progress
+        """Bars on a terminal, unless quiet; they name directions as the data set does."""
+        if self.quiet:
+            return no_progress
+        return lambda label, total: terminal_progress(in_ways(label, self.form), total)
 
     def finish(self, result: StageResult, error: str | None = None) -> None:
         """Print what a stage did, and in JSON the error: one JSON object, or tables and lines."""

@@ -20,6 +20,7 @@ from mitl.records.answers import (
 )
 from mitl.records.enums import (
     PAIRS_COMMAND,
+    ROUND_COMMAND,
     AnnotatorKind,
     AuditPurpose,
     BatchKind,
@@ -68,6 +69,7 @@ from mitl.records.results import (
 
 __all__ = [
     "PAIRS_COMMAND",
+    "ROUND_COMMAND",
     "AnnotatorKind",
     "AuditPurpose",
     "BatchKind",

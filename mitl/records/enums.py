@@ -163,6 +163,8 @@ class BatchKind(StrEnum):
 
 PAIRS_COMMAND = "mitl publish"
 """What asks about pairs, and asks again what could not be used of them."""
+ROUND_COMMAND = "mitl round run"
+"""What does so while a round is open, within its budget, and ends it."""
 
 
 class Preference(StrEnum):

@@ -23,6 +23,7 @@ from mitl.cli.reference import commands
 from mitl.errors import DatasetError
 from mitl.progress import terminal_progress
 from mitl.records import StageResult, Table
+from mitl.records.forms import SET_FORMS
 from mitl.settings import load
 
 HEAVY = (
@@ -414,6 +415,18 @@ def test_progress_is_silent_where_asked_or_no_terminal_looks(tmp_path):
     quiet = app.App("act", load(tmp_path, environ={}), json=False, quiet=True)
 
     assert quiet.progress is app.no_progress
+
+
+def test_a_bar_names_directions_as_the_data_set_does(tmp_path, monkeypatch, capsys):
+    """What searches sounds does not go from an image to a text."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    sounds = next(form for form in SET_FORMS.values() if form.sides[0] == "sound")
+    told = app.App("act", load(tmp_path, environ={}), json=False, quiet=False, form=lambda: sounds)
+
+    with told.progress("rank bm25 t2i", 1) as advance:
+        advance(1)
+
+    assert "rank bm25 t2a" in capsys.readouterr().err
 
 
 def test_a_bar_takes_any_name(monkeypatch, capsys):

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from mitl.campaign.kinds.protocol import CampaignKind, Request
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
-from mitl.db.store import rounds as round_store
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
+from mitl.db.store.rounds import pairs_command
 from mitl.db.store.worker_tallies import Tallies
 from mitl.errors import FormError
 from mitl.records import PAIRS_COMMAND, BatchKind, Environment
@@ -89,11 +89,6 @@ def other_kinds_asked(session: Session, environment: Environment) -> list[Campai
     """Those but pairs, which take a while to load."""
     asked = {batch.kind for batch in hit_store.batches(session, environment)}
     return [kind_of(name) for name in sorted(asked - {BatchKind.PAIRS})]
-
-
-def pairs_command(session: Session, environment: Environment) -> str:
-    """The command that asks about pairs now: while a round is open, the one that asks within its budget and ends it."""
-    return PAIRS_COMMAND if round_store.open_round(session, environment) is None else "mitl round run"
 
 
 def after_answers(session: Session, environment: Environment) -> str:

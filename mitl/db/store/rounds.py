@@ -31,7 +31,7 @@ from mitl.db.store.hits import next_round
 from mitl.db.store.proposals import ensure_pairs, unmark_withdrawn
 from mitl.db.store.statements import add_tuples, chunks
 from mitl.errors import RoundError
-from mitl.records import Environment, HitState, Pair, PairRole
+from mitl.records import PAIRS_COMMAND, ROUND_COMMAND, Environment, HitState, Pair, PairRole
 from mitl.records.frames import frame
 from mitl.records.rounds import CHOSEN, TEACHING, RoundStep
 
@@ -104,6 +104,11 @@ def rounds(session: Session, environment: Environment) -> list[RoundRow]:
 def open_round(session: Session, environment: Environment) -> RoundRow | None:
     """The round that is under way; None where there is none."""
     return next((row for row in rounds(session, environment) if row.is_open), None)
+
+
+def pairs_command(session: Session, environment: Environment) -> str:
+    """The command that asks about pairs now: while a round is open, ``mitl publish`` refuses."""
+    return PAIRS_COMMAND if open_round(session, environment) is None else ROUND_COMMAND
 
 
 def add_round(

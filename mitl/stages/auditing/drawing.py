@@ -16,10 +16,12 @@ from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.audits import AuditRow
+from mitl.db.store.rounds import pairs_command
 from mitl.errors import AuditError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.progress import Progress, no_progress
 from mitl.records import (
+    PAIRS_COMMAND,
     AuditPurpose,
     Direction,
     Environment,
@@ -267,11 +269,13 @@ def draw_audit(
             context.session, context.environment, design, strata.listed(), drawn, context.now()
         )
         context.session.commit()
+        following = _asked_by(context, audit)
     replaced = (
         [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
     )
     return _result(
         audit,
+        following,
         "done",
         (f"audit {audit.number}: {several(design.sample, 'pair')} drawn of {design.size:,}", *replaced),
     )
@@ -313,10 +317,19 @@ def _state(context: Context, audit: AuditRow) -> tuple[bool, str]:
 
 def _nothing_to_do(context: Context, audit: AuditRow) -> StageResult:
     drawn = f"{several(audit.design.sample, 'pair')} drawn on {audit.drawn_at:%Y-%m-%d}"
-    return _result(audit, "nothing_to_do", (f"nothing to do: audit {audit.number} is this one, {drawn}",))
+    lines = (f"nothing to do: audit {audit.number} is this one, {drawn}",)
+    return _result(audit, _asked_by(context, audit), "nothing_to_do", lines)
 
 
-def _result(audit: AuditRow, status: str, lines: tuple[str, ...]) -> StageResult:
+def _asked_by(context: Context, audit: AuditRow) -> str:
+    """The command that asks it."""
+    # A machine is to label the other open pairs, so only the sample for labels is asked.
+    if audit.purpose is AuditPurpose.LABELS:
+        return f"{PAIRS_COMMAND} --{audit.environment.value} --drawn"
+    return f"{pairs_command(context.session, audit.environment)} --{audit.environment.value}"
+
+
+def _result(audit: AuditRow, following: str, status: str, lines: tuple[str, ...]) -> StageResult:
     design = audit.design
     counts: DrawCounts = {
         "environment": audit.environment.value,
@@ -331,8 +344,7 @@ def _result(audit: AuditRow, status: str, lines: tuple[str, ...]) -> StageResult
         counts=counts,
         tables=(_table(design.strata, f"audit {audit.number}, for {audit.purpose.value}"),),
         lines=lines,
-        # A machine is to label the other open pairs, so only the sample for labels is asked.
-        next=f"mitl publish --{audit.environment.value}{' --drawn' if audit.purpose is AuditPurpose.LABELS else ''}",
+        next=following,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
-from mitl.campaign.kinds import after_answers, kinds_asked, pairs_command, to_ask_again
+from mitl.campaign.kinds import after_answers, kinds_asked, to_ask_again
 from mitl.campaign.posting import gone_warning, reconcile
 from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import Endpoint, open_endpoint
@@ -20,6 +20,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.rounds import pairs_command
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, StageResult, several
 from mitl.records.results import printed_by

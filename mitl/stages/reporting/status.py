@@ -13,7 +13,7 @@ from mitl.db.store import standings
 from mitl.db.store.standings import Standing
 from mitl.errors import OutageError
 from mitl.interrupts import interrupts_held
-from mitl.records import PAIRS_COMMAND, Environment, StageResult, Table, several
+from mitl.records import PAIRS_COMMAND, ROUND_COMMAND, Environment, StageResult, Table, several
 from mitl.records.collection import TEXTS
 from mitl.records.items import counted
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -88,7 +88,7 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     if standing["round"] is not None:
         rows = (*rows, ("round", f"{standing['round']} is under way; see `mitl round show`"))
         if following.startswith(PAIRS_COMMAND):  # which a round has for itself while it is open
-            following = f"mitl round run --{now['environment']}"
+            following = f"{ROUND_COMMAND} --{now['environment']}"
     title = f"{settings.project.name} · {chosen}"
     return StageResult(
         counts=now,
