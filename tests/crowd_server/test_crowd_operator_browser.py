@@ -78,9 +78,8 @@ def test_the_operator_signs_in_invites_and_expires_by_keyboard(crowd, new_page):
     page = new_page(tolerate="403 (Forbidden)")
 
     page.goto(f"{crowd.url}/operator")
-    page.locator(
-        "#token:focus"
-    ).wait_for()  # led there before the first frame is drawn, which a test may outrun
+    # The field has it before the first frame is drawn, which a test may outrun.
+    page.locator("#token:focus").wait_for()
     page.keyboard.insert_text(admin.operator_token(crowd.engine))
     page.keyboard.press("Enter")
     page.locator("summary", has_text="Invite people").wait_for()
