@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from record_kit import PAIRS, RATINGS, RULES, Conflict, MergeInput, P, merge, merge_one, positives_by_query
 
 from mitl.errors import ReleaseError
+from mitl.judgements.aggregators import Aggregator
 from mitl.positives.loading import official_positives
-from mitl.positives.merging import Exclusions, MergeRules
+from mitl.positives.merging import Exclusions, MergeRecipe, MergeRules
 from mitl.records import Direction, Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label
@@ -75,6 +76,16 @@ def test_a_threshold_off_the_scale_of_ratings_is_refused(threshold):
     """It would take all ratings or none without a word."""
     with pytest.raises(ReleaseError, match="ratings go from 0 to 5"):
         MergeRules(cxc_threshold=threshold)
+
+
+def test_the_default_repairs_and_official_rules_follow_the_paper():
+    """Originals stay unless the official tool's result is wanted; the ends of the scale are thresholds as well."""
+    assert MergeRules().with_originals and MergeRules().recipe is MergeRecipe.REPAIR
+    assert not MergeRules(official=True).with_originals
+    assert MergeRules(official=True).recipe is MergeRules(with_originals=False).recipe is MergeRecipe.PAPER
+    assert (MergeRules(cxc_threshold=0).cxc_threshold, MergeRules(cxc_threshold=5).cxc_threshold) == (0, 5)
+    with pytest.raises(ReleaseError, match="a rule of their own for several answers"):
+        MergeRules(official=True, aggregator=Aggregator.DAWID_SKENE)
 
 
 def test_strict_wants_yes_and_a_rating_does_not_lift_a_weak_yes():
@@ -173,12 +184,12 @@ def test_merging_does_not_depend_on_any_order(judgements, ratings, originals, ru
 @given(JUDGEMENTS, RATINGS, st.lists(PAIRS, max_size=6), RULES)
 def test_positives_never_hold_what_is_excluded_or_judged_negative(judgements, ratings, originals, rules):
     """Whatever the rules, except that the official ones let CxC revive a refused pair."""
-    exclusions = Exclusions(frozenset({0}), frozenset({3}))
+    exclusions = Exclusions(captions=frozenset({0}), images=frozenset({3}))
     merged = merge(MergeInput(judgements, ratings, originals, exclusions=exclusions), rules)
     refused = {c.pair for c in merged.conflicts if c.label is not None and not c.label.is_positive}
 
     for positive in merged.positives:
-        assert positive.pair not in exclusions
+        assert positive.pair.caption_id != 0 and positive.pair.image_id != 3
         assert positive.pair not in refused or rules.official
         assert positive.sources
         assert (positive.label is not None) == (JUDGED in positive.sources)
