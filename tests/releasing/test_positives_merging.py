@@ -138,6 +138,7 @@ def test_official_filters_reproduce_the_released_tools_slips():
     (kept,) = merge_one([NO], 4.0, rules=official, exclusions=wrong).positives
     assert (kept.label, kept.sources, kept.probability) == (None, (CXC,), 0.0)
     assert merge_one([NO], 4.0, rules=official).conflicts == (Conflict(P, NO, 1, 4.0, False, CXC, True),)
+    assert merge_one([YES], 2.0, rules=official).conflicts == (Conflict(P, YES, 1, 2.0, False, JUDGED, True),)
     with pytest.raises(ReleaseError, match="leaves originals out"):
         MergeRules(official=True, with_originals=True)
 
