@@ -142,7 +142,7 @@ class Bookkeeping:
             assert error.code == "AWS.MechanicalTurk.InsufficientFunds"
 
     def wait(self):
-        self.clock.advance(hours=self.random.choice([0.4, 0.7, 1.1, 30, 80]))
+        self.clock.advance(hours=self.random.choice([0.5, 1, 1.1, 24, 80]))
 
     def set_budget(self):
         cents = self.random.randint(0, 900)
@@ -225,6 +225,46 @@ def test_the_books_balance_after_every_step(crowd_template, seed):
         for _ in range(50):
             books.step()
             books.books_balance()
+    finally:
+        books.close()
+
+
+def test_a_hit_is_given_out_up_to_its_expiry_and_to_who_gave_it_back_from_their_old_deadline(crowd_template):
+    """To the microsecond; the list of what there is and the HIT that is given out never differ."""
+    books = Bookkeeping(crowd_template, Random(0))
+    start, moment = books.clock(), dt.timedelta(microseconds=1)
+
+    def takes(worker, after_s, less=dt.timedelta(0)):
+        """Whether this worker is offered the HIT then, and gets it; it is given back at once."""
+        books.clock.advance(
+            seconds=(start + dt.timedelta(seconds=after_s) - less - books.clock()).total_seconds()
+        )
+        with books.write() as at:
+            listed = sum(group.available for group in leases.groups(at, books.workers[worker]))
+            taken = leases.accept(at, books.workers[worker], books.type.mturk_id)
+            assert listed == (taken is not None)
+            if taken is not None:
+                assert leases.find(at.connection, taken[0]).deadline_at == at.now + dt.timedelta(seconds=3600)
+                assert leases.groups(at, books.workers[2]) == []
+                assert leases.accept(at, books.workers[2], books.type.mturk_id) is None
+                leases.give_back(at.connection, taken[0])
+            return taken is not None
+
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=5000)
+        assert takes(0, 0)
+        assert not takes(0, 3600, moment)
+        assert takes(1, 3600, moment)
+        assert takes(0, 3600)
+        assert not takes(0, 5000, moment)
+        assert not takes(1, 5000, moment)
+        assert takes(2, 5000, moment)
+        assert not takes(2, 5000)
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=30)
+        assert takes(1, 5030, moment)
+        assert not takes(0, 5030)
     finally:
         books.close()
 
