@@ -14,7 +14,7 @@ from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
 from mitl.crowd_server.store.workers import StudyRow
 from mitl.errors import UsageError
-from mitl.records import Environment, StageResult, Table
+from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.serve import base_of, crowd_database
@@ -199,7 +199,7 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
             links=links,
             visits={panel.slug: {s.value: visits.get(s, 0) for s in VisitState} for panel, visits in panels},
         ),
-        tables=(Table(f"{len(rows)} panels", columns, rows),),
+        tables=(Table(several(len(rows), "panel"), columns, rows),),
         lines=tuple(f"  {slug}: {link}" for slug, link in links.items()),
     )
 
@@ -222,11 +222,11 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
         )
         for row in visits
     )
-    counts = PanelVisitsCounts(panel=slug, visits=len(rows))
+    counts, told = PanelVisitsCounts(panel=slug, visits=len(rows)), f"{several(len(rows), 'visit')} to {slug}"
     if out is None:
-        return StageResult(counts=counts, tables=(Table(f"{len(rows)} visits to {slug}", columns, rows),))
+        return StageResult(counts=counts, tables=(Table(told, columns, rows),))
     put_file(out, csv_text([columns, *rows]).encode(), mode=0o600)
-    lines = (f"{len(rows)} visits to {slug} are in {out}; the file holds the panel's ids of people",)
+    lines = (f"{told} in {out}; the file holds the panel's ids of people",)
     return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
 
 
