@@ -71,11 +71,8 @@ SECTIONS: tuple[Callable[[Context, ProjectSnapshot], AnalysisSection | None], ..
 )
 """Those that no analysis makes, in the page's order; each gives None where the project holds nothing of it."""
 
-_WITH_SECTION = tuple(analysis for analysis in ANALYSES.values() if analysis.section is not None)
 _OF_THE_PAGE = (ANSWERS, RATIONALE, MULTIPLICITY, COMPLETENESS, CORRELATIONS, DIVERSITY, BIAS, LABEL_ORDER)
 """The analyses that the page's own sections show."""
-_PARTS = 2 + len(SECTIONS) + len(_WITH_SECTION) + len(_OF_THE_PAGE)
-"""What progress counts: reading, the sections and analyses, rendering."""
 
 REPORT_FILE = "report.html"
 _REPORT_SALT = "<the report page>"
@@ -179,7 +176,9 @@ def report(
     Raises:
         DatasetError: that folder cannot be read.
     """
-    with _no_sweeps(), progress("report", _PARTS) as advance:
+    analyses = sum(one.section is not None for one in ANALYSES.values()) + len(_OF_THE_PAGE)
+    # Reading, what is made of it, rendering.
+    with _no_sweeps(), progress("report", 1 + len(SECTIONS) + analyses + 1) as advance:
         source = collect(settings, environment, advance)
         data = report_input(source, AnalysisOptions(ratings=ratings), advance)
         content = render_report(data).encode("utf-8")
@@ -356,8 +355,9 @@ def _made(
 
 def _sections(of: AnalysisInput, advance: Advance) -> Iterator[AnalysisSection]:
     """The sections of the analyses that bring one of their own."""
-    for analysis in _WITH_SECTION:
-        assert analysis.section is not None
+    for analysis in ANALYSES.values():
+        if analysis.section is None:
+            continue
         try:
             shown = analysis.show(analysis.compute(of), of)
         except MitlError as error:
