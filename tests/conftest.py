@@ -17,6 +17,7 @@ from migration_kit import every_migration
 from sqlalchemy import create_engine, text
 from suite_kit import (  # noqa: F401 - pytest finds them here
     ctrl_c,
+    pytest_collection,
     pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_terminal_summary,

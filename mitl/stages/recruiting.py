@@ -199,7 +199,7 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
             links=links,
             visits={panel.slug: {s.value: visits.get(s, 0) for s in VisitState} for panel, visits in panels},
         ),
-        tables=(Table(several(len(rows), "panel"), columns, rows),),
+        tables=(Table(f"{len(rows)} panels", columns, rows),),
         lines=tuple(f"  {slug}: {link}" for slug, link in links.items()),
     )
 
@@ -222,11 +222,14 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
         )
         for row in visits
     )
-    counts, told = PanelVisitsCounts(panel=slug, visits=len(rows)), f"{several(len(rows), 'visit')} to {slug}"
+    counts = PanelVisitsCounts(panel=slug, visits=len(rows))
     if out is None:
-        return StageResult(counts=counts, tables=(Table(told, columns, rows),))
+        return StageResult(
+            counts=counts, tables=(Table(f"{several(len(rows), 'visit')} to {slug}", columns, rows),)
+        )
     put_file(out, csv_text([columns, *rows]).encode(), mode=0o600)
-    lines = (f"{told} in {out}; the file holds the panel's ids of people",)
+    ids = "; the file holds the panel's ids of people" if any(row.external_id for row in visits) else ""
+    lines = (f"{several(len(rows), 'visit')} to {slug} {'is' if len(rows) == 1 else 'are'} in {out}{ids}",)
     return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
 
 

@@ -8,10 +8,12 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,22 @@ def _missing(reason: str) -> str:
     return reason
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Workers that all import every module of tests begin at different ones.
+
+    pytest writes each test's assertions anew where no worker has done so before, which takes longer than its import.
+    """
+    gc.disable()  # hardly anything of what is imported goes again
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{end}", "") for end in ("", "_COUNT"))
+    if worker and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        modules = sorted((session.config.rootpath / "tests").rglob("test_*.py"))
+        sys.path += {str(module.parent) for module in modules}
+        first = len(modules) * int(worker.removeprefix("gw")) // int(workers)
+        for module in modules[first:] + modules[:first]:
+            with suppress(Exception, pytest.skip.Exception):  # collecting it tells
+                import_module(module.stem)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, so that none of two workers ends with a long one while the other waits.
 
@@ -133,6 +151,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
