@@ -63,8 +63,7 @@ class PairScorer:
         """(P,) the rank head's logits of the pairs (image_rows[p], caption_rows[p]), whatever their order."""
         logits = np.empty(len(image_rows), np.float32)
         lengths = (images.arrays["length"][image_rows], captions.arrays["length"][caption_rows])
-        longest = images.arrays["state"].shape[1] + captions.arrays["tokens"].shape[1]
-        batches = self._batches(image_rows, caption_rows, *lengths, longest)
+        batches = self._batches(image_rows, caption_rows, *lengths, _longest(images, captions))
         workers = max(1, min(self._workers, len(batches)))
 
         def score(places: Rows) -> None:
@@ -112,7 +111,7 @@ class PairScorer:
         self, images: Encoded, captions: Encoded, image_rows: Rows, caption_rows: Rows
     ) -> NDArray[np.float32]:
         """A batch of pairs, of one shape where the core wants that."""
-        longest = images.arrays["state"].shape[1] + captions.arrays["tokens"].shape[1]
+        longest = _longest(images, captions)
         tokens = _tokens_on_card(longest) if self._core.fills else 0
         wanted, i = np.unique(image_rows, return_inverse=True)
         texts, c = np.unique(caption_rows, return_inverse=True)
@@ -171,6 +170,11 @@ class PairScorer:
                 found[place] = one
             self._kept.put(states, rows[new], entered)
         return [one for one in found if one]
+
+
+def _longest(images: Encoded, captions: Encoded) -> int:
+    """Tokens of the longest pair."""
+    return int(images.arrays["state"].shape[1] + captions.arrays["tokens"].shape[1])
 
 
 def _tokens_on_card(longest: int) -> int:

@@ -154,8 +154,12 @@ def usage(option: click.Option, ctx: click.Context) -> str:
 
 def nearest_to(error: click.NoSuchCommand | click.NoSuchOption) -> str:
     """What a mistyped command or option may have been meant as, the nearest first; "" where none is near."""
-    near = error.possibilities or []
-    if isinstance(error, click.NoSuchCommand) and error.ctx and isinstance(error.ctx.command, click.Group):
+    near: list[str] = []
+    if isinstance(error, click.NoSuchOption):
+        # Of those that click finds near: it takes the dashes, which all have, for something in common.
+        known = [option.lstrip("-") for option in error.possibilities or ()]
+        near = [f"--{name}" for name in difflib.get_close_matches(error.option_name.lstrip("-"), known)]
+    elif error.ctx and isinstance(error.ctx.command, click.Group):
         known = error.ctx.command.list_commands(error.ctx)  # click knows none that is not imported
         near = difflib.get_close_matches(error.command_name.lower(), known)
     return " or ".join(map(repr, near))

@@ -405,4 +405,4 @@ def report(
         app.finish(write_methods(app.settings, methods, environment))
         return
 
-    app.finish(report(app.settings, out, environment, ratings=ratings))
+    app.finish(report(app.settings, out, environment, ratings=ratings, progress=app.progress))

@@ -22,7 +22,8 @@ def render_table(table: Table, room: int | None = None) -> str:
     """A plain aligned table; numbers and money to the right, whole numbers with separators.
 
     Args:
-        room: columns of the terminal, to which the longest texts are folded between words where that makes it fit.
+        room: columns of the terminal, to which the longest texts are folded between words where that makes it fit;
+            where nothing does, each row is a block of a line for each column.
     """
     columns = [printable(column) for column in table.columns]
     rows = [[_cell(value) for value in row] for row in table.rows]
@@ -34,8 +35,12 @@ def render_table(table: Table, room: int | None = None) -> str:
         for place, column in enumerate(columns)
     ]
 
+    head = [printable(table.title)] if table.title else []
     if room is not None:
-        widths = _fitting(widths, [_narrowest(column) for column in zip(columns, *rows, strict=True)], room)
+        least = [_narrowest(column) for column in zip(columns, *rows, strict=True)]
+        if rows and len(columns) > _SIDE_BY_SIDE and _total(least) > room:
+            return "\n".join([*head, "\n\n".join(_block(columns, row, room) for row in rows)])
+        widths = _fitting(widths, least, room)
 
     def line(cells: Sequence[str]) -> str:
         padded = (
@@ -44,7 +49,6 @@ def render_table(table: Table, room: int | None = None) -> str:
         )
         return "  " + "  ".join(padded).rstrip()
 
-    head = [printable(table.title)] if table.title else []
     folded = ([_folded(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows)
     lines = (line(cells) for row in folded for cells in zip_longest(*row, fillvalue=""))
     return "\n".join([*head, line(columns), *lines])
@@ -58,6 +62,8 @@ def terminal_room() -> int | None:
     return None
 
 
+_SIDE_BY_SIDE = 2
+"""Columns that a terminal itself wraps well enough: a name and what it is."""
 _READABLE = 16
 """Columns below which a text is not folded."""
 _WORDS = 4
@@ -77,13 +83,23 @@ def _narrowest(cells: Sequence[str]) -> int:
 
 def _fitting(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """The widths with the widest columns narrowed until all fit; as they are where nothing makes them fit."""
-    gaps = 2 * len(widths)
-    if sum(widths) + gaps <= room or sum(least) + gaps > room:
+    if _total(widths) <= room or _total(least) > room:
         return list(widths)
     found = list(widths)
-    while sum(found) + gaps > room:
+    while _total(found) > room:
         found[max(range(len(found)), key=lambda place: (found[place] > least[place], found[place]))] -= 1
     return found
+
+
+def _total(widths: Sequence[int]) -> int:
+    """Columns of a terminal that a row takes, with its gaps."""
+    return sum(widths) + 2 * len(widths)
+
+
+def _block(columns: Sequence[str], row: Sequence[str], room: int) -> str:
+    """A row that stands by itself, a line for each column; what goes on does so further to the right."""
+    texts = (f"{name}: {cell}".rstrip() for name, cell in zip(columns, row, strict=True))
+    return "\n".join("  " + "\n    ".join(_folded(text, max(room - 4, _READABLE))) for text in texts)
 
 
 def _folded(cell: str, width: int) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
@@ -296,8 +297,7 @@ def change_panel(engine: Engine, slug: str, ends: Mapping[VisitState, End]) -> t
         UsageError: an address or a code is odd.
         StoreError: there is no such panel.
     """
-    with engine.begin() as connection:
-        panel = _known(connection, slug)
+    with _writing(engine, slug) as (connection, panel):
         usual = PROFILES[panel.profile].complete_url
         merged = {}
         for state, kept in read_ends(panel.ends).items():
@@ -317,8 +317,7 @@ def close_panel(engine: Engine, slug: str, *, clock: Clock = utc_now) -> bool:
     Raises:
         StoreError: there is no such panel.
     """
-    with engine.begin() as connection:
-        panel = _known(connection, slug)
+    with _writing(engine, slug) as (connection, panel):
         if panel.closed_at is not None:
             return False
         panels.close(connection, panel.id, clock())
@@ -327,16 +326,18 @@ def close_panel(engine: Engine, slug: str, *, clock: Clock = utc_now) -> bool:
 
 def forget_worker(engine: Engine, name: str) -> int:
     """Delete what panels call one person, given by the panel's id or the worker id; the number of workers."""
-    with engine.begin() as connection:
-        worker_ids = panels.known_as(connection, name)
-        panels.forget(connection, worker_ids)
-        return len(worker_ids)
+    return sum(_forget(engine, environment, name) for environment in Environment)
 
 
 def forget_all(engine: Engine, environment: Environment) -> int:
     """Delete what panels call the workers of an environment; the number of workers."""
+    return _forget(engine, environment)
+
+
+def _forget(engine: Engine, environment: Environment, name: str | None = None) -> int:
+    # In turn with those who come by a study link, so that nobody is called anew while they are forgotten.
     with Database(engine).write(environment) as connection:
-        worker_ids = panels.identified(connection, environment)
+        worker_ids = panels.identified(connection, environment, name)
         panels.forget(connection, worker_ids)
         return len(worker_ids)
 
@@ -373,6 +374,16 @@ def change_study(
         new = replace(new, changed_at=now)
         workers.save_study(connection, new)
         return new, True
+
+
+@contextmanager
+def _writing(engine: Engine, slug: str) -> Iterator[tuple[Connection, PanelRow]]:
+    """A transaction in turn with all others that write in a panel's environment; StoreError for an unknown panel."""
+    database = Database(engine)
+    with database.read() as connection:
+        environment = _known(connection, slug).environment
+    with database.write(environment) as connection:
+        yield connection, _known(connection, slug)
 
 
 def _known(connection: Connection, slug: str) -> PanelRow:

@@ -48,7 +48,7 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
 
     with (
         connectable(url, create=create, read_only=read_only) as engine,
-        Session(engine, expire_on_commit=False) as session,
+        Session(engine, expire_on_commit=False, close_resets_only=False) as session,
     ):
         yield session
 

@@ -92,7 +92,7 @@ def crisscross_demo(
         f"evaluate --cxc {release.name} --annotator {MODEL} --baseline {BASELINE}",
         partial(evaluate_models, settings, request, progress),
     )
-    written = steps.run("report", partial(report, settings, page, SANDBOX))
+    written = steps.run("report", partial(report, settings, page, SANDBOX, progress=progress))
     sampled: Any = evaluated.counts["correlations"]
     means = {model: {task: one["mean"] for task, one in of.items()} for model, of in sampled.items()}
     counts = dict(LikenessCounts(tasks=against_truth(settings), correlations=means))

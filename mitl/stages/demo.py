@@ -100,7 +100,7 @@ def demo(
     work(posts, settings, population, steps, progress, MAX_ROUNDS)
     steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX, replace_earlier=True))
     steps.run("evaluate", partial(evaluate, settings, release=release, progress=progress))
-    written = steps.run("report", partial(report, settings, page, SANDBOX))
+    written = steps.run("report", partial(report, settings, page, SANDBOX, progress=progress))
     mark.write(written.counts)
     return _result(written, release, page, time.monotonic() - started)
 

@@ -14,7 +14,7 @@ from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
 from mitl.crowd_server.store.workers import StudyRow
 from mitl.errors import UsageError
-from mitl.records import Environment, StageResult, Table
+from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.serve import base_of, crowd_database
@@ -224,9 +224,12 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
     )
     counts = PanelVisitsCounts(panel=slug, visits=len(rows))
     if out is None:
-        return StageResult(counts=counts, tables=(Table(f"{len(rows)} visits to {slug}", columns, rows),))
+        return StageResult(
+            counts=counts, tables=(Table(f"{several(len(rows), 'visit')} to {slug}", columns, rows),)
+        )
     put_file(out, csv_text([columns, *rows]).encode(), mode=0o600)
-    lines = (f"{len(rows)} visits to {slug} are in {out}; the file holds the panel's ids of people",)
+    ids = "; the file holds the panel's ids of people" if any(row.external_id for row in visits) else ""
+    lines = (f"{several(len(rows), 'visit')} to {slug} {'is' if len(rows) == 1 else 'are'} in {out}{ids}",)
     return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
 
 

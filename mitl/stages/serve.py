@@ -28,7 +28,7 @@ from mitl.db.engine import make_engine
 from mitl.db.explain import explained
 from mitl.errors import SettingsError
 from mitl.interrupts import how_to_stop
-from mitl.records import Environment, StageResult, Table
+from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import SERVER_PORT, Settings
 
@@ -253,7 +253,7 @@ def list_invitations(settings: Settings) -> StageResult:
     columns = ("number", "environment", "label", "used", "state")
     return StageResult(
         counts=InvitationsCounts(invitations=len(rows)),
-        tables=(Table(f"{len(rows)} invitations", columns, rows),),
+        tables=(Table(several(len(rows), "invitation"), columns, rows),),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from axe_kit import violations
 
 from mitl.campaign.kinds import wording_of
+from mitl.campaign.kinds.texts.answers import LANGUAGE, check_text
 from mitl.campaign.kinds.texts.packing import ShownItem, render_texts
 from mitl.protocol.pages import bind_submission
 from mitl.records import CollectionRole
@@ -20,9 +21,10 @@ SIZES = [
 ]
 TASKS = ("write", "pick", "review")
 SENTENCE = "A brown dog runs over wet grass"
+RULES = TextRules()
 
 
-def show(site, task, count=3, text=SENTENCE):
+def show(site, task, count=3, text=SENTENCE, rules=RULES):
     """Serve a page of this task; its path."""
     items = [
         ShownItem(
@@ -37,7 +39,7 @@ def show(site, task, count=3, text=SENTENCE):
         wording_of("texts", f"texts-{task}", None),
         items,
         CollectionRole(task),
-        TextRules() if task == "write" else None,
+        rules if task == "write" else None,
         contact=None,
         estimate_s=60,
     )
@@ -68,6 +70,10 @@ def test_texts_are_written_by_keyboard_alone(open_page, site):
         ("A dog", "2 of at least 4 words."),
         ("There is a dog on the grass", "do not begin with “there is”"),
         (EXAMPLES[0], "This is an example"),
+        (
+            "Ein Hund rennt über nasses Gras",
+            "This does not read as English: please write a whole sentence, with words such as “a” or “the”.",
+        ),
         (f"{SENTENCE}!", "You wrote the same for another image."),
     ],
 )
@@ -84,6 +90,25 @@ def test_the_page_tells_what_a_text_lacks_and_does_not_send_it(open_page, site, 
     page.wait_for_url("**/mturk/externalSubmit")
     sent = dict(site.posted[0][1])
     assert (sent["p01_outcome"], sent["p01_text"], sent["p02_text"]) == ("skipped", "", SENTENCE)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "any"])
+def test_the_page_and_the_check_of_what_comes_in_tell_a_language_alike(open_page, site, language):
+    """Whole sentences of another language, another alphabet, letters struck at random; none where any will do."""
+    rules = TextRules(language=language, forbidden_starts=())
+    page = open_page(show(site, "write", 1, rules=rules) + site.query())
+    for text in (
+        SENTENCE,
+        "Ein Hund rennt über nasses Gras hinweg",
+        "Собака бежит по мокрой траве",
+        "qwer asdf zxcv uiop hjkl bnmq",
+        "1234 5678 9012 3456",
+        "Red car parked outside",
+        "Red car parked outside small house",
+    ):
+        page.fill("#p01_text", text)
+        refused = "This does not read as" in page.locator("#p01_told").inner_text()
+        assert refused is (LANGUAGE in [finding.code for finding in check_text(text, rules)]), text
 
 
 @pytest.mark.parametrize(("task", "field", "value"), [("pick", "pick", "0"), ("review", "label", "weak_no")])

@@ -23,12 +23,13 @@ from mitl.datasets.scenes.world import truth_matrix
 from mitl.db.store import audits, open_work
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
+from mitl.db.store import rounds as round_store
 from mitl.records import AuditPurpose, Label, PairRole
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 from mitl.settings import WORLD_FOLDER, Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
-from mitl.stages.fusing.scores import FOLDER, KeptScores, stamp
+from mitl.stages.fusing.scores import FOLDER, KeptScores, sources, stamp
 
 SAMPLE = 150
 PAGE = 18
@@ -93,8 +94,13 @@ def write_scores(
     probability = np.full(len(pairs), 0.4) if constant else 1 / (1 + np.exp(-2 * logit))
     fused = frame(FUSED, {"pair": pairs, "probability": probability, "fold": np.zeros(len(pairs))})
     with open_context(settings, SANDBOX, read_only=True) as context:
-        runs = [run.hash for run in proposal_store.runs(context.session)]
-    about = {"environment": "sandbox", "runs": runs, "made_at": stamp(made_at), "excluded_sha256": excluded}
+        made_of = sources(context.session)
+    about = {
+        "environment": "sandbox",
+        "runs": made_of,
+        "made_at": stamp(made_at),
+        "excluded_sha256": excluded,
+    }
     (settings.runs / FOLDER).mkdir(parents=True, exist_ok=True)
     KeptScores(settings.runs / FOLDER / f"{made_at:%Y%m%d}.parquet").write(fused, about)
 
@@ -166,6 +172,19 @@ def test_a_withdrawal_opens_the_pairs_again_and_a_new_run_labels_them_again(proj
     with open_context(project, SANDBOX, read_only=True) as context:
         runs = audits.labellings(context.session, SANDBOX)
     assert [run.withdrawn_at is None for run in runs] == [False, True]
+
+
+def test_what_comes_next_is_a_command_that_does_not_refuse(project: Settings) -> None:
+    """While a round is open that is the round's, for `mitl publish` refuses then."""
+    assert label(project).out.endswith("mitl publish --sandbox\n")
+    with open_context(project, SANDBOX) as context:
+        number = item_store.dataset(context.session).id
+        round_store.add_round(context.session, number, SANDBOX, "random", {}, context.now())
+        context.session.commit()
+
+    told = (label(project), mitl("label", "--withdraw", "--project", project.project))
+
+    assert [one.out.endswith("mitl round run --sandbox\n") for one in told] == [True, True]
 
 
 def test_another_promise_replaces_what_stands(project: Settings) -> None:

@@ -147,6 +147,9 @@ def test_who_fails_the_controls_waits_for_a_person_who_sees_why(settings):
     assert expected["repeated"].startswith("a repeated pair is within 1 of place ")
     assert {row[2] for row in table.rows} == {"3.00"}
     assert any(line.startswith("rule: an identical pair has 4 or more") for line in seen.lines)
+    assert not any(
+        word in line for line in seen.lines for word in ("gold controls", "pass rate", "a pair takes")
+    )
     assert any(line.startswith("the rater: 100% of 16 scores lie within 0.05 of 3.00") for line in seen.lines)
     with open_database(settings.db_url, read_only=True) as session:
         counts = answers.decision_counts(session, SANDBOX)

@@ -175,7 +175,8 @@ def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(words, titl
         ("crowd panel clos", "no such command 'clos'; did you mean 'close'?"),
         ("xyzzy", "no such command 'xyzzy'; see `mitl --help`"),
         ("round xyzzy", "no such command 'xyzzy'; see `mitl round --help`"),
-        ("status --sandbx", "no such option '--sandbx'; did you mean '--sandbox' or '--db'?"),
+        ("status --sandbx", "no such option '--sandbx'; did you mean '--sandbox'?"),
+        ("crowd budget --live", "no such option '--live'; see `mitl crowd budget --help`"),
         ("status --xyzzy", "no such option '--xyzzy'; see `mitl status --help`"),
     ],
 )
@@ -395,7 +396,7 @@ def test_tables_align_numbers_and_money_to_the_right():
 
 
 def test_a_wide_table_is_folded_between_words_so_that_its_rows_stay_rows():
-    """No id is cut, nothing is lost; where nothing fits, or nobody's terminal reads it, a row is one line."""
+    """No id is cut, nothing is lost; where all fits, or nobody's terminal reads it, a row is one line."""
     link = "http://127.0.0.1:8000/link/abcdefgh"
     table = Table("", ("id", "text", "n"), ((link, "a man rides a brown horse by the sea", 7), ("b", "", 12)))
 
@@ -407,7 +408,33 @@ def test_a_wide_table_is_folded_between_words_so_that_its_rows_stay_rows():
     ]
     names = Table("", ("id", "name"), ((link, "my own picture.jpg"),))
     assert tables.render_table(names, 50) == tables.render_table(names)
-    assert tables.render_table(table, 200) == tables.render_table(table, 40) == tables.render_table(table)
+    assert tables.render_table(table, 200) == tables.render_table(table)
+
+
+def test_a_table_that_no_folding_makes_fit_shows_its_rows_as_blocks():
+    """A line for each column, so that each figure stands beside its name; what goes on is set further in."""
+    table = Table(
+        "two models",
+        ("model", "mAP@R", "95 % from", "to", "said"),
+        (("near", 0.5, 0.4, 0.6, "ranks by the nearest of all"), ("far", 0.25, None, None, "")),
+    )
+
+    assert tables.render_table(table, 30).splitlines() == [
+        "two models",
+        "  model: near",
+        "  mAP@R: 0.500",
+        "  95 % from: 0.400",
+        "  to: 0.600",
+        "  said: ranks by the nearest",
+        "    of all",
+        "",
+        "  model: far",
+        "  mAP@R: 0.250",
+        "  95 % from: –",
+        "  to: –",
+        "  said:",
+    ]
+    assert len(tables.render_table(table).splitlines()) == 4
 
 
 def test_progress_is_silent_where_asked_or_no_terminal_looks(tmp_path):

@@ -14,8 +14,10 @@ from sqlalchemy import text
 
 from mitl.core.clock import utc_now
 from mitl.crowd_server import admin
+from mitl.crowd_server.pages.panels import End
 from mitl.crowd_server.store import leases, workers
 from mitl.crowd_server.store.database import Books, Database
+from mitl.crowd_server.store.models import VisitState
 from mitl.db.engine import make_engine
 from mitl.records import Environment
 
@@ -126,6 +128,34 @@ def test_revoking_waits_for_who_is_just_accepting(postgres_url):
     engine.dispose()
 
     assert not lease.is_live(utc_now())
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda engine: admin.close_panel(engine, "p"),
+        lambda engine: admin.change_panel(engine, "p", {VisitState.COMPLETED: End("", "C2")}),
+        lambda engine: admin.forget_worker(engine, "somebody"),
+    ],
+    ids=["close", "change", "forget"],
+)
+def test_what_changes_a_panel_waits_for_who_is_just_arriving(postgres_url, act):
+    """Arrivals write in turn, and what the operator does to a panel or its people takes its own turn among them."""
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    ends = {VisitState.COMPLETED: End("", "C1")}
+    admin.add_panel(engine, LIVE, admin.PanelPlan("generic", "p", ends=ends))
+    with ThreadPoolExecutor(1) as pool:
+        with Database(engine).write(LIVE):
+            acting = pool.submit(act, engine)
+            while not acting.done() and not is_one_waiting(engine):
+                time.sleep(0.01)
+            waited = not acting.done()
+        acting.result()
+    engine.dispose()
+
+    assert waited
 
 
 def is_one_waiting(engine):

@@ -409,6 +409,11 @@ def test_a_revoked_workers_hit_is_free_again_and_takes_no_submission(crowd, clie
         hit["MaxAssignments"],
     )
     assert task.submit(p01_label="yes").status_code == 410
+    for address in (f"/w/a/{task.token}", "/w", "/w/start"):
+        page = worker.get(address)
+        assert page.status_code == 403
+        assert "Your invitation was withdrawn" in page.text
+        assert "What you sent is kept" in page.text
     assert assignments(client) == []
     with crowd.engine.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(LateAnswer)) == 1

@@ -113,11 +113,11 @@ def test_the_workers_page_lists_raters_the_odd_first(rated, raters):
 def test_a_raters_page_shows_what_was_noticed_and_the_scores(rated, raters):
     """Findings in sentences, two drawings with words for who cannot see them, and scores in place of labels."""
     with open_desk(rated) as desk:
+        with desk.desk.reading() as context:
+            known = desk.desk.crowd(context, desk.desk.frame(context)).workers
+        numbers = {one.worker: one.id for one in known}
         for rater in raters:
-            number = next(
-                one.id for one in desk.desk.crowd(*_now(desk)).workers if one.worker == rater["worker"]
-            )
-            page = desk.get(f"/workers/{number}")
+            page = desk.get(f"/workers/{numbers[rater['worker']]}")
             text = written(page)
             for finding in rater["findings"]:
                 assert finding["detail"][1:] in text.replace("&#39;", "'")
@@ -125,11 +125,6 @@ def test_a_raters_page_shows_what_was_noticed_and_the_scores(rated, raters):
             assert page.text.count('role="img" aria-label="S') >= 2
             assert page.text.count('class="cell score"') >= N
             assert "unreadable" not in text
-
-
-def _now(desk):
-    with desk.desk.reading() as context:
-        return context, desk.desk.frame(context)
 
 
 @pytest.mark.browser

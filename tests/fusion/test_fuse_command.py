@@ -109,6 +109,17 @@ def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(project):
     assert Path(first.paths["fused"]).read_bytes() == bytes_before
 
 
+def test_scores_of_a_data_set_that_the_folder_held_before_are_not_taken(project):
+    """Its runs may be called the same: the same annotators ranked the same ids."""
+    fuse(project, SANDBOX)
+    assert scores(project) is not None
+
+    in_pipeline(project, "UPDATE dataset SET content_sha256 = 'of other texts'")
+
+    assert scores(project) is None
+    assert fuse(project, SANDBOX).status == "done"
+
+
 @pytest.fixture(scope="module")
 def killed(worked: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Projects as a kill leaves them, by its place: what lies there before, and at the last one it dies."""

@@ -12,6 +12,9 @@ from process_kit import project_settings
 from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_done
 
 from mitl.analysis.report.render import render_report
+from mitl.crowd.context import open_context
+from mitl.db.store import items as item_store
+from mitl.db.store import rounds as round_store
 from mitl.hits.packing import hits_needed
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
@@ -115,6 +118,12 @@ def test_answers_from_the_top_of_a_list_are_weighted_or_refused(tmp_path: Path) 
     assert counts["random"] is False
     assert "of which 0 were drawn at random" in out
     assert "mitl publish --sandbox --pilot 10" in out
+    with open_context(settings, SANDBOX) as context:
+        number = item_store.dataset(context.session).id
+        round_store.add_round(context.session, number, SANDBOX, "random", {}, context.now())
+        context.session.commit()
+    # While a round is open, `mitl publish` refuses.
+    assert ok("plan", "--project", tmp_path).out.endswith("mitl round run --sandbox\n")
 
 
 def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import resource
 import shlex
 import shutil
 import signal
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def data(project: Path):
     """What the report of that project shows."""
     settings = project_settings(project)
     return report_input(collect(settings))
+
+
+def test_progress_counts_every_part_of_a_report(project, tmp_path):
+    """One bar that ends at its end, also where an analysis has too little to say."""
+    told = []
+
+    @contextmanager
+    def progress(label, total):
+        told.append([label, total])
+        yield lambda units: told.append(units)
+
+    report(project_settings(project), tmp_path / "report.html", progress=progress)
+
+    (label, total), *units = told
+    assert (label, sum(units)) == ("report", total) and len(units) == total
 
 
 @pytest.mark.slow

@@ -128,14 +128,16 @@ def test_the_evidence_shows_the_data_sets_own_ids(project):
     assert not any("image " in line for line in found.lines if line.startswith("finding: gold_"))
 
 
-def test_the_queue_says_when_the_server_pays_by_itself(reviewed):
-    """For each that waits, seven days after it was submitted."""
+def test_the_queue_says_how_long_each_took_and_when_the_server_pays_by_itself(reviewed):
+    """Minutes to a tenth; paid seven days after it was submitted."""
     [table] = queue(reviewed).tables
 
     assert table.columns[-1] == "pays itself at"
     by_number = {one.id: one for one in submissions(reviewed)}
     for line in table.rows:
-        assert line[-1] == minute(by_number[line[0]].submitted_at + dt.timedelta(seconds=AUTO_APPROVAL_S))
+        one = by_number[line[0]]
+        assert line[-2] == f"{(one.submitted_at - one.accepted_at).total_seconds() / 60:.1f}"
+        assert line[-1] == minute(one.submitted_at + dt.timedelta(seconds=AUTO_APPROVAL_S))
 
 
 ALL, NONE_OF_IT = tuple(Label), (Label.WEAK_NO,)

@@ -207,9 +207,11 @@ def test_what_a_round_could_not_use_is_asked_again_by_the_command_that_is_named(
 
     settled, looked = ok("review", "settle").out, ok("harvest", "--sandbox").out
     others = ok("review"), ok("simulate"), ok("audit", "draw", "--size", "20")
+    proposed_again = run_propose(load_settings(project, environ={})).next
 
     assert "next: mitl round run --sandbox, which asks again what could not be used" in settled
     assert all("next: mitl round run --sandbox" in said for said in (looked, *(one.out for one in others)))
+    assert proposed_again == "mitl round run --sandbox"
     ok("round", "run", "--sandbox")
 
 

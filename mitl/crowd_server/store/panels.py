@@ -218,16 +218,12 @@ def external_id(connection: Connection, worker_id: int) -> str | None:
     return connection.scalar(wanted.limit(1))
 
 
-def known_as(connection: Connection, name: str) -> list[int]:
-    """Rows of the workers with this worker id or this panel's id."""
-    by_name = or_(PanelIdentity.external_id == name, CrowdWorker.mturk_id == name)
-    wanted = select(PanelIdentity.worker_id).join(CrowdWorker, CrowdWorker.id == PanelIdentity.worker_id)
-    return list(connection.scalars(wanted.where(by_name)))
-
-
-def identified(connection: Connection, environment: Environment) -> list[int]:
-    """Rows of all workers of this environment whose panel's id is known."""
+def identified(connection: Connection, environment: Environment, name: str | None = None) -> list[int]:
+    """Rows of this environment's workers whose panel's id is known; with a name, those of this worker or panel's id."""
     wanted = select(PanelIdentity.worker_id).where(PanelIdentity.environment == environment)
+    if name is not None:
+        by_name = or_(PanelIdentity.external_id == name, CrowdWorker.mturk_id == name)
+        wanted = wanted.join(CrowdWorker, CrowdWorker.id == PanelIdentity.worker_id).where(by_name)
     return list(connection.scalars(wanted))
 
 

@@ -33,6 +33,7 @@ from mitl.crowd_server.store.panels import PanelRow, VisitRow
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.crowd_server.work.visitor import (
     VISIT_COOKIE,
+    WITHDRAWN,
     Fields,
     Visitor,
     contact_href,
@@ -43,6 +44,7 @@ from mitl.crowd_server.work.visitor import (
     start_session,
     token_of,
     visitor_of,
+    worker_id_of,
 )
 
 P = ParamSpec("P")
@@ -252,6 +254,8 @@ def start(site: Site, request: Request) -> Response:
     """``/w/start``: from the study link straight to the HIT, once the study's page is answered."""
     visitor = visitor_of(site, request)
     visit = None
+    if visitor is None and worker_id_of(site, request) is not None:
+        return site.notice(*WITHDRAWN)
     if visitor is not None:
         with visitor.read() as books:
             visit = visitor.visit(books.connection)

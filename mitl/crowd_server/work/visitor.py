@@ -37,6 +37,12 @@ NO_ENTRY = (
     "No entry",
     "This page needs an invitation link. Open yours again, or ask the person who sent it.",
 )
+WITHDRAWN = (
+    403,
+    "Your invitation was withdrawn",
+    "You can take no more HITs here. What you sent is kept, also answers to a HIT that you had open, and what you are "
+    "owed stays owed. Ask the person who invited you, or the panel that you came from.",
+)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
@@ -104,7 +110,7 @@ class Visitor:
         if "standing" not in self._seen:
             known = workers.find_standing(connection, self.worker.mturk_id)
             if known is None:
-                raise NoticeError(*NO_ENTRY)  # revoked since this page was asked for
+                raise NoticeError(*WITHDRAWN)  # since this page was asked for
             self._seen["standing"] = known[1]
         standing: PageStanding = self._seen["standing"]
         return standing
@@ -161,13 +167,13 @@ Form: TypeAlias = Callable[[Site, Request], Awaitable[Response]]
 def for_workers(
     handler: Callable[Concatenate[Visitor, P], Response],
 ) -> Callable[Concatenate[Site, Request, P], Response]:
-    """A page for workers alone; a browser without a session is told how to get one."""
+    """A page for workers alone; a browser without a session is told how to get one, who was shut out that they were."""
 
     @functools.wraps(handler)
     def answer(site: Site, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> Response:
         visitor = visitor_of(site, request)
         if visitor is None:
-            return site.notice(*NO_ENTRY)
+            return site.notice(*(NO_ENTRY if worker_id_of(site, request) is None else WITHDRAWN))
         return handler(visitor, *args, **kwargs)
 
     return answer
@@ -194,9 +200,14 @@ def form(handler: Callable[[Visitor, Fields], Response]) -> Form:
     return read
 
 
+def worker_id_of(site: Site, request: Request) -> str | None:
+    """The worker whose session this browser holds, whether or not they were shut out since."""
+    return unseal(site.secret, "worker", request.cookies.get(COOKIE, ""))
+
+
 def visitor_of(site: Site, request: Request) -> Visitor | None:
     """Who asks; None without a session, or where the invitation was revoked."""
-    mturk_id = unseal(site.secret, "worker", request.cookies.get(COOKIE, ""))
+    mturk_id = worker_id_of(site, request)
     if mturk_id is None:
         return None
     with site.database.read() as connection:

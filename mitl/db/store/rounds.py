@@ -111,6 +111,12 @@ def pairs_command(session: Session, environment: Environment) -> str:
     return PAIRS_COMMAND if open_round(session, environment) is None else ROUND_COMMAND
 
 
+def first_command(session: Session) -> str:
+    """The command that asks about pairs that were just proposed: a round's where one is open, else on the sandbox."""
+    under_way = (f"{ROUND_COMMAND} --{of}" for of in Environment if open_round(session, of) is not None)
+    return next(under_way, f"{PAIRS_COMMAND} --{Environment.SANDBOX}")
+
+
 def add_round(
     session: Session,
     dataset_id: int,

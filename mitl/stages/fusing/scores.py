@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import Context
+from mitl.db.store import items as item_store
 from mitl.db.store import proposals
 from mitl.records import Environment
 from mitl.records.audits import FUSED
@@ -83,8 +84,14 @@ def kept_scores(
 
 
 def sources(session: Session) -> list[str]:
-    """What probabilities are made from now: the runs' hashes, and the withdrawn annotators that they do without."""
-    runs = [run.hash for run in proposals.runs(session)]
+    """What probabilities are made from now: data set, the runs' hashes, the withdrawn annotators they do without.
+
+    Runs alone do not tell data sets apart: another one under the same name and ids has runs of the same hashes.
+    """
+    runs = [
+        f"data set {item_store.dataset(session).content_sha256}",
+        *(run.hash for run in proposals.runs(session)),
+    ]
     return [*runs, *(f"without {name}" for name in sorted(proposals.withdrawn_names(session)))]
 
 

@@ -36,6 +36,7 @@ from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, open_work
 from mitl.db.store import items as item_store
 from mitl.db.store.audits import AuditRow
+from mitl.db.store.rounds import pairs_command
 from mitl.errors import AuditError, DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import AuditPurpose, Environment, StageResult, Table, several
@@ -132,7 +133,9 @@ def label(
                 context.session, context.environment, audit.id, config, found.labels, context.now()
             )
             context.session.commit()
+        following = f"{pairs_command(context.session, context.environment)} --{context.environment}"
     result = _result(found, promise, len(audited), dry_run=dry_run, same=same)
+    result = replace(result, next=following if found.left else "mitl build-dataset --out DIR")
     if scores is None:
         return result
     taken = f"that {scores.name} was made without the sample's answers is taken on your word; the bound rests on it"
@@ -145,13 +148,14 @@ def withdraw(settings: Settings, environment: Environment | None = None) -> Stag
         n_labels = len(audit_store.machine_labels(context.session, context.environment))
         runs = audit_store.withdraw(context.session, context.environment, context.now())
         context.session.commit()
+        following = f"{pairs_command(context.session, context.environment)} --{context.environment}"
     taken: LabelCounts = {"withdrawn": runs, "labelled": 0}
     if not runs:
         return StageResult.nothing("no machine labels stand", taken)
     return StageResult(
         counts=taken,
         lines=(f"{several(n_labels, 'machine label')} taken back; their pairs are open again",),
-        next="mitl publish",
+        next=following,
     )
 
 
@@ -334,7 +338,6 @@ def _result(
         warnings=warnings,
         tables=(Table(title, heads, rows),),
         lines=tuple(lines),
-        next="mitl publish" if found.left else "mitl build-dataset --out DIR",
     )
 
 

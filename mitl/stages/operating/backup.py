@@ -259,7 +259,7 @@ def verify_dump(source: Path, *, progress: Progress = no_progress) -> Verdict:
 def _faults(line: Line, connection: Connection) -> list[Fault]:
     found = [*general_faults(connection, _METADATA[line]), *rule_faults(connection, _RULES[line])]
     if line == "pipeline" and not found:  # where references are lost, there may be nothing to compare
-        with Session(connection) as session:
+        with Session(connection, close_resets_only=False) as session:
             counted = {
                 "answer sheets say something else than the judgements": answer_sheets.stale(session),
                 "sheets of controls say something else than the judgements": control_sheets.stale(session),

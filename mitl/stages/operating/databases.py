@@ -87,7 +87,7 @@ def opened(place: Place, *, read_only: bool = False) -> Iterator[Engine]:
 
 def write_sheets(connection: Connection) -> int:
     """What the pipeline's answers say, at hand: part of an upgrade or a restore; how many were missing."""
-    with Session(connection) as session:
+    with Session(connection, close_resets_only=False) as session:
         missing = answer_sheets.fill(session)
         worker_tallies.fill(session)
         session.commit()

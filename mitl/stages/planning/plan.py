@@ -11,8 +11,9 @@ from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
+from mitl.db.store.rounds import pairs_command
 from mitl.errors import MitlError
-from mitl.records import AuditPurpose, Environment, StageResult, several
+from mitl.records import PAIRS_COMMAND, AuditPurpose, Environment, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
@@ -76,6 +77,7 @@ def plan(
             )
         planned = make_plan(context, project, found, wish)
         audit = None if certify is None else audit_cost(context, certify)
+        asking = pairs_command(context.session, context.environment)
     paths: PlanPaths = {}
     if plot is not None:
         content = f'<?xml version="1.0" encoding="UTF-8"?>\n{draw(planned)}\n'.encode()
@@ -86,7 +88,7 @@ def plan(
         paths=paths,
         tables=(needs_table(planned), plans_table(planned)),
         lines=(*about(planned), *budget_lines(planned), *not_reachable(planned), *audit_lines(audit)),
-        next=_next(planned),
+        next=_next(planned) if asking == PAIRS_COMMAND else f"{asking} --{planned.environment}",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -15,6 +15,7 @@ from annotators.base import device_name
 from mitl.core.whole_files import folder_bytes
 from mitl.db.session import open_database
 from mitl.db.store import proposals as store
+from mitl.db.store import rounds as round_store
 from mitl.errors import RetrievalError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import proposal_summary, ranking_path
@@ -156,14 +157,15 @@ def propose(
     run = _Run(settings, hashlib.sha256(config.encode()).hexdigest()[:16], config, queries, runs)
     with open_database(settings.db_url, read_only=True) as session:
         is_stored = store.find_run(session, run.name) is not None
+        following = round_store.first_command(session)
     if is_stored and run.is_ranked():
-        return _nothing_to_do(run)
+        return _nothing_to_do(run, following)
     with open_engine(settings, computing or Computing.of(settings), request.annotators) as compute.engine:
         rankings, computed = rank_with(RankingFolder(run.folder, queries, depths), runs)
     proposals = take_top(rankings, request.top_k)
     new_pairs = 0 if is_stored else run.store(proposals)
     counts: ProposeCounts = {"new_pairs": new_pairs, "rankings_computed": computed}
-    return _result(run, proposals, compute, counts, request.top_k)
+    return replace(_result(run, proposals, compute, counts, request.top_k), next=following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ def _configuration(
     return json.dumps({**also, "annotators": annotators, "queries": digests}, sort_keys=True)
 
 
-def _nothing_to_do(run: _Run) -> StageResult:
+def _nothing_to_do(run: _Run, following: str) -> StageResult:
     counts: ProposeCounts = {"run": run.name}
     paths: ProposePaths = {"rankings": str(run.folder)}
     return StageResult(
@@ -256,7 +258,7 @@ def _nothing_to_do(run: _Run) -> StageResult:
         counts=counts,
         paths=paths,
         lines=(f"nothing to do: run {run.name} with these annotators and queries is stored already",),
-        next="mitl publish --sandbox",
+        next=following,
     )
 
 
@@ -318,5 +320,4 @@ def _result(
         paths=paths,
         tables=(shares,),
         lines=(*compute.shortlist_lines, *where, pairs),
-        next="mitl publish --sandbox",
     )

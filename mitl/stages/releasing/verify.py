@@ -73,7 +73,7 @@ def _lines(found: Verification) -> list[str]:
         return [*rest[:_SHOWN], *([f"and {left:,} more"] if left > 0 else [])]
     lines = [f"{found.name}: {several(found.files, 'file')} as released"]
     if found.certificate is None:
-        return [*lines, "no certificate: its completeness was not audited"]
+        return [*lines, "no certificate: it was released without a complete audit"]
     return [
         *lines,
         f"certified by {several(found.audited, 'audited pair')} with {several(found.answers, 'blind answer')}, "

@@ -24,6 +24,7 @@ from mitl.db.store import releases
 from mitl.errors import MitlError, StoreError
 from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
+from mitl.progress import Advance, Progress, no_progress
 from mitl.records import Decision, Direction, Environment, StageResult, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
@@ -69,6 +70,9 @@ SECTIONS: tuple[Callable[[Context, ProjectSnapshot], AnalysisSection | None], ..
     audit_section,
 )
 """Those that no analysis makes, in the page's order; each gives None where the project holds nothing of it."""
+
+_OF_THE_PAGE = (ANSWERS, RATIONALE, MULTIPLICITY, COMPLETENESS, CORRELATIONS, DIVERSITY, BIAS, LABEL_ORDER)
+"""The analyses that the page's own sections show."""
 
 REPORT_FILE = "report.html"
 _REPORT_SALT = "<the report page>"
@@ -161,6 +165,7 @@ def report(
     environment: Environment | None = None,
     *,
     ratings: Path | None = None,
+    progress: Progress = no_progress,
 ) -> StageResult:
     """Write the report of one environment; the same data give the same bytes.
 
@@ -171,11 +176,14 @@ def report(
     Raises:
         DatasetError: that folder cannot be read.
     """
-    with _no_sweeps():
-        source = collect(settings, environment)
-        data = report_input(source, AnalysisOptions(ratings=ratings))
+    analyses = sum(one.section is not None for one in ANALYSES.values()) + len(_OF_THE_PAGE)
+    # Reading, what is made of it, rendering.
+    with _no_sweeps(), progress("report", 1 + len(SECTIONS) + analyses + 1) as advance:
+        source = collect(settings, environment, advance)
+        data = report_input(source, AnalysisOptions(ratings=ratings), advance)
+        content = render_report(data).encode("utf-8")
+        advance(1)
     file = out or source.file
-    content = render_report(data).encode("utf-8")
     changed = put_file(file, content)
     counts: _Written = {
         "environment": data.environment.value,
@@ -209,7 +217,13 @@ def _no_sweeps() -> Iterator[None]:
             gc.enable()
 
 
-def collect(settings: Settings, environment: Environment | None = None) -> ReportSource:
+def _silent(units: int) -> None:
+    """Nobody looks."""
+
+
+def collect(
+    settings: Settings, environment: Environment | None = None, advance: Advance = _silent
+) -> ReportSource:
     """Read the database once."""
     with open_database(settings.db_url, read_only=True) as session:
         project = read_project(session, settings, environment)
@@ -220,7 +234,11 @@ def collect(settings: Settings, environment: Environment | None = None) -> Repor
         has_other_work = any(other is not chosen for other in hit_store.environments(session))
         file = report_file(session, settings.project, chosen)
         context = Context(session, settings, chosen)
-        made = (section(context, project) for section in SECTIONS)
+        advance(1)
+        made = []
+        for section in SECTIONS:
+            made.append(section(context, project))
+            advance(1)
         sections = tuple(one for one in made if one is not None)
         salt = releases.kept_salt(session, _REPORT_SALT)
     warnings: tuple[str, ...] = ()
@@ -257,7 +275,9 @@ def report_file(session: Session, project: Path, environment: Environment) -> Pa
     return project / f"report-{environment.value}.html"
 
 
-def report_input(source: ReportSource, options: AnalysisOptions | None = None) -> ReportInput:
+def report_input(
+    source: ReportSource, options: AnalysisOptions | None = None, advance: Advance = _silent
+) -> ReportInput:
     """All that the report shows."""
     project = source.project
     of = AnalysisInput.of(project, options)
@@ -278,8 +298,8 @@ def report_input(source: ReportSource, options: AnalysisOptions | None = None) -
         annotators=annotator_proposals(project),
         funnel=funnel,
         places=proposal_places(project),
-        answers=_made(ANSWERS, of) or (),
-        rationale=_made(RATIONALE, of) or (),
+        answers=_made(ANSWERS, of, advance) or (),
+        rationale=_made(RATIONALE, of, advance) or (),
         questions=project.questions,
         crowd=crowd_stats(project, source.people, source.salt)
         if project.submissions or project.hits
@@ -288,14 +308,14 @@ def report_input(source: ReportSource, options: AnalysisOptions | None = None) -
         batches=batch_rows(project),
         truth=None if true is None else truth_stats(project, merged, true),
         evaluation=scores,
-        multiplicity=_made(MULTIPLICITY, of) or (),
-        completeness={one.direction: one.bound for one in _made(COMPLETENESS, of) or ()},
+        multiplicity=_made(MULTIPLICITY, of, advance) or (),
+        completeness={one.direction: one.bound for one in _made(COMPLETENESS, of, advance) or ()},
         reliability=reliability(project, true),
         found=found_pairs(project),
         examples=() if merged is None else examples(project),
         disputes=disputes(project, None if true is None else set(unpack_pairs(true))),
-        machines=machine_analysis(of),
-        analyses=(*_sections(of), *source.sections),
+        machines=machine_analysis(of, advance),
+        analyses=(*_sections(of, advance), *source.sections),
         preference=preference(project),
         provenance=provenance(project, source.runs, evaluated=bool(scores)),
         form=project.dataset.form,
@@ -303,23 +323,25 @@ def report_input(source: ReportSource, options: AnalysisOptions | None = None) -
     )
 
 
-def machine_analysis(of: AnalysisInput) -> MachineAnalysis:
+def machine_analysis(of: AnalysisInput, advance: Advance = _silent) -> MachineAnalysis:
     """Diversity, bias, correlations and label order; no network is loaded.
 
     What cannot be analysed is empty, and ``left_out`` says why.
     """
     left_out: dict[str, str] = {}
-    correlations = _made(CORRELATIONS, of, left_out)
+    correlations = _made(CORRELATIONS, of, advance, left_out)
     return MachineAnalysis(
-        diversity=_made(DIVERSITY, of, left_out) or (),
-        bias=_made(BIAS, of, left_out) or (),
+        diversity=_made(DIVERSITY, of, advance, left_out) or (),
+        bias=_made(BIAS, of, advance, left_out) or (),
         correlations=None if correlations is None else correlations[0],
-        label_order=_made(LABEL_ORDER, of, left_out) or (),
+        label_order=_made(LABEL_ORDER, of, advance, left_out) or (),
         left_out=left_out,
     )
 
 
-def _made(analysis: Analysis[T], of: AnalysisInput, left_out: dict[str, str] | None = None) -> T | None:
+def _made(
+    analysis: Analysis[T], of: AnalysisInput, advance: Advance, left_out: dict[str, str] | None = None
+) -> T | None:
     """What an analysis computes; None where the project holds too little for it, and why in ``left_out``."""
     try:
         return analysis.compute(of)
@@ -327,9 +349,11 @@ def _made(analysis: Analysis[T], of: AnalysisInput, left_out: dict[str, str] | N
         if left_out is not None:
             left_out[analysis.name.replace("-", "_")] = str(error)
         return None
+    finally:
+        advance(1)
 
 
-def _sections(of: AnalysisInput) -> Iterator[AnalysisSection]:
+def _sections(of: AnalysisInput, advance: Advance) -> Iterator[AnalysisSection]:
     """The sections of the analyses that bring one of their own."""
     for analysis in ANALYSES.values():
         if analysis.section is None:
@@ -343,6 +367,7 @@ def _sections(of: AnalysisInput) -> Iterator[AnalysisSection]:
                 yield AnalysisSection(analysis.section, why_not=str(error))
         else:
             yield AnalysisSection(analysis.section, shown.tables, shown.lines, shown.drawings, shown.captions)
+        advance(1)
 
 
 def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[EvaluationScore, ...]:

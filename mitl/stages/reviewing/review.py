@@ -194,10 +194,10 @@ def _deadlines(
     return found
 
 
-def _minutes(row: StoredAssignment) -> float | None:
+def _minutes(row: StoredAssignment) -> str | None:
     if row.accepted_at is None or row.submitted_at is None:
         return None
-    return round((row.submitted_at - row.accepted_at).total_seconds() / 60, 1)
+    return f"{(row.submitted_at - row.accepted_at).total_seconds() / 60:,.1f}"
 
 
 CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)

@@ -142,21 +142,28 @@ def _failed(known: _Known) -> Table:
 
 
 def _about_worker(known: _Known, floor_s: float) -> list[str]:
+    """Standing, gold record and conduct are those on pairs, and say nothing of other work."""
     one, usual = known.worker, known.people.habits
     also = ", ".join(map(str, known.also_waiting))
+    total = (
+        f"  {several(one.submissions, 'submission')}: {one.used} used, "
+        f"{one.queued} waiting{f' (also {also})' if also else ''}, "
+        f"{one.rejected} rejected; earned {format_dollars(one.earned_cents)}"
+    )
+    capped = ", capped" if one.capped else ""
+    if known.found.evidence is not None:
+        return [f"worker {one.worker}{', excluded' if one.standing == 'excluded' else ''}{capped}", total]
     speed = "" if one.speed is None else f", {one.speed:.1f} × the others' median"
     speed += f", under the floor of {floor_s:g} s" if one.is_under(floor_s) else ""
     speed += "" if one.unplayed is None else f", {100 * one.unplayed:.0f} % of the answers without playing"
     run = "none" if one.run is None else f"{one.run.length} × {_words([one.run.label])}"
     return [
-        f"worker {one.worker}: {one.standing}{', capped' if one.capped else ''}; {one.record.text}, pass rate "
+        f"worker {one.worker}: {one.standing}{capped}; {one.record.text}, pass rate "
         f"{one.mean:.2f} (90 % interval {one.low:.2f} to {one.high:.2f})",
         f"  a pair takes {_number(one.median_s, ' s', 1)}{speed}; longest run {run} (usual {_number(usual.run)}); "
         f"variety {_number(one.entropy, ' bits', 2)} (usual {_number(usual.entropy, '', 2)})",
         f"  agrees with others on {_agreed(one.agreement)}; with own earlier answers on {_agreed(one.consistency)}",
-        f"  {several(one.submissions, 'submission')}: {one.used} used, "
-        f"{one.queued} waiting{f' (also {also})' if also else ''}, "
-        f"{one.rejected} rejected; earned {format_dollars(one.earned_cents)}",
+        total,
     ]
 
 

@@ -72,6 +72,21 @@ USUAL_WORDS: Mapping[str, str] = {
 }
 """By the language's code; all four are written in Latin letters."""
 
+_NAMES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
+
+
+def language_rule(language: str) -> dict[str, object]:
+    """What :func:`is_in` goes by, for a page that tells its worker the same; empty for ``any``."""
+    if language == ANY:
+        return {}
+    return {
+        "name": _NAMES[language],
+        "usual": USUAL_WORDS[language],
+        "letters": LEAST_LETTERS,
+        "told_by": TOLD_BY_WORDS,
+    }
+
+
 _WORD = re.compile(r"[^\W\d_]+")
 
 

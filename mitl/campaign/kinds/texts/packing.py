@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mitl.campaign.kinds.texts.answers import language_rule
 from mitl.errors import PackingError, TemplateError
 from mitl.hits.rendering import check_image_src, render
 from mitl.hits.templates import HitTemplate
@@ -60,7 +61,9 @@ def render_texts(
             check_image_src(source)
     if (rules is None) is (task is CollectionRole.WRITE):
         raise TemplateError(f"a page to {task} has {'no' if rules is None else 'some'} rules for texts")
-    return render(template, estimate_s, contact, items=items, task=task.value, rules=rules, examples=EXAMPLES)
+    language = {} if rules is None else language_rule(rules.language)
+    shown = {"items": items, "task": task.value, "rules": rules, "language": language, "examples": EXAMPLES}
+    return render(template, estimate_s, contact, **shown)
 
 
 N_CONTROLS = 2
