@@ -245,6 +245,7 @@ def test_a_hit_is_given_out_up_to_its_expiry_and_to_who_gave_it_back_from_their_
             assert listed == (taken is not None)
             if taken is not None:
                 assert leases.find(at.connection, taken[0]).deadline_at == at.now + dt.timedelta(seconds=3600)
+                assert leases.find(at.connection, taken[0]).worker == books.workers[worker].mturk_id
                 assert leases.groups(at, books.workers[2]) == []
                 assert leases.accept(at, books.workers[2], books.type.mturk_id) is None
                 leases.give_back(at.connection, taken[0])
@@ -265,6 +266,41 @@ def test_a_hit_is_given_out_up_to_its_expiry_and_to_who_gave_it_back_from_their_
             hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=30)
         assert takes(1, 5030, moment)
         assert not takes(0, 5030)
+    finally:
+        books.close()
+
+
+def test_what_one_worker_holds_gives_back_or_submits_is_theirs_alone(crowd_template):
+    """Each has a row of their own, under an id that no work that still counts bears."""
+    books = Bookkeeping(crowd_template, Random(0))
+    one, two, three = books.workers
+    name = books.type.mturk_id
+
+    def held(at):
+        """Worker → row of what they hold, by both ways to ask."""
+        rows = {worker.id: lease.id for worker in books.workers if (lease := leases.current(at, worker))}
+        known = {worker.id: leases.at_hand(at, worker, name)[1] for worker in books.workers}
+        assert rows == {worker: own[0] for worker, own in known.items() if own}
+        return rows
+
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=3, lifetime_s=86400)
+            rows = {worker.id: leases.accept(at, worker, name)[0] for worker in books.workers}
+            ids = {worker: leases.find(at.connection, row).mturk_id for worker, row in rows.items()}
+            assert held(at) == rows and len({*rows.values()}) == len({*ids.values()}) == 3
+
+            leases.withdraw(at, two)
+            leases.withdraw(at, three)
+            assert held(at) == {one.id: rows[one.id]}
+            assert leases.submit(at, leases.current(at, one), "<a/>")
+            assert held(at) == {} and leases.groups(at, one) == [] and leases.accept(at, one, name) is None
+
+            assert leases.accept(at, three, name) == (rows[three.id], at.now)
+            assert leases.find(at.connection, rows[three.id]).mturk_id == ids[two.id]
+            assert leases.accept(at, two, name) == (rows[two.id], at.now)
+            assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
+            assert len({leases.find(at.connection, row).mturk_id for row in rows.values()}) == 3
     finally:
         books.close()
 
