@@ -290,17 +290,44 @@ def test_what_one_worker_holds_gives_back_or_submits_is_theirs_alone(crowd_templ
             ids = {worker: leases.find(at.connection, row).mturk_id for worker, row in rows.items()}
             assert held(at) == rows and len({*rows.values()}) == len({*ids.values()}) == 3
 
+            first = leases.find(at.connection, rows[one.id])
+            assert leases.submit(at, first, "<a/>") and not leases.submit(at, first, "<b/>")
+            assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
+
+            before = leases.find(at.connection, rows[two.id])
+            leases.withdraw(at, one)
+            assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
+            leases.give_back(at.connection, rows[two.id])
+            assert held(at) == {three.id: rows[three.id]}
             leases.withdraw(at, two)
             leases.withdraw(at, three)
-            assert held(at) == {one.id: rows[one.id]}
-            assert leases.submit(at, leases.current(at, one), "<a/>")
+            states = [leases.find(at.connection, row).state for row in rows.values()]
+            assert states == [AssignmentState.SUBMITTED, AssignmentState.RETURNED, AssignmentState.RETURNED]
             assert held(at) == {} and leases.groups(at, one) == [] and leases.accept(at, one, name) is None
 
+        books.clock.advance(seconds=1)
+        with books.write() as at:
             assert leases.accept(at, three, name) == (rows[three.id], at.now)
             assert leases.find(at.connection, rows[three.id]).mturk_id == ids[two.id]
+            assert leases.accept(at, two, name) is None  # given back, and its old deadline is to come
+        books.clock.advance(seconds=3599)
+        with books.write() as at:
             assert leases.accept(at, two, name) == (rows[two.id], at.now)
             assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
             assert len({leases.find(at.connection, row).mturk_id for row in rows.values()}) == 3
+            assert not leases.submit(at, before, "<a/>")  # that go is over, though they hold the HIT again
+
+            other = hits.add_type(at, "other", VALUES)
+            hits.add_hit(at, other, question="q", annotation="", max_assignments=1, lifetime_s=86400)
+            assert leases.at_hand(at, one, "nonsense")[0] is None and leases.accept(at, one, name) is None
+            assert [(group.mturk_id, group.available) for group in leases.groups(at, one)] == [
+                (other.mturk_id, 1)
+            ]
+            late = leases.find(at.connection, leases.accept(at, one, other.mturk_id)[0])
+            assert late.hit_type == other.mturk_id
+        books.clock.advance(seconds=3600)
+        with books.write() as at:
+            assert not leases.submit(at, late, "<a/>")
     finally:
         books.close()
 
