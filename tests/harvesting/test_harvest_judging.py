@@ -36,7 +36,7 @@ from mitl.records import (
     Shortcoming,
 )
 from mitl.records.questions import GoldRule
-from mitl.stages.harvesting.judging import SAME_WORKER, judge
+from mitl.stages.harvesting.judging import LATE_BAD_RECORD, SAME_WORKER, judge
 
 SANDBOX = Environment.SANDBOX
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -159,6 +159,13 @@ def check(session: Session, rows: list[Any], *, excluded: str | None = None) -> 
     assert {decisions[id_] for id_ in unread} <= {Decision.NONE}
     assert len(unread) == sum(labels is None for _, _, _, labels, _ in rows)
     notes = answers.finding_counts(session, SANDBOX)
+    state = gold_state(judgements.judgements(session, SANDBOX), GoldRule())
+    late = [
+        row
+        for row in answers.assignments(session, SANDBOX)
+        if row.decision is Decision.PASS and state.record(row.worker).is_bad
+    ]
+    assert notes.get(LATE_BAD_RECORD, 0) == len(late)
     judge(session, SANDBOX, GoldRule())
     session.commit()
     assert answers.finding_counts(session, SANDBOX) == notes
