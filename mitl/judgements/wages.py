@@ -205,8 +205,7 @@ def _pay_of(worker: str, work: Sequence[PaidWork], usual: Mapping[str, int]) -> 
 
 def _figures_of(template: str, work: Sequence[PaidWork], floor_cents: int) -> WageFigures:
     measured = [(one.reward_cents, one.time.ms) for one in work if one.time.ms is not None]
-    wages = sorted(reward * HOUR_MS // ms for reward, ms in measured)
-    low, middle, high = _tenths(wages)
+    low, middle, high = _tenths([reward * HOUR_MS // ms for reward, ms in measured])
     return WageFigures(
         template=template,
         submissions=len(work),

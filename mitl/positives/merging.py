@@ -106,9 +106,6 @@ class Exclusions:
                 pairs.add(Pair(image, caption))
         return cls(frozenset(captions), frozenset(images), frozenset(pairs))
 
-    def __contains__(self, pair: Pair) -> bool:
-        return pair.caption_id in self.captions or pair.image_id in self.images or pair in self.pairs
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
@@ -196,9 +193,9 @@ def merge(evidence: pd.DataFrame, rules: MergeRules, exclusions: Exclusions) -> 
     refused = REFUSES[label] | REFUSES[machine]
     says_match = MATCHES[label] | rated | original | MATCHES[machine]
     says_none = refused | (scored & ~rated)
-    overruled = kept & ~verified if rules.official else np.zeros(len(kept), np.bool_)
     by_whom = [
-        (answered & ~overruled, PositiveSource.JUDGEMENT),
+        # Only under the official filters is a pair kept that people refused.
+        (answered & (verified | ~kept), PositiveSource.JUDGEMENT),
         (scored | rules.official, PositiveSource.CXC),
         (standing, PositiveSource.ORIGINAL),
     ]

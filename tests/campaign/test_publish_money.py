@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,16 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
-from mitl.campaign.bill import NEW, BillPart, Quote, SpendingLimit, committed_cents, part_lines
+from mitl.campaign.bill import (
+    NEW,
+    BillPart,
+    Quote,
+    SpendingLimit,
+    check_money,
+    committed_cents,
+    part_lines,
+    require_confirmed,
+)
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.posting import reconcile_only
 from mitl.campaign.publish import publish
@@ -231,6 +240,63 @@ def test_a_purse_without_ceiling_says_yes(world):
         purse.recheck()
 
         assert (purse.left(), purse.committed()) == (None, 0)
+
+
+@contextmanager
+def limited_to(settings, cents):
+    """The money of the sandbox under such a ceiling."""
+    with open_database(settings.db_url, read_only=True) as session:
+        yield SpendingLimit(session, replace(settings, ceiling_cents=cents), SANDBOX, charges_fee=False)
+
+
+def test_the_ceiling_holds_to_the_cent(world):
+    """What just fits may be promised and posted; a cent more is refused; what costs nothing new never is."""
+    promise_elsewhere(world, 300)
+    with limited_to(world, 500) as limit:
+        limit.require(200, "the bill")
+        with pytest.raises(FundsError, match=r"the bill is \$2\.01, .* leaves \$2\.00"):
+            limit.require(201, "the bill")
+        assert limit.left() == 200
+    with limited_to(world, 300) as limit:
+        limit.recheck()
+    with limited_to(world, 299) as limit:
+        with pytest.raises(FundsError, match=r"\$3\.00 are spent or promised on sandbox, above"):
+            limit.recheck()
+        limit.require(0, "the bill")
+        with pytest.raises(FundsError, match=r"leaves \$0\.00"):
+            limit.require(1, "the bill")
+        assert limit.left() == 0
+
+
+def test_the_balance_pays_for_the_last_cent_of_a_bill(world):
+    """The same bill against its very total, and against a cent less."""
+    quote = Quote(
+        (BillPart(NEW, bill(2, assignments=1, reward_cents=100, estimate_s=300, charges_fee=False), ""),)
+    )
+    with limited_to(world, None) as limit:
+        check_money(world, Campaign(SANDBOX, max_cost_cents=200), quote, 200, limit)
+        with pytest.raises(FundsError, match=r"the bill is \$2\.00, but the balance is \$1\.99"):
+            check_money(world, Campaign(SANDBOX), quote, 199, limit)
+
+
+@pytest.mark.parametrize(
+    ("posted_cents", "repeats", "asked"),
+    [(100, True, []), (100, False, [200]), (0, True, [200])],
+)
+def test_only_the_whole_bill_of_an_interrupted_run_confirms_its_rest(posted_cents, repeats, asked):
+    """Where nothing of it was posted, or the words are of another bill, the rest is asked about as any total is."""
+    part = BillPart(NEW, bill(2, assignments=1, reward_cents=100, estimate_s=300, charges_fee=False), "")
+    shown = []
+
+    def refuse(total):
+        shown.append(total)
+        return False
+
+    with nullcontext() if not asked else pytest.raises(UsageError, match="not confirmed"):
+        require_confirmed(
+            Quote((part,), posted_cents), refuse, lambda whole: repeats and whole == 200 + posted_cents
+        )
+    assert shown == asked
 
 
 def test_ten_workers_a_hit_pay_the_higher_fee(world):

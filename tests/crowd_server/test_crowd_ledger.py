@@ -142,7 +142,7 @@ class Bookkeeping:
             assert error.code == "AWS.MechanicalTurk.InsufficientFunds"
 
     def wait(self):
-        self.clock.advance(hours=self.random.choice([0.4, 0.7, 1.1, 30, 80]))
+        self.clock.advance(hours=self.random.choice([0.5, 1, 1.1, 24, 80]))
 
     def set_budget(self):
         cents = self.random.randint(0, 900)
@@ -225,6 +225,109 @@ def test_the_books_balance_after_every_step(crowd_template, seed):
         for _ in range(50):
             books.step()
             books.books_balance()
+    finally:
+        books.close()
+
+
+def test_a_hit_is_given_out_up_to_its_expiry_and_to_who_gave_it_back_from_their_old_deadline(crowd_template):
+    """To the microsecond; the list of what there is and the HIT that is given out never differ."""
+    books = Bookkeeping(crowd_template, Random(0))
+    start, moment = books.clock(), dt.timedelta(microseconds=1)
+
+    def takes(worker, after_s, less=dt.timedelta(0)):
+        """Whether this worker is offered the HIT then, and gets it; it is given back at once."""
+        books.clock.advance(
+            seconds=(start + dt.timedelta(seconds=after_s) - less - books.clock()).total_seconds()
+        )
+        with books.write() as at:
+            listed = sum(group.available for group in leases.groups(at, books.workers[worker]))
+            taken = leases.accept(at, books.workers[worker], books.type.mturk_id)
+            assert listed == (taken is not None)
+            if taken is not None:
+                assert leases.find(at.connection, taken[0]).deadline_at == at.now + dt.timedelta(seconds=3600)
+                assert leases.find(at.connection, taken[0]).worker == books.workers[worker].mturk_id
+                assert leases.groups(at, books.workers[2]) == []
+                assert leases.accept(at, books.workers[2], books.type.mturk_id) is None
+                leases.give_back(at.connection, taken[0])
+            return taken is not None
+
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=5000)
+        assert takes(0, 0)
+        assert not takes(0, 3600, moment)
+        assert takes(1, 3600, moment)
+        assert takes(0, 3600)
+        assert not takes(0, 5000, moment)
+        assert not takes(1, 5000, moment)
+        assert takes(2, 5000, moment)
+        assert not takes(2, 5000)
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=30)
+        assert takes(1, 5030, moment)
+        assert not takes(0, 5030)
+    finally:
+        books.close()
+
+
+def test_what_one_worker_holds_gives_back_or_submits_is_theirs_alone(crowd_template):
+    """Each has a row of their own, under an id that no work that still counts bears."""
+    books = Bookkeeping(crowd_template, Random(0))
+    one, two, three = books.workers
+    name = books.type.mturk_id
+
+    def held(at):
+        """Worker → row of what they hold, by both ways to ask."""
+        rows = {worker.id: lease.id for worker in books.workers if (lease := leases.current(at, worker))}
+        known = {worker.id: leases.at_hand(at, worker, name)[1] for worker in books.workers}
+        assert rows == {worker: own[0] for worker, own in known.items() if own}
+        return rows
+
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=3, lifetime_s=86400)
+            rows = {worker.id: leases.accept(at, worker, name)[0] for worker in books.workers}
+            ids = {worker: leases.find(at.connection, row).mturk_id for worker, row in rows.items()}
+            assert held(at) == rows and len({*rows.values()}) == len({*ids.values()}) == 3
+
+            first = leases.find(at.connection, rows[one.id])
+            assert leases.submit(at, first, "<a/>") and not leases.submit(at, first, "<b/>")
+            assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
+
+            before = leases.find(at.connection, rows[two.id])
+            leases.withdraw(at, one)
+            assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
+            leases.give_back(at.connection, rows[two.id])
+            assert held(at) == {three.id: rows[three.id]}
+            leases.withdraw(at, two)
+            leases.withdraw(at, three)
+            states = [leases.find(at.connection, row).state for row in rows.values()]
+            assert states == [AssignmentState.SUBMITTED, AssignmentState.RETURNED, AssignmentState.RETURNED]
+            assert held(at) == {} and leases.groups(at, one) == [] and leases.accept(at, one, name) is None
+
+        books.clock.advance(seconds=1)
+        with books.write() as at:
+            assert leases.accept(at, three, name) == (rows[three.id], at.now)
+            assert leases.find(at.connection, rows[three.id]).mturk_id == ids[two.id]
+            assert leases.accept(at, two, name) is None  # given back, and its old deadline is to come
+        books.clock.advance(seconds=3599)
+        with books.write() as at:
+            assert leases.accept(at, two, name) == (rows[two.id], at.now)
+            assert held(at) == {two.id: rows[two.id], three.id: rows[three.id]}
+            assert len({leases.find(at.connection, row).mturk_id for row in rows.values()}) == 3
+            assert not leases.submit(at, before, "<a/>")  # that go is over, though they hold the HIT again
+
+            other = hits.add_type(at, "other", VALUES)
+            hits.add_hit(at, other, question="q", annotation="", max_assignments=1, lifetime_s=86400)
+            assert leases.at_hand(at, one, "nonsense")[0] is None and leases.accept(at, one, name) is None
+            assert [(group.mturk_id, group.available) for group in leases.groups(at, one)] == [
+                (other.mturk_id, 1)
+            ]
+            late = leases.find(at.connection, leases.accept(at, one, other.mturk_id)[0])
+            assert late.hit_type == other.mturk_id
+        books.clock.advance(seconds=3600)
+        with books.write() as at:
+            assert not leases.submit(at, late, "<a/>")
     finally:
         books.close()
 

@@ -1,4 +1,4 @@
-"""Withdrawn controls over columns are those over records."""
+"""Withdrawn controls and workers' records over columns are those over records."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from record_kit import GoldAnswer, withdrawn_golds
+from record_kit import gold_records as records_of
 
 from mitl.judgements import gold_records
-from mitl.judgements.gold_records import gold_state
+from mitl.judgements.gold_records import GoldRecord, gold_state
 from mitl.positives.pair_answers import judgement_frame
 from mitl.records import GoldControl, Judgement, Label, Pair, PairRole
 from mitl.records.questions import GoldRule
@@ -30,16 +31,21 @@ def careful(n: int) -> list[tuple[str, GoldControl, Label | None]]:
 
 
 @given(ANSWERS, st.integers(0, 12))
-def test_columns_and_records_withdraw_the_same_controls(drawn, n):
+def test_columns_and_records_withdraw_the_same_controls_and_count_the_same(drawn, n):
     """Whatever was answered, unanswered controls and answers on candidates included."""
     answers = [*drawn, *careful(n)]
     records = [GoldAnswer(who, gold, RULE.passed(gold.role, label)) for who, gold, label in answers]
     judged = [Judgement(gold.pair, who, label, role=gold.role, usable=False) for who, gold, label in answers]
     judged.append(Judgement(Pair(1, 7), "A", Label.NO))
 
-    found = gold_state(judgement_frame(judged), RULE).withdrawn
+    found = gold_state(judgement_frame(judged), RULE)
 
-    assert found == withdrawn_golds(records)
+    assert found.withdrawn == withdrawn_golds(records)
+    assert [*found.records.items()] == [*records_of(records, found.withdrawn).items()]
+    assert found.by_role.keys() == {role for role in PairRole if role.is_gold}
+    for role, over_all in found.by_role.items():
+        own = records_of((one for one in records if one.gold.role is role), found.withdrawn).values()
+        assert over_all == GoldRecord(sum(one.passes for one in own), sum(one.golds for one in own))
 
 
 def test_a_control_that_two_good_workers_fail_is_withdrawn():

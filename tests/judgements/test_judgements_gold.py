@@ -147,6 +147,14 @@ def test_four_of_four_is_exactly_a_good_record():
     assert GoldRecord(13, 14).is_good
 
 
+@pytest.mark.parametrize(("golds", "failures"), [(4, 3), (8, 3), (9, 4), (14, 4), (15, 5), (40, 8)])
+def test_a_record_is_bad_from_the_failures_that_the_rule_names(golds, failures):
+    """At so many, not at one less; fewer than four answered controls say nothing, though all of them failed."""
+    assert GoldRecord(golds - failures, golds).is_bad
+    assert not GoldRecord(golds - failures + 1, golds).is_bad
+    assert not GoldRecord(0, 3).is_bad
+
+
 @settings(deadline=None)
 @given(st.integers(0, 40), st.data())
 def test_a_record_is_never_both_good_and_bad_nor_bad_for_one_failure(golds, data):

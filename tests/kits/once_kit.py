@@ -16,6 +16,7 @@ from typing import Any
 
 import botocore.session
 import httpx
+import jinja2
 import numpy as np
 from botocore import hooks
 from numpy.typing import ArrayLike
@@ -110,6 +111,22 @@ def _page_jpeg_once(path: Path) -> bytes:
 
 
 pages.page_jpeg = _page_jpeg_once
+
+
+# Each server, desk and report compiles its templates, of which all make the same code.
+_compile = jinja2.Environment.compile
+_codes: dict[tuple[object, ...], Any] = {}
+
+
+def _compile_once(self: jinja2.Environment, *arguments: Any, **named: Any) -> Any:
+    kinds = (type(extension) for extension in self.extensions.values())
+    key = (self.trim_blocks, self.autoescape, *kinds, *self.filters, *arguments, *named.items())
+    if key not in _codes:
+        _codes[key] = _compile(self, *arguments, **named)
+    return _codes[key]
+
+
+jinja2.Environment.compile = _compile_once  # type: ignore[method-assign]
 
 
 # SQLite's tables are read from its words for them: half of what a backup of a small database takes.

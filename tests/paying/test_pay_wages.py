@@ -36,6 +36,14 @@ def paid(id_: int = 1, worker: str = "A1", ms: int | None = 300_000, **changes: 
 def test_a_claim_that_can_be_counts_as_it_is():
     """Five minutes of a ten-minute assignment are five minutes."""
     assert work_time(300_000, START, after(600), ALLOWED_S) == WorkTime(300_000, 600_000)
+    assert work_time(600_000, START, after(600), ALLOWED_S) == WorkTime(600_000, 600_000)
+    assert work_time(1, START, after(600), ALLOWED_S).ms == 1
+
+
+def test_the_time_between_acceptance_and_submission_counts_whole_milliseconds_and_at_least_one():
+    """The two at one moment bound a claim as any others do, and are no reason to let it run to the allowed time."""
+    for seconds, limit in ((0, 1), (0.0009, 1), (0.0029, 2)):
+        assert work_time(5, START, after(seconds), ALLOWED_S) == WorkTime(limit, limit, is_doubtful=True)
 
 
 def test_a_claim_above_the_time_between_acceptance_and_submission_is_cut_to_it():
@@ -53,6 +61,7 @@ def test_times_that_are_missing_or_turned_round_leave_the_allowed_time_as_the_bo
     for accepted, submitted in ((None, START), (START, None), (after(60), START)):
         found = work_time(9_000_000, accepted, submitted, ALLOWED_S)
         assert found == WorkTime(ALLOWED_S * 1000, ALLOWED_S * 1000, is_doubtful=True, has_clock=False)
+        assert not work_time(None, accepted, submitted, ALLOWED_S).has_clock
 
 
 def test_a_trusted_claim_is_bounded_by_the_allowed_time_alone_and_still_called_doubtful():
@@ -88,6 +97,14 @@ def test_the_shortfall_by_hand():
     assert (pay.paid_cents, pay.hourly_cents, pay.shortfall_cents(1200)) == (200, 685, 150)
 
 
+def test_what_a_bonus_pays_for_something_else_lifts_nobody_to_the_floor():
+    """$0.50 for a lost page beside $1.00 of bonus: ten minutes of work were paid $2.00, not $2.50."""
+    work = paid(1, ms=600_000, bonus_cents=150, compensation_cents=50)
+    [pay] = worker_pay([work])
+
+    assert (pay.paid_cents, pay.hourly_cents, pay.shortfall_cents(1300)) == (200, 1200, 17)
+
+
 @given(
     st.integers(1, 10**9),
     st.integers(0, 10**6),
@@ -115,6 +132,8 @@ def test_a_page_without_a_time_takes_the_usual_one_within_its_own_bound():
     assert usual_ms([*work, missing, brief]) == {"pairs-plain": 400_000}
     assert (by_worker["A4"].ms, by_worker["A4"].n_stand_in) == (400_000, 1)
     assert by_worker["A5"].ms == 30_000
+    assert [by_worker[worker].ms for worker in ("A1", "A2", "A3")] == [200_000, 400_000, 900_000]
+    assert [pay.worker for pay in worker_pay([brief, missing, *work])] == ["A1", "A2", "A3", "A4", "A5"]
 
 
 def test_where_nobody_measured_anything_no_time_is_made_up():
@@ -134,6 +153,7 @@ def test_wages_by_wording_by_hand():
     assert (plain.submissions, plain.measured, plain.median_ms) == (12, 11, 600_000)
     assert (plain.low_cents, plain.median_cents, plain.high_cents) == (428, 600, 1000)
     assert plain.n_under == 9  # 7 to 15 minutes: $8.57 an hour and less
+    assert plain.under_share == 9 / 11
 
 
 def test_one_measured_page_is_its_own_percentiles():
@@ -155,4 +175,5 @@ def test_work_that_took_far_longer_than_usual_is_named_for_a_person_to_look_at()
 
     assert slow_work([*usual, slow]) == [slow]
     assert slow_work([*usual, paid(9, ms=1_499_999)]) == []
-    assert slow_work([usual[0], slow]) == []
+    assert slow_work([*usual[:4], slow, paid(10, ms=None)]) == [slow]
+    assert slow_work([*usual[:3], slow]) == []

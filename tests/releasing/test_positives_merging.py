@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from record_kit import PAIRS, RATINGS, RULES, Conflict, MergeInput, P, merge, merge_one, positives_by_query
 
 from mitl.errors import ReleaseError
+from mitl.judgements.aggregators import Aggregator
 from mitl.positives.loading import official_positives
-from mitl.positives.merging import Exclusions, MergeRules
+from mitl.positives.merging import Exclusions, MergeRecipe, MergeRules
 from mitl.records import Direction, Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label
@@ -77,6 +78,16 @@ def test_a_threshold_off_the_scale_of_ratings_is_refused(threshold):
         MergeRules(cxc_threshold=threshold)
 
 
+def test_the_default_repairs_and_official_rules_follow_the_paper():
+    """Originals stay unless the official tool's result is wanted; the ends of the scale are thresholds as well."""
+    assert MergeRules().with_originals and MergeRules().recipe is MergeRecipe.REPAIR
+    assert not MergeRules(official=True).with_originals
+    assert MergeRules(official=True).recipe is MergeRules(with_originals=False).recipe is MergeRecipe.PAPER
+    assert (MergeRules(cxc_threshold=0).cxc_threshold, MergeRules(cxc_threshold=5).cxc_threshold) == (0, 5)
+    with pytest.raises(ReleaseError, match="a rule of their own for several answers"):
+        MergeRules(official=True, aggregator=Aggregator.DAWID_SKENE)
+
+
 def test_strict_wants_yes_and_a_rating_does_not_lift_a_weak_yes():
     """The judgement still beats the rating; a rated pair that nobody judged stays."""
     strict = MergeRules(strict=True)
@@ -127,6 +138,7 @@ def test_official_filters_reproduce_the_released_tools_slips():
     (kept,) = merge_one([NO], 4.0, rules=official, exclusions=wrong).positives
     assert (kept.label, kept.sources, kept.probability) == (None, (CXC,), 0.0)
     assert merge_one([NO], 4.0, rules=official).conflicts == (Conflict(P, NO, 1, 4.0, False, CXC, True),)
+    assert merge_one([YES], 2.0, rules=official).conflicts == (Conflict(P, YES, 1, 2.0, False, JUDGED, True),)
     with pytest.raises(ReleaseError, match="leaves originals out"):
         MergeRules(official=True, with_originals=True)
 
@@ -173,12 +185,12 @@ def test_merging_does_not_depend_on_any_order(judgements, ratings, originals, ru
 @given(JUDGEMENTS, RATINGS, st.lists(PAIRS, max_size=6), RULES)
 def test_positives_never_hold_what_is_excluded_or_judged_negative(judgements, ratings, originals, rules):
     """Whatever the rules, except that the official ones let CxC revive a refused pair."""
-    exclusions = Exclusions(frozenset({0}), frozenset({3}))
+    exclusions = Exclusions(captions=frozenset({0}), images=frozenset({3}))
     merged = merge(MergeInput(judgements, ratings, originals, exclusions=exclusions), rules)
     refused = {c.pair for c in merged.conflicts if c.label is not None and not c.label.is_positive}
 
     for positive in merged.positives:
-        assert positive.pair not in exclusions
+        assert positive.pair.caption_id != 0 and positive.pair.image_id != 3
         assert positive.pair not in refused or rules.official
         assert positive.sources
         assert (positive.label is not None) == (JUDGED in positive.sources)
