@@ -25,7 +25,25 @@
   const unsent = document.getElementById("unsent");
   if (unsent) unsent.hidden = attempt(() => localStorage.getItem(prefix + unsent.dataset.token)) === null;
 
-  const frame = document.getElementById("hit");
+  // A draft that can no longer be sent is kept to its end, but nobody is led to it.
+  const draft = name => attempt(() => JSON.parse(localStorage.getItem(name)));
+  const close = token => {
+    const kept = draft(prefix + token);
+    if (kept) attempt(() => localStorage.setItem(prefix + token, JSON.stringify({at: kept.at, fields: kept.fields})));
+  };
+  const closed = document.querySelector("[data-closed]");
+  if (closed) close(closed.dataset.closed);
+
+  const frame = document.getElementById("hit"), earlier = document.getElementById("earlier");
+  // Who comes back to the list, or by a study link to another HIT, has no way to one whose time ran out meanwhile.
+  if (earlier) attempt(() => {
+    const mine = name => name.startsWith(prefix) && (draft(name) || {}).worker === earlier.dataset.worker;
+    const isHere = token => frame ? frame.dataset.token === token : document.querySelector(`a[href="/w/a/${CSS.escape(token)}"]`);
+    const token = Object.keys(localStorage).filter(mine).map(name => name.slice(prefix.length)).find(token => !isHere(token));
+    if (!token) return;
+    earlier.querySelector("a").href = "/w/a/" + token;
+    earlier.hidden = false;
+  });
   if (!frame) return;
   const timer = document.getElementById("timer"), said = document.getElementById("said");
   const key = prefix + frame.dataset.token, choices = "mitl-options", end = Date.now() + 1000 * Number(timer.dataset.seconds);
@@ -35,6 +53,7 @@
   // One slip would cost all that was entered, since a HIT that was returned is not offered again at once.
   document.querySelector("form[action$='/return']").addEventListener("submit", event => {
     if (answered && !confirm("Return this HIT? What you entered will not be sent, and you get nothing for it.")) event.preventDefault();
+    else close(frame.dataset.token);
   });
 
   // The HIT is what people came for, so their first key is its. Once only, and when it is there: a frame of another process
@@ -75,7 +94,7 @@
   const isChosen = options => Array.isArray(options) && options.length < 20 && options.every(pair => Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string" && typeof pair[1] === "boolean");
   const keep = fields => {
     answered = true;
-    const text = JSON.stringify({at: Date.now(), fields});
+    const text = JSON.stringify({at: Date.now(), fields, worker: earlier.dataset.worker});
     if (text.length <= longest) attempt(() => localStorage.setItem(key, text));
   };
   // A HIT may be answered before this page listens: what it then says of itself alone must not replace what was kept.
