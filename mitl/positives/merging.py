@@ -106,6 +106,9 @@ class Exclusions:
                 pairs.add(Pair(image, caption))
         return cls(frozenset(captions), frozenset(images), frozenset(pairs))
 
+    def __contains__(self, pair: Pair) -> bool:
+        return pair.caption_id in self.captions or pair.image_id in self.images or pair in self.pairs
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
