@@ -161,6 +161,41 @@ def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):
     becomes_true(page, "Object.keys(localStorage).length === 0")
 
 
+@pytest.mark.parametrize("returned", [False, True])
+def test_who_takes_a_hit_again_finds_what_they_entered(crowd, new_page, returned):
+    """When its time ran out, and not when they gave it back."""
+    client = crowd.boto()
+    hit = post_hit(client, Question=pairs_page())["HITId"]
+    page = new_page()
+    frame = accept_one(crowd, page)
+    frame.locator("[name=p01_label][value=no]").check()
+    becomes_true(page, "Object.keys(localStorage).length > 0")
+    before = page.url
+    if returned:
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Return this HIT").click()
+        page.get_by_text("You returned the HIT").wait_for()
+    crowd.clock.advance(hours=2)
+    page.goto(crowd.url + "/w")
+    page.get_by_role("button", name="Accept one").click()
+    frame.get_by_role("button", name="Submit").wait_for()
+    becomes_true(page, "document.activeElement.id === 'hit'")
+
+    assert page.url != before
+    assert not page.get_by_text("still has what you entered").is_visible()
+    if returned:
+        assert frame.locator("[name=p01_label]:checked").count() == 0
+        return
+    frame.locator("[name=p01_label][value=no]:checked").wait_for(state="attached")
+    for place in ("p02", "p03"):
+        frame.locator(f"[name={place}_label][value=no]").check()
+    frame.get_by_role("button", name="Submit").click()
+    becomes_true(page, "Object.keys(localStorage).length === 0")
+    [own] = client.list_assignments_for_hit(HITId=hit)["Assignments"]
+    labels = [answer.label for answer in parse_answers(own["Answer"], places=[1, 2, 3], questions=()).answers]
+    assert labels == [Label.NO] * 3
+
+
 @pytest.mark.parametrize("kind", ["own", "foreign", "form"])
 def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     """Without a connection the browser shows an empty page; the one around says that all is kept, until it is sent."""

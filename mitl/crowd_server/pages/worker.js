@@ -35,11 +35,20 @@
   if (closed) close(closed.dataset.closed);
 
   const frame = document.getElementById("hit"), earlier = document.getElementById("earlier");
+  const number = token => token.split("-")[0];
+  const drafts = () => Object.keys(localStorage).filter(key => key.startsWith(prefix) && (draft(key) || {}).worker === earlier.dataset.worker)
+    .map(key => key.slice(prefix.length));
+  // Who takes a HIT again after its time ran out finds what they entered: of its token only what follows the number changed.
+  if (frame && earlier) attempt(() => {
+    const here = frame.dataset.token, before = drafts().find(token => token !== here && number(token) === number(here));
+    if (!before || draft(prefix + here)) return;
+    localStorage.setItem(prefix + here, localStorage.getItem(prefix + before));
+    localStorage.removeItem(prefix + before);
+  });
   // Who comes back to the list, or by a study link to another HIT, has no way to one whose time ran out meanwhile.
   if (earlier) attempt(() => {
-    const mine = name => name.startsWith(prefix) && (draft(name) || {}).worker === earlier.dataset.worker;
     const isHere = token => frame ? frame.dataset.token === token : document.querySelector(`a[href="/w/a/${CSS.escape(token)}"]`);
-    const token = Object.keys(localStorage).filter(mine).map(name => name.slice(prefix.length)).find(token => !isHere(token));
+    const token = drafts().find(token => !isHere(token));
     if (!token) return;
     earlier.querySelector("a").href = "/w/a/" + token;
     earlier.hidden = false;
