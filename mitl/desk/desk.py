@@ -198,7 +198,9 @@ class Desk:
         text = str(error)
         if isinstance(error, OutageError):
             text = text.replace("run the command again", "load this page again")
-        return self.notice(status_of(error), "That did not work", f"{text[:1].upper()}{text[1:]}.")
+        if text.partition(" ")[0].isalpha():  # the name of a file stays as it is
+            text = f"{text[:1].upper()}{text[1:]}"
+        return self.notice(status_of(error), "That did not work", f"{text}.")
 
 
 def status_of(error: MitlError) -> int:

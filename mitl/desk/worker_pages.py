@@ -19,7 +19,7 @@ from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import open_endpoint
-from mitl.db.store import answers as answer_store
+from mitl.db.store import desk as desk_store
 from mitl.db.store import journal
 from mitl.desk.desk import Desk
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
@@ -130,10 +130,10 @@ def _note_unsent(session: Session, key: str, error: str) -> None:
 
 
 def _worker(session: Session, environment: Environment, worker_id: int) -> str:
-    for row in answer_store.assignments(session, environment):
-        if row.worker_id == worker_id:
-            return row.worker
-    raise StoreError(f"nobody of number {worker_id} has submitted work on {environment}")
+    name = desk_store.worker_names(session, environment).get(worker_id)
+    if name is None:
+        raise StoreError(f"nobody of number {worker_id} has submitted work on {environment}")
+    return name
 
 
 def _check(what: str, text: str, most: int) -> None:
