@@ -147,9 +147,9 @@ class DryRunFolder:
         self.path = path
         self.n_requests = 0
         if path.exists() and not path.is_dir():
-            raise UsageError(f"{path} is not a folder; name another one with --to")
+            raise UsageError(f"{path} is not a folder; name another one with --out")
         if path.is_dir() and any(path.iterdir()) and not (path / BILL).is_file():
-            raise UsageError(f"{path} holds something else than a dry run; name an empty folder with --to")
+            raise UsageError(f"{path} holds something else than a dry run; name an empty folder with --out")
         for name in (REQUESTS, PAGES):
             (path / name).mkdir(parents=True, exist_ok=True)
             for file in (path / name).iterdir():

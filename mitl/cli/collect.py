@@ -144,7 +144,9 @@ def publish_command(
 @command.command("show")
 @environment_options
 @click.option(
+    "--out",
     "--to",
+    "to",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Write the texts beside their pictures to this HTML file.",

@@ -120,7 +120,9 @@ def posting_options(function: F) -> F:
         help="Check and price everything, write every request and page to disk, and post nothing.",
     )
     @click.option(
+        "--out",
         "--to",
+        "to",
         type=click.Path(path_type=Path),
         metavar="DIR",
         help="With --dry-run: folder for the requests and pages [default: PROJECT/dry-run].",
@@ -138,7 +140,7 @@ def posting_options(function: F) -> F:
         **kwargs: Any,
     ) -> Any:
         if to is not None and not dry_run:
-            raise UsageError("--to says where a dry run is written; add --dry-run, or leave it out")
+            raise UsageError("--out says where a dry run is written; add --dry-run, or leave it out")
         return function(*args, posting=Posting(reward, max_cost, yes_total, probes, dry_run, to), **kwargs)
 
     return cast(F, wrapper)

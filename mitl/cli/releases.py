@@ -190,7 +190,14 @@ def compare(app: App, sets: tuple[Path, ...], differences: Path | None, replace:
 
 @click.command("export", cls=Command)
 @click.argument("release", type=click.Path(path_type=Path))
-@click.option("--to", type=click.Path(path_type=Path), required=True, help="Folder to write, new or empty.")
+@click.option(
+    "--out",
+    "--to",
+    "to",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder to write, new or empty.",
+)
 @click.option(
     "--format",
     "form",

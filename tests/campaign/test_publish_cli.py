@@ -33,7 +33,7 @@ def hits_here():
         (("--pilot", "0"), "'--pilot'"),
         (("--probe-images", "-1"), "'--probe-images'"),
         (("--pilot", "2", "--overlap", "0.1"), "--overlap does not go with --pilot"),
-        (("--to", "out"), "add --dry-run"),
+        (("--out", "out"), "add --dry-run"),
         (("--reconcile", "--pilot", "2"), "--reconcile posts nothing, so --pilot could not be followed"),
         (("--reconcile", "--dry-run"), "--dry-run could not be followed"),
         (("--dry-run", "--to", "mitl.toml"), "mitl.toml is not a folder"),
@@ -76,7 +76,7 @@ def test_a_ceiling_in_the_settings_holds(project):
 
 def test_a_dry_run_names_its_folder(project):
     """The path is in --json, and the bill on the screen is the one in the folder."""
-    shown = ok("publish", "--sandbox", "--dry-run", "--to", "look").out
+    shown = ok("publish", "--sandbox", "--dry-run", "--out", "look").out
     found = ok("publish", "--sandbox", "--dry-run", "--to", "look", "--json").json
 
     assert found["paths"]["dry_run"] == str(project / "look") or found["paths"]["dry_run"] == "look"

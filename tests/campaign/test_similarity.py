@@ -527,7 +527,7 @@ def test_a_cap_counts_hits_of_ratings_too(settings):
             ("--sandbox", "--task", "sts", "--per-hit", "3"),
             "--per-hit 3 leaves no pair to ask beside its 3 controls",
         ),
-        (("--sandbox", "--task", "sts", "--to", "x"), "--to says where a dry run is written"),
+        (("--sandbox", "--task", "sts", "--out", "x"), "--out says where a dry run is written"),
         (("--sandbox", "--task", "sts", "--pilot", "0"), "0 is not in the range x>=1"),
     ],
 )

@@ -24,7 +24,7 @@ KINDS = pytest.mark.parametrize("kind", list(IdKind))
 
 def exported(folder, form, *more):
     """The folder of an export."""
-    ok("export", str(folder / "release"), "--to", str(folder / form), "--format", form, *more)
+    ok("export", str(folder / "release"), "--out", str(folder / form), "--format", form, *more)
     return folder / form
 
 

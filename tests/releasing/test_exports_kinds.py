@@ -39,7 +39,7 @@ def project(folders, form, monkeypatch):
 
 def exported(name, *words):
     """The folder of an export of the release."""
-    ok("export", "release", "--to", name, *words)
+    ok("export", "release", "--out", name, *words)
     return name
 
 

@@ -110,7 +110,7 @@ class CollectShowCounts(EnvironmentCounts):
 class CollectShowPaths(TypedDict, total=False):
     """What was written."""
 
-    html: Annotated[str, "the texts with their pictures (`--to`)"]
+    html: Annotated[str, "the texts with their pictures (`--out`)"]
 
 
 def show(
