@@ -126,7 +126,7 @@ def pytest_collection(session: pytest.Session) -> None:
     worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{end}", "") for end in ("", "_COUNT"))
     if worker and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         modules = sorted((session.config.rootpath / "tests").rglob("test_*.py"))
-        sys.path += {str(module.parent) for module in modules}
+        sys.path += sorted({str(module.parent) for module in modules})
         first = len(modules) * int(worker.removeprefix("gw")) // int(workers)
         for module in modules[first:] + modules[:first]:
             with suppress(Exception, pytest.skip.Exception):  # collecting it tells
