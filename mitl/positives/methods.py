@@ -13,7 +13,7 @@ from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
-from mitl.positives.markdown import listed, percent, release_words
+from mitl.positives.markdown import at_most, listed, release_words
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release import makers_words
@@ -195,7 +195,7 @@ def _machine_labels(of: Facts) -> Iterator[Sentence]:
     bound = data.machine
     if bound is not None:
         parts = "; ".join(
-            f"{percent(part.bound)} of {several(part.labelled, 'pair')} of {part.name}, by a random sample of "
+            f"{at_most(part.bound)} of {several(part.labelled, 'pair')} of {part.name}, by a random sample of "
             f"{part.sampled:,}"
             for part in bound.parts
             if part.labelled
@@ -243,9 +243,9 @@ def _audited(of: Facts) -> Iterator[Sentence]:
     )
     if proof.at_most is not None:
         yield (
-            "By how many annotators proposed each positive, recall is at most",
+            "By Chao's estimate",
             Cite(("chao1987",)),
-            f" {percent(proof.at_most)}.",
+            f" from how many annotators proposed each positive, recall is at most {at_most(proof.at_most)}.",
         )
     if proof.found:
         yield (
