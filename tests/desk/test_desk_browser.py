@@ -10,6 +10,7 @@ from browser_fixtures import becomes_true
 from desk_kit import REASON, OpenDesk
 from world_kit import SANDBOX
 
+from mitl.desk import worker_pages
 from mitl.records import Decision
 from mitl.stages.reviewing.review import Ruling, rule
 
@@ -242,6 +243,27 @@ def test_the_table_of_workers_is_sorted_and_walked_by_keyboard(opened, page):
     assert len(rising) == len({row.worker_id for row in opened.rows()})
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_of_workers_are_turned_by_keys_and_links(opened, page, monkeypatch, width):
+    """N and B turn them, a new order begins at the first page, and the way back from a worker leads to theirs."""
+    monkeypatch.setattr(worker_pages, "A_PAGE", 1)
+    page.set_viewport_size({"width": width, "height": 800})
+    turn = page.get_by_role("navigation", name="More workers").locator("span")
+    page.keyboard.press("w")
+    turn.filter(has_text="page 1 of").wait_for()
+    for key, number in (("n", 2), ("n", 3), ("b", 2)):
+        page.wait_for_load_state()
+        page.keyboard.press(key)
+        turn.filter(has_text=f"page {number} of").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("heading", name="Submissions").wait_for()
+    page.go_back()
+    turn.filter(has_text="page 2 of").wait_for()
+    page.locator("#by-worker").click()
+    turn.filter(has_text="page 1 of").wait_for()
+
+
 @pytest.mark.parametrize(("width", "height"), [(1280, 700), (390, 664)])
 def test_the_decision_stays_in_view_under_forty_findings(opened, page, width, height):
     """They are folded by kind and stand by their numbers; unfolded or not, wherever one reads, Approve is at hand."""
@@ -337,11 +359,12 @@ def test_a_screen_reader_s_list_of_tables_names_each(opened, page):
     ]
 
 
-def test_no_page_breaks_a_rule_of_accessibility(opened, page):
+def test_no_page_breaks_a_rule_of_accessibility(opened, page, monkeypatch):
     """axe-core finds nothing on any page by day, nor by night where other parts in other colours stand."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
     )
+    monkeypatch.setattr(worker_pages, "A_PAGE", 2)
     first = opened.rows(Decision.QUEUED)[0]
     for path, schemes in (
         ("/", ("light",)),
