@@ -20,7 +20,7 @@ from mitl.core.arrays import Ints
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
 from mitl.desk.app import OwnHostOnly, has_window, static
-from mitl.desk.paging import Turn
+from mitl.desk.paging import ListPage
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (
@@ -85,7 +85,7 @@ class ExplorerPages:
         except UsageError as error:
             return self._page("notice.html.j2", 422, text=str(error))
         rows = self._finder.rows(wanted)
-        turn = Turn.to(wanted.page, len(rows), a_page=A_PAGE)
+        turn = ListPage.to(wanted.page, len(rows), a_page=A_PAGE)
 
         def address(page: int) -> str:
             return "/?" + urlencode(replace(wanted, page=page).given)
