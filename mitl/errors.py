@@ -17,6 +17,7 @@
     ├── StoreError          the database: version, uniqueness, missing rows
     │   └── OutageError     it cannot be reached or used: down, busy, full, damaged, closed to this user
     ├── AuditError          a sample that cannot be drawn, a bound that its answers cannot give
+    │   └── TooFewAnswersError  more candidates have to be asked at random first
     ├── TrainingError       too little to learn from, a network that cannot train, weights of another one
     ├── RoundError          a round that is not in the state that a step needs
     ├── ReleaseError        building or reading a release
@@ -102,6 +103,10 @@ class OutageError(StoreError):
 
 class AuditError(MitlError):
     """An audit cannot be drawn, or its answers cannot give a bound."""
+
+
+class TooFewAnswersError(AuditError):
+    """More candidates have to be answered, drawn at random, before anything can be estimated from them."""
 
 
 class TrainingError(MitlError):

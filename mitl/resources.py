@@ -20,12 +20,12 @@ def folder(name: str) -> Path:
     return bundled if bundled.is_dir() else _PACKAGE.parent / name
 
 
-def page_templates(folder: Path, **more: Any) -> jinja2.Environment:
-    """The templates of a folder: all values are escaped, and one that was not given is an error."""
+def page_templates(*folders: Path, **more: Any) -> jinja2.Environment:
+    """The templates of folders, the first that has one; values are escaped, and one that was not given is an error."""
     import jinja2
 
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(folders),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mitl.audits.thresholds import Tolerance, allowed_errors
 from mitl.core.arrays import Floats, Ints
 from mitl.core.statistics import expit, logistic
-from mitl.errors import AuditError
+from mitl.errors import AuditError, TooFewAnswersError
 
 TOLERATED = ((0.01, 0.01), (0.05, 0.01), (0.10, 0.05))
 """(lost recall, wrong matches) of the table that is always shown."""
@@ -240,7 +240,8 @@ def estimate(pilot: Pilot, *, seed: int, samples: int = SAMPLES) -> Frontier:
     rightly serves too; every resample calibrates its own.
 
     Raises:
-        AuditError: too few answers, all alike, or a score that tells no two pairs apart.
+        TooFewAnswersError: too few answers, or all alike.
+        AuditError: a score that tells no two pairs apart.
     Source: the form is the beta calibration of Kull, Silva Filho and Flach, AISTATS 2017.
     """
     _check(pilot)
@@ -261,14 +262,13 @@ def estimate(pilot: Pilot, *, seed: int, samples: int = SAMPLES) -> Frontier:
 def _check(pilot: Pilot) -> None:
     answered, matches = len(pilot.answered), int(pilot.matches.sum())
     if answered < LEAST_ANSWERS:
-        raise AuditError(
-            f"a plan needs {LEAST_ANSWERS} answered candidates, but there are {answered}; ask some at random with "
-            "`mitl publish --pilot 10`"
+        raise TooFewAnswersError(
+            f"a plan needs {LEAST_ANSWERS} answered candidates, but there are {answered}"
         )
     if min(matches, answered - matches) < LEAST_OF_A_KIND:
-        raise AuditError(
+        raise TooFewAnswersError(
             f"of {answered} answered candidates {matches} are matches; a plan needs {LEAST_OF_A_KIND} matches and as "
-            "many others, so ask more with `mitl publish --pilot 20`"
+            "many others"
         )
     if np.ptp(pilot.probabilities) == 0:
         raise AuditError(

@@ -6,6 +6,7 @@ import secrets
 import webbrowser
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -18,6 +19,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mitl.campaign.kinds import kind_names, kind_of
 from mitl.campaign.standing import keep_standings
 from mitl.crowd.context import choose_environment
 from mitl.crowd.paying import CarriedOut
@@ -200,6 +202,18 @@ def make_desk(settings: Settings, environment: Environment | None, *, port: int)
     return Desk(settings, chosen, Access(str(port) if port else secrets.token_hex(4)), DecisionSender(send))
 
 
+LATE = ("mitl.audits.evidence", "mitl.crowd.transport", "mitl.crowd_server.admin", "mitl.crowd_server.app")
+"""What commands load only where they need it."""
+
+
+def _load_all() -> None:
+    """Import what a page or a call would import late: mitl may be upgraded while a desk is open, and must not mix."""
+    for name in kind_names():
+        kind_of(name)
+    for name in LATE:
+        import_module(name)
+
+
 @printed_by("desk")
 class DeskCounts(EnvironmentCounts):
     """Where the desk can be reached."""
@@ -229,6 +243,7 @@ def desk(
         StoreError: there is no database, or it is of another version.
     """
     require_loopback(host)
+    _load_all()
     made = make_desk(settings, environment, port=port)
 
     def ready(url: str) -> None:

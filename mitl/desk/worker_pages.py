@@ -22,6 +22,7 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal
 from mitl.desk.desk import Desk
+from mitl.desk.paging import ListPage
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
@@ -32,6 +33,8 @@ MESSAGE = "message"
 MAX_SUBJECT = 200
 MAX_TEXT = 4096
 """Characters; the API's limits."""
+A_PAGE = 50
+"""Workers on a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +204,30 @@ _BY_KEY = {column.key: column for column in COLUMNS}
 
 
 def workers(desk: Desk, request: Request) -> Response:
-    """``/workers``: everyone, sorted by ``?sort=`` and turned round by ``&turn=1``."""
-    column = _BY_KEY.get(request.query_params.get("sort", "record"), _BY_KEY["record"])
-    turned = request.query_params.get("turn") == "1"
+    """``/workers``: everyone, sorted by ``?sort=`` and turned round by ``&turn=1``, at ``&page=`` and ``&raters=``."""
+    given = request.query_params
+    column = _BY_KEY.get(given.get("sort", "record"), _BY_KEY["record"])
+    turned = given.get("turn") == "1"
     with desk.reading() as context:
         frame = desk.frame(context)
         people = desk.crowd(context, frame)
+    rows, raters = in_order(people.workers, column, turned=turned), people.raters
+    turn = ListPage.to(_number(given.get("page", "")) or 1, len(rows), a_page=A_PAGE)
+    raters_turn = ListPage.to(_number(given.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
+
+    def address(page: int = turn.page, raters_page: int = raters_turn.page) -> str:
+        return f"/workers?sort={column.key}&turn={turned:d}&page={page}&raters={raters_page}"
+
     return desk.page(
         "workers.html.j2",
         frame,
         people=people,
-        rows=in_order(people.workers, column, turned=turned),
+        rows=rows[turn.part],
+        raters=raters[raters_turn.part],
+        turn=turn,
+        raters_turn=raters_turn,
+        address=address,
+        raters_address=lambda page: f"{address(raters_page=page)}#raters-title",
         columns=COLUMNS,
         sorted_by=column,
         falling=column.falling != turned,

@@ -20,6 +20,7 @@ from mitl.core.arrays import Ints
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
 from mitl.desk.app import OwnHostOnly, has_window, static
+from mitl.desk.paging import ListPage
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (
@@ -74,7 +75,7 @@ class ExplorerPages:
     def __init__(self, title: str, of: Explored) -> None:
         self._of = of
         self._finder = Finder(of)
-        self._templates = page_templates(PAGES)
+        self._templates = page_templates(PAGES, desk_module.PAGES)
         self._templates.globals.update(title=title, explored=of)
 
     def pairs(self, request: Request) -> Response:
@@ -84,9 +85,7 @@ class ExplorerPages:
         except UsageError as error:
             return self._page("notice.html.j2", 422, text=str(error))
         rows = self._finder.rows(wanted)
-        last = max(1, -(-len(rows) // A_PAGE))
-        wanted = replace(wanted, page=min(wanted.page, last))
-        shown = rows[(wanted.page - 1) * A_PAGE : wanted.page * A_PAGE]
+        turn = ListPage.to(wanted.page, len(rows), a_page=A_PAGE)
 
         def address(page: int) -> str:
             return "/?" + urlencode(replace(wanted, page=page).given)
@@ -94,10 +93,8 @@ class ExplorerPages:
         return self._page(
             "pairs.html.j2",
             wanted=wanted,
-            found=len(rows),
-            first=(wanted.page - 1) * A_PAGE + 1,
-            cards=self._cards(shown),
-            last=last,
+            cards=self._cards(rows[turn.part]),
+            turn=turn,
             address=address,
         )
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import html
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from desk_kit import REASON, OpenDesk, make_reviewed_project, open_desk, written
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from sqlalchemy import text
 from world_kit import SANDBOX, copy_of
@@ -18,6 +21,8 @@ from mitl.crowd.paying import OVERRIDE, REJECT
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import journal, judgements
+from mitl.desk import worker_pages
+from mitl.desk.paging import ListPage
 from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
@@ -322,6 +327,42 @@ def test_the_overview_counts_what_the_status_counts(still):
     assert f"{counts['queued']} submissions" in said or f"{counts['queued']} submission " in said
     assert f"${counts['paid_cents'] / 100:.2f} is paid" in said
     assert f"${counts['held_cents'] / 100:.2f} is promised" in said
+
+
+def test_many_workers_stand_on_several_pages_in_one_order(still, monkeypatch):
+    """Two on a page: together the pages hold everyone once, sorted as one page would be; what was chosen is kept."""
+    wanted = "/workers?sort=worker&turn=1"
+
+    def ids(page):
+        return re.findall(r'id="worker-(\d+)"', page.text)
+
+    everyone = ids(still.get(wanted))
+    monkeypatch.setattr(worker_pages, "A_PAGE", 2)
+    pages, address = [], wanted
+    while address:
+        page = still.get(address)
+        pages.append(ids(page))
+        found = re.search(r'<a rel="next" href="([^"]+)"', page.text)
+        address = found and html.unescape(found[1])
+
+    assert len(everyone) > 2 and [one for page in pages for one in page] == everyone
+    assert {len(page) for page in pages[:-1]} == {2}
+    assert f"1 to 2 of {len(everyone)} workers" in written(still.get(wanted))
+    for number, shown in (("999", -1), ("9" * 17, -1), ("9" * 18, 0), ("-1", 0), ("x", 0)):
+        assert ids(still.get(f"{wanted}&page={number}")) == pages[shown]
+
+
+@given(page=st.integers(-3, 10**17), rows=st.integers(0, 500), a_page=st.integers(1, 60))
+def test_every_row_of_a_long_list_stands_on_one_page(page, rows, a_page):
+    """Pages follow on each other, only the last one is short, and a page beyond it is the last one."""
+    turns = [
+        ListPage.to(number, rows, a_page=a_page)
+        for number in range(1, ListPage.to(1, rows, a_page=a_page).last + 1)
+    ]
+
+    assert [row for turn in turns for row in range(rows)[turn.part]] == list(range(rows))
+    assert {turn.end - turn.first + 1 for turn in turns[:-1]} <= {a_page}
+    assert ListPage.to(page, rows, a_page=a_page) == turns[min(max(page, 1), len(turns)) - 1]
 
 
 def test_the_state_changes_when_a_page_would(opened):

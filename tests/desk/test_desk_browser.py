@@ -10,6 +10,7 @@ from browser_fixtures import becomes_true
 from desk_kit import REASON, OpenDesk
 from world_kit import SANDBOX
 
+from mitl.desk import worker_pages
 from mitl.records import Decision
 from mitl.stages.reviewing.review import Ruling, rule
 
@@ -165,6 +166,22 @@ def test_a_message_outlives_the_session(opened, new_page):
     assert page.evaluate("localStorage.length") == 0
 
 
+def test_a_message_on_its_way_is_told(opened, page):
+    """Starting a server within the desk takes seconds, in which nothing else on the page would move."""
+    page.goto(f"{opened.url}/workers/{opened.rows()[0].worker_id}")
+    page.evaluate(
+        "document.addEventListener('submit', event => event.preventDefault())"
+    )  # as if no reply came
+    line = page.get_by_text("Sending…")
+    assert line.is_hidden()
+    page.locator("#subject").fill("Thank you")
+    page.locator("#text").fill("For your work.")
+    becomes_true(page, "!sent")
+    page.get_by_role("button", name="Send the message").click()
+
+    assert line.is_visible()
+
+
 def test_everything_goes_by_mouse_too(opened, page):
     """Links and buttons for the queue, the decisions, the reason and the worker's page."""
     first, second, *_ = opened.rows(Decision.QUEUED)
@@ -240,6 +257,27 @@ def test_the_table_of_workers_is_sorted_and_walked_by_keyboard(opened, page):
 
     assert rising == sorted(rising) == falling[::-1]
     assert len(rising) == len({row.worker_id for row in opened.rows()})
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_of_workers_are_turned_by_keys_and_links(opened, page, monkeypatch, width):
+    """N and B turn them, a new order begins at the first page, and the way back from a worker leads to theirs."""
+    monkeypatch.setattr(worker_pages, "A_PAGE", 1)
+    page.set_viewport_size({"width": width, "height": 800})
+    turn = page.get_by_role("navigation", name="More workers").locator("span")
+    page.keyboard.press("w")
+    turn.filter(has_text="page 1 of").wait_for()
+    for key, number in (("n", 2), ("n", 3), ("b", 2)):
+        page.wait_for_load_state()
+        page.keyboard.press(key)
+        turn.filter(has_text=f"page {number} of").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("heading", name="Submissions").wait_for()
+    page.go_back()
+    turn.filter(has_text="page 2 of").wait_for()
+    page.locator("#by-worker").click()
+    turn.filter(has_text="page 1 of").wait_for()
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 700), (390, 664)])
@@ -337,11 +375,12 @@ def test_a_screen_reader_s_list_of_tables_names_each(opened, page):
     ]
 
 
-def test_no_page_breaks_a_rule_of_accessibility(opened, page):
+def test_no_page_breaks_a_rule_of_accessibility(opened, page, monkeypatch):
     """axe-core finds nothing on any page by day, nor by night where other parts in other colours stand."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
     )
+    monkeypatch.setattr(worker_pages, "A_PAGE", 2)
     first = opened.rows(Decision.QUEUED)[0]
     for path, schemes in (
         ("/", ("light",)),

@@ -130,9 +130,17 @@ def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> No
     settings = make_world(tmp_path, n_images=14)
     assert "no candidate pair to plan for" in fails(1, "plan", "--project", tmp_path)
     run_propose(settings, image_queries=5, caption_queries=15)
-    assert "nobody has answered a candidate yet; ask some at random" in fails(
-        1, "plan", "--project", tmp_path
-    )
+    pilot = "ask some at random with `mitl publish --sandbox --pilot 10`, and run `mitl harvest`"
+    assert f"nobody has answered a candidate yet; {pilot}" in fails(1, "plan", "--project", tmp_path)
+    with open_context(settings, SANDBOX) as context:
+        number = item_store.dataset(context.session).id
+        round_ = round_store.add_round(context.session, number, SANDBOX, "random", {}, context.now())
+        context.session.commit()
+    first = f"end the round with `mitl round run --sandbox`, then {pilot}"
+    assert f"yet; {first}" in fails(1, "plan", "--project", tmp_path)
+    with open_context(settings, SANDBOX) as context:
+        round_store.close_round(context.session, round_.id, context.now())
+        context.session.commit()
     run_publish(settings, limit=18)
     assert "nobody has answered a candidate yet; run `mitl harvest`" in fails(
         1, "plan", "--project", tmp_path

@@ -18,7 +18,7 @@ from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.core.arrays import Floats, Ints, contains, pack_each, pack_pairs, places
 from mitl.crowd.context import Context
-from mitl.errors import AuditError, UsageError
+from mitl.errors import AuditError, TooFewAnswersError, UsageError
 from mitl.fusion.models import pilot_scores, rank_features
 from mitl.records import Direction, Environment, PairRole, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
@@ -73,18 +73,15 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         sampled: packed pairs of samples that were drawn at random for machine labels.
 
     Raises:
+        TooFewAnswersError: nobody was asked.
         AuditError: nothing was proposed, or nobody answered.
     """
     pairs = pack_pairs({proposal.pair for proposal in project.proposals})
     if not len(pairs):
         raise AuditError("no candidate pair to plan for; run `mitl propose`")
     if not project.answers:
-        step = (
-            "run `mitl harvest`"
-            if project.hits
-            else "ask some at random: `mitl publish --pilot 10`, then `mitl harvest`"
-        )
-        raise AuditError(f"nobody has answered a candidate yet; {step}")
+        nobody = "nobody has answered a candidate yet"
+        raise AuditError(f"{nobody}; run `mitl harvest`") if project.hits else TooFewAnswersError(nobody)
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
         own = [one.pair for one in project.proposals if one.direction is direction]
@@ -117,8 +114,8 @@ def sample(project: ProjectSnapshot, found: Candidates, fused: pd.DataFrame | No
         fused: ``FUSED``; None where nothing was fused.
 
     Raises:
-        AuditError: too little is answered to learn what ranks are worth, or open pairs of some scores have no answered
-            pair like them.
+        TooFewAnswersError: too little is answered to learn what ranks are worth, or open pairs of some scores have no
+            answered pair like them.
     """
     if fused is not None and contains(fused["pair"].to_numpy(), found.pairs).all():
         at = places(fused["pair"].to_numpy(), found.pairs)
@@ -134,9 +131,9 @@ def sample(project: ProjectSnapshot, found: Candidates, fused: pd.DataFrame | No
 def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
     matches = int(found.matches.sum())
     if not 0 < matches < len(found.answered):
-        raise AuditError(
+        raise TooFewAnswersError(
             f"of {several(len(found.answered), 'answered candidate')} {matches} are matches, so nothing tells what a "
-            "rank is worth; ask more at random with `mitl publish --pilot 20`"
+            "rank is worth"
         )
     names = {row.name: number for number, row in enumerate(project.annotators)}
     ways = {direction: number for number, direction in enumerate(Direction)}
@@ -163,10 +160,9 @@ def _weighted(probabilities: Floats, found: Candidates, *, random: bool) -> tupl
     answered = np.bincount(band[found.answered], minlength=BANDS)
     bare = np.flatnonzero((answered == 0) & (sizes > 0))
     if len(bare):
-        raise AuditError(
+        raise TooFewAnswersError(
             f"the answered pairs were not drawn at random, and {len(bare)} of {BANDS} bands of scores hold none of "
-            f"them, so nothing is known of {int(sizes[bare].sum()):,} pairs there; ask some at random with "
-            "`mitl publish --pilot 10`"
+            f"them, so nothing is known of {int(sizes[bare].sum()):,} pairs there"
         )
     from scipy.stats import chi2_contingency
 
@@ -188,7 +184,7 @@ def _note(found: Candidates, *, random: bool, alike: bool) -> str:
         )
     return said + (
         "by score they are not like the others, so each stands for the candidates of its tenth of the scores: a guess, "
-        "until more are asked at random (`mitl publish --pilot 10`)"
+        "until more are asked at random"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -12,7 +14,7 @@ from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
 from mitl.db.store.rounds import pairs_command
-from mitl.errors import MitlError
+from mitl.errors import AuditError, MitlError, TooFewAnswersError
 from mitl.records import PAIRS_COMMAND, AuditPurpose, Environment, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
@@ -60,7 +62,11 @@ def plan(
         AuditError: nothing is proposed or answered, or too little to plan from.
         TemplateError: there is no such wording.
     """
-    with open_context(settings, environment, read_only=True) as context, reading(context.session):
+    with (
+        open_context(settings, environment, read_only=True) as context,
+        reading(context.session),
+        _naming_what_asks(context),
+    ):
         project = read_project(context.session, settings, context.environment)
         found = candidates(project, random_samples(context))
         if not found.open:
@@ -90,6 +96,22 @@ def plan(
         lines=(*about(planned), *budget_lines(planned), *not_reachable(planned), *audit_lines(audit)),
         next=_next(planned) if asking == PAIRS_COMMAND else f"{asking} --{planned.environment}",
     )
+
+
+@contextmanager
+def _naming_what_asks(context: Context) -> Iterator[None]:
+    """Add to what lacks answers how to get them: while a round is open, ``mitl publish`` refuses."""
+    try:
+        yield
+    except TooFewAnswersError as error:
+        asking = pairs_command(context.session, context.environment)
+        first = (
+            "" if asking == PAIRS_COMMAND else f"end the round with `{asking} --{context.environment}`, then "
+        )
+        pilot = f"`{PAIRS_COMMAND} --{context.environment} --pilot 10`"
+        raise AuditError(
+            f"{error}; {first}ask some at random with {pilot}, and run `mitl harvest`"
+        ) from error
 
 
 def audit_cost(context: Context, recall: float) -> AuditPlan | None:

@@ -1,0 +1,32 @@
+"""Which page of a long list is shown; the template ``turn.html.j2`` leads to the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """A page of a long list."""
+
+    page: int
+    """From 1 to ``last``."""
+    last: int
+    first: int
+    """Place in the list of the first row shown, from 1."""
+    end: int
+    """Place of the last row shown."""
+    rows: int
+    """In the whole list."""
+
+    @classmethod
+    def to(cls, page: int, rows: int, *, a_page: int) -> ListPage:
+        """The page wanted, or the last one where there are fewer."""
+        last = max(1, -(-rows // a_page))
+        page = min(max(page, 1), last)
+        return cls(page, last, (page - 1) * a_page + 1, min(page * a_page, rows), rows)
+
+    @property
+    def part(self) -> slice:
+        """The rows shown."""
+        return slice(self.first - 1, self.end)
