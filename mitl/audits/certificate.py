@@ -148,6 +148,22 @@ class Certificate:
         return bool(binom.sf(self.recheck.overturned - 1, self.recheck.accepted, share) < _ODD)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What weakens the bounds, in words."""
+        found = []
+        if self.workers is not None and self.workers < FEW_WORKERS:
+            found.append(
+                f"{several(self.workers, 'worker')} answered; below {FEW_WORKERS} the chance that three of "
+                "them agree is reckoned too high, so the bounds are somewhat optimistic"
+            )
+        if self.doubt:
+            found.append(
+                "two further workers overturned more first noes than the rate of false noes explains, so missing "
+                "matches seem harder than those that gave it; rely on the bounds that hold whatever the rates are"
+            )
+        return tuple(found)
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the bounds rest on, in words."""
         return (*ASSUMPTIONS, *MEASURED_ASSUMPTIONS)
@@ -189,7 +205,7 @@ class Certificate:
     def _counts(self) -> list[str]:
         audited = sum(stratum.audited for stratum in self.strata)
         check = self.recheck
-        lines = [
+        return [
             f"{several(audited, 'pair')} of {self.pool:,} audited in {several(len(self.strata), 'stratum', 'strata')}, "
             f"{several(self.answers, 'answer')}; bounds by the method {self.method!r}",
             f"false noes: {_rate(self.false_no)}",
@@ -197,18 +213,8 @@ class Certificate:
             f"{several(self.found, 'match', 'matches')} found by the audit alone, which count as missing",
             f"{several(check.noes, 'first no', 'first noes')} outside the release went to two further workers, who "
             f"overturned {check.overturned:,}",
+            *(f"WARNING: {line}" for line in self.warnings),
         ]
-        if self.workers is not None and self.workers < FEW_WORKERS:
-            lines.append(
-                f"WARNING: {several(self.workers, 'worker')} answered; below {FEW_WORKERS} the chance that three of "
-                "them agree is reckoned too high, so the bounds are somewhat optimistic"
-            )
-        if self.doubt:
-            lines.append(
-                "WARNING: that is more than the rate of false noes explains, so missing matches seem harder than "
-                "those that gave it; rely on the bounds that hold whatever the rates are"
-            )
-        return lines
 
 
 @dataclass(frozen=True, slots=True)

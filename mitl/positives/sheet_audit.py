@@ -103,8 +103,9 @@ def audit_told(data: ReleaseInput) -> str:
 
 
 def in_short(lines: Sequence[str]) -> str:
-    """The bounds alone, of a certificate's lines."""
-    return "\n".join(f"- {line}" for line in lines[:3])
+    """The bounds alone, of a certificate's lines, and what weakens them."""
+    told = (*lines[:3], *(line for line in lines if line.startswith("WARNING")))
+    return "\n".join(f"- {line}" for line in told)
 
 
 def limits(data: ReleaseInput) -> Sequence[str]:
