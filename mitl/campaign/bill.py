@@ -206,11 +206,13 @@ def make_quote(
     earlier: Mapping[int, PostedBatch],
     *,
     charges_fee: bool,
+    asked_cents: int | None = None,
 ) -> Quote:
     """A part for each group of HITs with one price: the new batch's, then those of earlier batches.
 
     Args:
         earlier: by their rows.
+        asked_cents: the reward that the command line names, which HITs of earlier batches do not take.
     """
     parts = []
     if plan.fresh:
@@ -234,7 +236,10 @@ def make_quote(
             estimate_s=wording.estimate_s,
             charges_fee=charges_fee,
         )
-        parts.append(BillPart(batch.name, priced, "as when it was planned", count))
+        note = "as when it was planned"
+        if asked_cents not in (None, batch.reward_cents):
+            note += "; --reward is for new pages alone"
+        parts.append(BillPart(batch.name, priced, note, count))
     total = sum(part.bill.rewards_cents + part.bill.fees_cents for part in parts)
     return Quote(tuple(parts), max(sum(stored.cents for stored in plan.left.plans) - total, 0))
 

@@ -232,7 +232,8 @@ class _Run:
                 return self._nothing_to_do(plan, sweep)
             terms = terms_of(settings, request, template, kind.estimate(template, plan))
             earlier = self._earlier()
-            quote = make_quote(plan, terms, earlier, charges_fee=self._endpoint.charges_fee)
+            charges_fee, asked = self._endpoint.charges_fee, request.reward_cents
+            quote = make_quote(plan, terms, earlier, charges_fee=charges_fee, asked_cents=asked)
             bill = [
                 f"{request.environment} · {kind.headline(request, plan)} · seed {settings.seed} · {self._endpoint.url}",
                 *kind.bill_lines(plan),

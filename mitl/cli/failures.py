@@ -25,6 +25,10 @@ def usage_message(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchCommand | click.NoSuchOption):
         message, nearest = error.message, nearest_to(error)
     message = message[:1].lower() + message[1:].rstrip(".")
+    message = re.sub(r"is not a valid integer( range)?$", "is not a whole number", message)
+    message = re.sub(
+        r"is not a valid float( range)?$", "is not a number, with a point before decimals", message
+    )
     if nearest:
         message += f"; did you mean {nearest}?"
     elif isinstance(error, click.UsageError) and error.ctx is not None:

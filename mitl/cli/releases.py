@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -34,6 +35,26 @@ def privacy_options(function: F) -> F:
         "numbers and ids.",
     )
     return proves(tells(function))
+
+
+def release_argument(function: F) -> F:
+    """Add the argument ``RELEASE``, which may be given as ``--release`` too, as `mitl evaluate` takes it."""
+
+    @click.argument("release", required=False, metavar="RELEASE", type=click.Path(path_type=Path))
+    @click.option(
+        "--release",
+        "named",
+        metavar="RELEASE",
+        type=click.Path(path_type=Path),
+        help="The same as the argument.",
+    )
+    @functools.wraps(function)
+    def wrapper(*args: Any, release: Path | None, named: Path | None, **kwargs: Any) -> Any:
+        if (release is None) == (named is None):
+            raise UsageError("name the release's folder once: RELEASE alone, or --release RELEASE")
+        return function(*args, release=release or named, **kwargs)
+
+    return cast(F, wrapper)
 
 
 @click.command(
@@ -142,7 +163,7 @@ def _merge_rules(given: dict[str, Any]) -> MergeRules:
 
 
 @click.command("verify", cls=Command)
-@click.argument("release", type=click.Path(path_type=Path))
+@release_argument
 @common
 def verify(app: App, release: Path) -> int:
     """Check a release from its own files, without a project: their hashes, and its certificate.
@@ -189,7 +210,7 @@ def compare(app: App, sets: tuple[Path, ...], differences: Path | None, replace:
 
 
 @click.command("export", cls=Command)
-@click.argument("release", type=click.Path(path_type=Path))
+@release_argument
 @click.option(
     "--out",
     "--to",
@@ -271,7 +292,7 @@ def export(app: App, **given: Any) -> None:
 
 
 @click.command("push", cls=Command)
-@click.argument("release", type=click.Path(path_type=Path))
+@release_argument
 @click.option("--to", required=True, metavar="hub:NAME", help="Repository: hub:NAME, or hub:OWNER/NAME.")
 @click.option("--public", is_flag=True, help="Make a new repository public [default: private].")
 @common

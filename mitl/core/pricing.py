@@ -14,7 +14,8 @@ _FEE_PERCENT = 20
 _FEE_PERCENT_MANY = 40
 _MANY_ASSIGNMENTS = 10
 _LEAST_FEE_CENTS = 1
-_DOLLARS = re.compile(r"\$?([0-9][0-9,]*)(?:\.([0-9]{1,2}))?")
+# A comma only before three digits: `0,20` means 20 cents where people write a comma before the cents.
+_DOLLARS = re.compile(r"\$?([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.([0-9]{1,2}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,9 @@ def parse_dollars(text: str) -> int:
     """
     match = _DOLLARS.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is not an amount of dollars; write it as 1.00")
+        raise UsageError(
+            f"{text!r} is not an amount of dollars; write it as 1.00, with a point before the cents"
+        )
     whole, decimals = match[1].replace(",", ""), (match[2] or "").ljust(2, "0")
     return int(whole) * 100 + int(decimals)
 

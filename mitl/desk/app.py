@@ -6,6 +6,7 @@ import secrets
 import webbrowser
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -18,10 +19,12 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mitl.campaign.kinds import kind_names, kind_of
 from mitl.campaign.standing import keep_standings
 from mitl.crowd.context import choose_environment
 from mitl.crowd.paying import CarriedOut
 from mitl.crowd_server.serving import serve as run_server
+from mitl.db.migrate import revisions
 from mitl.db.session import open_database
 from mitl.desk import overview_page, queue_pages, worker_pages
 from mitl.desk.decision_sender import DecisionSender
@@ -30,6 +33,7 @@ from mitl.errors import MitlError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
+from mitl.resources import read_all
 from mitl.settings import Settings
 from mitl.stages.reviewing.decisions import carry_out_kept
 
@@ -200,6 +204,19 @@ def make_desk(settings: Settings, environment: Environment | None, *, port: int)
     return Desk(settings, chosen, Access(str(port) if port else secrets.token_hex(4)), DecisionSender(send))
 
 
+LATE = ("mitl.audits.evidence", "mitl.crowd.transport", "mitl.crowd_server.admin", "mitl.crowd_server.app")
+"""What commands load only where they need it."""
+
+
+def _load_all() -> None:
+    """Load what a page or a call would load late: mitl may be upgraded while a desk is open, and must not mix."""
+    revisions("crowd")
+    for name in kind_names():
+        kind_of(name)
+    for name in LATE:
+        import_module(name)
+
+
 @printed_by("desk")
 class DeskCounts(EnvironmentCounts):
     """Where the desk can be reached."""
@@ -229,7 +246,9 @@ def desk(
         StoreError: there is no database, or it is of another version.
     """
     require_loopback(host)
+    _load_all()
     made = make_desk(settings, environment, port=port)
+    read_all(made.templates)
 
     def ready(url: str) -> None:
         link = f"{url}/?token={made.access.token}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ListPage:
     """A page of a long list."""
 
     page: int
@@ -20,7 +20,7 @@ class Turn:
     """In the whole list."""
 
     @classmethod
-    def to(cls, page: int, rows: int, *, a_page: int) -> Turn:
+    def to(cls, page: int, rows: int, *, a_page: int) -> ListPage:
         """The page wanted, or the last one where there are fewer."""
         last = max(1, -(-rows // a_page))
         page = min(max(page, 1), last)

@@ -22,7 +22,7 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal
 from mitl.desk.desk import Desk
-from mitl.desk.paging import Turn
+from mitl.desk.paging import ListPage
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
@@ -212,8 +212,8 @@ def workers(desk: Desk, request: Request) -> Response:
         frame = desk.frame(context)
         people = desk.crowd(context, frame)
     rows, raters = in_order(people.workers, column, turned=turned), people.raters
-    turn = Turn.to(_number(given.get("page", "")) or 1, len(rows), a_page=A_PAGE)
-    raters_turn = Turn.to(_number(given.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
+    turn = ListPage.to(_number(given.get("page", "")) or 1, len(rows), a_page=A_PAGE)
+    raters_turn = ListPage.to(_number(given.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
 
     def address(page: int = turn.page, raters_page: int = raters_turn.page) -> str:
         return f"/workers?sort={column.key}&turn={turned:d}&page={page}&raters={raters_page}"

@@ -20,7 +20,7 @@ from mitl.core.arrays import Ints
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
 from mitl.desk.app import OwnHostOnly, has_window, static
-from mitl.desk.paging import Turn
+from mitl.desk.paging import ListPage
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (
@@ -34,7 +34,7 @@ from mitl.interrupts import how_to_stop
 from mitl.records import StageResult
 from mitl.records.frames import LABELS, NONE
 from mitl.records.results import printed_by
-from mitl.resources import page_templates
+from mitl.resources import page_templates, read_all
 
 PAGES = Path(__file__).parent / "pages"
 A_PAGE = 48
@@ -75,7 +75,7 @@ class ExplorerPages:
     def __init__(self, title: str, of: Explored) -> None:
         self._of = of
         self._finder = Finder(of)
-        self._templates = page_templates(PAGES, desk_module.PAGES)
+        self._templates = read_all(page_templates(PAGES, desk_module.PAGES / "shared"))
         self._templates.globals.update(title=title, explored=of)
 
     def pairs(self, request: Request) -> Response:
@@ -85,7 +85,7 @@ class ExplorerPages:
         except UsageError as error:
             return self._page("notice.html.j2", 422, text=str(error))
         rows = self._finder.rows(wanted)
-        turn = Turn.to(wanted.page, len(rows), a_page=A_PAGE)
+        turn = ListPage.to(wanted.page, len(rows), a_page=A_PAGE)
 
         def address(page: int) -> str:
             return "/?" + urlencode(replace(wanted, page=page).given)

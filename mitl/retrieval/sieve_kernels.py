@@ -175,6 +175,70 @@ _dot: Any = intrinsic(_typed_dot)
 
 
 @njit(nogil=True, cache=True)
+def _mark(
+    panels: Any, factors: Any, floors: Any, items: Any, span: tuple[int, int, int, int], room: tuple[Any, Any]
+) -> None:
+    """Mark which pairs of some panels of the left and of one of the right may reach a floor, by 8-bit sums.
+
+    Args:
+        panels, factors, floors: as in ``sieve``, the factors those of the panels.
+        items: the columns in int16, of which the panel's come into the caches meanwhile.
+        span: the first panel of the left, the one after the last, that of the right; numbers of a step of their sums.
+        room: for the marks, uint32 by row, and the sums of one block, (ROWS, COLUMNS) int32.
+    """
+    (left, right), (start, stop, panel, depth), (marks, scratch) = panels, span, room
+    height, width = scratch.shape
+    column, line, lines = panel * width, 0, items.strides[0] // LINE  # of a column's numbers
+    here, each = items.ctypes.data + column * items.strides[0], -(-lines * width // (stop - start))
+    for group in range(start, stop):
+        _block(
+            (
+                left.ctypes.data + group * left.strides[0],
+                right.ctypes.data + panel * right.strides[0],
+                items.shape[1] // depth,
+                factors[0].ctypes.data + 4 * group * height,
+                factors[0].strides[0],
+                floors[0].ctypes.data + 4 * group * height,
+                factors[1].ctypes.data + 4 * column,
+                factors[1].strides[0],
+                floors[1].ctypes.data + 4 * column,
+                marks.ctypes.data + 4 * (group - start) * height,
+                scratch.ctypes.data,
+            ),
+            left,
+        )
+        for _ in range(each):
+            prefetch(here + LINE * line)
+            line += 1
+
+
+@njit(nogil=True, cache=True)
+def _list_marked(marks: Any, within: int, corner: tuple[int, int], room: tuple[Any, Any, Any]) -> int:
+    """List the marked pairs of a panel; return how many there are.
+
+    Looking at them later than at once does not hold up the products; rows with a mark are listed first, so that no
+    guess at who is marked holds up the sums.
+
+    Args:
+        marks: of each row a bit for each column.
+        within: the bits that stand for a column.
+        corner: the first row and the first column.
+        room: for the rows' marks, the rows, and the pairs, (2, most) rows and columns.
+    """
+    (first, column), (words, rows, pairs), some, count = corner, room, 0, 0
+    for row in range(len(marks)):
+        words[some], rows[some] = marks[row] & within, first + row
+        some += int(words[some] != 0)
+    for number in range(some):
+        left_over = np.int64(words[number])
+        while left_over:
+            pairs[0, count], pairs[1, count] = rows[number], column + lowest(left_over)
+            left_over &= left_over - 1
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
 def sieve(
     panels: Any, coarse_factors: Any, fine: Any, factors: Any, floors: Any, found: Any, form: Any
 ) -> Any:
@@ -203,47 +267,15 @@ def sieve(
     marks, scratch = np.zeros(high * height, np.uint32), np.empty((height, width), np.int32)
     words, marked_rows = np.empty(high * height, np.uint32), np.empty(high * height, np.int32)
     marked = np.empty((2, high * height * width), np.int32)
-    parts, products = queries.shape[1] // depth, queries.shape[1] // PART
-    lines = items.strides[0] // LINE  # of a column's numbers
+    products, lines = queries.shape[1] // PART, queries.strides[0] // LINE
     for start in range(0, len(left), high):
-        stop = min(start + high, len(left))
+        stop, first = min(start + high, len(left)), start * height
         for panel in range(len(right)):
-            column, line = panel * width, 0
-            here, each = items.ctypes.data + column * items.strides[0], -(-lines * width // (stop - start))
-            for group in range(start, stop):
-                _block(
-                    (
-                        left.ctypes.data + group * left.strides[0],
-                        right.ctypes.data + panel * right.strides[0],
-                        parts,
-                        coarse_factors[0].ctypes.data + 4 * group * height,
-                        coarse_factors[0].strides[0],
-                        floors[0].ctypes.data + 4 * group * height,
-                        coarse_factors[1].ctypes.data + 4 * column,
-                        coarse_factors[1].strides[0],
-                        floors[1].ctypes.data + 4 * column,
-                        marks.ctypes.data + 4 * (group - start) * height,
-                        scratch.ctypes.data,
-                    ),
-                    left,
-                )
-                for _ in range(each):  # what the marked pairs will read comes into the caches meanwhile
-                    prefetch(here + LINE * line)
-                    line += 1
+            _mark(panels, coarse_factors, floors, items, (start, stop, panel, depth), (marks, scratch))
             seen += stop - start
-            # Looking at them later than at once does not hold up the products; lists first, so that no guess at who
-            # is marked holds up the sums.
-            some, count, first = 0, 0, start * height
-            within = ((1 << width) - 1) >> max(0, column + width - len(items))
-            for row in range(min(stop * height, len(queries)) - first):
-                words[some], marked_rows[some] = marks[row] & within, first + row
-                some += int(words[some] != 0)
-            for number in range(some):
-                left_over = np.int64(words[number])
-                while left_over:
-                    marked[0, count], marked[1, count] = marked_rows[number], column + lowest(left_over)
-                    left_over &= left_over - 1
-                    count += 1
+            own = marks[: max(0, min(stop * height, len(queries)) - first)]
+            within = ((1 << width) - 1) >> max(0, (panel + 1) * width - len(items))
+            count = _list_marked(own, within, (first, panel * width), (words, marked_rows, marked))
             tried += count
             if max(first_count, second_count) + count >= most or tried * worth > seen * height * width:
                 return -1, -1, tried

@@ -28,6 +28,10 @@ def hits_here():
     ("words", "said"),
     [
         (("--reward", "1.234"), "'1.234' is not an amount of dollars"),
+        (("--reward", "0,20"), "'0,20' is not an amount of dollars; write it as 1.00, with a point before"),
+        (("--reward", "12,34,567"), "'12,34,567' is not an amount of dollars"),
+        (("--limit", "2.5"), "'2.5' is not a whole number"),
+        (("--overlap", "0,05"), "'0,05' is not a number, with a point before decimals"),
         (("--assignments", "0"), "0 is not in the range 1<=x<=100"),
         (("--assignments", "101"), "101 is not in the range"),
         (("--pilot", "0"), "'--pilot'"),
@@ -44,6 +48,17 @@ def test_what_cannot_be_meant_is_one_line(words, said, project):
     """Exit status 2, a line that names the option, nothing stored."""
     assert said in fails(2, "publish", "--sandbox", *words)
     assert hits_here() == 0
+
+
+def test_a_reward_that_pages_asked_again_do_not_take_is_said(project):
+    """They keep their batch's; whoever names another one reads that it is for new pages."""
+    ok("publish", "--sandbox", "--limit", "18", "--reward", "2")
+    ok("hits", "expire", "--sandbox", "b1")
+    ok("harvest", "--sandbox")
+
+    bill = ok("publish", "--sandbox", "--dry-run", "--out", "dry", "--reward", "0.50").out
+
+    assert "(as when it was planned; --reward is for new pages alone)" in bill
 
 
 def test_a_balance_that_is_too_small_is_one_line(project):

@@ -22,7 +22,7 @@ from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import journal, judgements
 from mitl.desk import worker_pages
-from mitl.desk.paging import Turn
+from mitl.desk.paging import ListPage
 from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
@@ -356,12 +356,13 @@ def test_many_workers_stand_on_several_pages_in_one_order(still, monkeypatch):
 def test_every_row_of_a_long_list_stands_on_one_page(page, rows, a_page):
     """Pages follow on each other, only the last one is short, and a page beyond it is the last one."""
     turns = [
-        Turn.to(number, rows, a_page=a_page) for number in range(1, Turn.to(1, rows, a_page=a_page).last + 1)
+        ListPage.to(number, rows, a_page=a_page)
+        for number in range(1, ListPage.to(1, rows, a_page=a_page).last + 1)
     ]
 
     assert [row for turn in turns for row in range(rows)[turn.part]] == list(range(rows))
     assert {turn.end - turn.first + 1 for turn in turns[:-1]} <= {a_page}
-    assert Turn.to(page, rows, a_page=a_page) == turns[min(max(page, 1), len(turns)) - 1]
+    assert ListPage.to(page, rows, a_page=a_page) == turns[min(max(page, 1), len(turns)) - 1]
 
 
 def test_the_state_changes_when_a_page_would(opened):

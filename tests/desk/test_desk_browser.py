@@ -166,6 +166,22 @@ def test_a_message_outlives_the_session(opened, new_page):
     assert page.evaluate("localStorage.length") == 0
 
 
+def test_a_message_on_its_way_is_told(opened, page):
+    """Starting a server within the desk takes seconds, in which nothing else on the page would move."""
+    page.goto(f"{opened.url}/workers/{opened.rows()[0].worker_id}")
+    page.evaluate(
+        "document.addEventListener('submit', event => event.preventDefault())"
+    )  # as if no reply came
+    line = page.get_by_text("Sending…")
+    assert line.is_hidden()
+    page.locator("#subject").fill("Thank you")
+    page.locator("#text").fill("For your work.")
+    becomes_true(page, "!sent")
+    page.get_by_role("button", name="Send the message").click()
+
+    assert line.is_visible()
+
+
 def test_everything_goes_by_mouse_too(opened, page):
     """Links and buttons for the queue, the decisions, the reason and the worker's page."""
     first, second, *_ = opened.rows(Decision.QUEUED)

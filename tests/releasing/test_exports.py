@@ -9,8 +9,8 @@ import warnings
 
 import numpy as np
 import pytest
+from cli_kit import fails, ok
 from cli_kit import mitl as run
-from cli_kit import ok
 from evaluate_kit import write_release as write_jsons
 from release_kit import CAPTIONS, IMAGES, world
 from scored_kit import make, scores
@@ -172,6 +172,18 @@ def test_mteb_loads_the_tasks_and_their_own_scores_are_the_same(tmp_path, kind, 
         results = dense(folder, way, split["corpus"]["id"], split["queries"]["id"])
         found = task.task_specific_scores({}, split["relevant_docs"], results, "test", way)
         assert found == pytest.approx(expected[way], abs=1e-9)
+
+
+def test_a_release_is_named_alone_or_by_its_option(tmp_path):
+    """`mitl evaluate` takes --release, so `export` and `verify` do as well; two names, or none, are one line."""
+    release = make(tmp_path) / "release"
+    rest = ("--format", "trec", "--out", tmp_path / "out")
+
+    assert run("verify", "--release", release) == run("verify", release)
+    ok("export", release, *rest)
+    assert ok("export", "--release", release, *rest, "--json").json["status"] == "nothing_to_do"
+    for words in (("verify",), ("verify", release, "--release", release), ("export", *rest)):
+        assert "name the release's folder once" in fails(2, *words)
 
 
 def test_an_export_twice_is_nothing_to_do(tmp_path):

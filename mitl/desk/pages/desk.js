@@ -62,6 +62,7 @@ setTimeout(() => { sent = false; }, SEEN_MS);
 document.addEventListener("submit", (event) => {
   if (event.target.method === "dialog") return;
   if (sent) event.preventDefault();
+  else event.target.querySelector("[data-sending]")?.removeAttribute("hidden");
   sent = true;
 });
 

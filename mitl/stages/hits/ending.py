@@ -170,12 +170,13 @@ def delete(
     ]
     if undecided:
         lines.append(
-            f"{undecided:,} HITs are left: they can still be taken, or have work that waits for a decision"
+            f"left: {several(undecided, 'HIT')} that can still be taken or with work that waits for a decision"
         )
     if held:
         lines.append(
-            f"{held:,} HITs are left: a rejection on them can still be reversed, but not after deletion"
+            f"left: {several(held, 'HIT')} with a rejection that can still be reversed, but not after deletion"
         )
+    words = "--orphans" if orphans else " ".join(batches) or "--all"
     counts: DeleteCounts = {
         "environment": scope.context.environment.value,
         "deleted": deleted,
@@ -187,7 +188,7 @@ def delete(
         counts=counts,
         warnings=scope.sweep.warnings,
         lines=tuple(lines),
-        next="mitl hits expire, then mitl harvest and mitl review" if undecided else "mitl status",
+        next=f"mitl hits expire {words}, then mitl harvest and mitl review" if undecided else "mitl status",
     )
 
 

@@ -154,7 +154,7 @@ def _work(chosen: Environment, people: Sequence[WorkerEvidence], hourly: Mapping
     columns = (
         "worker",
         "HITs",
-        "approved",
+        "used",
         "waiting",
         "golds",
         "pass rate (90 %)",

@@ -213,7 +213,7 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
             *(
                 (
                     f"{several(out, 'HIT')} with its choices still {'is' if out == 1 else 'are'} out: answers that "
-                    "come in are paid and count; end them with `mitl hits expire`",
+                    "come in are paid and count; end them with `mitl hits expire BATCH`",
                 )
                 if out
                 else ()
