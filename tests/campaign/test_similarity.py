@@ -82,7 +82,7 @@ def test_five_people_rate_every_pair_and_every_step_says_so_the_second_time(sett
     assert set(counted.groupby("pair")["worker"].nunique()) == {5} and counted["pair"].nunique() == 16
     assert set(raters_of(settings).values()) == {5}
     assert_each_hit_is_there_once(settings)
-    assert harvested.next == "mitl rate scores for ratings; mitl build-dataset --out DIR for pairs"
+    assert harvested.next == "mitl rate scores for ratings"
 
 
 def test_the_server_asks_five_different_workers_and_learns_no_role(settings):
