@@ -14,6 +14,7 @@ from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_p
 
 from mitl.campaign.kinds import kind_names
 from mitl.campaign.kinds.similarity.planning import RatePairs
+from mitl.campaign.kinds.similarity.scores import score_ratings
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
@@ -82,7 +83,7 @@ def test_five_people_rate_every_pair_and_every_step_says_so_the_second_time(sett
     assert set(counted.groupby("pair")["worker"].nunique()) == {5} and counted["pair"].nunique() == 16
     assert set(raters_of(settings).values()) == {5}
     assert_each_hit_is_there_once(settings)
-    assert harvested.next == "mitl rate scores for ratings; mitl build-dataset --out DIR for pairs"
+    assert harvested.next == "mitl rate scores for ratings"
 
 
 def test_the_server_asks_five_different_workers_and_learns_no_role(settings):
@@ -137,7 +138,8 @@ def test_who_fails_the_controls_waits_for_a_person_who_sees_why(settings):
     assert (harvested.counts["approved"], harvested.counts["queued"]) == (12, 3)
     assert set(harvested.counts["findings"]) == {"similarity_control_failed", "one_number"}
     rows = queue(settings, SANDBOX).tables[0].rows
-    assert len(rows) == 3
+    assert [row[3] for row in rows] == [None] * 3  # nobody met a gold control of pairs
+    assert score_ratings(settings, environment=SANDBOX).next == "mitl review, for what waits for a person"
     seen = show(settings, int(str(rows[0][0])), SANDBOX)
     table = seen.tables[0]
     assert table.columns == ("place", "role", "score", "expected", "s", "own words", "first", "second")

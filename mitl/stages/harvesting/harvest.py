@@ -22,7 +22,7 @@ from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.rounds import pairs_command
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, HitState, StageResult, several
+from mitl.records import BatchKind, Decision, Environment, HitState, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
@@ -243,7 +243,6 @@ def _lines(counts: HarvestCounts, *, nothing: bool) -> Iterator[str]:
 
 def _next(context: Context, counts: HarvestCounts) -> str:
     session, environment = context.session, context.environment
-    kinds = kinds_asked(session, environment)
     if counts["queued"]:
         return "mitl review"
     if again := next(iter(to_ask_again(session, environment)), None):
@@ -253,8 +252,10 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     if counts["hits_out"]:
         return "mitl harvest again when people have worked"
     following = after_answers(session, environment)
-    scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]
-    return "; ".join([*scores, f"{following} for pairs"]) if scores else following
+    scores = [f"{kind.scores} for {kind.given}" for kind in kinds_asked(session, environment) if kind.scores]
+    if any(batch.kind is BatchKind.PAIRS for batch in hit_store.batches(session, environment)):
+        return "; ".join([*scores, f"{following} for pairs"]) if scores else following
+    return "; ".join(scores) or following
 
 
 def reparse_all(

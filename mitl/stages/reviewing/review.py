@@ -96,7 +96,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
         record, itself = state.record(row.worker), approves_itself_at(row)
-        golds = f"{record.passes} of {record.golds}"
+        golds = f"{record.passes} of {record.golds}" if record.golds else None
         rows.append((row.id, row.worker, why, golds, _minutes(row), None if itself is None else utc(itself)))
     columns = ("number", "worker", "why it waits", "golds passed", "minutes", "pays itself at")
     return StageResult(
