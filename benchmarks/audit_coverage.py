@@ -260,7 +260,9 @@ def audit(pairs: Pairs, draws: int, rng: np.random.Generator) -> tuple[Ints, Int
     return index, np.stack([one, *(np.where(wanted, ask(who), NONE) for who in (second, third))]), recheck
 
 
-def counts(index: Ints, marked: NDArray[np.bool_], pairs: Pairs, seen: int, *, held: bool) -> Counts:
+def counts(
+    index: Ints, marked: NDArray[np.bool_], pairs: Pairs, seen: int, *, held: bool, looks: bool = False
+) -> Counts:
     """Counts outside or within the release by the first pairs of each draw."""
     H, B = len(pairs.design.strata), len(index)
     here = pairs.held[index[:, :seen]] == held
@@ -271,10 +273,20 @@ def counts(index: Ints, marked: NDArray[np.bool_], pairs: Pairs, seen: int, *, h
     )
     size = np.bincount(pairs.stratum[pairs.held == held], minlength=H).astype(float)
     expected = np.full(H, EXPECTED_REFUSED) if held else np.array([s.expected for s in pairs.design.strata])
-    return Counts(np.broadcast_to(size, (B, H)), sampled, np.stack(hits), expected)
+    cells = pairs.stratum[index] + H * np.arange(B)[:, None]
+    planned = np.bincount(cells[pairs.held[index] == held], minlength=B * H).reshape(B, H).astype(float)
+    return Counts(
+        np.broadcast_to(size, (B, H)),
+        sampled,
+        np.stack(hits),
+        expected,
+        planned if looks else None,
+    )
 
 
-def evidence(index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs, seen: int) -> AuditEvidence:
+def evidence(
+    index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs, seen: int, *, looks: bool = False
+) -> AuditEvidence:
     """What the first pairs of each draw say, by the rules of `mitl.audits.evidence`, for all draws at once."""
     yes = (given != NONE) & (given <= WEAK_YES)
     number = yes.sum(axis=0)
@@ -286,8 +298,8 @@ def evidence(index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs,
     weak_no = weak_no & (weak_no.sum(axis=1, keepdims=True) >= FEWEST)
     early = np.arange(index.shape[1]) < seen
     return AuditEvidence(
-        counts(index, np.stack([yes[0] & (number >= 2), number == 3]), pairs, seen, held=False),
-        counts(index, np.stack([number < 2, number == 0]), pairs, seen, held=True),
+        counts(index, np.stack([yes[0] & (number >= 2), number == 3]), pairs, seen, held=False, looks=looks),
+        counts(index, np.stack([number < 2, number == 0]), pairs, seen, held=True, looks=looks),
         Errors((weak_yes & early & ~yes[0]).sum(axis=1), (weak_yes & early).sum(axis=1)),
         Errors((weak_no & early & yes[0]).sum(axis=1), (weak_no & early).sum(axis=1)),
     )
@@ -314,7 +326,7 @@ def bounded(world: World, draws: int) -> dict[str, Floats]:
     told = evidence(index, given, recheck, pairs, n)
     looks = [
         recall_lower(
-            evidence(index, given, recheck, pairs, n * (look + 1) // LOOKS),
+            evidence(index, given, recheck, pairs, n * (look + 1) // LOOKS, looks=True),
             RISK,
             method="betting",
             anytime=True,

@@ -30,5 +30,13 @@ def page_templates(*folders: Path, **more: Any) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,  # code that runs must not meet a page of a newer mitl, nor look at every file's time
         **more,
     )
+
+
+def read_all(templates: jinja2.Environment) -> jinja2.Environment:
+    """The same with every template read, where the files may be exchanged before one is used."""
+    for name in templates.list_templates(extensions=["j2"]):
+        templates.get_template(name)
+    return templates

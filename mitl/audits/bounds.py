@@ -53,10 +53,12 @@ class Counts:
     majority of three workers, and by all of them."""
     expected: Floats
     """(H,) share of marked ones that was guessed before the draw."""
+    planned: Floats | None = None
+    """(H,) of a look before the end, how many are drawn in the end; see `Bets.of`."""
 
     def upper(self, risk: float, method: Method) -> Floats:
         """(2, ...) how many pairs of the domain would be marked at most, were all of them asked."""
-        return total_upper(self.size, self.sampled, self.marked, self.expected, risk, method)
+        return self._total(self.marked, risk, method)
 
     def most(self, chances: Floats, risk: float, thinning: float, method: Method) -> Floats:
         """(...,) how many pairs are what marks are for: matches outside the release, or wrong ones within.
@@ -70,12 +72,15 @@ class Counts:
             thinning: that fewer of them would be marked than their mean chance says.
         """
         if (chances[0] == 1).all():
-            marked = total_upper(self.size, self.sampled, self.marked[0], self.expected, risk, method)
+            marked = self._total(self.marked[0], risk, method)
         else:
             seen = self.upper(risk / 2, method)
             each = chances.reshape(*chances.shape, *[1] * (seen.ndim - chances.ndim))
             marked = thinned_upper(seen, each, thinning / 2).min(axis=0)
         return np.asarray(np.minimum(marked, self.size.sum(axis=-1)))
+
+    def _total(self, marked: Floats, risk: float, method: Method) -> Floats:
+        return total_upper(self.size, self.sampled, marked, self.expected, risk, method, planned=self.planned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from mitl.audits.evidence import AnswerGroup, Recheck, Sample, check_complete, c
 from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, overturned_share
 from mitl.core.arrays import Ints
-from mitl.core.formats import lower_bound
+from mitl.core.formats import lower_bound, upper_bound
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, several
 from mitl.records.audits import ANSWERS_EACH, AuditDesign
@@ -133,8 +133,11 @@ class Certificate:
 
     @property
     def at_most(self) -> float | None:
-        """Recall by Chao's estimate, which is too high where items differ in how easily they are found."""
-        return self.chao[0] / self.chao[1] if self.chao and self.chao[1] else None
+        """Recall by Chao's estimate, which is too high where items differ in how easily they are found.
+
+        Positives that no annotator found, as originals may be, are part of the recall too.
+        """
+        return self.held / max(self.held, self.chao[1]) if self.chao and self.chao[1] else None
 
     @property
     def doubt(self) -> bool:
@@ -143,6 +146,22 @@ class Certificate:
 
         share = overturned_share(self.false_no.upper)
         return bool(binom.sf(self.recheck.overturned - 1, self.recheck.accepted, share) < _ODD)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What weakens the bounds, in words."""
+        found = []
+        if self.workers is not None and self.workers < FEW_WORKERS:
+            found.append(
+                f"{several(self.workers, 'worker')} answered; below {FEW_WORKERS} the chance that three of "
+                "them agree is reckoned too high, so the bounds are somewhat optimistic"
+            )
+        if self.doubt:
+            found.append(
+                "two further workers overturned more first noes than the rate of false noes explains, so missing "
+                "matches seem harder than those that gave it; rely on the bounds that hold whatever the rates are"
+            )
+        return tuple(found)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -174,7 +193,7 @@ class Certificate:
             f"whatever the workers' rates of error are, recall is at least {lower_bound(self.worst.recall, 4)} and "
             f"precision at least {lower_bound(self.worst.precision, 4)}",
             *(
-                [f"by Chao's estimate recall is at most {self.at_most:.4f}"]
+                [f"by Chao's estimate recall is at most {upper_bound(self.at_most, 4)}"]
                 if self.at_most is not None
                 else []
             ),
@@ -186,7 +205,7 @@ class Certificate:
     def _counts(self) -> list[str]:
         audited = sum(stratum.audited for stratum in self.strata)
         check = self.recheck
-        lines = [
+        return [
             f"{several(audited, 'pair')} of {self.pool:,} audited in {several(len(self.strata), 'stratum', 'strata')}, "
             f"{several(self.answers, 'answer')}; bounds by the method {self.method!r}",
             f"false noes: {_rate(self.false_no)}",
@@ -194,18 +213,8 @@ class Certificate:
             f"{several(self.found, 'match', 'matches')} found by the audit alone, which count as missing",
             f"{several(check.noes, 'first no', 'first noes')} outside the release went to two further workers, who "
             f"overturned {check.overturned:,}",
+            *(f"WARNING: {line}" for line in self.warnings),
         ]
-        if self.workers is not None and self.workers < FEW_WORKERS:
-            lines.append(
-                f"WARNING: {several(self.workers, 'worker')} answered; below {FEW_WORKERS} the chance that three of "
-                "them agree is reckoned too high, so the bounds are somewhat optimistic"
-            )
-        if self.doubt:
-            lines.append(
-                "WARNING: that is more than the rate of false noes explains, so missing matches seem harder than "
-                "those that gave it; rely on the bounds that hold whatever the rates are"
-            )
-        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +320,7 @@ def look(
     first = sample.prefix()
     if upto_place is not None:
         first = min(first, int((sample.place <= upto_place).sum()))
-    evidence = sample.evidence(design, sizes, first)
+    evidence = sample.evidence(design, sizes, first, anytime=True)
     risk, shares = 1 - design.confidence, design.shares or SHARES
     found = [
         bound(evidence, risk, shares, method="betting", rates=rates, anytime=True).lower
@@ -365,7 +374,8 @@ def _bound(evidence: AuditEvidence, recall: Recall, precision: Precision) -> Bou
 
 def _rate(rate: Rate) -> str:
     if not rate.answers:
-        return f"at most {rate.upper:.3f}, since fewer than {FEWEST} fit pairs are in the sample"
+        return f"at most {upper_bound(rate.upper)}, since fewer than {FEWEST} fit pairs are in the sample"
     return (
-        f"at most {rate.upper:.3f}, by {rate.errors:,} of {several(rate.answers, 'answer')} on {rate.group}"
+        f"at most {upper_bound(rate.upper)}, by {rate.errors:,} of {several(rate.answers, 'answer')} on "
+        f"{rate.group}"
     )

@@ -44,7 +44,14 @@ _ROUNDING = 1e-6
 
 
 def total_upper(
-    size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike, risk: float, method: Method
+    size: ArrayLike,
+    sampled: ArrayLike,
+    marked: ArrayLike,
+    expected: ArrayLike,
+    risk: float,
+    method: Method,
+    *,
+    planned: ArrayLike | None = None,
 ) -> Floats:
     """(...,) the most marked pairs that all strata together may hold; too low with a probability of at most ``risk``.
 
@@ -54,6 +61,7 @@ def total_upper(
         marked: (..., H) how many of these are marked.
         expected: (H,) or (..., H) share of marked pairs that was guessed before the draw, 0 to 1; a bad guess makes the
             bound wider and no less true.
+        planned: (..., H) how many are drawn in the end, where this is one of several looks by ``betting``.
 
     Raises:
         AuditError: the method is unknown.
@@ -61,7 +69,7 @@ def total_upper(
     if method == "exact":
         return exact_upper(size, sampled, marked, expected, risk)
     if method == "betting":
-        return betting_upper(size, sampled, marked, expected, risk)
+        return betting_upper(size, sampled, marked, expected, risk, planned)
     if method != "design":
         raise AuditError(f"no method called {method!r} bounds an audit; known: {', '.join(METHODS)}")
     size, sampled, marked, expected = _together(size, sampled, marked, expected)
@@ -138,8 +146,18 @@ class Bets:
     stake: Floats
 
     @classmethod
-    def of(cls, size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike) -> Bets:
+    def of(
+        cls,
+        size: ArrayLike,
+        sampled: ArrayLike,
+        marked: ArrayLike,
+        expected: ArrayLike,
+        planned: ArrayLike | None = None,
+    ) -> Bets:
         """The bets on these samples; see `total_upper`.
+
+        Between looks stakes stay those of the planned sample: money moved to a stratum after its bets were won would
+        make the product more than a bettor's money, and Ville's inequality silent.
 
         Source: prior-posterior ratio of Waudby-Smith and Ramdas, Confidence sequences for sampling without
         replacement, NeurIPS 2020, with beta-binomial priors, under which the draws are Pólya's urn.
@@ -154,7 +172,9 @@ class Bets:
             np.log(1 - _VAGUE_WEIGHT) + betaln(a + marked, b + unmarked) - betaln(a, b),
             np.log(_VAGUE_WEIGHT) + vague,
         )
-        stake = dealt(size, sampled, expected)
+        # A stratum that will be seen whole is bet on until then.
+        seen = sampled if planned is None else np.minimum(np.asarray(planned, np.float64), size - 1)
+        stake = dealt(size, seen, expected)
         return cls(size, sampled, marked, urn + _log_falling(size, sampled), stake)
 
     @property
@@ -193,7 +213,12 @@ class Bets:
 
 
 def betting_upper(
-    size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike, risk: float
+    size: ArrayLike,
+    sampled: ArrayLike,
+    marked: ArrayLike,
+    expected: ArrayLike,
+    risk: float,
+    planned: ArrayLike | None = None,
 ) -> Floats:
     """(...,) the largest sum of numbers whose e-values multiply to at most 1 / risk, or a little more than that.
 
@@ -204,7 +229,8 @@ def betting_upper(
     size, sampled, marked, expected = (
         values[..., None, :] for values in _together(size, sampled, marked, expected)
     )
-    bets = Bets.of(size, sampled, marked, expected)
+    planned = None if planned is None else np.asarray(planned, np.float64)[..., None, :]
+    bets = Bets.of(size, sampled, marked, expected, planned)
     best = bets.most.sum(axis=-1)[..., 0]
     low, width = np.full(best.shape, _CHEAPEST), _DEAREST - _CHEAPEST
     for tried, halvings in _ROUNDS:

@@ -102,7 +102,8 @@ class Threshold:
     labelled: int
     """Pairs that get a machine label: below the cut and not audited."""
     bound: float
-    """Upper bound of the wrong labels among them, or of their loss, as a share of `pairs`; 0 where there are none."""
+    """Upper bound of the wrong labels among them, or of their loss, as a share of `pairs`; 0 where there are none.
+    Where an error ended it, that of all errors allowed."""
     wanted: int | None = None
     """The sample under which a threshold could pass at all, where this one is too small; else None."""
     wanted_for_all: int | None = None
@@ -149,9 +150,12 @@ def _exceeds(size: int, sample: int, errors: int, total: int, risk: float, sidin
 
 
 def _shown(total: int, chance: float, risk: float) -> int:
-    """The most errors d of which fewer show themselves with this risk at most: P(Bin(total, chance) < d) <= risk."""
+    """The most errors d of which fewer show themselves with this risk at most: P(Bin(total, chance) < d) <= risk.
+
+    The binomial's tail bounds that of unequal chances as far as one below its mean (see `bounds.thinned_upper`).
+    """
     below = np.asarray(bdtr(np.arange(total, dtype=np.float64), total, chance)) if total else np.empty(0)
-    return int(np.searchsorted(below, risk, side="right"))
+    return min(int(np.searchsorted(below, risk, side="right")), math.floor(total * chance))
 
 
 def hypergeometric_cdf(seen: int, size: int, marked: int, sample: int) -> float:
@@ -227,9 +231,9 @@ def find_threshold(
         return Threshold(len(uncertainty), len(own), errors, -math.inf, 0, 0.0, wanted, for_all)
     of_errors = np.sort(uncertainty[drawn.places[wrong]])
     cut = float(of_errors[allowed]) if errors > allowed else math.inf
-    below = int((of_errors < cut).sum())
     labelled = _labelled(uncertainty, own, cut)
-    left = remaining_upper(drawn.size, drawn.sample, below, tolerance.risk, tolerance.siding)
+    # Ties may leave fewer than the allowed errors below the cut; a bound by these would be one chosen after looking.
+    left = remaining_upper(drawn.size, drawn.sample, min(errors, allowed), tolerance.risk, tolerance.siding)
     bound = min(left, labelled) / max(len(uncertainty), 1)
     return Threshold(len(uncertainty), len(own), errors, cut, labelled, bound)
 
@@ -268,12 +272,12 @@ def find_threshold_of_loss(
         middle = (low + high) // 2
         low, high = (middle, high) if passes(np.where(of_drawn < cuts[middle], loss, 0.0)) else (low, middle)
     cut = float(cuts[low])
-    below = np.where(of_drawn < cut, loss, 0.0)
     labelled = _labelled(uncertainty, own, cut)
     bound, refused = 0.0, tolerance.error
-    while refused - bound > _GRAIN:
+    # Where a loss ended it, the cut was chosen by the losses, and what is tolerated is all that holds there.
+    while math.isinf(cut) and refused - bound > _GRAIN:
         middle_mean = (bound + refused) / 2
-        bound, refused = (bound, middle_mean) if passes(below, middle_mean) else (middle_mean, refused)
+        bound, refused = (bound, middle_mean) if passes(loss, middle_mean) else (middle_mean, refused)
     return Threshold(
         len(uncertainty), len(own), float(loss.sum()), cut, labelled, refused if labelled else 0.0
     )

@@ -82,6 +82,23 @@ class SpendingLimit:
                 f"{format_dollars(max(self.ceiling_cents - committed, 0))}; {_RAISE}, or ask for less"
             )
 
+    def require_balance(self, cents: int, balance: int, what: str, instead: str) -> None:
+        """Refuse to promise more than the server's balance.
+
+        Args:
+            what: as the message names it: ``the bill``.
+            instead: what else to do than to raise the budget, which only real money allows.
+
+        Raises:
+            FundsError: it is more.
+        """
+        if cents <= balance:
+            return
+        lacks = f"{what} is {format_dollars(cents)}, but the balance is {format_dollars(balance)}"
+        if self.environment is Environment.SANDBOX:
+            raise FundsError(f"{lacks} of practice money, always; {instead}")
+        raise FundsError(f"{lacks}; raise the budget with `mitl crowd budget --set`, or {instead}")
+
     def recheck(self) -> None:
         """Before a window of calls: what is planned must still fit, though others may have spent meanwhile.
 
@@ -271,11 +288,7 @@ def check_money(
             )
     limit.require(quote.new_cents, "the bill")
     limit.recheck()
-    if total > balance:
-        raise FundsError(
-            f"the bill is {format_dollars(total)}, but the balance is {format_dollars(balance)}; "
-            "raise the budget with `mitl crowd budget --set`, or ask fewer pairs with --limit"
-        )
+    limit.require_balance(total, balance, "the bill", "ask fewer pairs with --limit")
 
 
 def bill_text(quote: Quote, balance: int, limit: SpendingLimit) -> list[str]:

@@ -21,6 +21,11 @@ def lower_bound(value: float, digits: int = 3) -> str:
     return f"{math.floor(value * 10**digits + 1e-9) / 10**digits:.{digits}f}"
 
 
+def upper_bound(value: float, digits: int = 3) -> str:
+    """An upper bound, which is never rounded down: 0.0231 as ``0.024``."""
+    return f"{math.ceil(value * 10**digits - 1e-9) / 10**digits:.{digits}f}"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """0.1234 as ``12.3 %``; a share that is not 0 never reads as 0, nor one below 1 as 100."""
     if share is None:

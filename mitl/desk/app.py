@@ -24,6 +24,7 @@ from mitl.campaign.standing import keep_standings
 from mitl.crowd.context import choose_environment
 from mitl.crowd.paying import CarriedOut
 from mitl.crowd_server.serving import serve as run_server
+from mitl.db.migrate import revisions
 from mitl.db.session import open_database
 from mitl.desk import overview_page, queue_pages, worker_pages
 from mitl.desk.decision_sender import DecisionSender
@@ -32,6 +33,7 @@ from mitl.errors import MitlError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
+from mitl.resources import read_all
 from mitl.settings import Settings
 from mitl.stages.reviewing.decisions import carry_out_kept
 
@@ -207,7 +209,8 @@ LATE = ("mitl.audits.evidence", "mitl.crowd.transport", "mitl.crowd_server.admin
 
 
 def _load_all() -> None:
-    """Import what a page or a call would import late: mitl may be upgraded while a desk is open, and must not mix."""
+    """Load what a page or a call would load late: mitl may be upgraded while a desk is open, and must not mix."""
+    revisions("crowd")
     for name in kind_names():
         kind_of(name)
     for name in LATE:
@@ -245,6 +248,7 @@ def desk(
     require_loopback(host)
     _load_all()
     made = make_desk(settings, environment, port=port)
+    read_all(made.templates)
 
     def ready(url: str) -> None:
         link = f"{url}/?token={made.access.token}"

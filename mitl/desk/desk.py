@@ -215,7 +215,7 @@ def status_of(error: MitlError) -> int:
 
 
 def _templates() -> jinja2.Environment:
-    made = page_templates(PAGES)
+    made = page_templates(PAGES, PAGES / "shared")
     for name in (
         "either",
         "reason",

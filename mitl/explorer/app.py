@@ -34,7 +34,7 @@ from mitl.interrupts import how_to_stop
 from mitl.records import StageResult
 from mitl.records.frames import LABELS, NONE
 from mitl.records.results import printed_by
-from mitl.resources import page_templates
+from mitl.resources import page_templates, read_all
 
 PAGES = Path(__file__).parent / "pages"
 A_PAGE = 48
@@ -75,7 +75,7 @@ class ExplorerPages:
     def __init__(self, title: str, of: Explored) -> None:
         self._of = of
         self._finder = Finder(of)
-        self._templates = page_templates(PAGES, desk_module.PAGES)
+        self._templates = read_all(page_templates(PAGES, desk_module.PAGES / "shared"))
         self._templates.globals.update(title=title, explored=of)
 
     def pairs(self, request: Request) -> Response:

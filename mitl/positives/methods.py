@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mitl.audits.certificate import ASSUMPTIONS
 from mitl.core.formats import lower_bound
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
-from mitl.positives.markdown import listed, percent, release_words
+from mitl.positives.markdown import at_most, listed, release_words
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release import makers_words
@@ -195,7 +196,7 @@ def _machine_labels(of: Facts) -> Iterator[Sentence]:
     bound = data.machine
     if bound is not None:
         parts = "; ".join(
-            f"{percent(part.bound)} of {several(part.labelled, 'pair')} of {part.name}, by a random sample of "
+            f"{at_most(part.bound)} of {several(part.labelled, 'pair')} of {part.name}, by a random sample of "
             f"{part.sampled:,}"
             for part in bound.parts
             if part.labelled
@@ -220,9 +221,11 @@ def _audited(of: Facts) -> Iterator[Sentence]:
     strata = "" if design.simple else f", stratified into {len(design.strata)} parts"
     yield (
         f"For an audit, {several(design.sample, 'pair')} of all {design.size:,} were drawn at random{strata}, each "
-        f"with a known probability, and answered blind ({several(proof.answers, 'answer')}; every match, and a random "
-        "part of the others, by three people); nothing that proposed, learned or merged read these answers.",
+        f"with a known probability, and answered blind ({several(proof.answers, 'answer')}; every pair that the "
+        "first called a match or that was a positive before, and a random part of the others, by three people); "
+        "nothing that proposed, learned or merged read these answers.",
     )
+    yield (f"There, {ASSUMPTIONS[0]}.",)
     yield (
         f"With {100 * proof.confidence:.3g} % confidence the recall of the release is at least "
         f"{lower_bound(100 * proof.measured.recall, 1)} % and, separately, its precision at least "
@@ -232,26 +235,35 @@ def _audited(of: Facts) -> Iterator[Sentence]:
     )
     yield (
         "The bounds treat the samples as drawn without replacement ",
-        *(
-            ("from finite strata by bets", Cite(("waudbysmith2020",)))
-            if proof.method != "exact"
-            else ("from finite strata exactly", Cite(("clopper1934",)))
-        ),
+        *_METHODS[proof.method],
         " and the answers as independent of unequal chances",
         Cite(("hoeffding1956",)),
         ".",
     )
     if proof.at_most is not None:
         yield (
-            "By how many annotators proposed each positive, recall is at most",
+            "By Chao's estimate",
             Cite(("chao1987",)),
-            f" {percent(proof.at_most)}.",
+            f" from how many annotators proposed each positive, recall is at most {at_most(proof.at_most)}.",
         )
     if proof.found:
         yield (
             f"{several(proof.found, 'match', 'matches')} that only the audit found "
-            f"{'is' if proof.found == 1 else 'are'} in the release and not in this recall.",
+            f"{'is' if proof.found == 1 else 'are'} in the release and in neither of these bounds.",
         )
+    if audit.outside:
+        yield (f"Of {several(audit.outside, 'positive')} whose queries were not asked they say nothing.",)
+    for line in proof.warnings:
+        yield (f"{line[:1].upper()}{line[1:]}.",)
+
+
+_BETS: Sentence = ("from finite strata by bets", Cite(("waudbysmith2020",)))
+_EXACTLY: Sentence = ("from finite strata exactly", Cite(("clopper1934",)))
+_METHODS: dict[str, Sentence] = {
+    "betting": _BETS,
+    "exact": _EXACTLY,
+    "design": (*_BETS, " or exactly", *_EXACTLY[1:], ", whichever promised more before the first answer,"),
+}
 
 
 def _evaluated(of: Facts) -> Iterator[Sentence]:
@@ -313,8 +325,13 @@ def annotation(of: Facts) -> Iterator[Sentence]:
     pay = origins.pay
     if pay is not None:
         yield (_paid(of),)
+    beside = (
+        f"Beside {several(of.audit_answers, 'usable answer')} for an audit, this"
+        if of.audit_answers
+        else "This"
+    )
     yield (
-        f"This gave {several(summary.judgements, 'answer')}, {summary.usable:,} of them usable, on "
+        f"{beside} gave {several(summary.judgements, 'answer')}, {summary.usable:,} of them usable, on "
         f"{several(summary.pairs_judged, 'pair')}.",
     )
     agreed = summary.agreement
@@ -359,7 +376,7 @@ _OTHER: dict[str, Sentence] = {
 def _asked(batches: Sequence[BatchPay]) -> str:
     each = sorted({batch.assignments for batch in batches})
     if each == [1]:
-        return "one worker"
+        return "one worker each"
     return f"{each[0]} workers each" if len(each) == 1 else f"{each[0]} to {each[-1]} workers each"
 
 

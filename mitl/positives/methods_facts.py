@@ -55,6 +55,8 @@ class Facts:
     """The latest release that was built; None where none was, and the figures are of what one would hold."""
     other_work: tuple[tuple[str, int], ...] = ()
     """(what was asked, HITs) of other kinds of campaign: ``rankings``, ``similarity``."""
+    audit_answers: int = 0
+    """Usable answers to questions of audits of recall, which stand on HITs of pairs; certificate or not."""
     scores: tuple[EvaluationScore, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
 

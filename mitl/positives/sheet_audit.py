@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from mitl.positives.markdown import percent, plain, table
+from mitl.positives.markdown import at_most, plain, table
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.positives.release_input import Origins, ReleaseInput, TrainedMachine
 from mitl.records import several
@@ -103,8 +103,9 @@ def audit_told(data: ReleaseInput) -> str:
 
 
 def in_short(lines: Sequence[str]) -> str:
-    """The bounds alone, of a certificate's lines."""
-    return "\n".join(f"- {line}" for line in lines[:3])
+    """The bounds alone, of a certificate's lines, and what weakens them."""
+    told = (*lines[:3], *(line for line in lines if line.startswith("WARNING")))
+    return "\n".join(f"- {line}" for line in told)
 
 
 def limits(data: ReleaseInput) -> Sequence[str]:
@@ -137,7 +138,7 @@ def machine_told(data: ReleaseInput) -> str:
         told.append(
             f"With {bound.confidence:.3g} confidence no more of them are wrong{_LOSSES.get(bound.loss, '')} than "
             + "; ".join(
-                f"{percent(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a random "
+                f"{at_most(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a random "
                 f"sample of {part.sampled:,} that people answered"
                 for part in bound.parts
                 if part.labelled
@@ -145,7 +146,7 @@ def machine_told(data: ReleaseInput) -> str:
             + "."
         )
         told.append(
-            f"Workers who side with the machine where it is wrong are reckoned with, up to {percent(bound.siding)}."
+            f"Workers who side with the machine where it is wrong are reckoned with, up to {at_most(bound.siding)}."
             if bound.siding
             else "Errors with which the first worker sided are not in this bound."
         )

@@ -19,6 +19,7 @@ from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.middleware.exposure import Exposure, check_secrets, public_address
 from mitl.crowd_server.middleware.limits import wrap
+from mitl.crowd_server.pages.questions import form_template
 from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.serving import threads_of
@@ -30,6 +31,7 @@ from mitl.errors import SettingsError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
+from mitl.resources import read_all
 from mitl.settings import SERVER_PORT, Settings
 
 KEPT_FREE = 20
@@ -157,6 +159,8 @@ def serve(settings: Settings, serving: Serving, announce: Callable[[StageResult]
             check_secrets(engine)
         public = [*serving.public] or [settings.public]
         pages = create_app(engine, public=public, sources=serving.sources, workers=workers)
+        read_all(pages.state.site.templates)
+        form_template()
         app = wrap(pages, exposure.policy)
         server_id, token = admin.server_id(engine), admin.operator_token(engine)
 

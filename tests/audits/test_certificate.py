@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from mitl.audits.certificate import certify, look
+from mitl.audits.evidence import Sample
 from mitl.audits.pool import draw
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, Label
@@ -102,17 +103,37 @@ def test_the_order_of_rows_does_not_matter():
 
 def test_a_certificate_is_plain_json_and_words():
     """Nothing is lost on the way to a file, and every line is one line."""
-    certificate = certify(AUDITED, DESIGN, HOLDS, SAID, workers=workers(*[5] * 30), chao=(545.0, 600.5))
+    certificate = certify(AUDITED, DESIGN, HOLDS, SAID, workers=workers(*[5] * 30), chao=(480.0, 600.5))
 
     stored = certificate.as_json()
 
     assert json.loads(json.dumps(stored)) == stored
-    assert stored["recall_at_most"] == pytest.approx(545 / 600.5)
+    assert stored["recall_at_most"] == pytest.approx(500 / 600.5)
     assert stored["measured"]["recall"] == certificate.measured.recall
     lines = certificate.lines()
-    assert any("by Chao's estimate recall is at most 0.9076" in line for line in lines)
+    assert any("by Chao's estimate recall is at most 0.8327" in line for line in lines)
     assert sum(line.startswith("assumed") for line in lines) == 5
     assert not any("\n" in line for line in lines)
+
+
+def test_positives_that_no_annotator_found_are_part_of_the_recall_too():
+    """Of 500 positives annotators found 480 and by Chao's estimate lack 10: that is no proof against the other 20."""
+    certificate = certify(AUDITED, DESIGN, HOLDS, SAID, chao=(480.0, 490.0))
+
+    assert certificate.at_most == 1
+
+
+def test_what_is_at_most_is_rounded_up_and_what_is_at_least_down():
+    """In words as in numbers, a bound that is read is still one."""
+    certificate = certify(AUDITED, DESIGN, HOLDS, SAID)
+    rate = replace(certificate.false_no, upper=0.12301)
+
+    lines = replace(
+        certificate, false_no=rate, measured=replace(certificate.measured, recall=0.43219)
+    ).lines()
+
+    assert any("false noes: at most 0.124," in line for line in lines)
+    assert any("recall is at least 0.4321:" in line for line in lines)
 
 
 def test_better_workers_prove_more():
@@ -163,7 +184,7 @@ def test_overturned_noes_raise_a_doubt():
 
     assert not easy.doubt and doubted.doubt
     assert doubted.recheck.overturned == len(rows)
-    assert any(line.startswith("WARNING") for line in doubted.lines())
+    assert any("WARNING: two further workers overturned more first noes" in line for line in doubted.lines())
 
 
 def test_looks_hold_on_the_longest_answered_prefix():
@@ -178,6 +199,16 @@ def test_looks_hold_on_the_longest_answered_prefix():
     assert cut == look(AUDITED, DESIGN, HOLDS, SAID, upto_place=399)
     assert 0 < cut.worst_recall < cut.recall < whole.recall < 485 / 545
     assert nothing.recall == nothing.precision == 0
+
+
+def test_stakes_are_those_of_the_whole_sample_at_every_look():
+    """Whoever bets more on a stratum after seeing its answers bets with other people's money."""
+    sample = Sample.of(AUDITED, HOLDS, SAID)
+    looks = [sample.evidence(DESIGN, np.array([500, 0, 0]), first, anytime=True) for first in (40, 750)]
+
+    for one in looks:
+        assert one.outside.planned.tolist() == [0, 250, 300]
+        assert one.within.planned.tolist() == [200, 0, 0]
 
 
 def test_an_incomplete_audit_says_how_many_answers_are_open():

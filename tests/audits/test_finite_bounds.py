@@ -128,6 +128,23 @@ def test_betting_holds_at_all_looks_at_once():
     assert (lowest < true.sum()).mean() < 0.1
 
 
+def test_between_looks_one_more_pair_makes_no_money_on_average():
+    """At the true numbers, in every state of two strata, one to be seen whole: all that Ville's inequality needs."""
+    size, true, planned = np.array([6, 9]), np.array([3, 2]), np.array([6, 5])
+
+    def money(seen, marked):
+        bets = Bets.of(size, np.array(seen), np.array(marked), np.array([0.2, 0.05]), planned)
+        return float(np.exp(bets.log_e(true.astype(float)).sum()))
+
+    for n, m in product(range(6), range(5)):
+        for c, d in product(range(min(n, 3) + 1), range(min(m, 2) + 1)):
+            chance = (3 - c) / (6 - n)
+            if n - c > 3 or chance > 1:
+                continue
+            more = [w * money((n + 1, m), (c + hit, d)) for hit, w in ((1, chance), (0, 1 - chance)) if w]
+            assert sum(more) <= money((n, m), (c, d)) * (1 + 1e-9)
+
+
 def test_a_pool_of_millions_loses_no_digits():
     """38 million pairs, 2,000 drawn and none marked: close to the rule of ln(1 / risk) / n."""
     exact = float(exact_upper([38_000_000], [2000], [0], [1e-6], 0.025))

@@ -14,6 +14,7 @@ from scipy.stats import hypergeom
 from mitl.audits.thresholds import (
     Drawn,
     Tolerance,
+    _shown,
     allowed_errors,
     find_threshold,
     find_threshold_of_loss,
@@ -92,6 +93,47 @@ def test_the_first_audited_error_beyond_those_allowed_ends_it_and_its_ties_with_
     assert 0 < found.bound <= 0.02
     assert found.bound_among_labelled == pytest.approx(found.bound * 1000 / 400)
     assert not found.refused
+
+
+def test_the_bound_that_is_told_holds_where_scores_tie() -> None:
+    """Errors in four groups of one score each; a bound by what happens to lie below the cut fails 7 % of draws."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0.1, 0.2, 0.3, 0.4], [30, 39, 48, 200])
+    uncertainty, tolerance = np.append(groups, np.full(2000 - len(groups), 0.05)), Tolerance(0.05, 0.05)
+    wrong = np.arange(2000) < len(groups)
+    broken = 0
+    for _ in range(4000):
+        audited = rng.choice(2000, 400, replace=False)
+        found = find_threshold(uncertainty, Drawn(2000, audited), wrong[audited], tolerance)
+        labelled = uncertainty < found.cut
+        labelled[audited] = False
+        broken += int((wrong & labelled).sum()) > round(found.bound * 2000)
+    assert broken / 4000 <= tolerance.risk
+
+
+def test_where_a_loss_ends_it_the_bound_of_the_mean_is_what_is_tolerated() -> None:
+    """The cut was chosen by the losses below it; where nothing ends it, the bound is of all and may be lower."""
+    rng = np.random.default_rng(1)
+    uncertainty, audited = np.linspace(0, 0.5, 4000), rng.choice(4000, 800, replace=False)
+    ended, whole = (
+        find_threshold_of_loss(
+            uncertainty,
+            Drawn(4000, audited),
+            np.where(uncertainty[audited] > 0.4, loss, 0.0),
+            Tolerance(0.05, 0.05),
+        )
+        for loss in (0.9, 0.01)
+    )
+    assert (ended.cut < math.inf, ended.bound) == (True, 0.05)
+    assert whole.cut == math.inf
+    assert 0 < whole.bound < 0.05
+
+
+def test_errors_of_unequal_chances_show_themselves_no_oftener_than_is_reckoned() -> None:
+    """Of two errors with chances 1 and 0.998 both show with 0.998, though the binomial of their mean says more."""
+    risk = 0.001999
+    assert 1 - 0.999**2 <= risk < 1 - 0.998
+    assert _shown(2, 0.999, risk) == 1
 
 
 def test_without_an_error_every_label_stands() -> None:

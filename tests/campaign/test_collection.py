@@ -312,6 +312,16 @@ def test_each_strategy_chooses_what_was_not_chosen_before(settings, strategy, si
     assert {choice.strategy for choice in found} == {strategy}
 
 
+def test_what_was_chosen_is_the_next_thing_to_ask(tmp_path, monkeypatch):
+    """Where nothing was proposed, `status` names the command that asks for texts."""
+    monkeypatch.chdir(tmp_path)
+    ok("init", "--dataset", "scenes", "--n-images", 3)
+    Path("images.txt").write_text("1\n")
+    ok("collect", "choose", "--count", 1, "--strategy", "random", "--items", "images.txt")
+
+    assert ok("status").out.endswith("next: mitl collect publish --sandbox\n")
+
+
 def test_bad_input_is_one_clear_line(settings, monkeypatch):
     """Nothing is stored or posted by a call that fails."""
     monkeypatch.chdir(settings.project)

@@ -275,7 +275,7 @@ def test_the_balance_pays_for_the_last_cent_of_a_bill(world):
     )
     with limited_to(world, None) as limit:
         check_money(world, Campaign(SANDBOX, max_cost_cents=200), quote, 200, limit)
-        with pytest.raises(FundsError, match=r"the bill is \$2\.00, but the balance is \$1\.99"):
+        with pytest.raises(FundsError, match=r"balance is \$1\.99 of practice money, always;"):
             check_money(world, Campaign(SANDBOX), quote, 199, limit)
 
 

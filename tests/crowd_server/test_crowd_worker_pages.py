@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from sqlalchemy import func, select
 
 from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
+from mitl.crowd_server.store import assignments as assignment_store
 from mitl.crowd_server.store.models import LateAnswer
 from mitl.errors import StoreError
 from mitl.records import Environment
@@ -633,8 +635,10 @@ def test_your_work_tells_what_became_of_each_hit(crowd):
     assert "when they are approved, at the latest on" in worker.get(f"/w/a/{task.token}").text
 
 
-def test_the_usual_time_is_told_once_it_is_known(crowd, client):
-    """After five submissions, with what that makes in an hour."""
+def test_the_usual_time_is_told_once_it_is_known(crowd, client, monkeypatch):
+    """After five submissions, with what that makes in an hour; it is looked up every ten seconds at most."""
+    seconds = [100.0]
+    monkeypatch.setattr(assignment_store, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     own = client.create_hit_type(**TYPE)["HITTypeId"]
     post_hit(client, own, MaxAssignments=9)
     tasks = [crowd.worker().accept(own) for _ in range(5)]
@@ -646,6 +650,8 @@ def test_the_usual_time_is_told_once_it_is_known(crowd, client):
 
     tasks[4].submit(p01_label="yes")
 
+    assert "usually" not in reader.get("/w").text
+    seconds[0] += 10.1
     page = reader.get("/w").text
     assert "people usually take <b>5 min</b>; that is about $12.00 an hour" in page
 

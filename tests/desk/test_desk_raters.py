@@ -14,6 +14,7 @@ from similarity_kit import rate, run_rate, sample_pairs
 from world_kit import SANDBOX, make_world
 
 from mitl.cli.reference import COUNTS
+from mitl.desk import worker_pages
 from mitl.records.similarity import SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reviewing.workers import workers
@@ -108,6 +109,19 @@ def test_the_workers_page_lists_raters_the_odd_first(rated, raters):
     for word in ("drift", "answers repeat", "poor on controls"):
         assert word in text
     assert len(re.findall(r'href="/workers/\d+#ratings"', page.text)) == len(STYLES)
+
+
+def test_many_raters_stand_on_several_pages(rated, monkeypatch):
+    """Each once, and the table of workers above stays at its own page."""
+    monkeypatch.setattr(worker_pages, "A_PAGE", 2)
+    seen, pages = [], range(1, 1 + -(-len(STYLES) // 2))
+    with open_desk(rated) as desk:
+        for page in pages:
+            text = desk.get(f"/workers?page=2&raters={page}").text
+            seen += re.findall(r'href="/workers/(\d+)#ratings"', text)
+            assert (f"page=2&amp;raters={page + 1}#raters-title" in text) == (page < pages[-1])
+
+    assert len(seen) == len(set(seen)) == len(STYLES)
 
 
 def test_a_raters_page_shows_what_was_noticed_and_the_scores(rated, raters):

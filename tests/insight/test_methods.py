@@ -175,17 +175,25 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     bound = SimpleNamespace(recall=0.8123, precision=0.91)
     worst = SimpleNamespace(recall=0.5, precision=0.6)
     certificate = SimpleNamespace(
-        measured=bound, worst=worst, confidence=0.95, answers=700, method="betting", at_most=0.97, found=3
+        measured=bound,
+        worst=worst,
+        confidence=0.95,
+        answers=700,
+        method="design",
+        at_most=0.9701,
+        found=3,
+        warnings=("13 workers answered; that is few",),
     )
     design = SimpleNamespace(sample=500, size=123456, simple=False, strata=(1, 2, 3))
     pairs = known.data.merged.pairs.copy()
     pairs["machine"] = -1
     pairs.loc[pairs.index[:5], "machine"] = 0
-    part = SimpleNamespace(name="open_pairs & more, match", bound=0.02, labelled=5, sampled=400)
+    part = SimpleNamespace(name="open_pairs & more, match", bound=0.02001, labelled=5, sampled=400)
     machine = SimpleNamespace(confidence=0.95, loss="binary", parts=(part,))
-    audit = SimpleNamespace(certificate=certificate, record=SimpleNamespace(design=design))
+    audit = SimpleNamespace(certificate=certificate, record=SimpleNamespace(design=design), outside=21)
     more = replace(
         known,
+        audit_answers=700,
         data=replace(
             known.data, audit=audit, machine=machine, merged=replace(known.data.merged, pairs=pairs)
         ),
@@ -196,7 +204,16 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert "recall of the release is at least 81.2 % and, separately, its precision at least 91.0 %" in text
     assert "at least 50.0 % and 60.0 %" in text
     assert "A machine labelled 5 pairs" in text
-    assert "2.0 % of 5 pairs of open" in text
+    assert "2.1 % of 5 pairs of open" in text
+    assert "Beside 700 usable answers for an audit, this gave" in text
+    assert (
+        "recall is at most 97.1 %. 3 matches that only the audit found are in the release and in neither"
+        in text
+    )
+    assert (
+        "Of 21 positives whose queries were not asked they say nothing. 13 workers answered; that is few."
+        in text
+    )
     assert r"open\_pairs \& more, match" in tex
     assert {"chao1987", "waudbysmith2020", "candes2025labels"} <= cites(tex)
     assert figures(more)["recall_at_least"] == 0.8123

@@ -141,10 +141,15 @@ def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> No
     with open_context(settings, SANDBOX) as context:
         round_store.close_round(context.session, round_.id, context.now())
         context.session.commit()
-    run_publish(settings, limit=18)
+    run_publish(settings, pilot=2)
     assert "nobody has answered a candidate yet; run `mitl harvest`" in fails(
         1, "plan", "--project", tmp_path
     )
+    simulate(settings, SANDBOX, max_hits=1)
+    harvest(settings, SANDBOX)
+    few = "a plan needs 60 answered candidates, but there are 18"
+    waits = "pilot b1 is out: run `mitl harvest` once it is answered"
+    assert f"{few}; {waits}" in fails(1, "plan", "--project", tmp_path)
     assert "--target-recall is 1.5" in fails(2, "plan", "--project", piloted, "--target-recall", "1.5")
     assert "--max-error is nan" in fails(2, "plan", "--project", piloted, "--max-error", "nan")
     assert "none-such" in fails(1, "plan", "--project", piloted, "--template", "none-such")

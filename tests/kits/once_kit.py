@@ -66,14 +66,27 @@ for _dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
 
 @functools.lru_cache(2000)
 def _bound(risk: float, method: Method, *counts: tuple[tuple[int, ...], bytes]) -> Floats:
-    return total_upper(*(np.frombuffer(data).reshape(shape) for shape, data in counts), risk, method)
+    size, sampled, marked, expected, *planned = (np.frombuffer(data).reshape(shape) for shape, data in counts)
+    last = planned[0] if planned else None
+    return total_upper(size, sampled, marked, expected, risk, method, planned=last)
 
 
 def _bound_once(
-    size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike, risk: float, method: Method
+    size: ArrayLike,
+    sampled: ArrayLike,
+    marked: ArrayLike,
+    expected: ArrayLike,
+    risk: float,
+    method: Method,
+    *,
+    planned: ArrayLike | None = None,
 ) -> Floats:
     """A release, its check and its report bound the same counts, which takes most of their time on small projects."""
-    counts = (np.asarray(values, np.float64) for values in (size, sampled, marked, expected))
+    counts = (
+        np.asarray(values, np.float64)
+        for values in (size, sampled, marked, expected, planned)
+        if values is not None
+    )
     return _bound(risk, method, *((values.shape, values.tobytes()) for values in counts)).copy()
 
 

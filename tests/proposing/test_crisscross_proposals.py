@@ -120,6 +120,15 @@ def test_twice_changes_nothing(sampled, tmp_path, monkeypatch):
     assert samples_of(settings).equals(before)
 
 
+def test_what_was_sampled_is_the_next_thing_to_ask(sampled, tmp_path, monkeypatch):
+    """Where nothing was proposed, `status` names the command that asks for ratings, and the others name `status`."""
+    at_home(sampled, tmp_path, monkeypatch)
+
+    assert ok("status").out.endswith("next: mitl rate publish --sandbox\n")
+    for words in (("review",), ("simulate",), ("harvest",)):
+        assert ok(*words).out.endswith("next: mitl status, which says what comes first\n"), words
+
+
 def test_a_run_that_was_killed_goes_on_from_what_it_sampled(project, monkeypatch):
     """What was searched is kept as a file; the next run stores it without searching again."""
 

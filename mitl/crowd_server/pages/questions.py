@@ -125,7 +125,7 @@ STYLES = ("style.css", "qualification.css")
 
 def form_html(form: QuestionForm) -> str:
     """The form as a page that stands alone, bound to its assignment as a page written for MTurk is, and drafted so."""
-    return _template().render(form=form, answers=form_answers.blank(form), styles=_styles())
+    return form_template().render(form=form, answers=form_answers.blank(form), styles=_styles())
 
 
 def answer_xml(form: QuestionForm, sent: str) -> str:
@@ -134,7 +134,8 @@ def answer_xml(form: QuestionForm, sent: str) -> str:
 
 
 @cache
-def _template() -> jinja2.Template:
+def form_template() -> jinja2.Template:
+    """Of the page that a form becomes."""
     return template_environment().get_template("form_hit.html.j2")
 
 

@@ -24,6 +24,6 @@ def _span(seconds: int) -> str:
 
 def template_environment() -> jinja2.Environment:
     """The server's templates, escaping whatever is put into them."""
-    environment = page_templates(PAGES, auto_reload=False)
+    environment = page_templates(PAGES)
     environment.filters |= {"money": format_dollars, "span": _span, "when": "{:%Y-%m-%d %H:%M} UTC".format}
     return environment

@@ -332,7 +332,7 @@ class UsualTimes:
 
     def of_hit(self, connection: Connection, hit_type_id: int, hit: str) -> TimeEstimate | None:
         """The estimate of one HIT: as measured for its type, else as its page says."""
-        if time.monotonic() > self._until or hit_type_id not in self._seconds:
+        if time.monotonic() > self._until:
             self._seconds, self._until = _medians(connection), time.monotonic() + _RENEWED_AFTER_S
         seconds = self._seconds.get(hit_type_id, 0)
         # Times that only scripts have tell a person nothing.

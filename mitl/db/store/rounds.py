@@ -28,7 +28,7 @@ from mitl.db.models import (
 )
 from mitl.db.store.commitments import paid_by
 from mitl.db.store.hits import next_round
-from mitl.db.store.proposals import ensure_pairs, unmark_withdrawn
+from mitl.db.store.proposals import ensure_pairs, runs, unmark_withdrawn
 from mitl.db.store.statements import add_tuples, chunks
 from mitl.errors import RoundError
 from mitl.records import PAIRS_COMMAND, ROUND_COMMAND, Environment, HitState, Pair, PairRole
@@ -109,6 +109,13 @@ def open_round(session: Session, environment: Environment) -> RoundRow | None:
 def pairs_command(session: Session, environment: Environment) -> str:
     """The command that asks about pairs now: while a round is open, ``mitl publish`` refuses."""
     return PAIRS_COMMAND if open_round(session, environment) is None else ROUND_COMMAND
+
+
+def after_pages(session: Session, environment: Environment) -> str:
+    """What to do where no page is out and none waits for a decision."""
+    if not runs(session):
+        return "mitl status, which says what comes first"
+    return f"{pairs_command(session, environment)} --{environment}, or mitl build-dataset --out DIR"
 
 
 def first_command(session: Session) -> str:

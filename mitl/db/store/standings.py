@@ -62,6 +62,18 @@ def kept(connection: Connection) -> dict[Environment, Standing]:
     return found
 
 
+_FIRST_OF = {"similarity_sample": "mitl rate publish", "collection_choice": "mitl collect publish"}
+"""Table of what is to be asked without a proposal → the command that asks it."""
+
+
+def first_command(connection: Connection) -> str | None:
+    """The command that asks what was sampled or chosen without a proposal; None where nothing was."""
+    for table, command in _FIRST_OF.items():
+        if connection.scalar(text(f"SELECT 1 FROM {table} LIMIT 1")):
+            return command
+    return None
+
+
 def other_work(connection: Connection, environment: Environment) -> dict[str, dict[str, int]]:
     """Kind of campaign that is not of pairs → its HITs, submissions, and those of them that are kept."""
     kept = ", ".join(f"'{decision.value}'" for decision in Decision if decision.keeps_answers)

@@ -19,10 +19,10 @@ from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
+from mitl.db.store import rounds as round_store
 from mitl.db.store.answers import StoredAssignment
-from mitl.db.store.rounds import pairs_command
 from mitl.progress import Progress, no_progress
-from mitl.records import BatchKind, Decision, Environment, HitState, StageResult, several
+from mitl.records import Decision, Environment, HitState, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
@@ -220,9 +220,7 @@ def _nothing_to_do(context: Context) -> Harvested:
     session, environment = context.session, context.environment
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
     counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
-    after = "mitl status, which says what comes first"
-    if proposal_store.runs(session):
-        after = f"{pairs_command(session, environment)} --{environment}, or mitl build-dataset --out DIR"
+    after = round_store.after_pages(session, environment)
     result = StageResult.nothing(f"no HIT is out on {environment}", counts, after)
     return Harvested(environment, result, counts, 0)
 
@@ -243,19 +241,21 @@ def _lines(counts: HarvestCounts, *, nothing: bool) -> Iterator[str]:
 
 def _next(context: Context, counts: HarvestCounts) -> str:
     session, environment = context.session, context.environment
+    kinds = kinds_asked(session, environment)
     if counts["queued"]:
         return "mitl review"
     if again := next(iter(to_ask_again(session, environment)), None):
         return f"{again} --{environment}, which asks again what could not be used"
     if audit_store.open_questions(session, environment):
-        return f"{pairs_command(session, environment)} --{environment}, which asks what an audit still wants"
+        command = round_store.pairs_command(session, environment)
+        return f"{command} --{environment}, which asks what an audit still wants"
     if counts["hits_out"]:
         return "mitl harvest again when people have worked"
     following = after_answers(session, environment)
-    scores = [f"{kind.scores} for {kind.given}" for kind in kinds_asked(session, environment) if kind.scores]
-    if any(batch.kind is BatchKind.PAIRS for batch in hit_store.batches(session, environment)):
-        return "; ".join([*scores, f"{following} for pairs"]) if scores else following
-    return "; ".join(scores) or following
+    scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]
+    if not scores:
+        return following
+    return "; ".join([*scores, f"{following} for pairs"] if proposal_store.runs(session) else scores)
 
 
 def reparse_all(

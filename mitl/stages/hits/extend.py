@@ -18,7 +18,7 @@ from mitl.crowd.client import ListedHit
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow, StoredHit
-from mitl.errors import FundsError, StoreError, UsageError
+from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult, several
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -221,11 +221,7 @@ class _Run:
                 f"the extension is {format_dollars(total)}, above --max-cost {format_dollars(most)}; "
                 "raise it, or ask fewer workers"
             )
-        if total > balance:
-            raise FundsError(
-                f"the extension is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the "
-                "budget with `mitl crowd budget --set`, or ask fewer workers"
-            )
+        self._limit.require_balance(total, balance, "the extension", "ask fewer workers")
         self._limit.require(total, "the extension")
         self._session.rollback()
         if not confirm(self._environment, total):

@@ -37,7 +37,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages
 from mitl.db.store.hits import StoredHit
-from mitl.db.store.rounds import pairs_command
+from mitl.db.store.rounds import after_pages
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import (
@@ -98,7 +98,7 @@ def simulate(
         )
     work = _open_hits(settings, environment)
     if not work.missing:
-        return _nothing_to_do(work.environment, "mitl harvest" if work.hits else f"{work.asked_by} --sandbox")
+        return _nothing_to_do(work.environment, "mitl harvest" if work.hits else work.following)
     source = truth or default_truth(settings)
     known = _Known(
         partial(truth_source, settings, source),
@@ -197,8 +197,8 @@ class _OpenHits:
     """The posted HITs of an environment, with what stands on them by external id."""
 
     environment: Environment
-    asked_by: str
-    """The command that asks about pairs now."""
+    following: str
+    """What to do where no HIT waits for a worker."""
     hits: Mapping[str, StoredHit]
     """By the id that the server gave."""
     missing: int
@@ -290,7 +290,7 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
         dataset = item_store.dataset(session)
         return _OpenHits(
             environment=chosen,
-            asked_by=pairs_command(session, chosen),
+            following=after_pages(session, chosen),
             hits={hit.mturk_hit_id: hit for hit in posted if hit.mturk_hit_id is not None},
             missing=sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted),
             known_workers=len({row.worker_id for row in answer_store.assignments(session, chosen)}),

@@ -30,6 +30,7 @@ from mitl.audits.machine_labels import (
     siding_upper,
 )
 from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places
+from mitl.core.formats import upper_bound
 from mitl.crowd.context import Context, open_context
 from mitl.datasets.files import read_rows
 from mitl.db.store import audits as audit_store
@@ -314,8 +315,8 @@ def _result(
             _surer(part),
             one["labelled"],
             one["left"],
-            f"{one['bound']:.2%}",
-            f"{one['bound_among_labelled']:.2%}",
+            f"{upper_bound(100 * one['bound'], 2)}%",
+            f"{upper_bound(100 * one['bound_among_labelled'], 2)}%",
         )
         for part, one in zip(found.strata, strata, strict=True)
     )
@@ -357,7 +358,8 @@ def _about_workers(found: MachineLabels, promise: Promise) -> str:
     if not found.siding:
         return "bounded are the errors that this way of asking shows; those that a first worker agrees with are not"
     source = "measured" if promise.siding is None else "as given"
-    return f"allowed for: up to {found.siding:.1%} of the workers side with the machine when it is wrong ({source})"
+    share = upper_bound(100 * found.siding, 1)
+    return f"allowed for: up to {share}% of the workers side with the machine when it is wrong ({source})"
 
 
 _COLUMNS = ("image_id", "caption_id", "probability")

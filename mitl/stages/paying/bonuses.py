@@ -26,7 +26,7 @@ from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import journal, ledger
 from mitl.db.store.ledger import BONUS, COMPENSATE, SettledWork
-from mitl.errors import FundsError, StoreError, UsageError
+from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -134,12 +134,7 @@ class BonusSender:
         total = cost_of(fresh)
         with reading(self._session):
             self._limit.require(total, what)
-        balance = self._client.balance()
-        if total > balance:
-            raise FundsError(
-                f"{what} is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the budget "
-                "with `mitl crowd budget --set`; nothing new was sent"
-            )
+        self._limit.require_balance(total, self._client.balance(), what, "grant less; nothing new was sent")
 
     def plan(self, fresh: Sequence[PlannedBonus], what: str) -> None:
         """Journal all of what was confirmed, or nothing where the ceiling no longer allows it."""

@@ -13,6 +13,8 @@ from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store.open_work import pilot_progress
 from mitl.db.store.rounds import pairs_command
 from mitl.errors import AuditError, MitlError, TooFewAnswersError
 from mitl.records import PAIRS_COMMAND, AuditPurpose, Environment, StageResult, several
@@ -84,6 +86,7 @@ def plan(
         planned = make_plan(context, project, found, wish)
         audit = None if certify is None else audit_cost(context, certify)
         asking = pairs_command(context.session, context.environment)
+        pilot = _pilot_out(context)
     paths: PlanPaths = {}
     if plot is not None:
         content = f'<?xml version="1.0" encoding="UTF-8"?>\n{draw(planned)}\n'.encode()
@@ -94,24 +97,31 @@ def plan(
         paths=paths,
         tables=(needs_table(planned), plans_table(planned)),
         lines=(*about(planned), *budget_lines(planned), *not_reachable(planned), *audit_lines(audit)),
-        next=_next(planned) if asking == PAIRS_COMMAND else f"{asking} --{planned.environment}",
+        next=_next(planned, pilot) if asking == PAIRS_COMMAND else f"{asking} --{planned.environment}",
     )
 
 
 @contextmanager
 def _naming_what_asks(context: Context) -> Iterator[None]:
-    """Add to what lacks answers how to get them: while a round is open, ``mitl publish`` refuses."""
+    """Add to what lacks answers how to get them: while a round is open, or a pilot out, ``publish`` asks no pilot."""
     try:
         yield
     except TooFewAnswersError as error:
         asking = pairs_command(context.session, context.environment)
-        first = (
-            "" if asking == PAIRS_COMMAND else f"end the round with `{asking} --{context.environment}`, then "
-        )
-        pilot = f"`{PAIRS_COMMAND} --{context.environment} --pilot 10`"
-        raise AuditError(
-            f"{error}; {first}ask some at random with {pilot}, and run `mitl harvest`"
-        ) from error
+        ask = f"ask some at random with `{PAIRS_COMMAND} --{context.environment} --pilot 10`, and run `mitl harvest`"
+        if asking != PAIRS_COMMAND:
+            ask = f"end the round with `{asking} --{context.environment}`, then {ask}"
+        elif pilot := _pilot_out(context):
+            ask = f"pilot {pilot} is out: run `mitl harvest` once it is answered"
+        raise AuditError(f"{error}; {ask}") from error
+
+
+def _pilot_out(context: Context) -> str | None:
+    """The name of a pilot of which HITs are out; None where there is none."""
+    batches = hit_store.batches(context.session, context.environment)
+    return next(
+        (one.name for one in batches if one.pilot and pilot_progress(context.session, one.id)[0]), None
+    )
 
 
 def audit_cost(context: Context, recall: float) -> AuditPlan | None:
@@ -133,8 +143,10 @@ def random_samples(context: Context) -> set[int]:
     return pairs
 
 
-def _next(planned: PlannedWays) -> str:
+def _next(planned: PlannedWays, pilot: str | None) -> str:
     environment = f"--{planned.environment.value}"
+    if not planned.sampled.random and pilot:
+        return f"mitl harvest, once pilot {pilot} is answered, and plan again"
     if not planned.sampled.random:
         return f"mitl publish {environment} --pilot 10, and plan again on a random sample"
     bounded = planned.option("bounded_labels")

@@ -16,6 +16,7 @@ from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
+from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import releases
@@ -27,7 +28,7 @@ from mitl.positives.methods_facts import Cite, Facts, Paragraph, Sentence, UsedM
 from mitl.positives.references import bibtex
 from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import summarise
-from mitl.records import BatchKind, Environment, JudgementSource, StageResult, several
+from mitl.records import AuditPurpose, BatchKind, Environment, JudgementSource, StageResult, several
 from mitl.records.forms import of_form
 from mitl.settings import Settings
 from mitl.stages.reporting.certified import released_now
@@ -92,6 +93,11 @@ def facts(context: Context) -> tuple[Facts, str]:
             machines=tuple(_machines(context)),
             release=built[-1].name if built else None,
             other_work=_other_work(context),
+            audit_answers=sum(
+                len(audit_store.audit_answers(session, audit.id))
+                for audit in audit_store.audits(session, context.environment)
+                if audit.purpose is AuditPurpose.RECALL
+            ),
             scores=evaluation(settings, [row.name for row in proposal_store.annotators(session)]),
             versions=tuple(versions()),
         ),

@@ -20,6 +20,8 @@ from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from mitl.stages.auditing.showing import AuditState
 
 
@@ -79,12 +81,14 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     What is known since the last command that wrote is shown as it is; the models, numpy and every row are loaded only
     where something was written since.
     """
-    chosen, standing, others, state = _kept(settings, environment) or _counted(settings, environment)
+    chosen, standing, others, asked_by, state = _kept(settings, environment) or _counted(
+        settings, environment
+    )
     audit = None if state is None else _audit_counts(state)
     counts = {"environment": chosen.value, **standing["counts"], "other_kinds": others, "audit": audit}
     now = cast(StatusCounts, {name: counts[name] for name in StatusCounts.__annotations__})
     rows = _rows(now, standing, state)
-    following = _next(now, settings.annotators, standing)
+    following = _next(now, settings.annotators, standing, asked_by)
     if standing["round"] is not None:
         rows = (*rows, ("round", f"{standing['round']} is under way; see `mitl round show`"))
         if following.startswith(PAIRS_COMMAND):  # which a round has for itself while it is open
@@ -101,6 +105,8 @@ class _Seen(NamedTuple):
     environment: Environment
     standing: Standing
     other_kinds: dict[str, dict[str, int]]
+    asked_by: str | None
+    """The command that asks what is chosen without a proposal."""
     audit: AuditState | None = None
     """The valid audit of recall."""
 
@@ -116,7 +122,11 @@ def _kept(settings: Settings, environment: Environment | None) -> _Seen | None:
         found = known.get(chosen)
         if found is None or found["audited"] or found["rule"] != standings.rule_of(settings.gold_rule):
             return None
-        return _Seen(chosen, found, standings.other_work(connection, chosen))
+        return _seen(connection, chosen, found)
+
+
+def _seen(connection: Connection, chosen: Environment, found: Standing) -> _Seen:
+    return _Seen(chosen, found, standings.other_work(connection, chosen), standings.first_command(connection))
 
 
 def _counted(settings: Settings, environment: Environment | None) -> _Seen:
@@ -126,12 +136,12 @@ def _counted(settings: Settings, environment: Environment | None) -> _Seen:
 
     with open_context(settings, environment, read_only=True) as context:
         found = standing(context.session, context.environment, settings.gold_rule)
-        others = standings.other_work(context.session.connection(), context.environment)
+        seen = _seen(context.session.connection(), context.environment, found)
         if not found["audited"]:
-            return _Seen(context.environment, found, others)
+            return seen
         from mitl.stages.auditing.showing import audit_state
 
-        return _Seen(context.environment, found, others, audit_state(context))
+        return seen._replace(audit=audit_state(context))
 
 
 def _audit_counts(state: AuditState) -> AuditCounts:
@@ -198,9 +208,11 @@ def _texts_line(texts: Mapping[str, int]) -> str:
     )
 
 
-def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing) -> str:
+def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing, asked_by: str | None) -> str:
     """The next step."""
     if not now["pairs"] and not sum(now["hits"].values()):
+        if asked_by is not None:
+            return f"{asked_by} --{now['environment']}"
         from mitl.stages.setup.init import first_step
 
         return first_step(annotators, min(now["images"], now["captions"]), standing["sides"])

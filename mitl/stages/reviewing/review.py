@@ -20,7 +20,7 @@ from mitl.db.store import open_work
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.open_work import HitToReplace
-from mitl.db.store.rounds import pairs_command
+from mitl.db.store.rounds import after_pages
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -78,7 +78,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         findings = answer_store.findings_of(session, [row.id for row in waiting])
         state = gold_state(session, chosen, settings.gold_rule)
         unsent = desk_store.unsent(session, chosen)
-        following = pairs_command(session, chosen)
+        following = after_pages(session, chosen)
     told = f"{in_words(unsent)}; `mitl harvest`, or `mitl review settle` again, carries that out"
     counts = QueueCounts(
         environment=chosen.value,
@@ -90,8 +90,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         lines = ("no submission waits for a person", told)
         return StageResult(counts=counts, lines=lines, next="mitl harvest")
     if not waiting:
-        after = f"{following} --{chosen}, or mitl build-dataset --out DIR"
-        return StageResult.nothing("no submission waits for a person", counts, after)
+        return StageResult.nothing("no submission waits for a person", counts, following)
     rows = []
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
