@@ -36,6 +36,8 @@ SIDING_SHARE = 0.1
 """Of the risk, what goes to measuring how many workers side with the machine."""
 FEW_REPEATS = 20
 """Pairs that two workers answered, below which they say nothing."""
+NO_MATCH = "no match"
+"""What the name of a part ends in that the machine calls no match."""
 LEAST_PART = 0.02
 """Of a stratum's open pairs; a side with no more is left to people, and no risk is spent on it."""
 _POSITIVE = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
@@ -188,7 +190,7 @@ def _parts(
 ) -> Iterator[tuple[str, int, NDArray[np.bool_]]]:
     """Name, the design's stratum and members of each part that has a threshold; too small ones are left to people."""
     for number, drawn in enumerate(design.strata):
-        for side, flags in (("match", match), ("no match", ~match)):
+        for side, flags in (("match", match), (NO_MATCH, ~match)):
             own = (stratum == number) & flags
             if own.sum() > LEAST_PART * (stratum == number).sum():
                 yield (side if len(design.strata) == 1 else f"{drawn.name}, {side}"), number, own
@@ -245,9 +247,10 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
         ((further(part, part.threshold.wanted or part.drawn), part) for part in refused),
         key=lambda one: one[0],
     )
+    error = promise.error if promise.lost is None or not best.name.endswith(NO_MATCH) else promise.lost
     line = (
-        f"{design.sample:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of "
-        f"{best.name!r} with confidence {promise.confidence:.0%}; at least {least:,} more are wanted"
+        f"{design.sample:,} sampled answers are too few to promise at most {100 * error:.4g}% wrong labels of "
+        f"{best.name!r} with confidence {100 * promise.confidence:.4g}%; at least {least:,} more are wanted"
     )
     still_open = sum(part.threshold.pairs - part.threshold.audited for part in found.strata)
     if least >= still_open:

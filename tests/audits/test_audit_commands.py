@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from mitl.records import AuditPurpose, Direction
 from mitl.settings import Settings, load
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit, plan
 from mitl.stages.auditing.pools import merged_now, pool_of, strata_for_labels, strata_for_recall
-from mitl.stages.auditing.showing import show
+from mitl.stages.auditing.showing import _next, show
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
@@ -255,6 +256,9 @@ def test_a_worker_who_gives_most_answers_is_warned_of(settings):
 
     assert "gave 100% of the answers so far" in warning
     assert "set max_hits_per_worker" in warning
+    complete = SimpleNamespace(wanted=0, out=0)
+    promised = [_next(complete, SANDBOX, certifies=certifies) for certifies in (True, False)]
+    assert ["which certifies" in each for each in promised] == [True, False]
 
 
 def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
@@ -272,7 +276,9 @@ def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
         assert len(audits.drawn_for_labels(session, SANDBOX)) == 20
     assert draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX).status == "nothing_to_do"
     work_until_done(settings)
-    with pytest.raises(AuditError, match="drawn after looking"):
+    with pytest.raises(
+        AuditError, match=r"was answered .* drawn after looking.* `mitl label` bounds labels by this one"
+    ):
         draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=21), SANDBOX)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -181,6 +182,9 @@ def test_what_cannot_be_said_is_refused_in_one_line(world) -> None:
     line = refusal(few, Promise(), design(sample=60))
     assert line is not None
     assert "at least" in line and "pairs are open" not in line
+    exact = replace(Promise(), error=0.01234, lost=0.01234, confidence=0.999)
+    line = refusal(few, exact, design(sample=60))
+    assert line is not None and "at most 1.234% wrong labels" in line and "with confidence 99.9%" in line
     assert "\n" not in line
     assert not len(few.labels)
     left = scored(probability).iloc[np.union1d(sample[:60], np.arange(50))]

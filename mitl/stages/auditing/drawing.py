@@ -30,6 +30,7 @@ from mitl.records import (
     several,
 )
 from mitl.records.audits import AuditDesign, Stratum
+from mitl.records.frames import NONE
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.auditing.comparing import BANDS, METRIC, Compared, compared_models, shares
@@ -297,11 +298,10 @@ def _require_same(context: Context, audit: AuditRow, wish: AuditRequest) -> None
     asked = (context.settings.seed, wish.simple, wish.confidence, sample, bool(wish.compare))
     if asked != (design.seed, design.simple, design.confidence, design.sample, compares):
         complete, state = _state(context, audit)
-        then = (
-            "`mitl build-dataset --out DIR` certifies a release by this one"
-            if complete
-            else "complete it with `mitl publish --drawn`"
-        )
+        reader = "build-dataset --out DIR` certifies a release"
+        if audit.purpose is AuditPurpose.LABELS:
+            reader = "label` bounds labels"
+        then = f"`mitl {reader} by this one" if complete else "complete it with `mitl publish --drawn`"
         raise AuditError(
             f"audit {audit.number} of this pool {state} since it was drawn on {audit.drawn_at:%Y-%m-%d}: "
             f"another sample would be drawn after looking, and prove nothing; {then}"
@@ -310,8 +310,10 @@ def _require_same(context: Context, audit: AuditRow, wish: AuditRequest) -> None
 
 def _state(context: Context, audit: AuditRow) -> tuple[bool, str]:
     """Whether an audit under way has all its answers, and the words for it."""
-    is_recall = audit.purpose is AuditPurpose.RECALL
-    complete = is_recall and not len(audit_store.wanted(context.session, context.environment))
+    if audit.purpose is AuditPurpose.RECALL:
+        complete = not len(audit_store.wanted(context.session, context.environment))
+    else:
+        complete = bool((audit_store.audited(context.session, audit.id)["first"] != NONE).all())
     return complete, "was answered" if complete else "is being answered"
 
 

@@ -179,14 +179,16 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         tables=tuple(tables),
         lines=tuple(lines),
         warnings=warnings,
-        next=_next(state, chosen),
+        next=_next(state, chosen, certifies=not warnings),
     )
 
 
-def _next(state: AuditState, environment: Environment) -> str:
+def _next(state: AuditState, environment: Environment, *, certifies: bool) -> str:
     if state.wanted > state.out:
         return f"mitl publish --{environment.value} --drawn"
-    return "mitl harvest" if state.wanted else "mitl build-dataset --out DIR, which certifies the release"
+    if state.wanted:
+        return "mitl harvest"
+    return f"mitl build-dataset --out DIR{', which certifies the release' if certifies else ''}"
 
 
 def _audits(context: Context, drawn: list[AuditRow], valid: set[int], pool: str) -> Table:

@@ -192,7 +192,8 @@ def _check_workers(context: Context, audit: AuditRow) -> None:
     if share > MOST_OF_ONE:
         raise AuditError(
             f"worker {worker!r} gave {share:.0%} of the sample's answers, so the bound would rest on one person; at "
-            f"most {MOST_OF_ONE:.0%} are taken: set max_hits_per_worker and draw another sample"
+            f"most {MOST_OF_ONE:.0%} are taken. Let people answer the open pairs with `mitl publish`, and set "
+            "max_hits_per_worker before the sample of another pool, as after further queries"
         )
 
 
@@ -320,8 +321,11 @@ def _result(
         )
         for part, one in zip(found.strata, strata, strict=True)
     )
-    lost = f", {promise.lost:.1%} of those called no match," if promise.lost is not None else ""
-    title = f"at most {promise.error:.1%} of a stratum{lost} wrong by machine, with confidence {promise.confidence:.0%}"
+    lost = f", {100 * promise.lost:.4g}% of those called no match," if promise.lost is not None else ""
+    title = (
+        f"at most {100 * promise.error:.4g}% of a stratum{lost} wrong by machine, with confidence "
+        f"{100 * promise.confidence:.4g}%"
+    )
     lines = [_about_workers(found, promise)]
     if same:
         lines.append("nothing to do: these labels stand already")
