@@ -162,9 +162,12 @@ def init(
         tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
         if kind == "scenes":
             tables["propose"] = {"annotators": list(proposers)}
-        url = _url_to_keep(app.settings.db_url)
-        if url is not None:
-            tables["database"] = {"url": url}
+        given_urls = {
+            "url": ("db", app.settings.db_url),
+            "crowd_url": ("crowd_db", app.settings.crowd_db_url),
+        }
+        if urls := {key: url for key, (option, url) in given_urls.items() if _is_to_keep(option, url)}:
+            tables["database"] = urls
         result = init(app.settings, loaded, checked=checked, annotators=annotators)
         # Last, so that a failure leaves no settings of a project that does not exist.
         examples = (
@@ -178,15 +181,15 @@ def init(
     app.finish(result)
 
 
-def _url_to_keep(url: str) -> str | None:
-    """A server's URL given as an option, so that later commands find it; never one that holds a password."""
+def _is_to_keep(option: str, url: str) -> bool:
+    """Whether it is a server's URL given as an option, which later commands have to find, and holds no password."""
     from sqlalchemy.engine import make_url
 
-    source = click.get_current_context().get_parameter_source("db")
+    source = click.get_current_context().get_parameter_source(option)
     parsed = make_url(url)
     if source is not click.core.ParameterSource.COMMANDLINE or parsed.get_backend_name() == "sqlite":
-        return None
-    return None if parsed.password or "password" in parsed.query else url
+        return False
+    return not (parsed.password or "password" in parsed.query)
 
 
 def _refuse_unused(kind: str) -> None:

@@ -199,7 +199,7 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
             links=links,
             visits={panel.slug: {s.value: visits.get(s, 0) for s in VisitState} for panel, visits in panels},
         ),
-        tables=(Table(f"{len(rows)} panels", columns, rows),),
+        tables=(Table(several(len(rows), "panel"), columns, rows),),
         lines=tuple(f"  {slug}: {link}" for slug, link in links.items()),
     )
 

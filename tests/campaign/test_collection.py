@@ -210,6 +210,18 @@ def test_status_report_and_analysis_tell_of_what_was_collected(settings):
     assert 'id="texts"' in Path(report(settings, environment=SANDBOX).paths["report"]).read_text()
 
 
+def test_texts_without_a_review_come_before_open_pairs(settings):
+    """The status leads on to the reviews, which the texts that were paid for still lack."""
+    chosen(settings, 4)
+    ask(settings)
+    work(settings)
+
+    seen = status(settings, SANDBOX)
+
+    assert seen.counts["pairs_open"] and seen.counts["texts"]["waiting"] == 4
+    assert seen.next == "mitl collect publish --sandbox, which asks others to review the texts"
+
+
 def test_careless_texts_wait_for_a_person_and_are_asked_of_another_worker_whatever_is_paid(settings):
     """A person pays for them; the rules decide that they are not used."""
     chosen(settings, 4)

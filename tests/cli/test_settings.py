@@ -225,11 +225,12 @@ def test_a_damaged_secret_is_named(tmp_path):
 
 @pytest.mark.postgres
 def test_a_servers_url_given_at_init_is_kept_for_later_commands(tmp_path, postgres_url):
-    """`mitl init --db URL` writes the URL down, so that `mitl status` finds the database; a password never is."""
-    ok("init", str(tmp_path / "p"), "--dataset", "scenes", "--n-images", "12", "--db", postgres_url)
+    """`mitl init --db URL --crowd-db URL` writes both down, so that HITs and `mitl serve` meet; a password never is."""
+    servers = "--db", postgres_url, "--crowd-db", f"{postgres_url}_crowd"
+    ok("init", str(tmp_path / "p"), "--dataset", "scenes", "--n-images", "12", *servers)
 
     kept = load(tmp_path / "p", environ={})
-    assert kept.db_url == postgres_url
+    assert (kept.db_url, kept.crowd_db_url) == (postgres_url, f"{postgres_url}_crowd")
     assert not (tmp_path / "p" / "mitl.db").exists()
     assert ok("status", "--project", str(tmp_path / "p"))
 

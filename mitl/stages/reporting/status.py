@@ -225,7 +225,9 @@ def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing, aske
     if now["hits_out"]:
         helpers = "" if now["environment"] == Environment.LIVE else " (or mitl simulate)"
         return f"mitl serve for people{helpers}, then mitl harvest"
-    audit = now["audit"]
+    texts, audit = now["texts"], now["audit"]
+    if texts is not None and texts["waiting"]:
+        return f"mitl collect publish --{now['environment']}, which asks others to review the texts"
     if (
         now["hits_to_ask_again"]
         or now["pairs_open"]

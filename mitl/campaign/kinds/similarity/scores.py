@@ -164,6 +164,13 @@ def score_ratings(
     ]
     if queued:
         lines.append(f"{several(queued, 'submission')} waiting for a person and not counted yet")
+    following = f"mitl rate release --{about['environment']} --out ratings"
+    if queued:
+        following = "mitl review, for what waits for a person"
+    elif lacking:
+        following = (
+            f"mitl rate publish --{about['environment']} --task {lacking[0]}  (asks these pairs again)"
+        )
     return StageResult(
         counts=RatedCounts(**about, tasks={task.value: figures[task] for task in rated}),
         paths=CsvPaths() if to is None else CsvPaths(csv=str(to)),
@@ -175,9 +182,7 @@ def score_ratings(
             *(_lacking(known, task, min_ratings) for task in lacking),
         ),
         lines=tuple(lines),
-        next=f"mitl rate publish --{about['environment']} --task {lacking[0]}  (asks these pairs again)"
-        if lacking
-        else f"mitl rate release --{about['environment']} --out ratings",
+        next=following,
     )
 
 
