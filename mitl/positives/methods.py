@@ -93,7 +93,8 @@ def _candidates(of: Facts) -> Iterator[Sentence]:
     yield (*parts, ".")
     for run in data.origins.runs:
         yield (_run(run),)
-    yield (f"Together they proposed {several(summary.proposed, 'distinct pair')}.",)
+    they = "Together they" if len(summary.proposed_by) > 1 else "It"
+    yield (f"{they} proposed {several(summary.proposed, 'distinct pair')}.",)
     for told in rounds_told(data.origins):
         yield (told,)
 
@@ -325,15 +326,16 @@ def annotation(of: Facts) -> Iterator[Sentence]:
     pay = origins.pay
     if pay is not None:
         yield (_paid(of),)
-    beside = (
-        f"Beside {several(of.audit_answers, 'usable answer')} for an audit, this"
-        if of.audit_answers
-        else "This"
-    )
-    yield (
-        f"{beside} gave {several(summary.judgements, 'answer')}, {summary.usable:,} of them usable, on "
-        f"{several(summary.pairs_judged, 'pair')}.",
-    )
+    counted = f"Beside {several(of.audit_answers, 'answer')} that count for an audit, this"
+    gave = f"{counted if of.audit_answers else 'This'} gave {several(summary.judgements, 'answer')}"
+    yield (f"{gave}, {summary.usable:,} of them usable, on {several(summary.pairs_judged, 'pair')}.",)
+    if summary.unanswered:
+        has = "has" if summary.unanswered == 1 else "have"
+        yield (
+            f"{summary.unanswered:,} of the proposed pairs {has} "
+            f"{'neither a usable answer nor a machine label' if data.has_machine_labels else 'no usable answer'}: "
+            "whether they match is not known.",
+        )
     agreed = summary.agreement
     if agreed.alpha.alpha is not None:
         interval = (

@@ -56,7 +56,7 @@ class Facts:
     other_work: tuple[tuple[str, int], ...] = ()
     """(what was asked, HITs) of other kinds of campaign: ``rankings``, ``similarity``."""
     audit_answers: int = 0
-    """Usable answers to questions of audits of recall, which stand on HITs of pairs; certificate or not."""
+    """Answers that count for audits of recall, whose questions stand on HITs of pairs; certificate or not."""
     scores: tuple[EvaluationScore, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
 

@@ -32,6 +32,7 @@ from mitl.stages.operating.backup import verify
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.reporting.status import status
+from mitl.stages.reviewing import review
 from mitl.stages.reviewing.review import Ruling, queue, rule
 from mitl.stages.reviewing.show import show
 
@@ -129,7 +130,7 @@ def test_new_samples_add_to_what_was_asked(settings):
     assert run_rate(settings, "sis").counts["pairs"] == 20
 
 
-def test_who_fails_the_controls_waits_for_a_person_who_sees_why(settings):
+def test_who_fails_the_controls_waits_for_a_person_who_sees_why(settings, monkeypatch):
     """Nothing is rejected by a machine; findings, the table, the rule and the rater's conduct are shown."""
     run_rate(settings)
     rate(settings, [likeness] * 4 + [careless])
@@ -140,6 +141,11 @@ def test_who_fails_the_controls_waits_for_a_person_who_sees_why(settings):
     rows = queue(settings, SANDBOX).tables[0].rows
     assert [row[3] for row in rows] == [None] * 3  # nobody met a gold control of pairs
     assert score_ratings(settings, environment=SANDBOX).next == "mitl review, for what waits for a person"
+    monkeypatch.setattr(review, "SHOWN", 2)
+    short = queue(settings, SANDBOX)
+    assert short.tables[0].rows == rows[:2]
+    assert short.tables[0].title == "3 submissions waiting for a person, the first 2; `mitl desk` shows all"
+    assert short.counts["submissions"] == [row[0] for row in rows]
     seen = show(settings, int(str(rows[0][0])), SANDBOX)
     table = seen.tables[0]
     assert table.columns == ("place", "role", "score", "expected", "s", "own words", "first", "second")

@@ -205,7 +205,7 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert "at least 50.0 % and 60.0 %" in text
     assert "A machine labelled 5 pairs" in text
     assert "2.1 % of 5 pairs of open" in text
-    assert "Beside 700 usable answers for an audit, this gave" in text
+    assert "Beside 700 answers that count for an audit, this gave" in text
     assert (
         "recall is at most 97.1 %. 3 matches that only the audit found are in the release and in neither"
         in text
@@ -218,6 +218,16 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert {"chao1987", "waudbysmith2020", "candes2025labels"} <= cites(tex)
     assert figures(more)["recall_at_least"] == 0.8123
     assert ("recall at least", "81.2 %") in rows(more)
+
+
+def test_what_is_open_and_who_was_alone_are_told(known: Facts) -> None:
+    """Pairs that nobody answered are not verified, and one annotator is not several."""
+    alone = replace(known.summary, proposed_by={"near": 40}, proposed=40, unanswered=14)
+    text = as_markdown(replace(known, summary=alone))
+
+    assert "It proposed 40 distinct pairs." in text
+    assert "14 of the proposed pairs have no usable answer: whether they match is not known." in text
+    assert "no usable answer" not in as_markdown(known)
 
 
 def test_words_of_others_are_escaped(known: Facts) -> None:

@@ -94,6 +94,24 @@ def test_without_a_truth_the_growth_of_positives_takes_its_place(tmp_path: Path)
     assert "Recall of the truth" not in page.text
 
 
+def test_where_nobody_judges_pairs_no_section_on_them_stands_empty(folder: Path) -> None:
+    """As where only ratings are asked: people, money, how to rebuild it, and what else there is to show."""
+    full = sample_input(folder)
+    ratings = dataclasses.replace(empty_input(), crowd=full.crowd, money=full.money, batches=full.batches)
+
+    page, scored = (
+        Page(render_report(data))
+        for data in (ratings, dataclasses.replace(ratings, evaluation=full.evaluation))
+    )
+
+    shown = {"workers", "money", "provenance"}
+    assert {section["id"] for section in page.all("section")} == shown
+    assert {section["id"] for section in scored.all("section")} == {*shown, "evaluation"}
+    assert {link["href"] for link in page.all("a")} == {f"#{name}" for name in (*shown, "main")}
+    assert "Nobody judges pairs here" in page.text
+    assert "Candidate pairs" not in page.text
+
+
 def test_every_tag_is_closed_and_ids_are_unique(html: str) -> None:
     """The page is well formed, with all sections in place and each link of the navigation leading to one."""
     page = Page(html)

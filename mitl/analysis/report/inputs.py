@@ -501,3 +501,8 @@ class ReportInput:
     """Those that bring a section of their own, in the table's order."""
     notes: tuple[str, ...] = ()
     """What a reader must know before believing a number, one sentence each."""
+
+    @property
+    def asks_pairs(self) -> bool:
+        """Whether people judge pairs, or nothing is posted yet; else only ratings, texts or rankings are asked."""
+        return bool(self.funnel.distinct or self.judgements or self.crowd is None)

@@ -163,9 +163,15 @@ def _context(data: ReportInput) -> dict[str, Any]:
 
 
 def _groups(data: ReportInput) -> dict[str, list[Section]]:
-    """The sections by their group; those of analyses that bring their own at its end."""
+    """The sections by their group; those of analyses that bring their own at its end.
+
+    Where no pair is asked, those on pairs would all be empty and are left out.
+    """
+    kept = {"workers", "money", "provenance", *(["evaluation"] if data.evaluation or data.preference else [])}
+    own = [section for section in SECTIONS if data.asks_pairs or section.id in kept]
+    more = [made.section for made in data.analyses if data.asks_pairs or not made.why_not]
     groups: dict[str, list[Section]] = {}
-    for section in (*SECTIONS, *(made.section for made in data.analyses)):
+    for section in (*own, *more):
         groups.setdefault(section.group, []).append(section)
     return groups
 

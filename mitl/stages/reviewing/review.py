@@ -70,6 +70,10 @@ class RulingCounts(EnvironmentCounts):
     reject: Annotated[int, "submissions not paid"]
 
 
+SHOWN = 50
+"""Submissions that the list shows at most."""
+
+
 def queue(settings: Settings, environment: Environment | None = None) -> StageResult:
     """The submissions that wait for a person, oldest first, with why and until when."""
     with open_context(settings, environment, read_only=True) as context:
@@ -92,15 +96,18 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
     if not waiting:
         return StageResult.nothing("no submission waits for a person", counts, following)
     rows = []
-    for row in waiting:
+    for row in waiting[:SHOWN]:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
         record, itself = state.record(row.worker), approves_itself_at(row)
         golds = f"{record.passes} of {record.golds}" if record.golds else None
         rows.append((row.id, row.worker, why, golds, _minutes(row), None if itself is None else utc(itself)))
+    title = f"{several(len(waiting), 'submission')} waiting for a person"
+    if len(waiting) > SHOWN:
+        title += f", the first {SHOWN}; `mitl desk` shows all"
     columns = ("number", "worker", "why it waits", "golds passed", "minutes", "pays itself at")
     return StageResult(
         counts=counts,
-        tables=(Table(f"{several(len(rows), 'submission')} waiting for a person", columns, tuple(rows)),),
+        tables=(Table(title, columns, tuple(rows)),),
         lines=(told,) if unsent else (),
         next="mitl review show NUMBER; then mitl review approve|drop|exclude|reject NUMBER, or mitl review settle",
     )
