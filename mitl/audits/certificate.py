@@ -184,10 +184,10 @@ class Certificate:
     def lines(self) -> list[str]:
         """The certificate in words."""
         return [
-            f"with {self.confidence:.3g} confidence recall is at least {lower_bound(self.measured.recall, 4)}: at most "
+            f"with {self.confidence:.6g} confidence recall is at least {lower_bound(self.measured.recall, 4)}: at most "
             f"{several(self.measured.missing, 'match', 'matches')} missing beside at least "
             f"{self.measured.right:,} right ones",
-            f"with {self.confidence:.3g} confidence precision is at least "
+            f"with {self.confidence:.6g} confidence precision is at least "
             f"{lower_bound(self.measured.precision, 4)}: at most {self.measured.wrong:,} of "
             f"{several(self.held, 'positive')} wrong",
             f"whatever the workers' rates of error are, recall is at least {lower_bound(self.worst.recall, 4)} and "

@@ -13,6 +13,7 @@ from mitl.audits.evidence import EXPECTED_REFUSED
 from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, Errors
 from mitl.core.arrays import Floats
+from mitl.core.formats import lower_bound
 from mitl.core.pricing import format_dollars
 from mitl.errors import AuditError
 from mitl.records import several
@@ -121,8 +122,9 @@ class AuditPlan:
         best = self.best
         lines = [self.reason] if self.reason else []
         lines.append(
-            f"{'the best possible' if self.reason else 'the cheapest sample'}: recall of at least {best.recall:.3f} "
-            f"with {self.confidence:.3g} confidence ({best.worst:.3f} whatever the workers' rates of error are), by "
+            f"{'the best possible' if self.reason else 'the cheapest sample'}: recall of at least "
+            f"{lower_bound(best.recall)} with {self.confidence:.6g} confidence ({lower_bound(best.worst)} whatever the "
+            "workers' rates of error are), by "
             f"{several(best.first, 'pair')}, {several(best.answers, 'answer')}, {several(best.hits, 'HIT')}, "
             f"{format_dollars(best.cents)}"
         )
@@ -171,8 +173,8 @@ def plan_audit(
     reason = ""
     if whole.recall < target:
         reason = (
-            f"no audit reaches a recall bound of {target:.3f}: even every pair asked would give {whole.recall:.3f}, by "
-            "what is guessed of the release and the workers"
+            f"no audit reaches a recall bound of {target:.3f}: even every pair asked would give "
+            f"{lower_bound(whole.recall)}, by what is guessed of the release and the workers"
         )
     elif best.recall < target:
         reason = (

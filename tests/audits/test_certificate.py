@@ -127,13 +127,12 @@ def test_what_is_at_most_is_rounded_up_and_what_is_at_least_down():
     """In words as in numbers, a bound that is read is still one."""
     certificate = certify(AUDITED, DESIGN, HOLDS, SAID)
     rate = replace(certificate.false_no, upper=0.12301)
+    bound = replace(certificate.measured, recall=0.43219)
 
-    lines = replace(
-        certificate, false_no=rate, measured=replace(certificate.measured, recall=0.43219)
-    ).lines()
+    lines = replace(certificate, false_no=rate, measured=bound, confidence=0.99975).lines()
 
     assert any("false noes: at most 0.124," in line for line in lines)
-    assert any("recall is at least 0.4321:" in line for line in lines)
+    assert any(line.startswith("with 0.99975 confidence recall is at least 0.4321:") for line in lines)
 
 
 def test_better_workers_prove_more():

@@ -47,7 +47,7 @@ class AuditState:
             return f"{said}; no positive to bound yet"
         return (
             f"{said}; so far recall is at least {lower_bound(self.bound.recall)} and precision at least "
-            f"{lower_bound(self.bound.precision)}, with {design.confidence:.3g} confidence at any time"
+            f"{lower_bound(self.bound.precision)}, with {design.confidence:.6g} confidence at any time"
         )
 
 

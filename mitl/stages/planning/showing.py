@@ -128,14 +128,13 @@ def audit_lines(audit: AuditPlan | None) -> list[str]:
     if audit is None:
         return []
     best = audit.best
+    certificate = f"a certificate of recall of at least {100 * audit.target:.4g}% of the whole pool"
     beside = (
-        f"a certificate of recall of at least {audit.target:.0%} of the whole pool would take {best.answers:,} answers "
-        f"more, {format_dollars(best.cents)}"
+        f"would take {best.answers:,} answers more, {format_dollars(best.cents)}"
         if audit.cost is not None
-        else f"a certificate of recall of at least {audit.target:.0%} of the whole pool cannot be had for a release of "
-        "today"
+        else "cannot be had for a release of today"
     )
-    return [f"{beside} (`mitl audit plan`)"]
+    return [f"{certificate} {beside} (`mitl audit plan`)"]
 
 
 def budget_lines(planned: PlannedWays) -> list[str]:
