@@ -22,7 +22,7 @@ from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, PositiveSource, several
 
 KINDS: Mapping[AnnotatorKind, str] = {
-    AnnotatorKind.INNER_PRODUCT: "one vector an item, compared by inner product",
+    AnnotatorKind.INNER_PRODUCT: "one vector an item, compared by inner product or cosine",
     AnnotatorKind.MULTI_VECTOR: "several vectors an item",
     AnnotatorKind.PROBABILITY: "distributions, compared by match probability",
     AnnotatorKind.PAIRWISE: "scores each pair by itself",

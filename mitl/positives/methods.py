@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mitl.audits.certificate import ASSUMPTIONS
+from mitl.audits.machine_labels import Loss
 from mitl.core.formats import lower_bound
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import CANDIDATES_PER_HIT
@@ -19,7 +20,7 @@ from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence,
 from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release import makers_words
 from mitl.positives.release_input import BatchPay, CrowdSummary, ProposalRun, QueryDraw
-from mitl.positives.sheet_audit import machine_counts, rounds_told
+from mitl.positives.sheet_audit import machine_counts, rounds_told, siding_told
 from mitl.records import Direction, Environment, PositiveSource, several
 from mitl.records.forms import of_form
 
@@ -207,10 +208,14 @@ def _machine_labels(of: Facts) -> Iterator[Sentence]:
             f"{parts}; the labels stand below sequential thresholds on the score's uncertainty, a task of probably "
             "approximately correct labels",
             Cite(("candes2025labels",)),
-            " with exact bounds",
-            Cite(("clopper1934",)),
+            *(
+                (" with bounds by bets", Cite(("waudbysmith2020",)))
+                if bound.loss == Loss.ORDINAL
+                else (" with exact bounds", Cite(("clopper1934",)))
+            ),
             ".",
         )
+        yield (siding_told(bound),)
 
 
 def _audited(of: Facts) -> Iterator[Sentence]:

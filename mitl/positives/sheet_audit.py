@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from mitl.audits.machine_labels import Loss
 from mitl.positives.markdown import at_most, plain, table
 from mitl.positives.merging import MATCHES, REFUSES
-from mitl.positives.release_input import Origins, ReleaseInput, TrainedMachine
+from mitl.positives.release_input import MachineBound, Origins, ReleaseInput, TrainedMachine
 from mitl.records import several
 from mitl.records.audits import AuditDesign
 from mitl.records.rounds import DOUBTS
@@ -123,6 +124,15 @@ def machine_counts(data: ReleaseInput) -> tuple[int, int, int]:
 _LOSSES = {"ordinal": ", each level that a label is off counted as a third,"}
 
 
+def siding_told(bound: MachineBound) -> str:
+    """What a bound of machine labels says of errors that workers do not see."""
+    if bound.loss == Loss.ORDINAL:
+        return "The loss is against answers as they were given, so errors that workers share are not in this bound."
+    if bound.siding:
+        return f"Workers who side with the machine where it is wrong are reckoned with, up to {at_most(bound.siding)}."
+    return "Errors with which the first worker sided are not in this bound."
+
+
 def machine_told(data: ReleaseInput) -> str:
     """What a machine labelled, under which bound, and what its labels are worth."""
     total, yes, no = machine_counts(data)
@@ -145,11 +155,7 @@ def machine_told(data: ReleaseInput) -> str:
             )
             + "."
         )
-        told.append(
-            f"Workers who side with the machine where it is wrong are reckoned with, up to {at_most(bound.siding)}."
-            if bound.siding
-            else "Errors with which the first worker sided are not in this bound."
-        )
+        told.append(siding_told(bound))
     told.append(
         "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating "
         "beats such a label."

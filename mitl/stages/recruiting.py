@@ -261,6 +261,7 @@ def forget(settings: Settings, environment: Environment | None, worker: str | No
         lines=(
             f"the panel's ids of {count} {'person' if count == 1 else 'people'} are deleted",
             "their answers and what they are owed stay under their worker ids, which cannot be led back to them",
+            "earlier backups still hold them: delete these, and after a restore run this command again",
         ),
     )
 

@@ -189,7 +189,7 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     pairs["machine"] = -1
     pairs.loc[pairs.index[:5], "machine"] = 0
     part = SimpleNamespace(name="open_pairs & more, match", bound=0.02001, labelled=5, sampled=400)
-    machine = SimpleNamespace(confidence=0.95, loss="binary", parts=(part,))
+    machine = SimpleNamespace(confidence=0.95, loss="binary", siding=0.0, parts=(part,))
     audit = SimpleNamespace(certificate=certificate, record=SimpleNamespace(design=design), outside=21)
     more = replace(
         known,
@@ -216,6 +216,11 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     )
     assert r"open\_pairs \& more, match" in tex
     assert {"chao1987", "waudbysmith2020", "candes2025labels"} <= cites(tex)
+    assert "Errors with which the first worker sided are not in this bound." in text
+    machine.loss, machine.siding = "ordinal", 0.2
+    graded = as_markdown(more)
+    assert "with bounds by bets [@waudbysmith2020]. The loss is against answers as they were given" in graded
+    assert "reckoned with" not in graded
     assert figures(more)["recall_at_least"] == 0.8123
     assert ("recall at least", "81.2 %") in rows(more)
 

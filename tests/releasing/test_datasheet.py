@@ -71,7 +71,7 @@ def test_it_tells_machines_queries_controls_and_people(project):
     with open_database(settings.db_url, read_only=True) as session:
         judged = columns.judgement_columns(session, SANDBOX)
 
-    assert "| near | one vector an item, compared by inner product |" in sheet
+    assert "| near | one vector an item, compared by inner product or cosine |" in sheet
     assert "5 image queries drawn at random from 14 images without replacement, seed 0" in sheet
     assert "a gold positive passes with yes or weak yes, a gold negative with weak no or no" in sheet
     assert row(sheet, "workers") == f"{len(judged.worker.cat.categories):,}"

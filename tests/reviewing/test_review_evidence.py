@@ -103,6 +103,20 @@ def test_haste_is_told_in_words_by_the_projects_own_floor(reviewed):
     assert not any(one["too_fast"] for one in calm.counts["rows"]) and "!: " not in str(calm.lines)
 
 
+def test_what_was_paid_and_not_used_is_counted_of_its_worker(project):
+    """Used, not used, waiting and rejected are all that was submitted."""
+    number = submissions(project, Decision.QUEUED)[0].id
+    rule(project, [Ruling(number, Decision.DROP, "a control failed")])
+
+    told = "\n".join(show(project, number).lines)
+
+    parts = re.search(
+        r"(\d+) submissions?: (\d+) used, (\d+) not used, (\d+) waiting.*, (\d+) rejected", told
+    )
+    total, used, unused, waiting, rejected = map(int, parts.groups())
+    assert unused >= 1 and total == used + unused + waiting + rejected
+
+
 def test_findings_come_by_kind_and_their_numbers_by_size(project):
     """Place 2 before place 10, whatever the order in which they were noted."""
     first = submissions(project, Decision.QUEUED)[0]

@@ -185,8 +185,9 @@ class _Run:
         low = min((listed.max_assignments for _, listed in short), default=wanted)
         if low < MANY <= wanted:
             raise UsageError(
-                f"the HITs of batch {batch.name} were posted for {low} workers each, and MTurk refuses to raise such a "
-                f"HIT to {MANY} or more (its fee doubles there); ask for at most {MANY - 1}, or post a new batch"
+                f"the HITs of batch {batch.name} were posted for {several(low, 'worker')} each, and MTurk refuses to "
+                f"raise such a HIT to {MANY} or more (its fee doubles there); ask for at most {MANY - 1}, or post a "
+                "new batch"
             )
         over = sum(listed.expires_at <= self._now for _, listed in short)
         if over and self._wish.days is None:

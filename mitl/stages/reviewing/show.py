@@ -145,8 +145,9 @@ def _about_worker(known: _Known, floor_s: float) -> list[str]:
     """Standing, gold record and conduct are those on pairs, and say nothing of other work."""
     one, usual = known.worker, known.people.habits
     also = ", ".join(map(str, known.also_waiting))
+    unused = one.submissions - one.used - one.queued - one.rejected
     total = (
-        f"  {several(one.submissions, 'submission')}: {one.used} used, "
+        f"  {several(one.submissions, 'submission')}: {one.used} used, {unused} not used, "
         f"{one.queued} waiting{f' (also {also})' if also else ''}, "
         f"{one.rejected} rejected; earned {format_dollars(one.earned_cents)}"
     )
