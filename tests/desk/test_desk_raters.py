@@ -90,6 +90,7 @@ def test_workers_tells_them_in_a_table_and_in_words(rated, raters):
 
     assert f"raters of likeness: {len(STYLES)}" in said
     words = re.sub(r"\s+", " ", said)
+    assert "0 of 0" not in words and "0.50 (" not in words, "nobody met a gold control of pairs"
     for rater in odd:
         for finding in rater["findings"]:
             assert f"{rater['worker']}: {finding['detail']}" in words
