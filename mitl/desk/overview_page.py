@@ -44,10 +44,10 @@ class PassRate:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """Answers that came in one hour."""
+    """Submissions of any kind that came in one hour."""
 
     begins: dt.datetime
-    answers: int
+    submissions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,9 @@ class Overview:
     """When the submission that waits longest came."""
     submissions: int
     answers: int
+    """On pairs."""
     last_hour: int
-    """Answers within the hour before now."""
+    """Submissions within the hour before now."""
     latest: dt.datetime | None
     hours: tuple[Hour, ...]
     """The last day, oldest first; the last one is the hour that runs."""
@@ -138,11 +139,11 @@ def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[PassRate, ...]:
 
 
 def _recent(context: Context) -> tuple[tuple[Hour, ...], int]:
-    """The last hours with their answers, oldest first, and how many came within the hour before now."""
+    """The last hours with their submissions, oldest first, and how many came within the hour before now."""
     now = context.now()
     begins = now.replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * HOUR
-    answers, recent = desk_store.hourly_answers(context.session, context.environment, begins, now)
-    return tuple(Hour(begins + place * HOUR, answers[place]) for place in range(HOURS)), recent
+    by_hour, recent = desk_store.hourly_submissions(context.session, context.environment, begins, now)
+    return tuple(Hour(begins + place * HOUR, by_hour[place]) for place in range(HOURS)), recent
 
 
 def _money(context: Context, groups: Sequence[SubmissionGroup], *, held_cents: int) -> str:
@@ -167,7 +168,7 @@ WAIT_S = 5.0
 
 
 def first(desk: Desk, request: Request) -> Response:
-    """``/``: gold pass rate, queue, answers an hour, money."""
+    """``/``: gold pass rate, queue, submissions an hour, money."""
     with desk.reading() as context:
         frame = desk.frame(context)
         view = overview(context, frame.groups)
@@ -175,7 +176,7 @@ def first(desk: Desk, request: Request) -> Response:
         "overview.html.j2",
         frame,
         view=view,
-        most=max((hour.answers for hour in view.hours), default=0),
+        most=max((hour.submissions for hour in view.hours), default=0),
     )
 
 

@@ -90,12 +90,24 @@ def test_workers_tells_them_in_a_table_and_in_words(rated, raters):
 
     assert f"raters of likeness: {len(STYLES)}" in said
     words = re.sub(r"\s+", " ", said)
+    assert "0 of 0" not in words and "0.50 (" not in words, "nobody met a gold control of pairs"
     for rater in odd:
         for finding in rater["findings"]:
             assert f"{rater['worker']}: {finding['detail']}" in words
     assert printed["counts"]["raters"] == raters
     documented = str(COUNTS["workers"]["raters"])
     assert [key for key in raters[0] if key not in documented] == []
+
+
+def test_the_overview_counts_what_raters_sent(rated):
+    """Submissions of every kind, by the hour; answers on pairs are none."""
+    with open_desk(rated) as desk:
+        page = desk.get("/")
+
+    text = re.sub(r"\s+", " ", written(page))
+    assert re.search(r"In the last hour ([1-9][0-9]*) of \1 submissions", text)
+    assert "Submissions in each of the last 24 hours" in page.text
+    assert "answers on pairs" not in text
 
 
 def test_the_workers_page_lists_raters_the_odd_first(rated, raters):

@@ -30,7 +30,7 @@ has to empty the table."""
 _STORED = np.dtype("<i8")
 _NUMBERS = 2
 """On a sheet, of each answer by place: the pair's row and the word."""
-ANSWER_BYTES = _NUMBERS * _STORED.itemsize
+_ANSWER_BYTES = _NUMBERS * _STORED.itemsize
 """Of a sheet, for each answer."""
 _SHEETS = "SELECT assignment_id, content FROM answer_sheet"
 _FEW = 5_000
@@ -100,10 +100,10 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
     ids = np.array(of_sheet, np.int64)
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     numbers = np.frombuffer(b"".join(contents), _STORED).reshape(-1, _NUMBERS)
-    of = np.repeat(ids, lengths // ANSWER_BYTES)
+    of = np.repeat(ids, lengths // _ANSWER_BYTES)
     asked = contains(submissions, ids)
     if not asked.all():
-        wanted = np.repeat(asked, lengths // ANSWER_BYTES)
+        wanted = np.repeat(asked, lengths // _ANSWER_BYTES)
         of, numbers = of[wanted], numbers[wanted]
     pair, word = numbers[:, 0].astype(np.int64), numbers[:, 1].astype(np.int64)
     missing = submissions[~contains(ids, submissions)]

@@ -29,7 +29,6 @@ from mitl.db.models import (
     Worker,
 )
 from mitl.db.models import Rationale as RationaleRow
-from mitl.db.store.answer_sheets import ANSWER_BYTES
 from mitl.db.store.answers import submission_key
 from mitl.db.store.items import LEFT, RIGHT
 from mitl.db.store.ledger import answer_tables
@@ -195,26 +194,24 @@ def queued_cents(session: Session, environment: Environment) -> int:
 _HOUR_US = 3_600_000_000
 
 
-def hourly_answers(
+def hourly_submissions(
     session: Session, environment: Environment, since: dt.datetime, now: dt.datetime
 ) -> tuple[Counter[int], int]:
-    """Hours since a time → answers that came in this hour, until now; and those within the hour before now."""
+    """Hours since a time → submissions that came in this hour, until now; and those within the hour before now."""
     first, last = microseconds(since), microseconds(now)
     # A cross join keeps SQLite from looking through all submissions, worker by worker.
     query = f"""
         SELECT (a.submitted_at - {first}) / {_HOUR_US},
-            CASE WHEN a.submitted_at > {last - _HOUR_US} THEN 1 ELSE 0 END,
-            sum(coalesce(length(s.content) / {ANSWER_BYTES},
-                (SELECT count(*) FROM judgement j WHERE j.assignment_id = a.id)))
-        FROM assignment a CROSS JOIN worker w LEFT JOIN answer_sheet s ON s.assignment_id = a.id
+            CASE WHEN a.submitted_at > {last - _HOUR_US} THEN 1 ELSE 0 END, count(*)
+        FROM assignment a CROSS JOIN worker w
         WHERE a.submitted_at BETWEEN {first} AND {last} AND w.id = a.worker_id
             AND w.environment = '{environment.value}'
         GROUP BY 1, 2"""
     by_hour: Counter[int] = Counter()
     recent = 0
-    for hour, is_recent, answers in number_columns(session, query, 3).T.tolist():
-        by_hour[hour] += answers
-        recent += is_recent * answers
+    for hour, is_recent, submissions in number_columns(session, query, 3).T.tolist():
+        by_hour[hour] += submissions
+        recent += is_recent * submissions
     return by_hour, recent
 
 
