@@ -5,22 +5,27 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from audit_kit import add_page
 from books import server_rows
 from cli_kit import fails, mitl, ok
 from publish_kit import proposed
+from sqlalchemy import update
 from world_kit import SANDBOX, make_world, run_propose
 
-from mitl.core.arrays import unpack_pairs
+from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.db.locks import ROUND, only_one
-from mitl.db.models import JudgementRow
+from mitl.db.models import Hit, JudgementRow
 from mitl.db.session import open_database
-from mitl.db.store import audits, open_work, rounds
+from mitl.db.store import audits, open_work, proposals, rounds
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.answer_table import POSITIVE_LABELS
-from mitl.records import AuditPurpose
+from mitl.records import AuditPurpose, Direction, HitState, PairRole
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
+from mitl.stages.rounds.asking import publish_chosen
+from mitl.stages.rounds.wish import Done, RoundRequest, Talk, Turn
 
 NEXT = ("round", "next", "--sandbox", "--budget", "2.00")
 
@@ -100,6 +105,48 @@ def test_choices_that_an_earlier_batch_asks_again_are_asked(with_lost_work):
     assert lost > 0 and "0 choices without a HIT or an answer dropped" in taken
     assert f"{out} HITs with its choices still are out" in taken
     assert figures["asked"] == live
+
+
+def test_what_the_rest_of_a_budget_cannot_pay_for_ends_the_posting(project):
+    """A choice that is on no HIT once the money is spent does not keep the round from its answers."""
+    ok(*NEXT, "--strategy", "random")
+    with open_database(project.db_url) as session:
+        row = rounds.rounds(session, SANDBOX)[-1]
+        chosen = unpack_pairs(rounds.chosen_pairs(session, row.id)["pair"].to_numpy())
+        asked = open_work.asked_pairs(session, SANDBOX)
+        other = next(
+            pair for pair in proposals.candidate_pairs(session, list(Direction)) if pair not in asked
+        )
+        rounds.choose_pairs(
+            session,
+            row.id,
+            pd.DataFrame(
+                {"pair": pack_pairs([other]), "place": [99], "score": [0.0], "strategy": ["random"]}
+            ),
+        )
+        session.commit()
+
+    turn = Turn(project, SANDBOX, row, RoundRequest.of(row), Talk(lambda cents: True))
+    done = publish_chosen(turn)
+
+    assert isinstance(done, Done)
+    assert done.line.startswith(f"1 of {len(chosen) + 1} chosen pairs stand on no HIT, and the $")
+    with open_database(project.db_url, read_only=True) as session:
+        assert other not in open_work.asked_pairs(session, SANDBOX)
+
+
+def test_a_second_opinion_that_is_out_asks_also_a_pair_whose_first_answer_was_lost(project):
+    """It is neither open nor asked anew; once nobody has answered that either, it is open."""
+    with open_database(project.db_url) as session:
+        other = proposals.candidate_pairs(session, list(Direction))[0]
+        before = open_work.pair_counts(session, SANDBOX).open
+        hit = add_page(session, {int(pack_pairs([other])[0]): PairRole.OVERLAP}, state=HitState.POSTED)
+        out = open_work.asked_pairs(session, SANDBOX), open_work.pair_counts(session, SANDBOX).open
+        session.execute(update(Hit).where(Hit.id == hit).values(state=HitState.CLOSED))
+        closed = open_work.asked_pairs(session, SANDBOX), open_work.pair_counts(session, SANDBOX).open
+
+    assert out == ({other}, before - 1)
+    assert closed == (set(), before)
 
 
 def test_what_nobody_can_walk_is_told_in_one_line(project, monkeypatch):

@@ -100,7 +100,7 @@ def pair_counts(session: Session, environment: Environment, tallies: Tallies | N
 
 _OUT = f"""
     SELECT i.pair_id FROM hit h JOIN batch b ON b.id = h.batch_id JOIN hit_item i ON i.hit_id = h.id
-    WHERE b.environment = '{{environment}}' AND i.role = '{PairRole.CANDIDATE}'
+    WHERE b.environment = '{{environment}}' AND i.role IN ({", ".join(f"'{role}'" for role in ANSWERING)})
         AND h.state IN ({", ".join(f"'{state}'" for state in LIVE_STATES)})"""
 
 
@@ -204,9 +204,12 @@ def lost_share(session: Session, environment: Environment) -> float:
 
 
 def asked_pairs(session: Session, environment: Environment) -> set[Pair]:
-    """The pairs that need not be asked: on a HIT that is not closed, judged usably, or labelled by machine."""
-    labelled = _labelled(session, environment)
-    return {*live_pairs(session, environment), *usable_workers(session, environment), *labelled}
+    """The pairs that need not be asked: on a HIT that is not closed, judged usably, or labelled by machine.
+
+    A second opinion that is out answers also for a pair whose first answer was lost.
+    """
+    out = live_pairs(session, environment, roles=ANSWERING)
+    return {*out, *usable_workers(session, environment), *_labelled(session, environment)}
 
 
 def _labelled(session: Session, environment: Environment) -> set[Pair]:

@@ -85,9 +85,18 @@ def publish_chosen(turn: Turn) -> Done:
             session = context.session
             chosen = unpack_pairs(round_store.chosen_pairs(session, turn.row.id)["pair"].to_numpy())
             # A pair counts as asked once it is planned; what was planned and not posted is no question yet.
-            if asked_pairs(context, turn.row).issuperset(chosen) and not _interrupted(context):
-                hits = round_store.posted_hits(session, context.environment, turn.row.id)
+            asked, interrupted = asked_pairs(context, turn.row), _interrupted(context)
+            hits = round_store.posted_hits(session, context.environment, turn.row.id)
+            if asked.issuperset(chosen) and not interrupted:
                 return Done(f"all {several(len(chosen), 'chosen pair')} are asked", {"hits_posted": hits})
+            left = _left(context, turn)
+            if hits and left < turn.wish.hit(context).total_cents and not interrupted:
+                rest = len(set(chosen).difference(asked))
+                line = (
+                    f"{rest:,} of {several(len(chosen), 'chosen pair')} stand on no HIT, and the "
+                    f"{format_dollars(max(left, 0))} left of the budget pay for none"
+                )
+                return Done(line, {"hits_posted": hits})
         _post(turn)
     raise RoundError(
         "not all of what the round chose could be posted; run `mitl publish --chosen` to see why"
@@ -156,8 +165,8 @@ def harvest_chosen(turn: Turn) -> Done | Waits:
         did = did or seen.result.status == "done"
         with open_context(turn.settings, turn.environment, read_only=True) as context:
             missing = unanswered(context, turn)
-            roles = open_work.ANSWERING if turn.wish.strategy == DOUBTS else (PairRole.CANDIDATE,)
-            lost = missing - open_work.live_pairs(context.session, context.environment, roles=roles)
+            out = open_work.live_pairs(context.session, context.environment, roles=open_work.ANSWERING)
+            lost = missing - out
             left, affordable = _left(context, turn), _affordable(context, turn) if lost else None
             told, changed = _changed(context, turn)
         if not missing:
