@@ -112,24 +112,29 @@ def test_an_upgraded_database_holds_what_a_new_one_does(old, tmp_path):
 def test_a_release_of_an_upgraded_project_is_byte_for_byte_the_old_one(old, tmp_path):
     """Its positives, answers and pseudonyms; the description but for what Croissant 1.1 says otherwise.
 
-    So the manifest differs in that file's size and hash, in the hash of the wording, which moved since, and in that of
-    the data set, which it names since.
+    The datasheet says since that vectors may be compared by cosine. So the manifest differs in the size and hash of
+    these two files, in the hash of the wording, which moved since, and in that of the data set, which it names since.
     """
     was, now = old.project / "release", tmp_path / "release"
     build_dataset(old, now, SANDBOX)
 
-    changed = ("croissant.json", "manifest.json")
+    changed = ("croissant.json", "datasheet.md", "manifest.json")
     names = [path.name for path in sorted(was.iterdir()) if path.name not in changed]
 
     assert sorted([*names, *changed]) == sorted(path.name for path in now.iterdir())
     assert filecmp.cmpfiles(was, now, names, shallow=False) == (names, [], [])
     manifests = [(folder / "manifest.json").read_text("utf-8") for folder in (was, now)]
-    file = r'("croissant.json": {\s+"bytes": )\d+(,\s+"sha256": )"[0-9a-f]{64}"'
+    file = r'("(?:croissant.json|datasheet.md)": {\s+"bytes": )\d+(,\s+"sha256": )"[0-9a-f]{64}"'
     manifests = [re.sub(file, r"\1null\2null", text) for text in manifests]
     same, other = (re.sub(r'("template_sha256": )"[0-9a-f]{64}"', r"\1null", text) for text in manifests)
     assert same == re.sub(r'  "dataset_sha256": "[0-9a-f]{64}",\n', "", other)
-    described = json.loads((now / "croissant.json").read_bytes())
-    assert json_bytes(as_croissant_1_0(described)) == (was / "croissant.json").read_bytes()
+    before, described = (json.loads((folder / "croissant.json").read_bytes()) for folder in (was, now))
+    for one in (before, described):
+        (sheet,) = (entry for entry in one["distribution"] if entry["@id"] == "datasheet.md")
+        del sheet["contentSize"], sheet["sha256"]
+    assert json_bytes(as_croissant_1_0(described)) == json_bytes(before)
+    sheets = [(folder / "datasheet.md").read_text("utf-8") for folder in (was, now)]
+    assert sheets[0] == sheets[1].replace("by inner product or cosine", "by inner product")
 
 
 def as_croissant_1_0(described):
