@@ -82,14 +82,14 @@ def test_scores_by_task_and_method(rated, monkeypatch):
 
 
 def test_pairs_that_lack_ratings_are_listed_with_the_next_step(rated, monkeypatch):
-    """By the names of their items; with fewer wanted, nothing lacks any."""
+    """By the names of their items; ratings that wait for a person come first. With fewer wanted, nothing lacks any."""
     monkeypatch.chdir(rated.project)
 
     told = ok("rate", "scores", "--sandbox").out
     enough = ok("rate", "scores", "--sandbox", "--min-ratings", "3").out
 
     assert "STS pairs with fewer than 5 ratings" in told
-    assert "next: mitl rate publish --sandbox --task sts" in told
+    assert "next: mitl review, for what waits for a person" in told
     assert "with fewer than" not in enough
     assert "next: mitl rate release --sandbox --out ratings" in enough
 
@@ -112,7 +112,7 @@ def test_the_csv_holds_every_sampled_order(rated, monkeypatch, tmp_path):
 
 
 def test_an_excluded_worker_no_longer_counts(tmp_path, tmp_path_factory, monkeypatch):
-    """Every pair lacks that rating then."""
+    """Every pair lacks that rating then, and is asked again."""
     settings = sampled(tmp_path / "p", tmp_path_factory)
     run_rate(settings, "sts")
     rate(settings)
@@ -129,6 +129,7 @@ def test_an_excluded_worker_no_longer_counts(tmp_path, tmp_path_factory, monkeyp
 
     assert (before["raters"], before["incomplete"]) == (5, 0)
     assert (after["raters"], after["incomplete"], after["ratings"]) == (4, 16, 64)
+    assert "next: mitl rate publish --sandbox --task sts  (asks these pairs again)" in ok("rate", "scores").out
 
 
 def test_the_table_of_pairs_is_for_those_who_answered_pairs(rated, monkeypatch):

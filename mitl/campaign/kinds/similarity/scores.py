@@ -165,12 +165,9 @@ def score_ratings(
     if queued:
         lines.append(f"{several(queued, 'submission')} waiting for a person and not counted yet")
     following = f"mitl rate release --{about['environment']} --out ratings"
-    if queued:
-        following = "mitl review, for what waits for a person"
-    elif lacking:
-        following = (
-            f"mitl rate publish --{about['environment']} --task {lacking[0]}  (asks these pairs again)"
-        )
+    if lacking:
+        publish = f"mitl rate publish --{about['environment']} --task {lacking[0]}  (asks these pairs again)"
+        following = "mitl review, for what waits for a person" if queued else publish
     return StageResult(
         counts=RatedCounts(**about, tasks={task.value: figures[task] for task in rated}),
         paths=CsvPaths() if to is None else CsvPaths(csv=str(to)),
