@@ -129,7 +129,9 @@ def test_an_excluded_worker_no_longer_counts(tmp_path, tmp_path_factory, monkeyp
 
     assert (before["raters"], before["incomplete"]) == (5, 0)
     assert (after["raters"], after["incomplete"], after["ratings"]) == (4, 16, 64)
-    assert "next: mitl rate publish --sandbox --task sts  (asks these pairs again)" in ok("rate", "scores").out
+    assert (
+        "next: mitl rate publish --sandbox --task sts  (asks these pairs again)" in ok("rate", "scores").out
+    )
 
 
 def test_the_table_of_pairs_is_for_those_who_answered_pairs(rated, monkeypatch):
