@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 TEXTS = "texts"
 """The kind of campaign, as ``batch.kind`` has it."""
+COLLECT_COMMAND = "mitl collect publish"
+"""What asks for texts and for their reviews."""
 TASKS = (CollectionRole.WRITE, CollectionRole.PICK, CollectionRole.REVIEW)
 """What a batch asks: ``batch.direction``."""
 FORBIDDEN_STARTS = (

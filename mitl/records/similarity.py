@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SIMILARITY = "similarity"
 """The name of this kind of campaign, as batches have it."""
+RATE_COMMAND = "mitl rate publish"
+"""What asks for ratings."""
 
 LOWEST, HIGHEST = 0.0, 5.0
 """The ends of the scale; a score has steps of 0.01 between them."""

@@ -82,6 +82,7 @@ def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(
 
     assert (first.status, again.status) == ("done", "nothing_to_do")
     assert first.counts["hits_posted"] * 3 == simulated.counts["submitted"] == harvested.counts["fetched"]
+    assert "for pairs" not in harvested.next, "pairs are proposed here, and nobody was asked about any"
     assert harvest(settings, SANDBOX).status == simulate(settings, SANDBOX).status == "nothing_to_do"
     assert list(scored.counts["systems"])[-1] == "guess"
     assert scored.counts["votes"] + 0 == scored.counts["ties"] + sum(

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from sqlalchemy import Connection, text
 
 from mitl.records import BatchKind, Decision, Environment
+from mitl.records.collection import COLLECT_COMMAND
 from mitl.records.questions import GoldRule
+from mitl.records.similarity import RATE_COMMAND
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -62,11 +64,11 @@ def kept(connection: Connection) -> dict[Environment, Standing]:
     return found
 
 
-_FIRST_OF = {"similarity_sample": "mitl rate publish", "collection_choice": "mitl collect publish"}
+_FIRST_OF = {"similarity_sample": RATE_COMMAND, "collection_choice": COLLECT_COMMAND}
 """Table of what is to be asked without a proposal → the command that asks it."""
 
 
-def first_command(connection: Connection) -> str | None:
+def unproposed_command(connection: Connection) -> str | None:
     """The command that asks what was sampled or chosen without a proposal; None where nothing was."""
     for table, command in _FIRST_OF.items():
         if connection.scalar(text(f"SELECT 1 FROM {table} LIMIT 1")):

@@ -18,11 +18,10 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
-from mitl.db.store import proposals as proposal_store
 from mitl.db.store import rounds as round_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, HitState, StageResult, several
+from mitl.records import BatchKind, Decision, Environment, HitState, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
@@ -255,7 +254,8 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]
     if not scores:
         return following
-    return "; ".join([*scores, f"{following} for pairs"] if proposal_store.runs(session) else scores)
+    asks_pairs = any(batch.kind == BatchKind.PAIRS for batch in hit_store.batches(session, environment))
+    return "; ".join([*scores, f"{following} for pairs"] if asks_pairs else scores)
 
 
 def reparse_all(

@@ -14,7 +14,7 @@ from mitl.db.store.standings import Standing
 from mitl.errors import OutageError
 from mitl.interrupts import interrupts_held
 from mitl.records import PAIRS_COMMAND, ROUND_COMMAND, Environment, StageResult, Table, several
-from mitl.records.collection import TEXTS
+from mitl.records.collection import COLLECT_COMMAND, TEXTS
 from mitl.records.items import counted
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
@@ -126,7 +126,9 @@ def _kept(settings: Settings, environment: Environment | None) -> _Seen | None:
 
 
 def _seen(connection: Connection, chosen: Environment, found: Standing) -> _Seen:
-    return _Seen(chosen, found, standings.other_work(connection, chosen), standings.first_command(connection))
+    return _Seen(
+        chosen, found, standings.other_work(connection, chosen), standings.unproposed_command(connection)
+    )
 
 
 def _counted(settings: Settings, environment: Environment | None) -> _Seen:
@@ -227,7 +229,7 @@ def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing, aske
         return f"mitl serve for people{helpers}, then mitl harvest"
     texts, audit = now["texts"], now["audit"]
     if texts is not None and texts["waiting"]:
-        return f"mitl collect publish --{now['environment']}, which asks others to review the texts"
+        return f"{COLLECT_COMMAND} --{now['environment']}, which asks others to review the texts"
     if (
         now["hits_to_ask_again"]
         or now["pairs_open"]

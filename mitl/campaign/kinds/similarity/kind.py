@@ -36,6 +36,7 @@ from mitl.records import Environment, Finding, GoldControl, Table
 from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 from mitl.records.similarity import (
+    RATE_COMMAND,
     SIMILARITY,
     GivenRating,
     SimilarityQuestion,
@@ -60,7 +61,7 @@ class SimilarityKind:
     """Pages of pairs of one task, among them an identical, a random and a repeated one."""
 
     name = SIMILARITY
-    command = "mitl rate publish"
+    command = RATE_COMMAND
     scores = "mitl rate scores"
     asked = "pairs"
     shown = "pairs to rate"

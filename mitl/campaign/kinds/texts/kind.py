@@ -30,7 +30,7 @@ from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
 from mitl.records import CollectionRole, Environment, Finding, GoldControl, HitState, Outcome, Table, several
-from mitl.records.collection import TEXTS, CollectionQuestion
+from mitl.records.collection import COLLECT_COMMAND, TEXTS, CollectionQuestion
 from mitl.records.questions import GoldRule
 from mitl.records.results import printed_by
 
@@ -49,7 +49,7 @@ class TextsKind:
     """Pages to write, to pick or to review on; reviews have a text among them that matches and one that does not."""
 
     name = TEXTS
-    command = "mitl collect publish"
+    command = COLLECT_COMMAND
     scores = "mitl collect show"
     asked = "items"
     shown = "items to describe, captions to pick for, texts to review"
