@@ -18,6 +18,7 @@ from mitl.campaign.kinds.protocol import Plan, PostedBatch, Request, Wording, Wo
 from mitl.core.pricing import Bill, bill, fee_cents, fee_rule, format_dollars, reward_for_floor
 from mitl.crowd.paying import floor_cents
 from mitl.db.store import commitments, journal
+from mitl.db.store.hits import BatchRow
 from mitl.errors import FundsError, UsageError
 from mitl.hits.templates import HitTemplate
 from mitl.records import Environment, several
@@ -200,6 +201,11 @@ def terms_of(
     return PostingTerms(template, reward, request.assignments, estimate)
 
 
+def reward_again(batch: BatchRow, asked_cents: int | None) -> int:
+    """What a HIT pays that asks again what one of the batch asked: what the command line names, else as before."""
+    return batch.reward_cents if asked_cents is None else asked_cents
+
+
 def make_quote(
     plan: Plan,
     terms: PostingTerms,
@@ -212,7 +218,7 @@ def make_quote(
 
     Args:
         earlier: by their rows.
-        asked_cents: the reward that the command line names, which HITs of earlier batches do not take.
+        asked_cents: the reward that the command line names.
     """
     parts = []
     if plan.fresh:
@@ -224,22 +230,30 @@ def make_quote(
             charges_fee=charges_fee,
         )
         parts.append(BillPart(NEW, new, terms.estimate.note))
-    planned = Counter((hit.batch_id, hit.assignments) for hit in plan.left.hits)
-    again = Counter((page.replaces.batch_id, page.assignments) for page in plan.again)
-    for batch_id, assignments in sorted(planned.keys() | again.keys()):
+    planned = Counter(
+        (hit.batch_id, earlier[hit.batch_id].row.reward_cents, hit.assignments) for hit in plan.left.hits
+    )
+    again = Counter(
+        (old, reward_again(earlier[old].row, asked_cents), page.assignments)
+        for page in plan.again
+        for old in [page.replaces.batch_id]
+    )
+    for key in sorted(planned.keys() | again.keys()):
+        batch_id, reward, assignments = key
         batch, wording = earlier[batch_id].row, earlier[batch_id].wording
-        count = planned[batch_id, assignments]
         priced = bill(
-            count + again[batch_id, assignments],
+            planned[key] + again[key],
             assignments=assignments,
-            reward_cents=batch.reward_cents,
+            reward_cents=reward,
             estimate_s=wording.estimate_s,
             charges_fee=charges_fee,
         )
         note = "as when it was planned"
-        if asked_cents not in (None, batch.reward_cents):
-            note += "; --reward is for new pages alone"
-        parts.append(BillPart(batch.name, priced, note, count))
+        if reward != batch.reward_cents:
+            note += f"; asked again at --reward, no longer at {format_dollars(batch.reward_cents)}"
+        elif asked_cents not in (None, reward):
+            note += "; --reward is for what is planned after it"
+        parts.append(BillPart(batch.name, priced, note, planned[key]))
     total = sum(part.bill.rewards_cents + part.bill.fees_cents for part in parts)
     return Quote(tuple(parts), max(sum(stored.cents for stored in plan.left.plans) - total, 0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from mitl.campaign.bill import (
     check_money,
     make_quote,
     require_confirmed,
+    reward_again,
     terms_of,
 )
 from mitl.campaign.kinds import fitting, kind_of, wording_of
@@ -46,7 +47,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rounds as round_store
 from mitl.db.store.commitments import StoredPlan
-from mitl.db.store.hits import UNPOSTED, NewHit, StoredHit
+from mitl.db.store.hits import UNPOSTED, BatchRow, NewHit, StoredHit
 from mitl.errors import CrowdError, DatasetError
 from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress, no_progress
@@ -126,6 +127,8 @@ class _Job:
     bill: Sequence[str]
     committed_cents: int
     """Spent and promised before."""
+    moved: Mapping[int, str]
+    """Earlier batch → the new one of those of its pages that are asked again at another reward."""
 
 
 class _Run:
@@ -211,6 +214,11 @@ class _Run:
             warnings=warnings,
             lines=(
                 f"posted {posted:,} / {several(plan.n_hits, 'HIT')}{as_batch}",
+                *(
+                    [f"what is asked again at another reward is of batch {', '.join(job.moved.values())}"]
+                    if job.moved
+                    else []
+                ),
                 *([COMPLETED] if plan.left.hits else []),
             ),
             next=self._next()
@@ -242,12 +250,25 @@ class _Run:
             for line in bill:
                 announce(line)
             check_money(settings, request, quote, balance, self._limit)
-            new_batch = hit_store.next_batch_name(session, sweep.last_batch)
-            due = self._due(plan, terms, earlier, new_batch)
-            return _Job(plan, terms, quote, due, bill, self._limit.committed())
+            olds = {again.replaces.batch_id: earlier[again.replaces.batch_id].row for again in plan.again}
+            repriced = sorted(
+                id_ for id_, row in olds.items() if reward_again(row, asked) != row.reward_cents
+            )
+            new_batch, *names = (
+                hit_store.next_batch_name(session, sweep.last_batch, ahead)
+                for ahead in range(1 + len(repriced))
+            )
+            moved = dict(zip(repriced, names if plan.fresh else [new_batch, *names], strict=False))
+            due = self._due(plan, terms, earlier, new_batch, moved)
+            return _Job(plan, terms, quote, due, bill, self._limit.committed(), moved)
 
     def _due(
-        self, plan: Plan, terms: PostingTerms, earlier: dict[int, PostedBatch], new_batch: str
+        self,
+        plan: Plan,
+        terms: PostingTerms,
+        earlier: dict[int, PostedBatch],
+        new_batch: str,
+        moved: Mapping[int, str],
     ) -> list[DueHit]:
         def row(batch: str, number: int, attempt: int, assignments: int) -> StoredHit:
             named = batch, number, attempt
@@ -264,8 +285,10 @@ class _Run:
         ]
         for again in plan.again:
             old, of = again.replaces, earlier[again.replaces.batch_id]
-            hit = row(old.batch, old.number, again.attempt, again.assignments)
-            due.append(DueHit(hit, again.page.items, of.wording, of.row.reward_cents))
+            batch = moved.get(old.batch_id, old.batch)
+            hit = row(batch, old.number, again.attempt, again.assignments)
+            reward = reward_again(of.row, self._request.reward_cents)
+            due.append(DueHit(hit, again.page.items, of.wording, reward))
         for hit in plan.left.hits:
             of = earlier[hit.batch_id]
             due.append(DueHit(hit, plan.left.pages[hit.id], of.wording, of.row.reward_cents))
@@ -326,11 +349,15 @@ class _Run:
             self._limit.require(job.quote.new_cents, "the bill")
             now = self._context.now()
             name = self._store_fresh(job, after, now) if plan.fresh else None
+            moved = {old: self._store_moved(old, job, after, now) for old in job.moved}
+            keys = []
             for again in plan.again:
                 old = again.replaces
-                key = self._token(old.batch, old.number, again.attempt)
-                new = NewHit(again.page, again.attempt, old.id, again.assignments, key)
-                self._kind.add_items(session, hit_store.insert_hits(session, old.batch_id, [new]))
+                batch = moved.get(old.batch_id) or hit_store.batch(session, old.batch_id)
+                named = batch.name, old.number, again.attempt
+                keys.append(":".join(map(str, named)))
+                new = NewHit(again.page, again.attempt, old.id, again.assignments, self._token(*named))
+                self._kind.add_items(session, hit_store.insert_hits(session, batch.id, [new]))
             if not plan.left.hits:
                 under_way = round_store.open_round(session, request.environment)
                 stored = StoredPlan(
@@ -338,7 +365,7 @@ class _Run:
                     words=request.words,
                     limited=request.limited,
                     batch=name,
-                    again=[f"{a.replaces.batch}:{a.replaces.number}:{a.attempt}" for a in plan.again],
+                    again=keys,
                     asked=plan.n_limited,
                     hits=len(plan.fresh) + len(plan.again),
                     cents=job.quote.total_cents,
@@ -380,6 +407,21 @@ class _Run:
         ]
         self._kind.add_items(session, hit_store.insert_hits(session, batch.id, new))
         return batch.name
+
+    def _store_moved(self, old: int, job: _Job, after: int, now: dt.datetime) -> BatchRow:
+        """A batch for those pages of another one that are asked again at another reward: a batch has one."""
+        session = self._session
+        batch = hit_store.add_batch_like(
+            session,
+            old,
+            after,
+            reward_cents=self._request.reward_cents,
+            seed=self._settings.seed,
+            server_id=self._endpoint.server_id,
+            planned_at=now,
+        )
+        self._kind.add_batch(session, batch.id, job.plan, like=old)
+        return batch
 
     def _token(self, batch: str, number: int, attempt: int) -> str:
         return token(self._settings.project_id, batch, number, attempt)

@@ -93,7 +93,7 @@ def posting_options(function: F) -> F:
         "--reward",
         type=DOLLARS,
         metavar="DOLLARS",
-        help="Reward per HIT, e.g. 1.00 [default: 12.00 an hour at the estimated time].",
+        help="Reward per HIT, e.g. 1.00 [default: 12.00 an hour at the estimated time; asked again, its old one].",
     )
     @click.option(
         "--max-cost",

@@ -149,8 +149,11 @@ RULES: dict[str, str] = {
         WHERE s.dataset_id <> g.dataset_id""",
     "HITs are posted and have no id of the server": """
         SELECT count(*) FROM hit WHERE state = 'posted' AND mturk_hit_id IS NULL""",
-    "HITs replace one of another batch": """
-        SELECT count(*) FROM hit h JOIN hit r ON r.id = h.replaces_id WHERE r.batch_id <> h.batch_id""",
+    "HITs replace one of another batch, at the same reward or in other words": """
+        SELECT count(*) FROM hit h JOIN hit r ON r.id = h.replaces_id
+        JOIN batch b ON b.id = h.batch_id JOIN batch o ON o.id = r.batch_id WHERE b.id <> o.id AND (
+            b.reward_cents = o.reward_cents OR b.environment <> o.environment OR b.kind <> o.kind
+            OR b.template <> o.template)""",
     "judgements are about another pair than stands at their place": """
         SELECT count(*) FROM judgement j JOIN assignment a ON a.id = j.assignment_id
         JOIN hit_item p ON p.hit_id = a.hit_id AND p.place = j.place WHERE p.pair_id <> j.pair_id""",

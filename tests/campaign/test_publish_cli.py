@@ -50,17 +50,6 @@ def test_what_cannot_be_meant_is_one_line(words, said, project):
     assert hits_here() == 0
 
 
-def test_a_reward_that_pages_asked_again_do_not_take_is_said(project):
-    """They keep their batch's; whoever names another one reads that it is for new pages."""
-    ok("publish", "--sandbox", "--limit", "18", "--reward", "2")
-    ok("hits", "expire", "--sandbox", "b1")
-    ok("harvest", "--sandbox")
-
-    bill = ok("publish", "--sandbox", "--dry-run", "--out", "dry", "--reward", "0.50").out
-
-    assert "(as when it was planned; --reward is for new pages alone)" in bill
-
-
 def test_a_balance_that_is_too_small_is_one_line(project):
     """The bill, the balance and how to raise it; nothing is planned, and then the same bill is posted."""
     ok("crowd", "budget", "--set", "0.50")

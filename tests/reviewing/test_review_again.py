@@ -44,7 +44,8 @@ def test_dropping_says_what_asking_again_costs_and_publishing_asks_it_once(proje
 
     again = found.counts["hits_to_ask_again"]
     assert again == n_again(project) > 0
-    assert f"HITs to ask again: {again}, for ${found.counts['again_cents'] / 100:,.2f} at most" in found.lines
+    cost = f"${found.counts['again_cents'] / 100:,.2f} at most at the reward of before"
+    assert f"HITs to ask again: {again}, for {cost}" in found.lines
     assert found.warnings == ()
     before = committed(project)
     assert run_publish(project).counts["hits_again"] == again

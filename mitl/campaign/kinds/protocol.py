@@ -310,8 +310,12 @@ class CampaignKind(Protocol[RequestT, PlanT]):
         """Closed HITs that leave something to be asked again."""
 
     # Where it is stored.
-    def add_batch(self, session: Session, batch_id: int, plan: PlanT) -> None:
-        """Write down what belongs to a new batch besides its pages."""
+    def add_batch(self, session: Session, batch_id: int, plan: PlanT, like: int | None = None) -> None:
+        """Write down what belongs to a new batch besides its pages.
+
+        Args:
+            like: the batch of which it only asks pages again, at another reward.
+        """
 
     def add_items(self, session: Session, items: Mapping[int, Sequence[Any]]) -> None:
         """Write down what stands on new HITs, by their rows."""

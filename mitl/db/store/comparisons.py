@@ -42,6 +42,12 @@ def add_systems(session: Session, batch_id: int, systems: Sequence[System]) -> N
     )
 
 
+def systems_of(session: Session, batch_id: int) -> list[System]:
+    """What a batch compares, by name."""
+    query = select(RankingSystem.name, RankingSystem.origin).where(RankingSystem.batch_id == batch_id)
+    return [System(*row) for row in session.execute(query.order_by(RankingSystem.name))]
+
+
 def systems(session: Session, environment: Environment) -> dict[str, list[System]]:
     """Batch → what it compares, by name."""
     query = (

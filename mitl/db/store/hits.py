@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sqlalchemy import bindparam, func, or_, select, update
@@ -153,10 +153,17 @@ def add_batch(session: Session, new: NewBatch, after: int = 0) -> BatchRow:
     return batch(session, row.id)
 
 
-def next_batch_name(session: Session, after: int = 0) -> str:
-    """The name of the batch that is inserted next, beyond b``after``."""
+def add_batch_like(session: Session, batch_id: int, after: int = 0, **changes: object) -> BatchRow:
+    """Insert a batch that asks again what another one asked, on other terms; it is no pilot."""
+    old = session.get_one(Batch, batch_id)
+    same = {field.name: getattr(old, field.name) for field in fields(NewBatch)}
+    return add_batch(session, NewBatch(**{**same, "pilot": False, **changes}), after)
+
+
+def next_batch_name(session: Session, after: int = 0, ahead: int = 0) -> str:
+    """The name of the batch that is inserted next, beyond b``after``, or of a later one that goes ``ahead`` of it."""
     numbers = [int(name[1:]) for name in session.scalars(select(Batch.name)) if name[1:].isdigit()]
-    return f"b{max([after, *numbers]) + 1}"
+    return f"b{max([after, *numbers]) + 1 + ahead}"
 
 
 def batch(session: Session, batch_id: int) -> BatchRow:

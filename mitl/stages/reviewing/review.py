@@ -268,7 +268,7 @@ def _lines(counts: RulingCounts, deadlines: Mapping[int, dt.datetime | None]) ->
         yield f"submission {number} is rejected; `mitl review reverse {number}` can undo that until {utc(until)}"
     if counts["hits_to_ask_again"]:
         cost = format_dollars(counts["again_cents"])
-        yield f"HITs to ask again: {counts['hits_to_ask_again']:,}, for {cost} at most"
+        yield f"HITs to ask again: {counts['hits_to_ask_again']:,}, for {cost} at most at the reward of before"
 
 
 def _cost(context: Context, again: Sequence[HitToReplace]) -> int:

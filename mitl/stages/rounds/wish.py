@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from mitl.campaign.bill import reward_again
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.core.pricing import Bill, format_dollars
+from mitl.core.pricing import Bill, fee_cents, format_dollars
 from mitl.crowd.context import Context
 from mitl.crowd.populations import parse_population
+from mitl.db.store import hits as hit_store
+from mitl.db.store import open_work
 from mitl.db.store.rounds import RoundRow
 from mitl.errors import RoundError, UsageError
 from mitl.progress import Progress, no_progress
@@ -109,8 +112,19 @@ class RoundRequest:
         )
 
     def hit(self, context: Context) -> Bill:
-        """What one HIT costs."""
-        return price_of(context, self.campaign(context.environment)).bill(1)
+        """What one HIT costs, or the dearest of those that it may have to ask again, whichever is more."""
+        price = price_of(context, self.campaign(context.environment))
+        own, batches = (
+            price.bill(1),
+            {row.id: row for row in hit_store.batches(context.session, context.environment)},
+        )
+        again = (
+            replace(own, assignments=lost.missing, reward_cents=cents, fee_cents=fee)
+            for lost in open_work.hits_to_replace(context.session, context.environment)
+            for cents in [reward_again(batches[lost.hit.batch_id], self.reward_cents)]
+            for fee in [fee_cents(cents, lost.missing) if price.charges_fee else 0]
+        )
+        return max([own, *again], key=lambda one: one.total_cents)
 
     def hits(self, context: Context) -> int:
         """How many HITs the budget buys.

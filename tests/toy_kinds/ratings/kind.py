@@ -128,7 +128,7 @@ class Ratings:
             if hit.id not in replaced and done.count(hit.id) < hit.assignments
         ]
 
-    def add_batch(self, session, batch_id, plan):
+    def add_batch(self, session, batch_id, plan, like=None):
         TABLES.create_all(session.connection())
 
     def add_items(self, session, items):

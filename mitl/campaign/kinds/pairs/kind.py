@@ -91,7 +91,7 @@ class PairsKind:
         """By the times of the wording's latest pilot, else by the wording's own."""
         return estimate_of(plan.pilots, template, PAIRS_PER_HIT)
 
-    def add_batch(self, session: Session, batch_id: int, plan: PairsPlan) -> None:
+    def add_batch(self, session: Session, batch_id: int, plan: PairsPlan, like: int | None = None) -> None:
         """A batch of pairs is its pages alone."""
 
     def images(self, item: HitItem) -> tuple[int]:

@@ -238,9 +238,10 @@ class RankingsKind:
         note = f"the wording's {template.seconds_per_pair} s a comparison"
         return WorkingTime(plan.per_hit * template.seconds_per_pair, note=note, is_kept=True)
 
-    def add_batch(self, session: Session, batch_id: int, plan: StudyPlan) -> None:
+    def add_batch(self, session: Session, batch_id: int, plan: StudyPlan, like: int | None = None) -> None:
         """Write down who meets."""
-        comparison_store.add_systems(session, batch_id, plan.systems)
+        systems = plan.systems if like is None else comparison_store.systems_of(session, like)
+        comparison_store.add_systems(session, batch_id, systems)
 
     def images(self, item: Comparison) -> tuple[int, ...]:
         """The query, or the results."""

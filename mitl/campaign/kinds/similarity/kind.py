@@ -90,7 +90,7 @@ class SimilarityKind:
             for lacking in rating_pages.lacking_hits(session, environment)
         ]
 
-    def add_batch(self, session: Session, batch_id: int, plan: RatingPlan) -> None:
+    def add_batch(self, session: Session, batch_id: int, plan: RatingPlan, like: int | None = None) -> None:
         """A batch of pairs to rate is its pages alone."""
 
     def images(self, item: SimilarityQuestion) -> tuple[int, ...]:

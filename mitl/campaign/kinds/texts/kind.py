@@ -85,7 +85,7 @@ class TextsKind:
         ]
         return [HitToReplace(closed[hit], 1) for hit in sorted(set(last)) if hit in closed]
 
-    def add_batch(self, session: Session, batch_id: int, plan: TextPlan) -> None:
+    def add_batch(self, session: Session, batch_id: int, plan: TextPlan, like: int | None = None) -> None:
         """Write down the terms that its texts are held to."""
         collection_store.set_terms(session, batch_id, plan.terms)
 
