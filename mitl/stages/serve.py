@@ -235,7 +235,7 @@ def invite(
     return StageResult(
         counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),
         lines=(*links, f"each link is shown only now; {whom}"),
-        next="mitl serve",
+        next="mitl serve, unless the server runs already; give --base-url where people reach it elsewhere",
     )
 
 

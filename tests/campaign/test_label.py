@@ -24,7 +24,7 @@ from mitl.db.store import audits, open_work
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import rounds as round_store
-from mitl.records import AuditPurpose, Label, PairRole
+from mitl.records import AuditPurpose, HitState, Label, PairRole
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 from mitl.settings import WORLD_FOLDER, Settings
@@ -185,6 +185,16 @@ def test_what_comes_next_is_a_command_that_does_not_refuse(project: Settings) ->
     told = (label(project), mitl("label", "--withdraw", "--project", project.project))
 
     assert [one.out.endswith("mitl round run --sandbox\n") for one in told] == [True, True]
+
+
+def test_answers_that_are_on_their_way_come_before_more_questions(project: Settings) -> None:
+    """What nobody has fetched may label or refuse what is still open."""
+    with open_context(project, SANDBOX) as context:
+        pair = int(candidates(project)[0][0])
+        add_page(context.session, {pair: PairRole.CANDIDATE}, state=HitState.POSTED)
+        context.session.commit()
+
+    assert label(project).out.endswith("mitl harvest\n")
 
 
 def test_another_promise_replaces_what_stands(project: Settings) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
+from mitl.campaign.posting import reconcile_only
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import answers, comparisons, hits, ledger
@@ -277,6 +278,7 @@ def test_planned_hits_are_posted_by_their_own_command_alone(settings):
     in_pipeline(settings, "UPDATE journal SET state = 'planned', token = token || 'x'")
     in_pipeline(settings, "UPDATE batch SET name = 'b7'")
     planned = len(posted_pages(settings))
+    unposted = reconcile_only(settings, SANDBOX).next
 
     pairs = run_publish(settings)
     rankings = run_study(settings)
@@ -285,6 +287,7 @@ def test_planned_hits_are_posted_by_their_own_command_alone(settings):
         [key for key in _keys(settings) if key.startswith(f"{pairs.counts['batch']}:")]
     )
     assert rankings.counts["hits_posted"] == planned
+    assert unposted == f"mitl prefer publish --sandbox, which posts the {planned} HITs that are planned"
 
 
 def _keys(settings):

@@ -126,6 +126,7 @@ def test_a_gallery_smaller_than_the_depth_still_has_controls(tmp_path, monkeypat
     ok("init", "--dataset", "scenes", "--n-images", "6")
     use_file_annotators(tmp_path)
     ok("propose", "--top-k", "2")
+    assert "mitl status" in ok("init", "--dataset", "scenes", "--n-images", "6").out
 
     ok("publish", "--sandbox")
 

@@ -139,6 +139,7 @@ def test_a_second_world_in_a_project_is_refused_and_the_first_is_kept(project):
     ("status", "words", "named"),
     [
         (1, ("--annotator", "clop"), "no annotator called 'clop'; known: clip, clip-mini"),
+        (1, ("--annotator", "naer"), "no annotator called 'naer'; did you mean 'near', which mitl.toml has?"),
         (1, ("--annotator", "near", "--annotator", "near"), "named twice"),
         (1, ("--top-k", "21"), "--top-k is 21, but the gallery of t2i has 20 items"),
         (2, ("--top-k", "0"), "'--top-k'"),

@@ -104,7 +104,7 @@ def sample_input(
         truth=_truth(names),
         evaluation=_evaluation(names),
         multiplicity=_multiplicity(),
-        completeness={Direction.I2T: Completeness(5, 480, 200, 120, 613.3, 30.0, 570.0, 690.0)},
+        completeness={Direction.I2T: Completeness(5, 480, 200, 120, 613.45, 30.0, 570.0, 690.0)},
         reliability=(_reliability(),),
         found=_found(folder, caption, names) if examples else Found(),
         examples=_examples(folder, caption, examples, names),

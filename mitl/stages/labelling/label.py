@@ -33,14 +33,16 @@ from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, pla
 from mitl.core.formats import upper_bound
 from mitl.crowd.context import Context, open_context
 from mitl.datasets.files import read_rows
+from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, open_work
+from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.audits import AuditRow
 from mitl.db.store.rounds import pairs_command
 from mitl.errors import AuditError, DatasetError
 from mitl.progress import Progress, no_progress
-from mitl.records import AuditPurpose, Environment, StageResult, Table, several
+from mitl.records import AuditPurpose, Decision, Environment, HitState, StageResult, Table, several
 from mitl.records.audits import FUSED
 from mitl.records.frames import counts as speaks
 from mitl.records.frames import frame
@@ -134,7 +136,7 @@ def label(
                 context.session, context.environment, audit.id, config, found.labels, context.now()
             )
             context.session.commit()
-        following = f"{pairs_command(context.session, context.environment)} --{context.environment}"
+        following = _following(context)
     result = _result(found, promise, len(audited), dry_run=dry_run, same=same)
     result = replace(result, next=following if found.left else "mitl build-dataset --out DIR")
     if scores is None:
@@ -143,13 +145,23 @@ def label(
     return replace(result, warnings=(*result.warnings, taken))
 
 
+def _following(context: Context) -> str:
+    """What comes next while pairs are open: the answers that are on their way, else asking."""
+    session, environment = context.session, context.environment
+    if answer_store.decision_counts(session, environment).get(Decision.QUEUED):
+        return "mitl review"
+    if hit_store.state_counts(session, environment)[HitState.POSTED]:
+        return "mitl harvest"
+    return f"{pairs_command(session, environment)} --{environment}"
+
+
 def withdraw(settings: Settings, environment: Environment | None = None) -> StageResult:
     """Take back the machine labels that stand; they are kept and not read, and their pairs are open again."""
     with open_context(settings, environment) as context:
         n_labels = len(audit_store.machine_labels(context.session, context.environment))
         runs = audit_store.withdraw(context.session, context.environment, context.now())
         context.session.commit()
-        following = f"{pairs_command(context.session, context.environment)} --{context.environment}"
+        following = _following(context)
     taken: LabelCounts = {"withdrawn": runs, "labelled": 0}
     if not runs:
         return StageResult.nothing("no machine labels stand", taken)

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -73,6 +74,13 @@ def build_annotators(settings: Settings, names: Sequence[str]) -> list[Annotator
     repeated = [name for place, name in enumerate(names) if name in names[:place]]
     if repeated:
         raise AnnotatorError(f"annotator {repeated[0]!r} is named twice; name each once")
+    own = settings.annotator_config
+    for name in names:
+        near = get_close_matches(name, own, 1)
+        if near and name not in (*own, *registry.names()):
+            raise AnnotatorError(
+                f"no annotator called {name!r}; did you mean {near[0]!r}, which mitl.toml has?"
+            )
     configs = {name: split_scope(name, settings.annotator_config.get(name, {}))[0] for name in names}
     return [registry.build(name, config, folder=settings.project) for name, config in configs.items()]
 

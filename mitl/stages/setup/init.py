@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -18,7 +19,7 @@ from mitl.datasets.assembling import content_hash, require_same
 from mitl.datasets.checking import Checked
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
-from mitl.db.store import hits, items
+from mitl.db.store import hits, items, proposals
 from mitl.proposals.sampling import low_depth
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS
@@ -105,8 +106,10 @@ def init(
         if found is not None:
             require_same(found.content_sha256, data)
             added = _add_missing(session, found.id, data, ratings, exclusions)
+            has_begun = bool(proposals.runs(session) or hits.batches(session))
             session.commit()
-            return _loaded_before(settings, found, added, warnings, annotators, checked)
+            known = _loaded_before(settings, found, added, warnings, annotators, checked)
+            return replace(known, next="mitl status, which says what comes next") if has_begun else known
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
