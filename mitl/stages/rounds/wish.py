@@ -114,10 +114,8 @@ class RoundRequest:
     def hit(self, context: Context) -> Bill:
         """What one HIT costs, or the dearest of those that it may have to ask again, whichever is more."""
         price = price_of(context, self.campaign(context.environment))
-        own, batches = (
-            price.bill(1),
-            {row.id: row for row in hit_store.batches(context.session, context.environment)},
-        )
+        own = price.bill(1)
+        batches = {row.id: row for row in hit_store.batches(context.session, context.environment)}
         again = (
             replace(own, assignments=lost.missing, reward_cents=cents, fee_cents=fee)
             for lost in open_work.hits_to_replace(context.session, context.environment)
