@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import once_kit
 import pytest
 from cli_kit import fails, ok
 from process_kit import project_settings
@@ -93,6 +94,7 @@ def test_the_drawing_is_the_same_twice_and_in_the_report(piloted: Path, tmp_path
     file = tmp_path / "frontier.svg"
     first = ok("plan", "--project", piloted, "--plot", file, "--json").json
     content = file.read_bytes()
+    once_kit.drawn.clear()
     again = ok("plan", "--project", piloted, "--plot", file, "--json").json
     data = report_input(collect(project_settings(piloted)))
     html = render_report(data)
