@@ -270,5 +270,27 @@ def payments(app: App, environment: Environment | None) -> None:
     app.finish(stage(app.settings, needed(environment)))
 
 
+@crowd.command("person")
+@click.argument("name", metavar="WORKER")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="FILE.zip",
+    help="Where to write it (mode 600).",
+)
+@click.option("--replace", is_flag=True, help="Overwrite another file that is there.")
+@common
+def person(app: App, name: str, out: Path, replace: bool) -> None:
+    """Write all that is held about WORKER, by the worker id or the panel's id, to give to that person.
+
+    A ZIP archive of JSON files, with a page that says what each is: from the crowd server's database, and from this
+    project's.
+    """
+    from mitl.stages.disclosing import person as stage
+
+    app.finish(stage(app.settings, name, out, replace=replace))
+
+
 crowd.add_command(study)
 crowd.add_command(panel)

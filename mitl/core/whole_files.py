@@ -192,8 +192,11 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o666) -> bool:
     return True
 
 
-def write_kept(path: Path, content: bytes, *, replace: bool) -> bool:
+def write_kept(path: Path, content: bytes, *, replace: bool, mode: int = 0o666) -> bool:
     """Write the file whole; returns whether it was another one before.
+
+    Args:
+        mode: of the file; 0o600 where it names people.
 
     Raises:
         UsageError: it holds something else and ``replace`` is false, or the place cannot be written.
@@ -207,7 +210,7 @@ def write_kept(path: Path, content: bytes, *, replace: bool) -> bool:
                     f"{str(path)!r} is there already and holds something else; nothing was overwritten; give --replace "
                     "to put the new one in its place, or choose another file"
                 )
-        with whole_file(path) as sink:
+        with whole_file(path, mode=mode) as sink:
             sink.write(content)
     except OSError as error:
         why = (error.strerror or str(error)).lower()

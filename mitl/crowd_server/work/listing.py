@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import BinaryIO
 
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from mitl.crowd_server.pages.held import pack
 from mitl.crowd_server.protocol import qualifying
-from mitl.crowd_server.store import accounts, assignments, leases, qualifications, workers
+from mitl.crowd_server.store import accounts, assignments, leases, persons, qualifications, workers
 from mitl.crowd_server.store.assignments import TimeEstimate
 from mitl.crowd_server.store.leases import OpenGroup
 from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.work.entry import after_study, end_page, gate, proceed, visit_page
 from mitl.crowd_server.work.visitor import (
+    BACK,
     Fields,
     Visitor,
     current_lease,
@@ -165,6 +172,38 @@ def message_page(visitor: Visitor) -> Response:
     )
 
 
+_ONE_AT_A_TIME = threading.Lock()
+"""Packing takes a second for who sent thousands of HITs; more than one at once would keep others from their pages."""
+
+
+@for_workers
+def data(visitor: Visitor) -> Response:
+    """``/w/data``: all that this server holds about the worker, as an archive; not behind the study's consent."""
+    if not _ONE_AT_A_TIME.acquire(timeout=5):
+        return visitor.site.notice(
+            503, "Not just now", "Others are getting their data. Try again in a minute.", BACK
+        )
+    sink = tempfile.TemporaryFile()  # noqa: SIM115 - it is open until it was sent
+    try:
+        with visitor.read() as books:
+            held = persons.held(books.connection, visitor.worker.id)
+            pack(sink, [held], visitor.now, visitor.site.templates)
+    finally:
+        _ONE_AT_A_TIME.release()
+    sink.seek(0)
+    headers = {
+        "Content-Disposition": f'attachment; filename="data-of-{visitor.worker.mturk_id}.zip"',
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return StreamingResponse(_sent(sink), headers=headers, media_type="application/zip")
+
+
+def _sent(sink: BinaryIO) -> Iterator[bytes]:
+    with sink:
+        yield from iter(lambda: sink.read(1 << 16), b"")
+
+
 def _before(request: Request) -> int | None:
     text = request.query_params.get("before", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
@@ -173,6 +212,7 @@ def _before(request: Request) -> int | None:
 ROUTES = (
     ("/w", listing),
     ("/w/work", work),
+    ("/w/data", data),
     ("/w/accept", accept, "POST"),
     ("/w/messages", message_page),
 )
