@@ -153,7 +153,7 @@ def add_batch(session: Session, new: NewBatch, after: int = 0) -> BatchRow:
     return batch(session, row.id)
 
 
-def add_batch_like(session: Session, batch_id: int, after: int = 0, **changes: object) -> BatchRow:
+def add_batch_like(session: Session, batch_id: int, after: int = 0, **changes: Any) -> BatchRow:
     """Insert a batch that asks again what another one asked, on other terms; it is no pilot."""
     old = session.get_one(Batch, batch_id)
     same = {field.name: getattr(old, field.name) for field in fields(NewBatch)}
