@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from mitl.campaign.kinds import kind_of
 from mitl.crowd.calls import THREADS, Call
 from mitl.crowd.client import HitRequest, HitTypeTerms, ListedHit, MTurkClient
 from mitl.crowd.context import Context, open_context, require_same_server
@@ -29,7 +28,7 @@ from mitl.db.store.rounds import pairs_command
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress, no_progress
-from mitl.records import BatchKind, Environment, HitState, JournalState, StageResult
+from mitl.records import Environment, HitState, JournalState, StageResult
 from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S, Settings
 
 CREATE = "create"
@@ -278,11 +277,8 @@ def reconcile_only(
         with progress("reconcile", 1) as advance:
             sweep = sweep_server(context, endpoint.client())
             advance(1)
-        unposted = hit_store.hits(context.session, environment, UNPOSTED)
-        kinds = {batch.id: batch.kind for batch in hit_store.batches(context.session, environment)}
-        of_pairs = pairs_command(context.session, environment)
-        asked = sorted({kinds[hit.batch_id] for hit in unposted})
-        commands = [of_pairs if kind == BatchKind.PAIRS else kind_of(kind).command for kind in asked]
+        unposted = len(hit_store.hits(context.session, environment, UNPOSTED))
+        following = pairs_command(context.session, environment)
     nothing = not (sweep.adopted or sweep.gone or sweep.orphans or sweep.unfetched)
     return StageResult(
         status="nothing_to_do" if nothing else "done",
@@ -291,7 +287,7 @@ def reconcile_only(
             "hits_adopted": sweep.adopted,
             "hits_gone": len(sweep.gone) + len(sweep.unfetched),
             "hits_orphaned": len(sweep.orphans),
-            "hits_unposted": len(unposted),
+            "hits_unposted": unposted,
         },
         warnings=sweep.warnings,
         lines=(
@@ -300,8 +296,7 @@ def reconcile_only(
             else f"{sweep.adopted:,} HITs were adopted, {len(sweep.gone):,} closed because the server deleted them; "
             f"{len(sweep.orphans):,} of this project are not known here",
         ),
-        next="; ".join(f"{command} --{environment}" for command in commands)
-        + f", which posts the {len(unposted):,} HITs that are planned"
+        next=f"{following} --{environment}, which posts the {unposted:,} HITs that are planned"
         if unposted
         else "mitl harvest",
     )

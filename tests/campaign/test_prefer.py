@@ -14,7 +14,6 @@ from sqlalchemy import text
 from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
-from mitl.campaign.posting import reconcile_only
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import answers, comparisons, hits, ledger
@@ -284,7 +283,6 @@ def test_planned_hits_are_posted_by_their_own_command_alone(posted):
     in_pipeline(posted, "UPDATE journal SET state = 'planned', token = token || 'x'")
     in_pipeline(posted, "UPDATE batch SET name = 'b7'")
     planned = len(posted_pages(posted))
-    unposted = reconcile_only(posted, SANDBOX).next
 
     pairs = run_publish(posted)
     rankings = run_study(posted)
@@ -293,7 +291,6 @@ def test_planned_hits_are_posted_by_their_own_command_alone(posted):
         [key for key in _keys(posted) if key.startswith(f"{pairs.counts['batch']}:")]
     )
     assert rankings.counts["hits_posted"] == planned
-    assert unposted == f"mitl prefer publish --sandbox, which posts the {planned} HITs that are planned"
 
 
 def _keys(settings):
@@ -485,8 +482,8 @@ def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
     """The same queries, pages and scores from either database."""
     found = []
     for name, url in (("sqlite", None), ("postgres", postgres_url)):
-        made = replace(make_world(tmp_path / name, n_images=30, db_url=url), project_id="same-0000")
-        run_propose(made, image_queries=4, caption_queries=12)
+        made = replace(make_world(tmp_path / name, n_images=20, db_url=url), project_id="same-0000")
+        run_propose(made, image_queries=2, caption_queries=8)
         write_guesses(made, Direction.T2I)
         run_study(made, queries=6)
         simulate(made, SANDBOX, population="careful:0.5,random:0.5")
