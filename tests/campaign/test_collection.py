@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +11,7 @@ from books import assert_each_hit_is_there_once, server_rows
 from cli_kit import fails, ok
 from harvest_kit import in_pipeline
 from sqlalchemy import text as sql
-from world_kit import SANDBOX, make_world, run_propose
+from world_kit import SANDBOX, copied_once, copy_of, make_world, run_propose
 
 from mitl.campaign import publish as publishing
 from mitl.campaign.kinds.texts import planning
@@ -28,7 +27,6 @@ from mitl.errors import CrowdError, MetricError, ProposalError, RoundError, Usag
 from mitl.positives.loading import read_release
 from mitl.records import CollectionRole, Decision, Direction
 from mitl.records.collection import TEXTS, Terms, TextRules
-from mitl.settings import load
 from mitl.stages.analysing.analyse import analyse
 from mitl.stages.collecting.choose import STRATEGIES, CollectWish, choose
 from mitl.stages.collecting.show import collected, show
@@ -42,20 +40,30 @@ from mitl.stages.reviewing.decisions import Ruling
 from mitl.stages.reviewing.review import rule
 from mitl.stages.reviewing.show import show as show_submission
 
-_made: list[Path] = []
+
+@pytest.fixture
+def settings(tmp_path):
+    """A project of 20 scenes, proposed for, whose first eight images and ten captions may be chosen."""
+
+    def make(new):
+        run_propose(make_world(new, n_images=20), image_queries=4, caption_queries=100)
+        (new / "images.txt").write_text("\n".join(map(str, range(1, 9))))
+        (new / "captions.txt").write_text("\n".join(map(str, range(1, 11))))
+
+    return copied_once("to collect", make, tmp_path / "p")
 
 
 @pytest.fixture
-def settings(tmp_path, tmp_path_factory):
-    """A project of 20 scenes, proposed for, whose first eight images and ten captions may be chosen."""
-    if not _made:
-        made = make_world(tmp_path_factory.mktemp("collecting") / "p", n_images=20)
-        run_propose(made, image_queries=4, caption_queries=100)
-        (made.project / "images.txt").write_text("\n".join(map(str, range(1, 9))))
-        (made.project / "captions.txt").write_text("\n".join(map(str, range(1, 11))))
-        _made.append(made.project)
-    shutil.copytree(_made[0], tmp_path / "p")
-    return load(tmp_path / "p", environ={})
+def written(settings, tmp_path):
+    """The same with texts written for four images and not yet reviewed."""
+
+    def make(new):
+        made = copy_of(settings, new)
+        chosen(made, 4)
+        ask(made)
+        work(made)
+
+    return copied_once("written", make, tmp_path / "written")
 
 
 def chosen(settings, count=6, strategy="random", side="images"):
@@ -210,13 +218,9 @@ def test_status_report_and_analysis_tell_of_what_was_collected(settings):
     assert 'id="texts"' in Path(report(settings, environment=SANDBOX).paths["report"]).read_text()
 
 
-def test_texts_without_a_review_come_before_open_pairs(settings):
+def test_texts_without_a_review_come_before_open_pairs(written):
     """The status leads on to the reviews, which the texts that were paid for still lack."""
-    chosen(settings, 4)
-    ask(settings)
-    work(settings)
-
-    seen = status(settings, SANDBOX)
+    seen = status(written, SANDBOX)
 
     assert seen.counts["pairs_open"] and seen.counts["texts"]["waiting"] == 4
     assert seen.next == "mitl collect publish --sandbox, which asks others to review the texts"
@@ -242,22 +246,19 @@ def test_careless_texts_wait_for_a_person_and_are_asked_of_another_worker_whatev
     assert show(settings, SANDBOX).counts["faulty"] == 4
 
 
-def test_the_writers_own_review_does_not_count(settings):
+def test_the_writers_own_review_does_not_count(written):
     """It is paid and asked again; the same holds for a second try by who was refused."""
-    chosen(settings, 2)
-    ask(settings)
-    work(settings)
-    ask(settings)
-    work(settings)
-    with open_database(settings.db_url) as session:
+    ask(written)
+    work(written)
+    with open_database(written.db_url) as session:
         writer = sql(
             "UPDATE assignment SET worker_id = (SELECT min(worker_id) FROM assignment) WHERE hit_id = "
             "(SELECT max(hit_id) FROM assignment)"
         )
         session.execute(writer)
         session.commit()
-    assert set(states(settings)) == {ItemState.WRITTEN}
-    assert ask(settings).counts["task"] == ["review"]
+    assert set(states(written)) == {ItemState.WRITTEN}
+    assert ask(written).counts["task"] == ["review"]
 
 
 def test_posting_that_died_is_completed_and_nothing_is_asked_twice(settings, monkeypatch):
@@ -283,15 +284,12 @@ def test_posting_that_died_is_completed_and_nothing_is_asked_twice(settings, mon
         assert [terms.rules.least_words for terms in collection.terms_of(session).values()] == [2]
 
 
-def test_boto3_reads_pages_that_name_no_item_and_no_control(settings):
+def test_boto3_reads_pages_that_name_no_item_and_no_control(written):
     """What stands on the server tells neither ids nor which text is a control."""
-    chosen(settings, 3)
-    ask(settings)
-    work(settings)
-    ask(settings)
-    with open_endpoint(settings, SANDBOX) as endpoint:
+    ask(written)
+    with open_endpoint(written, SANDBOX) as endpoint:
         assert [hit.max_assignments for hit in endpoint.client().list_hits()] == [1, 1]
-    (pages,) = zip(*server_rows(settings, "SELECT xml FROM hit_question"), strict=True)
+    (pages,) = zip(*server_rows(written, "SELECT xml FROM hit_question"), strict=True)
     assert not [
         page
         for page in pages
@@ -336,20 +334,17 @@ def test_bad_input_is_one_clear_line(settings, monkeypatch):
     assert ok("collect", "show", "--json").json["status"] == "nothing_to_do"
 
 
-def test_the_page_of_texts_escapes_what_people_wrote(settings, tmp_path):
+def test_the_page_of_texts_escapes_what_people_wrote(written, tmp_path):
     """A hostile text stands in the file as text, what is no picture not at all; another file of that name is kept."""
-    chosen(settings, 1)
-    ask(settings, terms=Terms(TextRules(least_words=1)))
-    work(settings)
-    in_pipeline(settings, "UPDATE collection_answer SET text = '<script>alert(1)</script> on a \"hill\"'")
-    show(settings, SANDBOX, to=tmp_path / "texts.html")
+    in_pipeline(written, "UPDATE collection_answer SET text = '<script>alert(1)</script> on a \"hill\"'")
+    show(written, SANDBOX, to=tmp_path / "texts.html")
     page = (tmp_path / "texts.html").read_text()
     assert "<script>" not in page and "&lt;script&gt;alert(1)" in page and "data:image/jpeg" in page
     (tmp_path / "texts.html").write_text("mine")
     with pytest.raises(UsageError, match="--replace"):
-        show(settings, SANDBOX, to=tmp_path / "texts.html")
+        show(written, SANDBOX, to=tmp_path / "texts.html")
 
-    for picture in settings.project.rglob("*.png"):
+    for picture in written.project.rglob("*.png"):
         picture.write_bytes(b"-----BEGIN PRIVATE KEY-----")
-    show(settings, SANDBOX, to=tmp_path / "bare.html")
+    show(written, SANDBOX, to=tmp_path / "bare.html")
     assert "<img" not in (tmp_path / "bare.html").read_text()

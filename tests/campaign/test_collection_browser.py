@@ -24,13 +24,14 @@ SENTENCE = "A brown dog runs over wet grass"
 RULES = TextRules()
 
 
-def show(site, task, count=3, text=SENTENCE, rules=RULES):
-    """Serve a page of this task; its path."""
+def show(site, task, count=3, texts=(), rules=RULES):
+    """Serve a page of this task, with these texts at its first places; its path."""
+    shown = [*texts, *[SENTENCE] * count]
     items = [
         ShownItem(
             place,
             "" if task == "pick" else f"/i/{place}.png",
-            "" if task == "write" else f"{text}, number {place}",
+            "" if task == "write" else f"{shown[place - 1]}, number {place}",
             tuple(f"/i/{place}{n}.png" for n in range(6)) if task == "pick" else (),
         )
         for place in range(1, count + 1)
@@ -64,9 +65,11 @@ def test_texts_are_written_by_keyboard_alone(open_page, site):
     assert sent["p01_outcome"] == "answered"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_the_page_tells_what_a_text_lacks_and_does_not_send_it(open_page, site):
+    """Beside the text, in words; a skipped one may be sent, and sends none."""
+    page = open_page(show(site, "write", 2) + site.query())
+    page.fill("#p02_text", SENTENCE)
+    for text, told in (
         ("A dog", "2 of at least 4 words."),
         ("There is a dog on the grass", "do not begin with “there is”"),
         (EXAMPLES[0], "This is an example"),
@@ -75,16 +78,11 @@ def test_texts_are_written_by_keyboard_alone(open_page, site):
             "This does not read as English: please write a whole sentence, with words such as “a” or “the”.",
         ),
         (f"{SENTENCE}!", "You wrote the same for another image."),
-    ],
-)
-def test_the_page_tells_what_a_text_lacks_and_does_not_send_it(open_page, site, text, told):
-    """Beside the text, in words; a skipped one may be sent, and sends none."""
-    page = open_page(show(site, "write", 2) + site.query())
-    page.fill("#p01_text", text)
-    page.fill("#p02_text", SENTENCE)
-    page.click("#send")
-    assert told in page.locator("#p01_told").inner_text()
-    assert "Not finished yet: 1" in page.locator("#note").inner_text() and site.posted == []
+    ):
+        page.fill("#p01_text", text)
+        page.click("#send")
+        assert told in page.locator("#p01_told").inner_text()
+        assert "Not finished yet: 1" in page.locator("#note").inner_text() and site.posted == []
     page.check("[name=p01_outcome][value=skipped]")
     page.click("#send")
     page.wait_for_url("**/mturk/externalSubmit")
@@ -139,21 +137,18 @@ HEBREW = "דוב חום עומד ליד העץ הירוק"
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("task", ["pick", "review"])
-@pytest.mark.parametrize(
-    ("text", "direction"),
-    [
-        (HEBREW, "rtl"),
-        (f"{HEBREW} and an English end", "rtl"),
-        ("<script>alert(1)</script><img src=x onerror=alert(2)> \u202e turned", "ltr"),
-        ("wordswithoutanyspace" * 40, "ltr"),
-    ],
-)
-def test_a_text_of_any_kind_is_shown_as_it_is_written(open_page, site, task, size, text, direction):
+def test_a_text_of_any_kind_is_shown_as_it_is_written(open_page, site, task, size):
     """From right to left, with marks of a page, or in one endless word: it is read as text and stays in its card."""
-    page = open_page(show(site, task, 2, text=text) + site.query(), **size)
-    said = page.locator(".said").first
-    assert said.inner_text().startswith(text) and said.locator("*").count() == 0
-    assert said.evaluate("one => getComputedStyle(one).direction") == direction
+    texts = {
+        HEBREW: "rtl",
+        f"{HEBREW} and an English end": "rtl",
+        "<script>alert(1)</script><img src=x onerror=alert(2)> \u202e turned": "ltr",
+        "wordswithoutanyspace" * 40: "ltr",
+    }
+    page = open_page(show(site, task, len(texts), texts) + site.query(), **size)
+    for said, (text, direction) in zip(page.locator(".said").all(), texts.items(), strict=True):
+        assert said.inner_text().startswith(text) and said.locator("*").count() == 0
+        assert said.evaluate("one => getComputedStyle(one).direction") == direction
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert violations(page) == []
 

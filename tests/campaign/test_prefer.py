@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from books import assert_each_hit_is_there_once, server_rows
 from harvest_kit import in_pipeline
-from prefer_kit import answered, guesses, prepared, run_study, study, write_guesses
+from prefer_kit import answered, asked, guesses, prepared, run_study, study, write_guesses
 from sqlalchemy import text
 from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
@@ -47,15 +47,21 @@ from mitl.stages.reviewing.show import show
 
 
 @pytest.fixture
-def done(tmp_path, tmp_path_factory):
+def done(tmp_path):
     """The same with an answered study."""
-    return answered(tmp_path / "done", tmp_path_factory)
+    return answered(tmp_path / "done")
 
 
 @pytest.fixture
-def settings(tmp_path, tmp_path_factory):
+def posted(tmp_path):
+    """The same with a study posted."""
+    return asked(tmp_path / "posted")
+
+
+@pytest.fixture
+def settings(tmp_path):
     """A project with three ranking systems."""
-    return prepared(tmp_path / "p", tmp_path_factory)
+    return prepared(tmp_path / "p")
 
 
 def posted_pages(settings):
@@ -66,9 +72,9 @@ def posted_pages(settings):
     return {hit.key: pages[hit.id] for hit in rows}
 
 
-@pytest.mark.parametrize("direction", Direction)
-def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(settings, direction):
+def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(settings, done):
     """Post, answer, harvest, score: random lists come last, near the truth comes first; then nothing is left to do."""
+    direction = Direction.I2T
     wish = {
         "direction": direction,
         "queries": 8,
@@ -78,18 +84,20 @@ def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(
     again = run_study(settings, **wish)
     simulated = simulate(settings, SANDBOX)
     harvested = harvest(settings, SANDBOX)
-    scored = score_votes(settings, method=Method(prior=0.5))
 
     assert (first.status, again.status) == ("done", "nothing_to_do")
     assert first.counts["hits_posted"] * 3 == simulated.counts["submitted"] == harvested.counts["fetched"]
     assert "for pairs" not in harvested.next, "pairs are proposed here, and nobody was asked about any"
-    assert harvest(settings, SANDBOX).status == simulate(settings, SANDBOX).status == "nothing_to_do"
-    assert list(scored.counts["systems"])[-1] == "guess"
-    assert scored.counts["votes"] + 0 == scored.counts["ties"] + sum(
-        system["wins"] for system in scored.counts["systems"].values()
-    )
-    assert sum(system["score"] for system in scored.counts["systems"].values()) == pytest.approx(100)
-    assert_each_hit_is_there_once(settings)
+    assert run_study(done).status == "nothing_to_do"  # which asked in the other direction
+    for finished in (settings, done):
+        assert harvest(finished, SANDBOX).status == simulate(finished, SANDBOX).status == "nothing_to_do"
+        scored = score_votes(finished, method=Method(prior=0.5))
+        assert list(scored.counts["systems"])[-1] == "guess"
+        assert scored.counts["votes"] == scored.counts["ties"] + sum(
+            system["wins"] for system in scored.counts["systems"].values()
+        )
+        assert sum(system["score"] for system in scored.counts["systems"].values()) == pytest.approx(100)
+        assert_each_hit_is_there_once(finished)
 
 
 def test_pages_name_no_system_and_ask_each_comparison_once(settings):
@@ -223,21 +231,20 @@ def test_a_ceiling_stops_a_study_before_anything_is_posted(settings):
     assert posted_pages(settings) == {}
 
 
-def test_an_interrupted_study_is_posted_whole_by_the_next_run(settings):
+def test_an_interrupted_study_is_posted_whole_by_the_next_run(posted):
     """HITs that were planned, and one whose reply was lost: none is doubled, none is lost."""
-    run_study(settings)
     in_pipeline(
-        settings,
+        posted,
         "UPDATE hit SET state = 'sending', mturk_hit_id = NULL WHERE number = 2",
         "UPDATE journal SET state = 'sending', reply = NULL WHERE key = 'b1:2:1'",
     )
-    count = len(posted_pages(settings))
+    count = len(posted_pages(posted))
 
-    resumed = run_study(settings)
+    resumed = run_study(posted)
 
     assert (resumed.counts["hits_adopted"], resumed.counts["hits_posted"]) == (1, 0)
-    assert len(posted_pages(settings)) == count
-    assert_each_hit_is_there_once(settings)
+    assert len(posted_pages(posted)) == count
+    assert_each_hit_is_there_once(posted)
 
 
 def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings):
@@ -270,19 +277,18 @@ def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings
 
 
 @pytest.mark.slow
-def test_planned_hits_are_posted_by_their_own_command_alone(settings):
+def test_planned_hits_are_posted_by_their_own_command_alone(posted):
     """`mitl publish` leaves a study's planned HITs, and the other way round."""
-    run_study(settings)
-    in_pipeline(settings, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL, token = token || 'x'")
-    in_pipeline(settings, "UPDATE journal SET state = 'planned', token = token || 'x'")
-    in_pipeline(settings, "UPDATE batch SET name = 'b7'")
-    planned = len(posted_pages(settings))
+    in_pipeline(posted, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL, token = token || 'x'")
+    in_pipeline(posted, "UPDATE journal SET state = 'planned', token = token || 'x'")
+    in_pipeline(posted, "UPDATE batch SET name = 'b7'")
+    planned = len(posted_pages(posted))
 
-    pairs = run_publish(settings)
-    rankings = run_study(settings)
+    pairs = run_publish(posted)
+    rankings = run_study(posted)
 
     assert pairs.counts["hits_posted"] == len(
-        [key for key in _keys(settings) if key.startswith(f"{pairs.counts['batch']}:")]
+        [key for key in _keys(posted) if key.startswith(f"{pairs.counts['batch']}:")]
     )
     assert rankings.counts["hits_posted"] == planned
 
@@ -293,15 +299,14 @@ def _keys(settings):
 
 
 @pytest.mark.slow
-def test_pairs_and_preferences_are_harvested_together_and_do_not_mix(settings):
+def test_pairs_and_preferences_are_harvested_together_and_do_not_mix(posted):
     """One sweep; each answer is stored as what it is, each page is decided by its own controls."""
-    run_publish(settings)
-    run_study(settings)
-    simulate(settings, SANDBOX)
+    run_publish(posted, limit=18)
+    simulate(posted, SANDBOX)
 
-    harvested = harvest(settings, SANDBOX)
+    harvested = harvest(posted, SANDBOX)
 
-    with open_database(settings.db_url, read_only=True) as session:
+    with open_database(posted.db_url, read_only=True) as session:
         of_rankings = comparisons.hit_ids(session, SANDBOX)
         rows = answers.assignments(session, SANDBOX)
         judged = set(
@@ -312,27 +317,26 @@ def test_pairs_and_preferences_are_harvested_together_and_do_not_mix(settings):
     assert preferred == {row.id for row in rows if row.hit_id in of_rankings}
     assert judged == {row.id for row in rows if row.hit_id not in of_rankings}
     assert all(row.decision in (Decision.PASS, Decision.QUEUED) for row in rows)
-    assert harvest(settings, SANDBOX, reparse=True).counts["reparsed"] == len(rows)
-    assert status(settings, SANDBOX).counts["pairs_judged"] > 0
+    assert harvest(posted, SANDBOX, reparse=True).counts["reparsed"] == len(rows)
+    assert status(posted, SANDBOX).counts["pairs_judged"] > 0
 
 
-def test_who_fails_a_control_waits_for_a_person_and_does_not_count(settings):
+def test_who_fails_a_control_waits_for_a_person_and_does_not_count(posted):
     """Nothing is rejected; the queue lists them with what they failed."""
-    run_study(settings)
-    simulate(settings, SANDBOX, population="random")
-    harvest(settings, SANDBOX)
+    simulate(posted, SANDBOX, population="random")
+    harvest(posted, SANDBOX)
 
-    with open_database(settings.db_url, read_only=True) as session:
+    with open_database(posted.db_url, read_only=True) as session:
         decisions = answers.decision_counts(session, SANDBOX)
         found = answers.finding_counts(session, SANDBOX)
         votes = comparisons.votes(session, SANDBOX)
     assert decisions[Decision.QUEUED] > decisions.get(Decision.PASS, 0)
     assert set(found) <= {"comparison_control_failed", "comparison_control_missing"}
-    assert len(queue(settings, SANDBOX).tables[0].rows) == decisions[Decision.QUEUED]
+    assert len(queue(posted, SANDBOX).tables[0].rows) == decisions[Decision.QUEUED]
     assert len(votes) < 60
-    number = queue(settings, SANDBOX).tables[0].rows[0][0]
-    assert show(settings, int(str(number)), SANDBOX).status == "done"
-    assert settle(settings, SANDBOX).status == "done"
+    number = queue(posted, SANDBOX).tables[0].rows[0][0]
+    assert show(posted, int(str(number)), SANDBOX).status == "done"
+    assert settle(posted, SANDBOX).status == "done"
 
 
 def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
@@ -380,56 +384,52 @@ def test_work_is_paid_and_its_time_is_known(done):
     assert pay_report(done, SANDBOX).status == "done"
 
 
-def test_hits_are_listed_and_ended_as_those_of_pairs(settings):
+def test_hits_are_listed_and_ended_as_those_of_pairs(posted):
     """One row a batch with its wording; after expiry and a harvest, the page is asked again."""
-    run_study(settings)
-    assert list_hits(settings).counts["rows"][0]["template"] == "rankings-plain"
-    expire(settings, ["b1"], SANDBOX)
-    harvest(settings, SANDBOX)
+    assert list_hits(posted).counts["rows"][0]["template"] == "rankings-plain"
+    expire(posted, ["b1"], SANDBOX)
+    harvest(posted, SANDBOX)
 
-    with open_database(settings.db_url, read_only=True) as session:
+    with open_database(posted.db_url, read_only=True) as session:
         assert {hit.state for hit in hits.hits(session, SANDBOX)} == {HitState.CLOSED}
-    assert run_study(settings).counts["hits_again"] == len(posted_pages(settings)) / 2
+    assert run_study(posted).counts["hits_again"] == len(posted_pages(posted)) / 2
 
 
 @pytest.mark.slow
 def test_names_that_stand_for_different_rankings_are_not_scored_together(settings):
     """A file was replaced under its name: the error says which batches, and one of them can be scored."""
-    run_study(settings, queries=4)
+    run_study(settings, queries=2)
     write_guesses(settings, Direction.T2I, depth=6)
-    run_study(settings, queries=6)
+    run_study(settings, queries=3)
     simulate(settings, SANDBOX)
     harvest(settings, SANDBOX)
 
     with pytest.raises(UsageError, match=r"'guess' stands for different rankings \(.* in b1, .* in b2\)"):
         score_votes(settings)
-    assert score_votes(settings, batch="b1", method=Method(prior=0.5)).counts["queries"] == 4
+    assert score_votes(settings, batch="b1", method=Method(prior=0.5)).counts["queries"] == 2
     with pytest.raises(UsageError, match="no preference batch 'b9' on sandbox; known: b1, b2"):
         score_votes(settings, batch="b9")
 
 
-def test_scores_without_answers_say_what_to_do(settings):
+def test_scores_without_answers_say_what_to_do(settings, posted, done):
     """Nothing posted, nothing harvested, and nobody ever preferred to another."""
     assert score_votes(settings, SANDBOX).next == "mitl prefer publish --sandbox"
-    run_study(settings)
-    assert score_votes(settings, SANDBOX).next == "mitl harvest"
-    assert score_votes(settings, SANDBOX, direction=Direction.T2I).next == "mitl harvest"
-    other = score_votes(settings, SANDBOX, direction=Direction.I2T)
+    assert score_votes(posted, SANDBOX).next == "mitl harvest"
+    assert score_votes(posted, SANDBOX, direction=Direction.T2I).next == "mitl harvest"
+    other = score_votes(posted, SANDBOX, direction=Direction.I2T)
     assert other.lines == (
         "nothing to score: no preference study was posted in the direction i2t on sandbox",
     )
     assert other.next == "mitl prefer publish --sandbox --direction i2t"
-    simulate(settings, SANDBOX)
-    harvest(settings, SANDBOX)
     in_pipeline(
-        settings,
+        done,
         "UPDATE preference SET answer = (SELECT CASE WHEN c.left_system = 'guess' THEN 'right' ELSE 'left' END "
         "FROM comparison c JOIN assignment a ON a.hit_id = c.hit_id "
         "WHERE a.id = preference.assignment_id AND c.place = preference.place)",
     )
 
     with pytest.raises(MetricError, match="'guess' was never preferred to any of 'far', 'near'"):
-        score_votes(settings, SANDBOX)
+        score_votes(done, SANDBOX)
 
 
 def test_the_votes_are_those_of_the_answers_as_stored(done):
@@ -485,11 +485,12 @@ def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
         made = replace(make_world(tmp_path / name, n_images=30, db_url=url), project_id="same-0000")
         run_propose(made, image_queries=4, caption_queries=12)
         write_guesses(made, Direction.T2I)
-        run_study(made)
-        simulate(made, SANDBOX, population="careful:0.8,random:0.2")
+        run_study(made, queries=6)
+        simulate(made, SANDBOX, population="careful:0.5,random:0.5")
         harvest(made, SANDBOX)
         settle(made, SANDBOX)
-        again = run_study(made).counts["hits_again"]
+        again = run_study(made, queries=6).counts["hits_again"]
+        assert again > 0
         simulate(made, SANDBOX)
         harvest(made, SANDBOX)
         harvest(made, SANDBOX, reparse=True)

@@ -11,7 +11,7 @@ import pytest
 from harvest_kit import in_pipeline
 from publish_kit import proposed
 from sqlalchemy import text
-from world_kit import SANDBOX, make_world, run_propose, run_publish
+from world_kit import SANDBOX, copied_once, make_world, run_propose, run_publish
 
 from mitl.campaign.bill import (
     NEW,
@@ -103,14 +103,14 @@ def test_what_was_planned_before_is_not_promised_twice():
 @pytest.mark.slow
 def test_committed_money_is_what_is_paid_and_what_is_out(tmp_path, engine_url):
     """From planning to the last decision nothing is forgotten and nothing counts twice, on both engines."""
-    settings = make_world(tmp_path / "p", n_images=20, db_url=engine_url)
+    settings = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
     run_propose(settings)
-    total = run_publish(settings, assignments=2, reward_cents=30, limit=72).counts["total_cents"]
+    total = run_publish(settings, assignments=2, reward_cents=30, limit=36).counts["total_cents"]
     n_hits = total // 60
     assert committed(settings) == total
     assert committed(settings, charges_fee=True) == total + 2 * n_hits * fee_cents(30, 2)
 
-    simulate(settings, SANDBOX, population="random", max_hits=5)
+    simulate(settings, SANDBOX, population="random", max_hits=3)
     harvest(settings, SANDBOX)
     assert committed(settings) == total
     settle(settings, SANDBOX)
@@ -128,17 +128,17 @@ def test_committed_money_is_what_is_paid_and_what_is_out(tmp_path, engine_url):
 
 def test_refused_work_and_ended_hits_promise_nothing(world):
     """What is rejected is not paid; a closed HIT waits for nobody; an undecided submission on one may be paid."""
-    run_publish(world, reward_cents=30, limit=72)
-    simulate(world, SANDBOX, max_hits=3)
+    run_publish(world, reward_cents=30, limit=36)
+    simulate(world, SANDBOX, max_hits=1)
     harvest(world, SANDBOX)
-    assert committed(world) == 4 * 30
+    assert committed(world) == 2 * 30
     in_pipeline(
         world,
         "DELETE FROM ledger",
         "UPDATE hit SET state = 'closed'",
         "UPDATE assignment SET status = 'Submitted', decision = 'queued'",
     )
-    assert committed(world) == 3 * 30
+    assert committed(world) == 30
     in_pipeline(world, "UPDATE assignment SET status = 'Rejected', decision = 'reject'")
     assert committed(world) == 0
     with open_database(world.db_url) as session:
@@ -389,44 +389,48 @@ def test_a_limited_command_that_was_interrupted_completes_its_own_hits_and_no_mo
     assert third.lines[0].startswith("nothing to do: 72 pairs of b1 are out, and --limit 72 counts them")
 
 
-def test_work_that_came_back_meanwhile_opens_no_room_for_more(world):
+@pytest.fixture
+def cut(tmp_path):
+    """A project whose limited command was interrupted after the first HIT."""
+    make = lambda new: interrupted(proposed(new), LIMITED, posted=1)  # noqa: E731
+    return copied_once("cut", make, tmp_path / "cut")
+
+
+def test_work_that_came_back_meanwhile_opens_no_room_for_more(cut):
     """HITs of the interrupted run that are answered and closed count against its limit as those that are out do."""
-    interrupted(world, LIMITED, posted=1)
-    simulate(world, SANDBOX)
-    harvest(world, SANDBOX)
-    assert states(world)[HitState.CLOSED] > 0
+    simulate(cut, SANDBOX)
+    harvest(cut, SANDBOX)
+    assert states(cut)[HitState.CLOSED] > 0
 
     for expected in ("done", "nothing_to_do"):
-        assert publish(world, LIMITED, confirm=lambda total: True).status == expected
-        assert sum(states(world).values()) == 4
+        assert publish(cut, LIMITED, confirm=lambda total: True).status == expected
+        assert sum(states(cut).values()) == 4
 
 
-def test_the_total_of_an_interrupted_command_confirms_it_again(world):
+def test_the_total_of_an_interrupted_command_confirms_it_again(cut):
     """`--yes-total` names the whole bill, as before; another amount is asked about as any total is."""
-    interrupted(world, LIMITED, posted=1)
     shown = []
 
     with pytest.raises(UsageError, match="not confirmed"):
-        publish(world, LIMITED, confirm=lambda total: shown.append(total), repeats=lambda whole: whole == 300)
+        publish(cut, LIMITED, confirm=lambda total: shown.append(total), repeats=lambda whole: whole == 300)
     result = publish(
-        world, LIMITED, confirm=lambda total: pytest.fail("confirmed"), repeats=lambda whole: whole == 400
+        cut, LIMITED, confirm=lambda total: pytest.fail("confirmed"), repeats=lambda whole: whole == 400
     )
 
     assert shown == [result.counts["total_cents"]] and 0 < shown[0] < 400
-    assert committed(world) == 400
+    assert committed(cut) == 400
 
 
-def test_the_maximum_counts_what_an_interrupted_run_has_posted(world):
+def test_the_maximum_counts_what_an_interrupted_run_has_posted(cut):
     """Less than the whole bill is refused though the rest would fit, and nothing further is posted."""
-    interrupted(world, LIMITED, posted=1)
-    out = states(world)
+    out = states(cut)
 
     with pytest.raises(
         UsageError, match=r"the bill is \$4\.00 in all, with what an interrupted run posted of it, above"
     ):
-        publish(world, replace(LIMITED, max_cost_cents=399), confirm=lambda total: True)
+        publish(cut, replace(LIMITED, max_cost_cents=399), confirm=lambda total: True)
 
-    assert states(world) == out
+    assert states(cut) == out
 
 
 def test_what_opened_since_is_left_to_the_run_after(world):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publish_kit import proposed
 from sqlalchemy import text
-from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
+from world_kit import SANDBOX, copied_once, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
 from mitl.campaign.pilots import PilotBatch, estimate_of, find_pilots, pilot_out
@@ -74,9 +74,9 @@ def test_the_rest_waits_for_the_pilot(world):
 @pytest.mark.slow
 def test_the_pilots_median_time_prices_the_rest(tmp_path, engine_url):
     """The estimate, the reward and the next batch's row come from what the pilot's pages measured, on both engines."""
-    world = make_world(tmp_path / "p", n_images=20, db_url=engine_url)
+    world = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
     run_propose(world)
-    run_publish(world, pilot=3)
+    run_publish(world, pilot=2)
     simulate(world, SANDBOX)
     harvest(world, SANDBOX)
     with open_database(world.db_url, read_only=True) as session:
@@ -89,9 +89,9 @@ def test_the_pilots_median_time_prices_the_rest(tmp_path, engine_url):
     result = publish(world, Campaign(SANDBOX), confirm=lambda total: True, announce=lines.append)
 
     estimate = result.counts["estimate_s"]
-    assert len(rows) == 3 and median <= estimate < median + 1
+    assert len(rows) == 2 and median <= estimate < median + 1
     assert result.counts["reward_cents"] == reward_for_floor(1200, estimate) != 100
-    assert any(f"at {estimate} s a HIT (median of 3 submissions of pilot b1;" in line for line in lines)
+    assert any(f"at {estimate} s a HIT (median of 2 submissions of pilot b1;" in line for line in lines)
     batch = posted_batches(world)[1]
     assert (batch.pilot, batch.estimate_s, batch.reward_cents) == (
         False,
@@ -100,16 +100,25 @@ def test_the_pilots_median_time_prices_the_rest(tmp_path, engine_url):
     )
 
 
-def test_a_reward_of_ones_own_is_held_against_the_measured_time(world):
+@pytest.fixture
+def piloted(tmp_path):
+    """A project whose pilot of two HITs was answered and harvested."""
+
+    def make(new):
+        settings = proposed(new)
+        run_publish(settings, pilot=2)
+        simulate(settings, SANDBOX)
+        harvest(settings, SANDBOX)
+
+    return copied_once("piloted", make, tmp_path / "piloted")
+
+
+def test_a_reward_of_ones_own_is_held_against_the_measured_time(piloted):
     """--reward still wins, but the hourly wage is that of the measured time, and the floor refuses it."""
-    run_publish(world, pilot=3)
-    simulate(world, SANDBOX)
-    harvest(world, SANDBOX)
-
     with pytest.raises(UsageError, match="below the wage floor of") as raised:
-        run_publish(replace(world, wage_floor_cents=1200), reward_cents=10)
+        run_publish(replace(piloted, wage_floor_cents=1200), reward_cents=10)
 
-    (found,) = (pilot for pilot in _pilots(world))
+    (found,) = (pilot for pilot in _pilots(piloted))
     assert f"at {estimate_of([found], PLAIN, PAIRS_PER_HIT).seconds} s a HIT" in str(raised.value)
 
 
@@ -173,20 +182,17 @@ def test_a_pilot_whose_replies_were_lost_is_recognised(world):
     assert len(posted_batches(world)) == 1
 
 
-def test_with_real_money_a_claimed_time_is_cut_to_what_passed(world):
+def test_with_real_money_a_claimed_time_is_cut_to_what_passed(piloted):
     """Scripted workers claim minutes and answer in no time: practice believes them, real money does not."""
-    run_publish(world, pilot=2)
-    simulate(world, SANDBOX)
-    harvest(world, SANDBOX)
-    (practice,) = _pilots(world)
+    (practice,) = _pilots(piloted)
     in_pipeline(
-        world,
+        piloted,
         "UPDATE batch SET environment = 'live'",
         "UPDATE worker SET environment = 'live'",
         "UPDATE assignment SET submitted_at = accepted_at + 30000000",
     )
 
-    (real,) = _pilots(world, Environment.LIVE)
+    (real,) = _pilots(piloted, Environment.LIVE)
 
     assert min(practice.seconds) > 60
     assert max(real.seconds) <= 30

@@ -46,6 +46,23 @@ def made_answered(made, tmp_path_factory) -> Path:
     return settings.project
 
 
+@pytest.fixture(scope="module")
+def made_harvested(made_answered, tmp_path_factory) -> Path:
+    """The same, harvested."""
+    settings = copied(made_answered, tmp_path_factory.mktemp("harvest") / "harvested")
+    harvest(settings, SANDBOX)
+    return settings.project
+
+
+@pytest.fixture(scope="module")
+def made_doubted(made_answered, tmp_path_factory) -> Path:
+    """The same, harvested where all the work failed its controls."""
+    settings = copied(made_answered, tmp_path_factory.mktemp("harvest") / "doubted")
+    fail_controls(settings)
+    harvest(settings, SANDBOX)
+    return settings.project
+
+
 @pytest.fixture
 def asked(made, tmp_path) -> Settings:
     """A project whose HITs are out."""
@@ -58,10 +75,20 @@ def answered(made_answered, tmp_path) -> Settings:
     return copied(made_answered, tmp_path / "p")
 
 
-def test_what_a_run_stored_and_died_over_is_parsed_by_the_next(answered, made_answered, tmp_path):
+@pytest.fixture
+def harvested(made_harvested, tmp_path) -> Settings:
+    """A project whose answers were harvested."""
+    return copied(made_harvested, tmp_path / "harvested")
+
+
+@pytest.fixture
+def doubted(made_doubted, tmp_path) -> Settings:
+    """A project of which all work waits for a person."""
+    return copied(made_doubted, tmp_path / "doubted")
+
+
+def test_what_a_run_stored_and_died_over_is_parsed_by_the_next(answered, harvested):
     """A kill after the raw documents were committed: nobody decides about them, the next run reads and pays them."""
-    whole = copied(made_answered, tmp_path / "whole")
-    harvest(whole, SANDBOX)
     with client_of(answered) as client, open_database(answered.db_url) as session:
         for hit in posted(answered):
             found = client.list_assignments(str(hit.mturk_hit_id))
@@ -90,7 +117,7 @@ def test_what_a_run_stored_and_died_over_is_parsed_by_the_next(answered, made_an
     result = harvest(answered, SANDBOX)
 
     assert (result.status, result.counts["fetched"], result.counts["approved"]) == ("done", 0, 6)
-    assert pipeline_state(answered) == pipeline_state(whole)
+    assert pipeline_state(answered) == pipeline_state(harvested)
     assert_answers_are_kept_once(answered)
 
 
@@ -177,65 +204,59 @@ def test_answers_of_a_deleted_hit_are_kept(answered):
     assert_answers_are_kept_once(answered)
 
 
-def test_work_that_was_approved_while_it_waited_is_booked_once_and_said(answered):
+def test_work_that_was_approved_while_it_waited_is_booked_once_and_said(doubted):
     """The server paid queued work by itself: the ledger says so, the decision about its answers stays a person's."""
-    fail_controls(answered)
-    harvest(answered, SANDBOX)
     on_server(
-        answered,
+        doubted,
         "UPDATE assignment SET auto_approve_at = 1 WHERE auto_approve_at IS NOT NULL",
         "UPDATE hit SET settle_at = 1",
     )
 
-    first, second = harvest(answered, SANDBOX), harvest(answered, SANDBOX)
+    first, second = harvest(doubted, SANDBOX), harvest(doubted, SANDBOX)
 
     assert ["approved or rejected on the server" in warning for warning in first.warnings] == [True]
     assert (second.status, second.warnings) == ("nothing_to_do", ())
-    assert {row.status for row in submissions(answered, Decision.QUEUED)} == {"Approved"}
-    assert_answers_are_kept_once(answered)
+    assert {row.status for row in submissions(doubted, Decision.QUEUED)} == {"Approved"}
+    assert_answers_are_kept_once(doubted)
 
 
-def test_approvals_whose_booking_was_lost_are_booked_once_and_called_ours(answered):
+def test_approvals_whose_booking_was_lost_are_booked_once_and_called_ours(harvested):
     """A kill after the calls and before their booking: the next run counts them as its own, without a warning."""
-    harvest(answered, SANDBOX)
     in_pipeline(
-        answered,
+        harvested,
         "UPDATE assignment SET status = 'Submitted'",
         "UPDATE journal SET state = 'sending' WHERE kind = 'approve'",
         "UPDATE hit SET state = 'posted'",
         "DELETE FROM ledger",
     )
 
-    result = harvest(answered, SANDBOX)
+    result = harvest(harvested, SANDBOX)
 
     assert (result.status, result.counts["approved"], result.warnings) == ("done", 6, ())
-    assert_answers_are_kept_once(answered)
-    assert harvest(answered, SANDBOX).status == "nothing_to_do"
+    assert_answers_are_kept_once(harvested)
+    assert harvest(harvested, SANDBOX).status == "nothing_to_do"
 
 
-def test_a_rejection_that_the_server_overtook_pays_and_uses_nothing(answered):
+def test_a_rejection_that_the_server_overtook_pays_and_uses_nothing(doubted):
     """A person's rejection was not carried out before the work approved itself: it is paid, and dropped."""
-    fail_controls(answered)
-    harvest(answered, SANDBOX)
-    row, *_ = submissions(answered, Decision.QUEUED)
-    with client_of(answered) as client:
+    row, *_ = submissions(doubted, Decision.QUEUED)
+    with client_of(doubted) as client:
         client.approve(row.mturk_assignment_id)
-    in_pipeline(answered, "UPDATE assignment SET decision = 'reject' WHERE id = :id", id=row.id)
+    in_pipeline(doubted, "UPDATE assignment SET decision = 'reject' WHERE id = :id", id=row.id)
 
-    harvest(answered, SANDBOX)
+    harvest(doubted, SANDBOX)
 
-    (found,) = [one for one in submissions(answered) if one.id == row.id]
+    (found,) = [one for one in submissions(doubted) if one.id == row.id]
     assert (found.status, found.decision) == ("Approved", Decision.DROP)
-    assert_answers_are_kept_once(answered)
+    assert_answers_are_kept_once(doubted)
 
 
-def test_a_person_is_warned_before_waiting_work_approves_itself(answered):
+def test_a_person_is_warned_before_waiting_work_approves_itself(doubted):
     """Within a day of its approval by itself, each harvest names the first deadline; earlier it does not."""
-    fail_controls(answered)
-    assert harvest(answered, SANDBOX).warnings == ()
-    submitted_ago(answered, dt.timedelta(days=6, hours=1))
+    assert harvest(doubted, SANDBOX).warnings == ()
+    submitted_ago(doubted, dt.timedelta(days=6, hours=1))
 
-    (warning,) = harvest(answered, SANDBOX).warnings
+    (warning,) = harvest(doubted, SANDBOX).warnings
 
     assert warning.startswith("6 submissions waiting for a person would be approved unseen within a day")
     assert warning.endswith("decide with `mitl review`")
@@ -251,15 +272,14 @@ def test_hits_on_which_nobody_can_work_are_not_awaited(asked):
     assert (before, harvest_once(asked, SANDBOX).awaited) == (3, 1)
 
 
-def test_past_work_from_a_file_is_never_asked_again(answered):
-    """A closed HIT of an imported batch that nobody answered usably is not open work."""
-    harvest(answered, SANDBOX)
-    in_pipeline(answered, "UPDATE judgement SET usable = false")
-    with open_database(answered.db_url, read_only=True) as session:
+def test_past_work_from_a_file_is_never_asked_again(harvested):
+    """A closed HIT of an imported batch that nobody harvested usably is not open work."""
+    in_pipeline(harvested, "UPDATE judgement SET usable = false")
+    with open_database(harvested.db_url, read_only=True) as session:
         assert len(open_work.hits_to_replace(session, SANDBOX)) == 3
-    in_pipeline(answered, "UPDATE batch SET source = 'import'")
+    in_pipeline(harvested, "UPDATE batch SET source = 'import'")
 
-    with open_database(answered.db_url, read_only=True) as session:
+    with open_database(harvested.db_url, read_only=True) as session:
         assert open_work.hits_to_replace(session, SANDBOX) == []
         assert {hit.state for hit in hits.hits(session, SANDBOX)} == {HitState.CLOSED}
 

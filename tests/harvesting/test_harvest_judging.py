@@ -182,7 +182,7 @@ def sqlite(tmp_path_factory) -> str:
     return url
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=work, excluded=st.none() | st.sampled_from(WORKERS))
 def test_judging_in_sets_is_the_rule_for_each_judgement(sqlite, rows, excluded):
     """Whatever was submitted, decided and excluded: what counts is what the rule says of each judgement alone."""

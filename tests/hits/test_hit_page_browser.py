@@ -422,49 +422,45 @@ def test_a_second_click_sends_nothing_more(open_page, site):
 
 
 @pytest.mark.parametrize("name", template_names())
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_it_all_without_scrolling_sideways(open_page, site, name, scheme):
-    """Image above description above answers, and targets that a thumb can hit."""
-    phone = {
-        "viewport": {"width": 360, "height": 700},
-        "is_mobile": True,
-        "has_touch": True,
-        "color_scheme": scheme,
-    }
-    page = open_page(site.show(name, 3) + site.query(), **phone)
+def test_a_phone_and_a_window_enlarged_to_the_utmost_show_it_all_without_scrolling_sideways(
+    open_page, site, name
+):
+    """In both schemes a phone has image above description above answers, and targets that a thumb can hit.
+
+    A desk's window at 400 % is 320 pixels wide and wider than high: one column, too.
+    """
+    path = site.show(name, 3) + site.query()
+    page = open_page(path, viewport={"width": 360, "height": 700}, is_mobile=True, has_touch=True)
     page.tap("#p01 label:has([value=weak_yes])")
 
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    figure, caption, answers = page.evaluate(
-        """["figure", "h2 + p", "fieldset"].map(part =>
-        document.querySelector("#p01 " + part).getBoundingClientRect().toJSON())"""
-    )
-    assert figure["bottom"] <= caption["top"] <= answers["top"]
-    heights = page.eval_on_selector_all(
-        "#p01 label, button", "all => all.filter(l => l.offsetHeight).map(l => l.offsetHeight)"
-    )
-    assert min(heights) >= 44
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        figure, caption, answers = page.evaluate(
+            """["figure", "h2 + p", "fieldset"].map(part =>
+            document.querySelector("#p01 " + part).getBoundingClientRect().toJSON())"""
+        )
+        assert figure["bottom"] <= caption["top"] <= answers["top"]
+        heights = page.eval_on_selector_all(
+            "#p01 label, button", "all => all.filter(l => l.offsetHeight).map(l => l.offsetHeight)"
+        )
+        assert min(heights) >= 44
+
+    desk = open_page(path, viewport={"width": 320, "height": 256})
+    desk.locator(".now").wait_for()
+    assert desk.evaluate("document.documentElement.scrollWidth") == 320
 
 
-@pytest.mark.parametrize("name", template_names())
-def test_a_window_enlarged_to_the_utmost_cuts_no_answer_off(open_page, site, name):
-    """A desk's window at 400 % is 320 pixels wide and wider than high: one column, no scrolling sideways."""
-    page = open_page(site.show(name, 3) + site.query(), viewport={"width": 320, "height": 256})
-    page.locator(".now").wait_for()
-
-    assert page.evaluate("document.documentElement.scrollWidth") == 320
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(open_page, site, scheme):
+def test_text_stands_out_from_its_ground(open_page, site):
     """Every colored text keeps a contrast of at least 4.5 to 1, in both schemes."""
-    page = open_page(site.show("pairs-rationale", 1) + site.query(), color_scheme=scheme)
+    page = open_page(site.show("pairs-rationale", 1) + site.query())
     page.check("[name=p01_label][value=weak_yes]")
     page.click("#send")
 
-    worst = page.evaluate(CONTRAST)
-
-    assert worst["ratio"] >= 4.5, worst
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        worst = page.evaluate(CONTRAST)
+        assert worst["ratio"] >= 4.5, worst
 
 
 CONTRAST = """() => {

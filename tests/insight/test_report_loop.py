@@ -10,6 +10,7 @@ import pytest
 from process_kit import project_settings
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
+from mitl.analysis.report.inputs import AnalysisSection, ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.crowd.context import open_context
 from mitl.db.store import items as item_store
@@ -17,7 +18,7 @@ from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import TrainedRow
 from mitl.records.rounds import RoundStep
 from mitl.stages.collecting.show import collected
-from mitl.stages.reporting.report import collect, report_input
+from mitl.stages.reporting.report import ReportSource, collect, report_input
 from mitl.stages.reporting.sections import rounds_section, training_section
 from mitl.stages.rounds.figures import show
 from mitl.stages.training.gathering import no_lesson, teaching
@@ -72,38 +73,46 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def sections(folder: Path):
-    data = report_input(collect(project_settings(folder)))
-    return data, {made.section.id: made for made in data.analyses}
+@pytest.fixture(scope="module")
+def source(project: Path) -> ReportSource:
+    """What its report reads."""
+    return collect(project_settings(project))
 
 
-def test_rounds_are_shown_as_the_command_tells_them(project):
+@pytest.fixture(scope="module")
+def told(source: ReportSource) -> dict[str, AnalysisSection]:
+    """The sections of its report."""
+    return {made.section.id: made for made in report_input(source).analyses}
+
+
+def page_of(section: AnalysisSection) -> str:
+    """A report with this section and nothing else."""
+    return render_report(ReportInput("p", "scenes", SANDBOX, 14, 70, 5, 10, analyses=(section,)))
+
+
+def test_rounds_are_shown_as_the_command_tells_them(project, told):
     """Asked, paid, matches and bounds of each; a bound is rounded down; one taken back is said to be."""
     known = show(project_settings(project), SANDBOX).counts["rounds"]
 
-    data, found = sections(project)
-
-    table, who = found["rounds"].tables
+    table, who = told["rounds"].tables
     at = {name: table.columns.index(name) for name in table.columns}
     for row, one in zip(table.rows, known, strict=True):
-        told = [row[at[name]] for name in ("round", "strategy", "asked", "answered", "matches", "new")]
+        shown = [row[at[name]] for name in ("round", "strategy", "asked", "answered", "matches", "new")]
         names = ("round", "strategy", "asked", "answered", "positives", "beyond_originals")
-        assert told == [one[name] for name in names]
+        assert shown == [one[name] for name in names]
         assert row[at["recall ≥"]] == "0.618"
         assert row[at["precision ≥"]] is None
     assert sum(one["positives"] for one in known) > 0
     assert [row[0] for row in who.rows] == ["near", "far"]
-    assert any(f"round {known[-1]['round']} taken back" in line for line in found["rounds"].lines)
-    page = render_report(data)
-    drawn = page[page.index('id="rounds"') : page.index('id="training"')]
+    assert any(f"round {known[-1]['round']} taken back" in line for line in told["rounds"].lines)
+    page = page_of(told["rounds"])
+    drawn = page[page.index('id="rounds"') :]
     assert f"{sum(one['positives'] for one in known)} of {sum(one['asked'] for one in known)}" in drawn
 
 
-def test_trainings_are_shown_with_their_curves_and_a_lost_curve_is_told(project):
+def test_trainings_are_shown_with_their_curves_and_a_lost_curve_is_told(told):
     """The row of each, in use or withdrawn; only what has a curve is drawn, and what has none is named."""
-    data, found = sections(project)
-
-    (table,) = found["training"].tables
+    (table,) = told["training"].tables
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [(row["annotator"], row["ended"], row["state"]) for row in rows] == [
         ("near-r1", "early", "in use"),
@@ -111,22 +120,23 @@ def test_trainings_are_shown_with_their_curves_and_a_lost_curve_is_told(project)
     ]
     assert {(row["kept step"], row["before"], row["after"]) for row in rows} == {(5, "25.0", "50.0")}
     assert all(row["judged pairs"] > 0 and row["originals"] > 0 for row in rows)
-    assert found["training"].lines == ("no curve of near-r2 can be read from the project's folder trained",)
-    assert "Loss and held-out mAP@R by step of near-r1; see the table" in render_report(data)
+    assert told["training"].lines == ("no curve of near-r2 can be read from the project's folder trained",)
+    assert "Loss and held-out mAP@R by step of near-r1; see the table" in page_of(told["training"])
 
 
 @pytest.mark.parametrize("content", ["", "step,loss\n1,2\n", "step,loss,map_at_r\n1,x,y\n", "\0\n"])
-def test_a_damaged_curve_is_a_lost_one(project, content):
+def test_a_damaged_curve_is_a_lost_one(project, source, content):
     """The table stands; nothing is drawn of it."""
     path = project / "trained" / "near-r2.csv"
     path.write_text(content)
 
     try:
-        _, found = sections(project)
+        with open_context(project_settings(project), SANDBOX) as context:
+            section = training_section(context, source.project)
     finally:
         path.unlink()
 
-    assert "near-r2" in found["training"].lines[0]
+    assert section is not None and "near-r2" in section.lines[0]
 
 
 def test_without_rounds_and_trainings_there_are_no_such_sections(tmp_path):

@@ -20,6 +20,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from process_kit import project_settings
 from record_kit import answers_by_pair
+from report_kit import drawn_once  # noqa: F401 - pytest finds it here
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.analysis.report.inputs import DisputeKind, Found, Frame
@@ -38,6 +39,8 @@ from mitl.stages.reporting import truth
 from mitl.stages.reporting.gallery import SHOWN, evenly, found_pairs
 from mitl.stages.reporting.report import collect, evaluation, report, report_input
 from mitl.stages.reviewing.evidence import usual_seconds
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 
 @pytest.fixture(scope="module")
@@ -214,13 +217,15 @@ def test_a_fitted_model_is_held_against_controls_too(project, tmp_path, monkeypa
         settings, folder / "ordinal", SANDBOX, options=ReleaseOptions(rules=MergeRules(aggregator="ordinal"))
     )
 
-    found = report_input(collect(settings)).reliability
+    known = collect(settings).project
+    true = truth.packed_truth(known)
+    found = truth.reliability(known, true)
 
     assert [one.against for one in found] == ["the known truth", "controls kept from the fit"]
     assert {one.aggregator for one in found} == {"ordinal"}
     every = found[1].cases
     monkeypatch.setattr(truth, "MANY_ANSWERS", 0)
-    assert report_input(collect(settings)).reliability[1].cases == every // truth.FOLDS
+    assert truth.reliability(known, true)[1].cases == every // truth.FOLDS
 
 
 @pytest.mark.slow

@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
-from world_kit import SANDBOX, make_world, run_propose
+from world_kit import SANDBOX, copied_once, make_world, run_propose
 
 from mitl.campaign.kinds.rankings.systems import PreferenceStudy
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import items
 from mitl.records import Direction, StageResult
-from mitl.settings import Settings, load
+from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 
-_made: list[Path] = []
-_answered: list[Path] = []
 
-
-def prepared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def prepared(folder: Path) -> Settings:
     """A project of its own in ``folder``, with ``guess.t2i.parquet`` and ``guess.i2t.parquet`` beside it."""
-    if not _made:
-        made = make_world(tmp_path_factory.mktemp("studied") / "p", n_images=30)
+
+    def make(new: Path) -> None:
+        made = make_world(new, n_images=30)
         run_propose(made, image_queries=8, caption_queries=12)
         for direction in Direction:
             write_guesses(made, direction)
-        _made.append(made.project)
-    shutil.copytree(_made[0], folder)
-    return load(folder, environ={})
+
+    return copied_once("prepared", make, folder)
 
 
-def answered(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def asked(folder: Path) -> Settings:
+    """The same with a study posted."""
+    return copied_once("asked to compare", lambda new: run_study(prepared(new)), folder)
+
+
+def answered(folder: Path) -> Settings:
     """The same with a study that careful workers have answered, harvested."""
-    if not _answered:
-        made = prepared(tmp_path_factory.mktemp("answered") / "p", tmp_path_factory)
-        run_study(made)
+
+    def make(new: Path) -> None:
+        made = asked(new)
         simulate(made, SANDBOX)
         harvest(made, SANDBOX)
-        _answered.append(made.project)
-    shutil.copytree(_answered[0], folder)
-    return load(folder, environ={})
+
+    return copied_once("compared", make, folder)
 
 
 def guesses(settings: Settings, direction: Direction = Direction.T2I) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from crowd_kit import Crowd, ManualClock, Worker
 from sqlalchemy import text
-from world_kit import SANDBOX, make_world
+from world_kit import SANDBOX, copied_once, make_world
 
 from mitl.campaign.kinds.similarity.planning import RatePairs
 from mitl.campaign.publish import publish
@@ -36,7 +35,8 @@ from mitl.records.similarity import (
     SimilarityQuestion,
     SimilarityRole,
 )
-from mitl.settings import Settings, load
+from mitl.settings import Settings
+from mitl.stages.harvesting.harvest import harvest
 
 Rater = Callable[[int, SimilarityQuestion], float | None]
 """The number of a worker and a question → the score; None leaves the slider alone."""
@@ -47,17 +47,27 @@ _METHOD_OF = {
 }
 _TYPES = text("SELECT mturk_id FROM hit_type WHERE title LIKE 'How %' ORDER BY id")
 """Those of the three wordings; pages of pairs are for others."""
-_made: list[Path] = []
 
 
-def sampled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def sampled(folder: Path, tmp_path_factory: pytest.TempPathFactory | None = None) -> Settings:
     """A project of its own in ``folder`` with 16 pairs of each task sampled."""
-    if not _made:
-        made = make_world(tmp_path_factory.mktemp("sampled") / "p", n_images=30)
-        sample_pairs(made)
-        _made.append(made.project)
-    shutil.copytree(_made[0], folder)
-    return load(folder, environ={})
+    return copied_once("sampled", lambda new: sample_pairs(make_world(new, n_images=30)), folder)
+
+
+def asked(folder: Path) -> Settings:
+    """The same with its pairs of texts posted, on three HITs."""
+    return copied_once("asked for ratings", lambda new: run_rate(sampled(new)), folder)
+
+
+def rated(folder: Path, fifth: Rater | None = None) -> Settings:
+    """The same with the work of five raters harvested; all are careful but for the ``fifth``, if one is given."""
+
+    def make(new: Path) -> None:
+        settings = asked(new)
+        rate(settings, [*[likeness] * 4, fifth or likeness])
+        harvest(settings, SANDBOX)
+
+    return copied_once(f"rated {fifth.__name__ if fifth else ''}", make, folder)
 
 
 def sample_pairs(settings: Settings, n: int = 16, *, all_images: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from mitl.stages.setup.loading import DatasetSources, Loaded, load
 
 ANNOTATORS = ("near", "far")
 SANDBOX = Environment.SANDBOX
+_KEPT: dict[str, Path] = {}
 
 
 def make_world(
@@ -71,6 +73,16 @@ def _made(folder: Path, n_images: int, db_url: str | None = None, crowd_url: str
 def copy_of(settings: Settings, folder: Path) -> Settings:
     """The same project in another folder, to be changed."""
     shutil.copytree(settings.project, folder, dirs_exist_ok=True)
+    return replace(load_settings(folder, environ={}), endpoint=None)
+
+
+def copied_once(name: str, make: Callable[[Path], object], folder: Path) -> Settings:
+    """A copy in ``folder`` of the project that ``make`` writes into a folder of its own, once in this process."""
+    if name not in _KEPT:
+        made = _template() / "p"
+        make(made)
+        _KEPT[name] = made
+    shutil.copytree(_KEPT[name], folder)
     return replace(load_settings(folder, environ={}), endpoint=None)
 
 

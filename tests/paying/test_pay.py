@@ -17,6 +17,7 @@ from pay_kit import (
     take_long,
     workers,
 )
+from world_kit import copied_once
 
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
@@ -37,8 +38,16 @@ def settings(tmp_path_factory, tmp_path, monkeypatch) -> Settings:
     return found
 
 
-def top_up_all(settings: Settings) -> None:
-    top_up(settings, LIVE, TopUpTerms(), confirm=lambda environment, total: True)
+@pytest.fixture
+def topped(settings, tmp_path, monkeypatch) -> Settings:
+    """The same after a top-up."""
+
+    def make(new: Path) -> None:
+        top_up(copy_of(settings.project, new), LIVE, TopUpTerms(), confirm=lambda environment, total: True)
+
+    found = copied_once("topped", make, tmp_path / "topped")
+    monkeypatch.chdir(found.project)
+    return found
 
 
 def test_the_report_by_batch_and_by_worker_by_hand(settings):
@@ -74,10 +83,9 @@ def test_the_report_by_batch_and_by_worker_by_hand(settings):
     }
 
 
-def test_the_report_after_a_top_up_counts_the_bonuses(settings):
+def test_the_report_after_a_top_up_counts_the_bonuses(topped):
     """Nobody is short any more; the wages by wording are those of the rewards alone."""
-    top_up_all(settings)
-    result = pay_report(settings, LIVE)
+    result = pay_report(topped, LIVE)
 
     assert (result.counts["bonuses_cents"], result.counts["total_cents"]) == (217, 817)
     assert result.counts["shortfall_cents"] == 0
@@ -85,15 +93,14 @@ def test_the_report_after_a_top_up_counts_the_bonuses(settings):
     assert result.next == ""
 
 
-def test_the_csv_sums_to_the_report(settings):
+def test_the_csv_sums_to_the_report(topped):
     """One row for each batch and worker, money in dollars, time in seconds."""
-    top_up_all(settings)
     counts = ok("pay", "--csv", "out/pay.csv", "--json").json["counts"]
     assert Path("out/pay.csv").stat().st_mode & 0o777 == 0o600  # it names workers
     with Path("out/pay.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
 
-    assert {row["worker"] for row in rows} == set(workers(settings).values())
+    assert {row["worker"] for row in rows} == set(workers(topped).values())
     for column, key in (("rewards", "rewards_cents"), ("bonuses", "bonuses_cents"), ("total", "total_cents")):
         assert round(sum(float(row[column]) for row in rows) * 100) == counts[key]
     assert sum(float(row["active_seconds"]) for row in rows) == 2050
@@ -147,26 +154,23 @@ def test_the_ledger_is_the_servers_or_the_check_says_where_not(settings):
     assert "differ on 2 submissions" in fails(1, "pay", "check")
 
 
-def test_bonuses_from_elsewhere_are_adopted_once_and_counted(settings):
+def test_bonuses_from_elsewhere_are_adopted_once_and_counted(topped):
     """Sent by hand, or before a backup was restored: booked, and the next top-up counts them."""
-    top_up_all(settings)
-    with open_database(settings.db_url, read_only=True) as session:
+    with open_database(topped.db_url, read_only=True) as session:
         rows = {row.worker: row for row in ledger.settled_work(session, LIVE)}
-    slow = rows[workers(settings)["slow"]]
-    with open_endpoint(settings, LIVE) as endpoint:
+    slow = rows[workers(topped)["slow"]]
+    with open_endpoint(topped, LIVE) as endpoint:
         endpoint.client().bonus(slow.mturk_assignment_id, slow.worker, 40, "Thank you.", token="by hand")
-    in_pipeline(
-        settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'"
-    )
-    on_server(settings, "DELETE FROM request_token")
+    in_pipeline(topped, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'")
+    on_server(topped, "DELETE FROM request_token")
 
-    first, second = check_pay(settings, LIVE, adopt=True), check_pay(settings, LIVE, adopt=True)
+    first, second = check_pay(topped, LIVE, adopt=True), check_pay(topped, LIVE, adopt=True)
     assert (first.refusal, first.result.counts["adopted"]) == (None, 3)
     assert (second.refusal, second.result.counts["adopted"]) == (None, 0)
-    assert pay_report(settings, LIVE).counts["bonuses_cents"] == 217 + 40
+    assert pay_report(topped, LIVE).counts["bonuses_cents"] == 217 + 40
 
-    top_up(settings, LIVE, TopUpTerms(floor_cents=2400), confirm=lambda environment, total: True)
-    assert sorted(granted(settings)["slow"]) == [40, 150, 310]
+    top_up(topped, LIVE, TopUpTerms(floor_cents=2400), confirm=lambda environment, total: True)
+    assert sorted(granted(topped)["slow"]) == [40, 150, 310]
 
 
 def test_hits_that_the_server_lost_cannot_be_compared_and_are_counted(settings):
