@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import once_kit
 import pytest
 from cli_kit import fails, ok
 from process_kit import project_settings
@@ -94,6 +95,7 @@ def test_the_drawing_is_the_same_twice_and_in_the_report(piloted: Path, tmp_path
     file = tmp_path / "frontier.svg"
     first = ok("plan", "--project", piloted, "--plot", file, "--json").json
     content = file.read_bytes()
+    once_kit.drawn.clear()
     again = ok("plan", "--project", piloted, "--plot", file, "--json").json
     told = report_input(collect(project_settings(piloted))).analyses
     section = tuple(made for made in told if made.section.id == "plan")

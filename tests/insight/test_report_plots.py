@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+import once_kit
 import pytest
 from defusedxml.ElementTree import fromstring
 from report_sample import HOSTILE, sample_input
@@ -59,6 +60,7 @@ def test_each_plot_is_one_svg_element_with_text_and_a_text_alternative(drawn: di
 
 def test_the_same_numbers_draw_the_same_bytes(drawn: dict[str, str], tmp_path: Path) -> None:
     """No time, no random id."""
+    once_kit.drawn.clear()
     assert drawings(tmp_path, ("clip", "pvse")) == drawn
 
 

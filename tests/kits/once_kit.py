@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import pickle
 import sqlite3
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 from annotators.pivot import LatentWords
+from mitl.analysis.report import loop_plots, machine_plots, plots, similarity_plots
 from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
 from mitl.campaign import pages
@@ -140,6 +142,26 @@ def _compile_once(self: jinja2.Environment, *arguments: Any, **named: Any) -> An
 
 
 jinja2.Environment.compile = _compile_once  # type: ignore[method-assign]
+
+
+# Most of a report's time goes into its drawings, which the next one of the same numbers shows again.
+drawn: dict[bytes, str] = {}
+
+
+def _drawn_once(draw: Callable[..., str]) -> Callable[..., str]:
+    @functools.wraps(draw)
+    def once(*given: object, **named: object) -> str:
+        key = pickle.dumps((draw.__module__, draw.__name__, given, named))
+        if key not in drawn:
+            drawn[key] = draw(*given, **named)
+        return drawn[key]
+
+    return once
+
+
+for _module in (loop_plots, machine_plots, plots, similarity_plots):
+    for _name in [name for name in vars(_module) if name.endswith("_svg")]:
+        setattr(_module, _name, _drawn_once(getattr(_module, _name)))
 
 
 # SQLite's tables are read from its words for them: half of what a backup of a small database takes.

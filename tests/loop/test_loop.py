@@ -61,18 +61,49 @@ def test_the_loop_ends_with_the_same_release_and_every_stage_says_so_the_second_
 
 
 @pytest.fixture(scope="module")
-def posted(tmp_path_factory):
-    """A project whose candidate pairs are on posted HITs, never changed."""
-    settings = make_world(tmp_path_factory.mktemp("posted") / "p")
-    run_propose(settings)
-    run_publish(settings)
-    return settings
+def worlds(tmp_path_factory):
+    """One project as it stood after each step, by the step's name; never changed.
+
+    Failed: answered at random, so that much waits for a person. Answered: with care. Released: nothing is left to ask.
+    """
+    folder = tmp_path_factory.mktemp("worlds")
+    made = {"proposed": make_world(folder / "proposed")}
+    run_propose(made["proposed"])
+
+    def after(base, name):
+        made[name] = copy_of(made[base], folder / name)
+        return made[name]
+
+    run_publish(after("proposed", "posted"))
+    settings = after("posted", "failed")
+    simulate(settings, SANDBOX, population="random")
+    harvest(settings, SANDBOX)
+    settle(after("failed", "settled"), SANDBOX)
+    settings = after("posted", "answered")
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+    settings = after("answered", "released")
+    work_until_done(settings)
+    run_build(settings)
+    return made
 
 
 @pytest.fixture
-def asked(posted, tmp_path: Path):
-    """A copy of it."""
-    return copy_of(posted, tmp_path / "p")
+def world(worlds, tmp_path: Path):
+    """A copy of the project as it stood after a step."""
+    return lambda name: copy_of(worlds[name], tmp_path / name)
+
+
+@pytest.fixture
+def proposed(world):
+    """A project whose candidate pairs nobody was asked about."""
+    return world("proposed")
+
+
+@pytest.fixture
+def asked(world):
+    """A project whose candidate pairs are on posted HITs."""
+    return world("posted")
 
 
 def test_every_candidate_is_on_exactly_one_hit_with_both_controls(asked):
@@ -147,28 +178,22 @@ def journal_tokens_are_unique(rows) -> bool:
     return len({row.token for row in rows}) == len(rows)
 
 
-def test_failed_controls_queue_the_work_and_never_reject_it(asked):
+def test_failed_controls_queue_the_work_and_never_reject_it(world):
     """Random workers fail controls: their pages wait for a person, nobody is refused pay."""
-    simulate(asked, SANDBOX, population="random")
-
-    harvest(asked, SANDBOX)
-
-    with open_database(asked.db_url, read_only=True) as session:
+    failed = world("failed")
+    with open_database(failed.db_url, read_only=True) as session:
         decisions = answers.decision_counts(session, SANDBOX)
     assert decisions[Decision.QUEUED] > 0
     assert Decision.REJECT not in decisions
-    assert queue(asked, SANDBOX).counts["queued"] == decisions[Decision.QUEUED]
+    assert queue(failed, SANDBOX).counts["queued"] == decisions[Decision.QUEUED]
 
 
-def test_settling_pays_everyone_and_asks_the_pairs_again(asked):
+def test_settling_pays_everyone_and_asks_the_pairs_again(world):
     """After `settle` all work is paid, none of the failed answers count, and new attempts are posted."""
-    simulate(asked, SANDBOX, population="random")
-    harvest(asked, SANDBOX)
+    settled = world("settled")
+    again = run_publish(settled)
 
-    settle(asked, SANDBOX)
-    again = run_publish(asked)
-
-    with open_database(asked.db_url, read_only=True) as session:
+    with open_database(settled.db_url, read_only=True) as session:
         rows = answers.assignments(session, SANDBOX)
         attempts = {hit.attempt for hit in hits.hits(session, SANDBOX)}
         usable = [row for row in judgements.judgements(session, SANDBOX) if row.record.usable]
@@ -200,22 +225,21 @@ def test_an_excluded_worker_gets_no_further_hit(asked):
         assert not any(row.record.usable for row in judgements.judgements(session, SANDBOX))
 
 
-def test_a_rejection_needs_a_reason_that_its_worker_can_understand(asked):
+def test_a_rejection_needs_a_reason_that_its_worker_can_understand(world):
     """A word is no reason; with one, the server knows the rejection and nothing is paid for it."""
-    simulate(asked, SANDBOX, population="random")
-    harvest(asked, SANDBOX)
-    with open_database(asked.db_url, read_only=True) as session:
+    failed = world("failed")
+    with open_database(failed.db_url, read_only=True) as session:
         (first, *_) = answers.assignments(session, SANDBOX, (Decision.QUEUED,))
 
     with pytest.raises(UsageError, match="--reason"):
-        rule(asked, [Ruling(first.id, Decision.REJECT, "bad")], SANDBOX)
+        rule(failed, [Ruling(first.id, Decision.REJECT, "bad")], SANDBOX)
     rule(
-        asked,
+        failed,
         [Ruling(first.id, Decision.REJECT, "every place was answered 100% NO within two seconds")],
         SANDBOX,
     )
 
-    with open_database(asked.db_url, read_only=True) as session:
+    with open_database(failed.db_url, read_only=True) as session:
         (row,) = answers.assignments(session, SANDBOX, (Decision.REJECT,))
         paid = len(answers.assignments(session, SANDBOX, (Decision.PASS,)))
         reward = hits.batches(session, SANDBOX)[0].reward_cents
@@ -223,11 +247,10 @@ def test_a_rejection_needs_a_reason_that_its_worker_can_understand(asked):
         assert journal.spent(session, SANDBOX).get("reward", 0) == paid * reward
 
 
-def test_a_decision_of_a_killed_review_is_carried_out_by_the_next_harvest(asked):
+def test_a_decision_of_a_killed_review_is_carried_out_by_the_next_harvest(world):
     """The decision is stored before the call: a kill in between loses neither the pay nor the rejection."""
-    simulate(asked, SANDBOX, population="random")
-    harvest(asked, SANDBOX)
-    with open_database(asked.db_url) as session:
+    failed = world("failed")
+    with open_database(failed.db_url) as session:
         first, second, *_ = answers.assignments(session, SANDBOX, (Decision.QUEUED,))
         from mitl.crowd.paying import plan_rejection
 
@@ -236,24 +259,23 @@ def test_a_decision_of_a_killed_review_is_carried_out_by_the_next_harvest(asked)
         answers.set_decision(session, [second.id], Decision.DROP)
         session.commit()
 
-    harvest(asked, SANDBOX)
+    harvest(failed, SANDBOX)
 
-    with open_database(asked.db_url, read_only=True) as session:
+    with open_database(failed.db_url, read_only=True) as session:
         statuses = {row.id: row.status for row in answers.assignments(session, SANDBOX)}
     assert statuses[first.id] == "Rejected"
     assert statuses[second.id] == "Approved"
 
 
-def test_reparsing_the_raw_answers_changes_nothing(asked):
+def test_reparsing_the_raw_answers_changes_nothing(world):
     """What was parsed at harvest comes out of the raw documents again, usable marks included."""
-    simulate(asked, SANDBOX)
-    harvest(asked, SANDBOX)
-    with open_database(asked.db_url, read_only=True) as session:
+    answered = world("answered")
+    with open_database(answered.db_url, read_only=True) as session:
         before = [row.record for row in judgements.judgements(session, SANDBOX)]
 
-    harvest(asked, SANDBOX, reparse=True)
+    harvest(answered, SANDBOX, reparse=True)
 
-    with open_database(asked.db_url, read_only=True) as session:
+    with open_database(answered.db_url, read_only=True) as session:
         assert [row.record for row in judgements.judgements(session, SANDBOX)] == before
     assert any(record.usable for record in before)
 
@@ -269,58 +291,45 @@ def test_a_simulation_that_was_cut_short_goes_on(asked):
     assert rest.counts["submitted"] == total - 2
 
 
-def test_a_bill_above_the_maximum_posts_nothing(tmp_path):
+def test_a_bill_above_the_maximum_posts_nothing(proposed):
     """--max-cost stops before anything is stored or sent."""
-    settings = make_world(tmp_path / "p")
-    run_propose(settings)
-
     with pytest.raises(UsageError, match="above --max-cost"):
-        run_publish(settings, max_cost_cents=1)
+        run_publish(proposed, max_cost_cents=1)
 
-    assert sum(status(settings, SANDBOX).counts["hits"].values()) == 0
+    assert sum(status(proposed, SANDBOX).counts["hits"].values()) == 0
 
 
-def test_live_money_needs_a_budget_and_the_floor(tmp_path):
+def test_live_money_needs_a_budget_and_the_floor(proposed):
     """A new server's live budget is nothing, and a reward below the floor is refused on live."""
-    settings = make_world(tmp_path / "p")
-    run_propose(settings)
-
     with pytest.raises(FundsError, match="mitl crowd budget"):
-        publish(settings, Campaign(Environment.LIVE), confirm=lambda total: True)
+        publish(proposed, Campaign(Environment.LIVE), confirm=lambda total: True)
     with pytest.raises(UsageError, match="wage floor"):
-        publish(settings, Campaign(Environment.LIVE, reward_cents=10), confirm=lambda total: True)
+        publish(proposed, Campaign(Environment.LIVE, reward_cents=10), confirm=lambda total: True)
 
 
-def test_an_unconfirmed_total_posts_nothing(tmp_path):
+def test_an_unconfirmed_total_posts_nothing(proposed):
     """Saying no to the bill leaves the project as it was."""
-    settings = make_world(tmp_path / "p")
-    run_propose(settings)
-
     with pytest.raises(UsageError, match="not confirmed"):
-        publish(settings, Campaign(SANDBOX), confirm=lambda total: False)
+        publish(proposed, Campaign(SANDBOX), confirm=lambda total: False)
 
-    assert sum(status(settings, SANDBOX).counts["hits"].values()) == 0
+    assert sum(status(proposed, SANDBOX).counts["hits"].values()) == 0
 
 
-def test_a_dry_run_stores_nothing(tmp_path):
+def test_a_dry_run_stores_nothing(proposed):
     """Everything is rendered and priced, nothing is kept."""
-    settings = make_world(tmp_path / "p")
-    run_propose(settings)
-
-    result = publish(settings, Campaign(SANDBOX), confirm=lambda total: True, dry_run=True)
+    result = publish(proposed, Campaign(SANDBOX), confirm=lambda total: True, dry_run=True)
 
     assert result.counts["hits"] > 0 and 0 < result.counts["largest_question_bytes"] <= 65_535
-    assert sum(status(settings, SANDBOX).counts["hits"].values()) == 0
-    assert not settings.public.exists()
+    assert sum(status(proposed, SANDBOX).counts["hits"].values()) == 0
+    assert not proposed.public.exists()
 
 
-def test_one_directions_campaign_asks_its_own_pairs_only(tmp_path):
+def test_one_directions_campaign_asks_its_own_pairs_only(proposed):
     """`--direction i2t` asks what image queries found; the other campaign asks the rest, with its own template."""
-    settings = make_world(tmp_path / "p")
-    pairs = run_propose(settings).counts["pairs"]
+    pairs = status(proposed, SANDBOX).counts["pairs"]
 
-    first = run_publish(settings, direction="i2t", template="pairs-rationale")
-    second = run_publish(settings, direction="t2i")
+    first = run_publish(proposed, direction="i2t", template="pairs-rationale")
+    second = run_publish(proposed, direction="t2i")
 
     assert first.counts["pairs"] > 0 and second.counts["pairs"] > 0
     assert first.counts["pairs"] + second.counts["pairs"] == pairs
@@ -369,40 +378,35 @@ def test_another_data_set_in_the_same_project_is_refused(tmp_path):
         init(settings, other)
 
 
-def test_sandbox_and_live_answers_never_mix(asked):
+def test_sandbox_and_live_answers_never_mix(world):
     """What the sandbox judged is open on live."""
-    simulate(asked, SANDBOX)
-    harvest(asked, SANDBOX)
-
-    live = status(asked, Environment.LIVE).counts
+    answered = world("answered")
+    live = status(answered, Environment.LIVE).counts
 
     assert live["pairs_open"] == live["pairs"] and live["submissions"] == 0
 
 
-def test_the_release_lists_the_runs_queries_only(asked):
+def test_the_release_lists_the_runs_queries_only(world):
     """Positives of items that did not search are incomplete, so the JSONs leave them out."""
-    work_until_done(asked)
-    run_build(asked)
+    released = world("released")
     from mitl.db.store import items, proposals
 
-    release = read_release(asked.project / "release")
-    with open_database(asked.db_url, read_only=True) as session:
+    release = read_release(released.project / "release")
+    with open_database(released.db_url, read_only=True) as session:
         queries = proposals.queries(session)
         dataset = items.dataset(session)
-        names = {i.id: i.external_id for i in items.images(session, dataset.id, asked.project)}
+        names = {i.id: i.external_id for i in items.images(session, dataset.id, released.project)}
     assert set(release.by_query[Direction.I2T]) <= {names[query] for query in queries[Direction.I2T]}
     assert release.by_query[Direction.I2T]
 
 
-def test_an_overlap_asks_its_share_of_a_second_worker(tmp_path):
+def test_an_overlap_asks_its_share_of_a_second_worker(proposed):
     """A quarter of the pairs stands on further pages; where two workers answered, agreement can be measured."""
-    settings = make_world(tmp_path / "p")
-    run_propose(settings)
 
-    posted = run_publish(settings, overlap=0.25)
-    work_until_done(settings)
+    posted = run_publish(proposed, overlap=0.25)
+    work_until_done(proposed)
 
-    with open_database(settings.db_url, read_only=True) as session:
+    with open_database(proposed.db_url, read_only=True) as session:
         rows = [row.record for row in judgements.judgements(session, SANDBOX)]
     second = [row for row in rows if row.role is PairRole.OVERLAP and row.usable]
     assert posted.counts["overlap"] == math.ceil(0.25 * posted.counts["pairs"])
@@ -413,53 +417,49 @@ def test_an_overlap_asks_its_share_of_a_second_worker(tmp_path):
         assert others and row.worker not in others
 
 
-def test_a_page_that_cannot_be_shown_is_never_planned(asked):
+def test_a_page_that_cannot_be_shown_is_never_planned(world):
     """Every page is rendered before anything is stored: a lost picture stops the run and wedges nothing."""
-    simulate(asked, SANDBOX, population="random")
-    harvest(asked, SANDBOX)
-    settle(asked, SANDBOX)
-    before = status(asked, SANDBOX).counts["hits"]
-    for folder in (asked.project / "dataset" / "images", asked.public / "i"):
+    settled = world("settled")
+    before = status(settled, SANDBOX).counts["hits"]
+    for folder in (settled.project / "dataset" / "images", settled.public / "i"):
         for picture in folder.iterdir():
             picture.rename(picture.with_suffix(".away"))
 
     with pytest.raises(
         DatasetError, match=r"^\d+ of \d+ images cannot be shown: (image '.*?; ){5}and \d+ more; "
     ):
-        run_publish(asked)
+        run_publish(settled)
 
-    assert status(asked, SANDBOX).counts["hits"] == before
-    for picture in (asked.project / "dataset" / "images").iterdir():
+    assert status(settled, SANDBOX).counts["hits"] == before
+    for picture in (settled.project / "dataset" / "images").iterdir():
         picture.rename(picture.with_suffix(".png"))
-    assert run_publish(asked).counts["hits_again"] > 0
+    assert run_publish(settled).counts["hits_again"] > 0
 
 
-def test_with_several_workers_only_those_whose_answers_failed_are_replaced(tmp_path):
+def test_with_several_workers_only_those_whose_answers_failed_are_replaced(proposed):
     """Two workers a HIT: where one submission was dropped, one more worker is asked, not two."""
-    settings = make_world(tmp_path / "p")
-    run_propose(settings)
-    run_publish(settings, assignments=2)
-    simulate(settings, SANDBOX)
-    harvest(settings, SANDBOX)
-    settle(settings, SANDBOX)
-    with open_database(settings.db_url) as session:
+    run_publish(proposed, assignments=2)
+    simulate(proposed, SANDBOX)
+    harvest(proposed, SANDBOX)
+    settle(proposed, SANDBOX)
+    with open_database(proposed.db_url) as session:
         kept = answers.assignments(session, SANDBOX, (Decision.PASS,))
         per_hit = {row.hit_id: [other for other in kept if other.hit_id == row.hit_id] for row in kept}
         victim = next(rows[0] for rows in per_hit.values() if len(rows) == 2)
         answers.set_decision(session, [victim.id], Decision.DROP)
         session.commit()
-    settle(settings, SANDBOX)
+    settle(proposed, SANDBOX)
 
-    run_publish(settings)
+    run_publish(proposed)
 
-    with open_database(settings.db_url, read_only=True) as session:
+    with open_database(proposed.db_url, read_only=True) as session:
         again = [
             hit for hit in hits.hits(session, SANDBOX) if hit.number == victim.number and hit.attempt == 2
         ]
         work = open_work.open_work(session, SANDBOX)
     assert [hit.assignments for hit in again] == [1]
-    assert work.assignments == sum(hit.assignments for hit in _posted(settings))
-    assert status(settings, SANDBOX).counts["held_cents"] == work.held_cents > 0
+    assert work.assignments == sum(hit.assignments for hit in _posted(proposed))
+    assert status(proposed, SANDBOX).counts["held_cents"] == work.held_cents > 0
 
 
 def _posted(settings):
@@ -467,13 +467,10 @@ def _posted(settings):
         return hits.hits(session, SANDBOX, (HitState.POSTED,))
 
 
-def test_a_limit_covers_what_is_asked_again(asked):
+def test_a_limit_covers_what_is_asked_again(world):
     """`--limit` bounds all candidates of a run, those asked again first."""
-    simulate(asked, SANDBOX, population="random")
-    harvest(asked, SANDBOX)
-    settle(asked, SANDBOX)
-
-    limited = run_publish(asked, limit=20)
+    settled = world("settled")
+    limited = run_publish(settled, limit=20)
 
     assert 0 < limited.counts["pairs"] <= 20
 
@@ -496,33 +493,33 @@ def test_naming_more_at_a_second_init_adds_it(tmp_path):
     assert (second.status, second.counts["ratings"], second.counts["exclusions"]) == ("nothing_to_do", 0, 0)
 
 
-def test_a_second_run_repeats_no_row_of_the_release(asked):
+def test_a_second_run_repeats_no_row_of_the_release(world):
     """Two runs propose many of the same pairs; the CSV holds one row per judgement, annotator and direction."""
-    run_propose(asked, image_queries=8, caption_queries=10)
-    work_until_done(asked)
-    run_build(asked)
+    released = world("released")
+    run_propose(released, image_queries=8, caption_queries=10)
+    work_until_done(released)
+    run_build(released, "again")
 
-    rows = (asked.project / "release" / "mturk_parsed.csv").read_text().splitlines()[1:]
+    rows = (released.project / "again" / "mturk_parsed.csv").read_text().splitlines()[1:]
     assert rows
     keys = [tuple(row.split(",")[column] for column in (0, 3, 4)) for row in rows]
     directions = 2
     assert max(keys.count(key) for key in set(keys)) <= directions
 
 
-def test_scores_of_other_sets_are_kept(asked):
+def test_scores_of_other_sets_are_kept(world):
     """Scoring the originals after a release keeps the release's scores for the report."""
+    released = world("released")
     import json
 
     from mitl.stages.evaluating.evaluate import evaluate
 
-    work_until_done(asked)
-    run_build(asked)
-    evaluate(asked, release=asked.project / "release")
-    evaluate(asked)
+    evaluate(released, release=released.project / "release")
+    evaluate(released)
 
-    kept = json.loads((asked.runs / "evaluation" / "scores.json").read_text())
+    kept = json.loads((released.runs / "evaluation" / "scores.json").read_text())
     assert set(kept) == {"original", "release"}
     assert {one.get("environment") for one in kept["release"].values()} == {"sandbox"}
     assert {one.get("environment") for one in kept["original"].values()} == {None}
     with pytest.raises(UsageError, match="COCO's"):
-        evaluate(asked, official=("eccv",))
+        evaluate(released, official=("eccv",))

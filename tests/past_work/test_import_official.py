@@ -12,7 +12,7 @@ from cli_kit import fails, ok
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
+from world_kit import SANDBOX, make_released, make_world, run_build, run_propose
 
 from mitl.crowd.parsed_csv import official_answer, official_judgements, official_proposals, official_rows
 from mitl.crowd.result_file import ResultFile, ResultRow, read_result_file
@@ -31,7 +31,6 @@ from mitl.records import (
 )
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.hits.simulate import simulate
 from mitl.stages.past_work.importing import import_results
 
 HEADER = ",".join(OFFICIAL_COLUMNS) + "\n"
@@ -211,13 +210,9 @@ def test_ranks_that_count_from_0_are_raised():
 @pytest.fixture(scope="module")
 def released(tmp_path_factory) -> Path:
     """A release's CSV of a small world that people judged."""
-    settings = make_world(tmp_path_factory.mktemp("a") / "p", n_images=20)
-    run_propose(settings)
-    run_publish(settings)
-    simulate(settings, SANDBOX, population="careful")
-    harvest(settings, SANDBOX)
-    run_build(settings)
-    return settings.project / "release" / "mturk_parsed.csv"
+    folder = tmp_path_factory.mktemp("a") / "p"
+    make_released(folder, n_images=20, image_queries=6, caption_queries=8)
+    return folder / "release" / "mturk_parsed.csv"
 
 
 def test_a_released_csv_brought_into_a_new_project_is_released_again_as_it_was(
