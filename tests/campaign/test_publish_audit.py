@@ -231,7 +231,7 @@ def test_a_yes_goes_to_two_other_workers_until_the_audit_is_complete(settings):
     drawn(settings, known[:12])
     for _ in range(12):
         run_publish(settings, drawn=True)
-        answer(settings, "careful:0.7,random:0.3", hits_per_worker=2)
+        answer(settings, "mixed", hits_per_worker=2)
         if not wanted(settings):
             break
 
