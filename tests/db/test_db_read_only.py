@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -72,18 +73,32 @@ READING = (
 )
 
 
-@pytest.mark.parametrize("words", READING, ids=" ".join)
-def test_what_reads_needs_no_right_to_write(words, project, tmp_path, monkeypatch):
+EACH = """
+import contextlib, io, json, sys
+from mitl.cli import group
+from mitl.cli.app import run
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = run(group, words)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+"""Commands one after the other in one process, and what each of them said."""
+
+
+def test_what_reads_needs_no_right_to_write(project, tmp_path, monkeypatch):
     """It says what it says to those who may write, and leaves nothing beside the database."""
     monkeypatch.chdir(tmp_path)
+    commands = [[*words, "--project", str(project)] for words in READING]
     before = names(project)
     with locked(project):
-        done = bound(*words, "--project", project)
+        called = [*unprivileged(), sys.executable, "-c", EACH, json.dumps(commands)]
+        done = subprocess.run(called, capture_output=True, text=True, check=True)
         assert names(project) == before
-    shutil.rmtree(tmp_path / "dump", ignore_errors=True)
+    shutil.rmtree(tmp_path / "dump")
 
-    assert (done.returncode, done.stderr) == (0, ""), done
-    assert done.stdout == ok(*words, "--project", project).out
+    for words, said in zip(commands, done.stdout.splitlines(), strict=True):
+        assert json.loads(said) == [0, ok(*words).out, ""], words
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ from mitl.records import Direction, Environment, Judgement, Label, Pair, PairRol
 from mitl.records.frames import is_gold
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.operating.backup import backup
+from mitl.stages.operating.restore import restore
 from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
 from mitl.stages.reporting.report import report
 
@@ -215,15 +217,12 @@ def test_the_privacy_check_reads_texts_too(tmp_path):
 
 
 @pytest.mark.slow
-def test_texts_come_from_the_database_and_pass_the_privacy_check(tmp_path, engine_url):
+def test_texts_come_from_the_database_and_pass_the_privacy_check(project, tmp_path, engine_url):
     """On both engines: a worker's own id, an address and a plain remark; the check finds nothing in what is left."""
-    crowd = f"sqlite:///{tmp_path / 'crowd.db'}"
-    make_world(tmp_path, n_images=12, db_url=engine_url, crowd_url=crowd)
-    settings = project_settings(tmp_path, db_url=engine_url, crowd_url=crowd)
-    run_propose(settings, image_queries=3, caption_queries=3)
-    run_publish(settings)
-    simulate(settings, SANDBOX, population="careful")
-    harvest(settings, SANDBOX)
+    shutil.copytree(project, tmp_path / "p")
+    settings = project_settings(tmp_path / "p", db_url=engine_url)
+    backup(project_settings(project), tmp_path / "dump", only="pipeline")
+    restore(settings, tmp_path / "dump", only="pipeline")
     with open_database(settings.db_url, read_only=True) as session:
         worker = columns.judgement_columns(session, SANDBOX)["worker"].cat.categories[0]
     remarks = ["plain remark", f"i am {worker.lower()}", "call 555 123 4567"]
