@@ -22,9 +22,9 @@ from mitl.stages.hits.simulate import simulate
 
 
 @pytest.fixture
-def project(tmp_path, tmp_path_factory):
+def project(tmp_path):
     """A world with sixteen pairs of each task sampled."""
-    return sampled(tmp_path / "p", tmp_path_factory)
+    return sampled(tmp_path / "p")
 
 
 def rated(settings):

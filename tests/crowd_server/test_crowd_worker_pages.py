@@ -16,6 +16,7 @@ from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
 from mitl.crowd_server.store import assignments as assignment_store
 from mitl.crowd_server.store.models import LateAnswer
+from mitl.crowd_server.work import listing
 from mitl.errors import StoreError
 from mitl.records import Environment
 
@@ -819,3 +820,20 @@ def test_a_huge_form_does_nothing(crowd, hit_type, path):
 
     assert reply.status_code == 200
     assert worker.task(reply) is None
+
+
+def test_a_long_history_is_turned_page_by_page(crowd, hit_type, monkeypatch):
+    """One submission on a page: together the pages hold each once, newest first."""
+    monkeypatch.setattr(listing, "WORK_ON_A_PAGE", 1)
+    worker, address, shown = crowd.worker(), "/w/work", []
+    for _ in range(3):
+        worker.do(hit_type)
+        crowd.clock.advance(minutes=1)
+    while address:
+        page = worker.get(address).text
+        shown += re.findall(r"sent <time datetime=\"([^\"]+)", page)
+        found = re.search(r'<a rel="next" href="([^"]+)"', page)
+        address = found and found[1]
+
+    assert len(shown) == 3 and shown == sorted(shown, reverse=True)
+    assert worker.get("/w/work?page=99").text == worker.get("/w/work?page=3").text

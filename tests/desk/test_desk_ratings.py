@@ -15,9 +15,9 @@ from mitl.stages.harvesting.harvest import harvest
 
 
 @pytest.fixture
-def opened(tmp_path, tmp_path_factory):
+def opened(tmp_path):
     """The desk over ratings of four careful people and one who gives one number for everything."""
-    settings = sampled(tmp_path / "p", tmp_path_factory)
+    settings = sampled(tmp_path / "p")
     in_pipeline(settings, "UPDATE part SET text = '<b>' || text WHERE text IS NOT NULL")
     run_rate(settings)
     rate(settings, [likeness] * 4 + [lambda worker, item: 3.0])
