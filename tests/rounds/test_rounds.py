@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from cli_kit import fails, mitl, ok
 from publish_kit import proposed
-from world_kit import make_world, run_propose
+from world_kit import make_world, run_propose, work_until_done
 
 from mitl.campaign.kinds.pairs.controls import all_rankings
 from mitl.core.arrays import pack_pairs, unpack_ids
 from mitl.crowd.context import open_context
+from mitl.db.models import JudgementRow
 from mitl.db.session import open_database
 from mitl.db.store import columns, open_work, proposals
 from mitl.db.store import items as item_store
@@ -139,6 +140,33 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
     assert names == {"near", "clip-mini"}
     assert fused is None  # what stood had read its rankings
     assert fewer == candidates < pairs
+
+
+def test_a_round_that_died_while_training_goes_on_with_what_it_has_trained(tmp_path, monkeypatch):
+    """Answers that came in between do not make it train again, nor refuse."""
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    _with_a_mini(settings.project)
+    run_propose(settings)
+    work_until_done(settings, rounds=8)
+    real = walking._ended
+
+    def dies(turn, step, result):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(walking, "_ended", dies)
+    assert mitl(*TRAINED).status == 130
+    monkeypatch.setattr(walking, "_ended", real)
+    with open_database(settings.db_url) as session:
+        gone = session.query(JudgementRow).order_by(JudgementRow.id.desc()).limit(1).one()
+        session.delete(gone)
+        session.commit()
+
+    (number,) = ok(*TRAINED, "--json").json["counts"]["closed"]
+
+    with open_database(settings.db_url, read_only=True) as session:
+        (row,) = round_store.trained(session)
+    assert row.name == f"clip-mini-r{number}"
 
 
 def test_how_to_learn_wants_train_and_a_loss_that_there_is(project):
