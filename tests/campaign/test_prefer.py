@@ -482,8 +482,8 @@ def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
     """The same queries, pages and scores from either database."""
     found = []
     for name, url in (("sqlite", None), ("postgres", postgres_url)):
-        made = replace(make_world(tmp_path / name, n_images=30, db_url=url), project_id="same-0000")
-        run_propose(made, image_queries=4, caption_queries=12)
+        made = replace(make_world(tmp_path / name, n_images=20, db_url=url), project_id="same-0000")
+        run_propose(made, image_queries=2, caption_queries=8)
         write_guesses(made, Direction.T2I)
         run_study(made, queries=6)
         simulate(made, SANDBOX, population="careful:0.5,random:0.5")
