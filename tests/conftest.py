@@ -6,12 +6,12 @@ import os
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import once_kit  # noqa: F401 - what it makes once is shared from here on
 import pytest
+from db_kit import postgres_database
 from hypothesis import settings
 from migration_kit import every_migration
 from sqlalchemy import create_engine, text
@@ -96,18 +96,8 @@ def postgres_server() -> Iterator[str]:
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """URL of an empty PostgreSQL database, dropped afterwards."""
-    name = f"t_{uuid.uuid4().hex[:12]}"
-    admin = create_engine(postgres_server, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    base, _, query = postgres_server.partition("?")
-    url = base.rsplit("/", 1)[0] + "/" + name + ("?" + query if query else "")
-    try:
+    with postgres_database(postgres_server) as url:
         yield url
-    finally:
-        with admin.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        admin.dispose()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mitl.campaign.standing import keep_standing
+from mitl.core.paging import ListPage
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.context import Context, open_context, require_same_server
@@ -22,7 +23,6 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal
 from mitl.desk.desk import Desk
-from mitl.desk.paging import ListPage
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
@@ -34,7 +34,7 @@ MAX_SUBJECT = 200
 MAX_TEXT = 4096
 """Characters; the API's limits."""
 A_PAGE = 50
-"""Workers on a page."""
+"""Workers on a page, and submissions on a worker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +246,10 @@ def in_order(
 
 
 def worker(desk: Desk, request: Request) -> Response:
-    """``/workers/{id}``: one worker, their submissions in short, the messages to them."""
-    return _page(desk, request.path_params["worker_id"], back=_number(request.query_params.get("back", "")))
+    """``/workers/{id}``: one worker, their submissions in short at ``?page=``, the messages to them."""
+    given = request.query_params
+    back, page = _number(given.get("back", "")), _number(given.get("page", ""))
+    return _page(desk, request.path_params["worker_id"], back=back, page=page or 1)
 
 
 def _page(
@@ -258,6 +260,7 @@ def _page(
     subject: str = "",
     text: str = "",
     back: int | None = None,
+    page: int = 1,
 ) -> Response:
     with desk.reading() as context:
         frame = desk.frame(context)
@@ -267,13 +270,21 @@ def _page(
             raise StoreError(f"nobody of number {worker_id} has submitted work on {desk.environment}")
         work = strips(context.session, desk.environment, worker_id, desk.settings.gold_rule)
         messages = messages_to(context.session, found.worker)
+    turn = ListPage.to(page, len(work), a_page=A_PAGE)
+
+    def address(page: int = turn.page) -> str:
+        wanted = {"page": page} | ({"back": back} if back else {})
+        return f"/workers/{worker_id}?{urlencode(wanted)}"
+
     return desk.page(
         "worker.html.j2",
         frame,
         status=422 if problem else 200,
         one=found,
         people=people,
-        work=work,
+        work=work[turn.part],
+        turn=turn,
+        address=address,
         messages=messages,
         problem=problem,
         subject=subject,

@@ -17,10 +17,10 @@ from starlette.routing import Route
 
 from mitl.addresses import names_loopback
 from mitl.core.arrays import Ints
+from mitl.core.paging import ListPage
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
 from mitl.desk.app import OwnHostOnly, has_window, static
-from mitl.desk.paging import ListPage
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (

@@ -43,8 +43,8 @@ def ratings(monkeypatch):
 
 
 @pytest.fixture
-def project(tmp_path, tmp_path_factory):
-    made = proposed(tmp_path / "p", tmp_path_factory)
+def project(tmp_path):
+    made = proposed(tmp_path / "p")
     engine = make_engine(made.crowd_db_url)
     admin.prepare(engine)
     admin.set_budget(engine, LIVE, 1000)

@@ -12,9 +12,9 @@ from publish_kit import proposed
 
 
 @pytest.fixture
-def project(tmp_path, tmp_path_factory):
+def project(tmp_path):
     """A project with proposals, in the current folder."""
-    proposed(tmp_path / "p", tmp_path_factory)
+    proposed(tmp_path / "p")
     with chdir(tmp_path / "p"):
         yield tmp_path / "p"
 

@@ -21,9 +21,9 @@ from mitl.stages.reporting.status import status
 
 
 @pytest.fixture
-def world(tmp_path, tmp_path_factory):
+def world(tmp_path):
     """A project with proposals."""
-    return proposed(tmp_path / "p", tmp_path_factory)
+    return proposed(tmp_path / "p")
 
 
 def run_dry(settings, to=None, **campaign):

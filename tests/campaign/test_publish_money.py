@@ -39,9 +39,9 @@ from mitl.stages.reviewing.review import settle
 
 
 @pytest.fixture
-def world(tmp_path, tmp_path_factory):
+def world(tmp_path):
     """A project with proposals."""
-    return proposed(tmp_path / "p", tmp_path_factory)
+    return proposed(tmp_path / "p")
 
 
 def committed(settings, environment=SANDBOX, *, charges_fee=False):

@@ -182,11 +182,11 @@ def _publish(settings, environment):
 
 
 @pytest.fixture
-def spoiled(tmp_path, tmp_path_factory):
+def spoiled(tmp_path):
     """Makes a project whose pictures were made public for one environment, and then damaged."""
 
     def make(first):
-        settings = proposed(tmp_path / "p", tmp_path_factory)
+        settings = proposed(tmp_path / "p")
         _publish(settings, first)
         for file in (settings.public / "i").iterdir():
             file.write_bytes(b"cut off")
@@ -217,9 +217,9 @@ def test_in_practice_they_are_a_warning(spoiled):
     assert "could not see image" in warning
 
 
-def test_a_server_on_this_machine_is_near_whatever_its_port(tmp_path, tmp_path_factory, monkeypatch):
+def test_a_server_on_this_machine_is_near_whatever_its_port(tmp_path, monkeypatch):
     """A second project's server, named by its address, shows pictures from disk as the usual one does."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     engine = make_engine(settings.crowd_db_url)
     with RunningServer(create_app(engine, public=[settings.public])) as server:
         give_keys(engine, monkeypatch)

@@ -29,9 +29,9 @@ PLAIN = load_template("pairs-plain")
 
 
 @pytest.fixture
-def world(tmp_path, tmp_path_factory):
+def world(tmp_path):
     """A project with proposals."""
-    return proposed(tmp_path / "p", tmp_path_factory)
+    return proposed(tmp_path / "p")
 
 
 def posted_batches(settings):

@@ -221,7 +221,7 @@ def test_what_html_allows_is_allowed(html):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A project with proposals and a wording of its own, a copy of the plain one."""
-    settings = proposed(tmp_path_factory.mktemp("world") / "p", tmp_path_factory)
+    settings = proposed(tmp_path_factory.mktemp("world") / "p")
     shutil.copytree(resources.folder("hit_templates") / "pairs-plain", settings.wordings / "own")
     return settings
 

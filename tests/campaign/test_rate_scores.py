@@ -8,6 +8,7 @@ import io
 import pytest
 from cli_kit import fails, ok
 from similarity_kit import likeness, rate, run_rate, sampled
+from similarity_kit import rated as rated_by_five
 from sqlalchemy import select
 from world_kit import SANDBOX
 
@@ -22,7 +23,7 @@ from mitl.stages.harvesting.harvest import harvest
 @pytest.fixture(scope="module")
 def rated(tmp_path_factory):
     """Sixteen pairs of captions and as many of images; nobody rated the captions of the second page but three."""
-    settings = sampled(tmp_path_factory.mktemp("rated") / "p", tmp_path_factory)
+    settings = sampled(tmp_path_factory.mktemp("rated") / "p")
     run_rate(settings, "sts")
     run_rate(settings, "sis")
 
@@ -40,9 +41,9 @@ def scored(*words):
     return ok("rate", "scores", "--sandbox", *words, "--json").json["counts"]
 
 
-def test_without_ratings_it_says_what_comes_next(tmp_path, tmp_path_factory, monkeypatch):
+def test_without_ratings_it_says_what_comes_next(tmp_path, monkeypatch):
     """Nothing sampled, nothing posted, nothing harvested: a step each."""
-    settings = sampled(tmp_path / "p", tmp_path_factory)
+    settings = sampled(tmp_path / "p")
     monkeypatch.chdir(settings.project)
 
     before = ok("rate", "scores")
@@ -111,12 +112,9 @@ def test_the_csv_holds_every_sampled_order(rated, monkeypatch, tmp_path):
     assert "cannot write" in refused
 
 
-def test_an_excluded_worker_no_longer_counts(tmp_path, tmp_path_factory, monkeypatch):
+def test_an_excluded_worker_no_longer_counts(tmp_path, monkeypatch):
     """Every pair lacks that rating then, and is asked again."""
-    settings = sampled(tmp_path / "p", tmp_path_factory)
-    run_rate(settings, "sts")
-    rate(settings)
-    harvest(settings, SANDBOX)
+    settings = rated_by_five(tmp_path / "p")
     monkeypatch.chdir(settings.project)
     before = scored()["tasks"]["sts"]
     with open_database(settings.db_url) as session:

@@ -64,9 +64,9 @@ def test_lost_hits_are_adopted_without_posting_anything(asked, state):
     assert states == {"done"}
 
 
-def test_a_harvest_beside_publish_may_book_what_was_posted_first(tmp_path, tmp_path_factory, monkeypatch):
+def test_a_harvest_beside_publish_may_book_what_was_posted_first(tmp_path, monkeypatch):
     """Publish counts what is out, whoever saw it there first."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     create, looks = publishing.create_hit, []
 
     def seen_at_once(*words):

@@ -7,6 +7,7 @@ import datetime as dt
 import numpy as np
 import pytest
 from audit_kit import NOW, SANDBOX, add_audit, add_page, some_pairs, submit
+from db_kit import postgres_database
 from sqlalchemy import text
 from world_kit import make_world
 
@@ -21,11 +22,21 @@ YES, WEAK_YES, WEAK_NO, NO = (LABELS.index(label) for label in Label)
 AUDIT, CANDIDATE = PairRole.AUDIT, PairRole.CANDIDATE
 
 
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def url(request, tmp_path_factory):
+    """The database of a project whose pairs nobody was asked yet, once on each engine."""
+    folder = tmp_path_factory.mktemp("p")
+    if request.param == "sqlite":
+        yield make_world(folder, n_images=12).db_url
+    else:
+        with postgres_database(request.getfixturevalue("postgres_server")) as made:
+            yield make_world(folder, n_images=12, db_url=made).db_url
+
+
 @pytest.fixture
-def session(engine_url, tmp_path):
-    """A project whose pairs nobody was asked yet."""
-    settings = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
-    with open_database(settings.db_url) as opened:
+def session(url):
+    """Nothing of a test stays in the database."""
+    with open_database(url) as opened:
         yield opened
 
 
@@ -192,7 +203,6 @@ def test_other_queries_make_another_pool(session):
     """An audit of the pool before is kept, and nothing of it is asked any more."""
     pairs = some_pairs(session, 2)
     audit = add_audit(session, pairs)
-    session.commit()
     assert audits.current(session, SANDBOX, AuditPurpose.RECALL) == audit
 
     session.execute(text("INSERT INTO run (hash, config) VALUES ('h', '{}')"))

@@ -19,6 +19,7 @@ from books import (
     pipeline_state,
     server_rows,
 )
+from db_kit import postgres_database
 from harvest_kit import in_pipeline
 from process_kit import Child, Outcome, fork_server, project_settings, side_by_side
 from sqlalchemy import text
@@ -94,16 +95,27 @@ def made(context, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture
-def project(made, context, tmp_path, engine_url) -> Project:
-    """A project with candidate pairs for some HITs."""
+@pytest.fixture(scope="module")
+def on_postgres(made, context, postgres_server, tmp_path_factory) -> Iterator[str]:
+    """URL of a database that PostgreSQL made by the same stages as ``proposed``, to be copied."""
+    folder = Path(shutil.copytree(made / "proposed", tmp_path_factory.mktemp("postgres") / "p"))
+    (folder / "mitl.db").unlink()
+    with postgres_database(postgres_server) as url:
+        Project(context, folder, url).run(work.init, (work.propose, 8, 8))
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def project(request, made, context, tmp_path) -> Iterator[Project]:
+    """A project with candidate pairs for some HITs, once on each engine."""
     copied = Path(shutil.copytree(made / "proposed", tmp_path / "p"))
-    if engine_url.startswith("sqlite"):
-        return Project(context, copied, f"sqlite:///{copied / 'mitl.db'}")
+    if request.param == "sqlite":
+        yield Project(context, copied, f"sqlite:///{copied / 'mitl.db'}")
+        return
     (copied / "mitl.db").unlink()
-    project = Project(context, copied, engine_url)
-    project.run(work.init, (work.propose, 8, 8))
-    return project
+    like = request.getfixturevalue("on_postgres")
+    with postgres_database(request.getfixturevalue("postgres_server"), like) as url:
+        yield Project(context, copied, url)
 
 
 @pytest.fixture
@@ -138,29 +150,6 @@ def test_two_harvests_at_once_store_and_pay_everything_once(project):
     approved = sum(status == "Approved" for _, status, *_ in submissions)
     assert sum(outcome.value.counts["fetched"] for outcome in outcomes) == len(submissions) > 3
     assert sum(outcome.value.counts["approved"] for outcome in outcomes) == approved > 0
-    assert_answers_are_kept_once(project.settings)
-
-
-def test_a_publish_beside_a_harvest(project):
-    """New pairs are posted while answers to others come in."""
-    project.run((work.publish, "i2t"), (work.work, "careful", 3))
-
-    outcomes = project.at_once(work.harvest, (work.publish, "t2i"), work.harvest)
-
-    assert errors(outcomes) == []
-    assert_hits_are_neither_lost_nor_doubled(project.settings)
-    assert_answers_are_kept_once(project.settings)
-
-
-def test_a_harvest_that_polls_while_people_work(project):
-    """Answers are fetched as they come; in the end all are there, once."""
-    project.run(work.publish)
-
-    outcomes = project.at_once((work.work, "careful", 3), (work.poll, 4))
-    project.run(work.harvest)
-
-    assert errors(outcomes) == []
-    assert outcomes[0].value.counts["submitted"] == len(pipeline_state(project.settings)["submissions"])
     assert_answers_are_kept_once(project.settings)
 
 

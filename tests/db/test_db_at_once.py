@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 
 import process_work as work
 import pytest
-from books import assert_answers_are_kept_once, assert_books_agree, pipeline_state
+from books import assert_books_agree, pipeline_state
+from db_kit import postgres_database
 from process_kit import fork_server, project_settings, side_by_side
-from sqlalchemy import create_engine, text
 
 from mitl.settings import Settings
 from mitl.stages.operating.backup import backup, verify, verify_dump
@@ -61,22 +60,9 @@ def project(request, context, tmp_path) -> Iterator[Project]:
         urls = {"db_url": f"sqlite:///{tmp_path}/p/mitl.db", "crowd_url": f"sqlite:///{tmp_path}/p/crowd.db"}
         yield _proposed(context, tmp_path / "p", urls)
         return
-    first = request.getfixturevalue("postgres_url")
-    name = f"crowd_{uuid.uuid4().hex[:12]}"
-    admin = create_engine(request.getfixturevalue("postgres_server"), isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    base, _, query = first.partition("?")
-    try:
-        yield _proposed(
-            context,
-            tmp_path / "p",
-            {"db_url": first, "crowd_url": f"{base.rsplit('/', 1)[0]}/{name}?{query}"},
-        )
-    finally:
-        with admin.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        admin.dispose()
+    with postgres_database(request.getfixturevalue("postgres_server")) as crowd:
+        urls = {"db_url": request.getfixturevalue("postgres_url"), "crowd_url": crowd}
+        yield _proposed(context, tmp_path / "p", urls)
 
 
 def _proposed(context: Any, folder: Path, urls: dict[str, str]) -> Project:
@@ -105,34 +91,25 @@ def test_everything_at_once(project):
     """Nobody waits in vain, nothing is lost or doubled, and every look and every backup is of one sound moment."""
     project.at_once((work.publish, "i2t"))
 
-    *_, seen, backed_up, checked = project.at_once(
+    answered, *_, seen, checked, first, second = project.at_once(
         (work.work, "careful:0.5,random:0.5", 3),
         (work.poll, 3),
         work.harvest,
         (work.publish, "t2i"),
         look,
-        (back_up, "dump"),
         check,
+        (back_up, "dump"),
+        (back_up, "two.tar"),
     )
     project.at_once(work.harvest)
 
+    assert answered.counts["submitted"] == len(pipeline_state(project.settings)["submissions"])
     assert seen == sorted(seen)
-    assert backed_up == "done"
+    assert first == second == "done"
     assert checked == [None, None]
     assert_books_agree(project.settings)
     assert verify(project.settings).refusal is None
     assert verify_dump(project.folder / "dump").refusal is None
-
-
-def test_two_harvests_and_two_backups_at_once(project):
-    """Each answer is kept once; both backups hold a state that was."""
-    project.at_once(work.publish)
-    project.at_once((work.work, "careful", 3))
-
-    project.at_once(work.harvest, work.harvest, (back_up, "one"), (back_up, "two.tar"))
-
-    assert_answers_are_kept_once(project.settings)
-    assert verify_dump(project.folder / "one").refusal is None
     assert verify_dump(project.folder / "two.tar").refusal is None
 
 

@@ -17,12 +17,12 @@ from PIL import Image
 from sqlalchemy import text
 from world_kit import SANDBOX, copy_of
 
+from mitl.core.paging import ListPage
 from mitl.crowd.paying import OVERRIDE, REJECT
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import journal, judgements
 from mitl.desk import worker_pages
-from mitl.desk.paging import ListPage
 from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
@@ -350,6 +350,24 @@ def test_many_workers_stand_on_several_pages_in_one_order(still, monkeypatch):
     assert f"1 to 2 of {len(everyone)} workers" in written(still.get(wanted))
     for number, shown in (("999", -1), ("9" * 17, -1), ("9" * 18, 0), ("-1", 0), ("x", 0)):
         assert ids(still.get(f"{wanted}&page={number}")) == pages[shown]
+
+
+def test_a_long_history_of_a_worker_stands_on_several_pages(still, monkeypatch):
+    """One submission on a page: together the pages hold each once, newest first, and the way back stays."""
+    worker = next(
+        row.worker_id for row in still.rows() if sum(r.worker_id == row.worker_id for r in still.rows()) > 1
+    )
+    address, shown = f"/workers/{worker}?back=1", []
+    everything = re.findall(r'id="submission-(\d+)"', still.get(address).text)
+    monkeypatch.setattr(worker_pages, "A_PAGE", 1)
+    while address:
+        page = still.get(address).text
+        shown.append(re.findall(r'id="submission-(\d+)"', page))
+        assert 'href="/queue/1"' in page
+        found = re.search(r'<a rel="next" href="([^"]+)"', page)
+        address = found and html.unescape(found[1])
+
+    assert len(everything) > 1 and shown == [[one] for one in everything]
 
 
 @given(page=st.integers(-3, 10**17), rows=st.integers(0, 500), a_page=st.integers(1, 60))

@@ -29,6 +29,7 @@ yaml = pytest.importorskip("yaml", reason="pip package pyyaml is missing")
 
 ROOT = Path(__file__).resolve().parents[2]
 DOMAIN = "crowd.example.org"
+CADDY = shutil.which("caddy")
 SECRETS = ("db_password", "pipeline_url", "crowd_url", "requester_keys")
 
 
@@ -262,11 +263,9 @@ def test_the_health_check_tells_a_server_from_silence(server):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(CADDY is None, reason="Debian package caddy is missing")
 def test_caddy_ends_tls_before_the_server(server, tmp_path, start_program):
     """Under the Caddyfile as it is, https reaches the server with Host and scheme right, and http leads to https."""
-    caddy = shutil.which("caddy")
-    if caddy is None:
-        pytest.skip("Debian package caddy is missing")
     text = (ROOT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
     https, health = free_port(), free_port()
     assert "8081" in text
@@ -281,7 +280,7 @@ def test_caddy_ends_tls_before_the_server(server, tmp_path, start_program):
         "MITL_HTTP_PORT": str(free_port()),
         "MITL_HTTPS_PORT": str(https),
     }
-    words = [caddy, "run", "--config", str(tmp_path / "Caddyfile"), "--adapter", "caddyfile"]
+    words = [CADDY, "run", "--config", str(tmp_path / "Caddyfile"), "--adapter", "caddyfile"]
     authority = tmp_path / "data" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
     start_program(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     for _ in range(300):

@@ -94,28 +94,11 @@ def test_the_wheel_names_its_command_and_its_licence(wheel):
     assert len(licences) == 1
 
 
-def test_the_code_and_its_files_come_from_the_wheel(installed, tmp_path):
-    """Modules, templates, migrations and exclusion lists are found, none of them in the checkout."""
-    script = (
-        "import annotators, mitl\n"
-        "from mitl import resources\n"
-        "from mitl.datasets.exclusions import paper_exclusions\n"
-        "from mitl.db import migrate\n"
-        "from mitl.hits.templates import load_template\n"
-        "print(annotators.__file__, mitl.__file__, resources.folder('hit_templates'), resources.folder('migrations'))\n"
-        "print(load_template('pairs-plain').rationale, load_template('pairs-rationale').rationale)\n"
-        "print(migrate.head('pipeline') != '', migrate.head('crowd') != '', len(paper_exclusions()) > 0)\n"
-    )
-
-    places, templates, rest = python(installed, tmp_path, "-c", script).splitlines()
-
-    folder = installed["PYTHONPATH"].split(os.pathsep)[0]
-    assert all(place.startswith(folder) for place in places.split())
-    assert (templates, rest) == ("False True", "True True True")
-
-
 def test_the_loop_runs_from_the_wheel_in_an_empty_folder(installed, tmp_path):
-    """From a generated world to a report, with one trained annotator; every step finds its files."""
+    """From a generated world to a report, with one trained annotator; every step finds its files.
+
+    Modules, templates, migrations and exclusion lists are found too, none of them in the checkout.
+    """
     steps = [
         "--version",
         "--help",
@@ -129,17 +112,29 @@ def test_the_loop_runs_from_the_wheel_in_an_empty_folder(installed, tmp_path):
         "report",
         "crowd invite --sandbox",
     ]
-
     script = (
         "import sys\n"
+        "import annotators, mitl\n"
+        "from mitl import resources\n"
         "from mitl.cli import group\n"
         "from mitl.cli.app import run\n"
+        "from mitl.datasets.exclusions import paper_exclusions\n"
+        "from mitl.db import migrate\n"
+        "from mitl.hits.templates import load_template\n"
+        "print(annotators.__file__, mitl.__file__, resources.folder('hit_templates'), resources.folder('migrations'))\n"
+        "print(load_template('pairs-plain').rationale, load_template('pairs-rationale').rationale)\n"
+        "print(migrate.head('pipeline') != '', migrate.head('crowd') != '', len(paper_exclusions()) > 0)\n"
         "for step in sys.argv[1:]:\n"
         "    print('ended with', run(group, step.split()))\n"
     )
 
-    *said, rest = python(installed, tmp_path, "-c", script, *steps).split("ended with 0\n")
+    printed = python(installed, tmp_path, "-c", script, *steps)
+    places, templates, found, printed = printed.split("\n", 3)
+    *said, rest = printed.split("ended with 0\n")
 
+    folder = installed["PYTHONPATH"].split(os.pathsep)[0]
+    assert all(place.startswith(folder) for place in places.split())
+    assert (templates, found) == ("False True", "True True True")
     assert (len(said), rest) == (len(steps), "")
     assert all(said)
     assert (tmp_path / "release" / "manifest.json").is_file()

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from books import assert_answers_are_kept_once, pipeline_state
 from harvest_kit import (
+    answered_project,
+    asked_project,
     client_of,
-    copied,
     fail_controls,
     in_pipeline,
-    make_asked,
     on_server,
     posted,
     submissions,
     submitted_ago,
 )
-from world_kit import SANDBOX, run_publish
+from world_kit import SANDBOX, copied_once, run_publish
 
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, judgements, open_work, parses
@@ -29,62 +29,38 @@ from mitl.settings import Settings
 from mitl.stages.harvesting.fetching import sweep
 from mitl.stages.harvesting.harvest import harvest, harvest_once
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.hits.simulate import simulate
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    """A project whose HITs are out."""
-    return make_asked(tmp_path_factory.mktemp("harvest") / "asked")
-
-
-@pytest.fixture(scope="module")
-def made_answered(made, tmp_path_factory) -> Path:
-    """The same, answered by careful people and not yet harvested."""
-    settings = copied(made, tmp_path_factory.mktemp("harvest") / "answered")
-    simulate(settings, SANDBOX)
-    return settings.project
-
-
-@pytest.fixture(scope="module")
-def made_harvested(made_answered, tmp_path_factory) -> Path:
-    """The same, harvested."""
-    settings = copied(made_answered, tmp_path_factory.mktemp("harvest") / "harvested")
-    harvest(settings, SANDBOX)
-    return settings.project
-
-
-@pytest.fixture(scope="module")
-def made_doubted(made_answered, tmp_path_factory) -> Path:
-    """The same, harvested where all the work failed its controls."""
-    settings = copied(made_answered, tmp_path_factory.mktemp("harvest") / "doubted")
-    fail_controls(settings)
-    harvest(settings, SANDBOX)
-    return settings.project
 
 
 @pytest.fixture
-def asked(made, tmp_path) -> Settings:
+def asked(tmp_path) -> Settings:
     """A project whose HITs are out."""
-    return copied(made, tmp_path / "p")
+    return asked_project(tmp_path / "p")
 
 
 @pytest.fixture
-def answered(made_answered, tmp_path) -> Settings:
+def answered(tmp_path) -> Settings:
     """A project whose HITs were answered."""
-    return copied(made_answered, tmp_path / "p")
+    return answered_project(tmp_path / "p")
 
 
 @pytest.fixture
-def harvested(made_harvested, tmp_path) -> Settings:
+def harvested(tmp_path) -> Settings:
     """A project whose answers were harvested."""
-    return copied(made_harvested, tmp_path / "harvested")
+    return copied_once(
+        "harvested", lambda new: harvest(answered_project(new), SANDBOX), tmp_path / "harvested"
+    )
 
 
 @pytest.fixture
-def doubted(made_doubted, tmp_path) -> Settings:
+def doubted(tmp_path) -> Settings:
     """A project of which all work waits for a person."""
-    return copied(made_doubted, tmp_path / "doubted")
+
+    def make(new: Path) -> None:
+        settings = answered_project(new)
+        fail_controls(settings)
+        harvest(settings, SANDBOX)
+
+    return copied_once("doubted", make, tmp_path / "doubted")
 
 
 def test_what_a_run_stored_and_died_over_is_parsed_by_the_next(answered, harvested):

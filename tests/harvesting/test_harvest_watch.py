@@ -6,12 +6,11 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from cli_kit import fails, ok
 from crowd_kit import give_keys
-from harvest_kit import copied, fail_controls, make_asked, posted, submissions
+from harvest_kit import answered_project, asked_project, fail_controls, posted, submissions
 from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import SANDBOX
@@ -28,16 +27,16 @@ from mitl.stages.hits.simulate import simulate
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+@pytest.fixture
+def asked(tmp_path) -> Settings:
     """A project whose HITs are out."""
-    return make_asked(tmp_path_factory.mktemp("watch") / "asked")
+    return asked_project(tmp_path / "p")
 
 
 @pytest.fixture
-def asked(made, tmp_path) -> Settings:
-    """A project whose HITs are out."""
-    return copied(made, tmp_path / "p")
+def answered(tmp_path) -> Settings:
+    """The same, answered by careful people."""
+    return answered_project(tmp_path / "p")
 
 
 def test_a_watch_ends_with_one_result_when_the_work_is_done(asked):
@@ -79,12 +78,11 @@ def test_the_looks_become_no_rarer_than_sixteen_times_the_interval(asked):
     assert len(posted(asked)) == 3
 
 
-def test_a_watch_does_not_wait_for_people_who_decide(asked):
+def test_a_watch_does_not_wait_for_people_who_decide(answered):
     """Work that waits for a review holds its HIT open, but nobody can answer it any more: the watch ends."""
-    simulate(asked, SANDBOX)
-    fail_controls(asked)
+    fail_controls(answered)
 
-    result = watch(asked, SANDBOX, pause=lambda seconds: pytest.fail("it waited"))
+    result = watch(answered, SANDBOX, pause=lambda seconds: pytest.fail("it waited"))
 
     assert result.counts["queued"] == 6
     assert result.next == "mitl review"
@@ -164,17 +162,16 @@ def test_a_watch_gives_up_where_nothing_answers_for_long(remote, monkeypatch):
         watch(settings, SANDBOX, pause=lambda seconds: pytest.fail("it waited"))
 
 
-def test_the_command_watches_until_nothing_is_out(asked, monkeypatch):
+def test_the_command_watches_until_nothing_is_out(answered, monkeypatch):
     """One JSON object at the end; a second run has nothing to do."""
-    monkeypatch.chdir(asked.project)
-    simulate(asked, SANDBOX)
+    monkeypatch.chdir(answered.project)
 
     first = ok("harvest", "--watch", "--every", "0.5", "--json").json
     second = ok("harvest", "--watch", "--json").json
 
     assert (first["status"], first["counts"]["fetched"], first["counts"]["looks"]) == ("done", 6, 1)
     assert second["status"] == "nothing_to_do"
-    assert len(submissions(asked)) == 6
+    assert len(submissions(answered)) == 6
 
 
 @pytest.mark.parametrize(

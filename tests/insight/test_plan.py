@@ -112,8 +112,8 @@ def test_the_drawing_is_the_same_twice_and_in_the_report(piloted: Path, tmp_path
 def test_answers_from_the_top_of_a_list_are_weighted_or_refused(tmp_path: Path) -> None:
     """`--limit` asks the first pairs in order, which no chance chose; without a pilot it says so."""
     settings = make_world(tmp_path, n_images=60)
-    run_propose(settings, image_queries=30, caption_queries=60)
-    run_publish(settings, limit=180)
+    run_propose(settings, image_queries=10, caption_queries=20)
+    run_publish(settings, limit=90)
     simulate(settings, SANDBOX)
     harvest(settings, SANDBOX)
 

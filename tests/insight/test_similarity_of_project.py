@@ -18,7 +18,7 @@ from mitl.stages.harvesting.harvest import harvest
 @pytest.fixture(scope="module")
 def rated(tmp_path_factory):
     """Sixteen pairs of each task with five ratings each, harvested and released as ``r``."""
-    settings = sampled(tmp_path_factory.mktemp("insight") / "p", tmp_path_factory)
+    settings = sampled(tmp_path_factory.mktemp("insight") / "p")
     for task in Likeness:
         run_rate(settings, task.value)
     rate(settings)

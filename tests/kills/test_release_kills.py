@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from mitl.settings import load
 KILL = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -65,9 +63,15 @@ main()
 
 def killed(patch: str, work: str, folder: Path) -> None:
     """Run it in a process of its own, which kills itself where the patch says."""
-    code = KILL.format(tests=str(Path(__file__).parents[1] / "kits"), patch=patch, work=work)
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(folder)
+            exec(KILL.format(patch=patch, work=work), {})
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from old_dumps import dump_of
-from sqlalchemy import Connection, Engine, event, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
 
 from mitl.db.dumps.reading import open_dump
 from mitl.db.dumps.restoring import fill_database
@@ -177,6 +177,22 @@ def guest(url: str, *rights: str) -> Iterator[str]:
         with admin.begin() as connection:
             connection.execute(text(f"DROP OWNED BY {name}"))
             connection.execute(text(f"DROP ROLE {name}"))
+        admin.dispose()
+
+
+@contextmanager
+def postgres_database(server: str, like: str | None = None) -> Iterator[str]:
+    """The URL of a database on this server, dropped afterwards: empty, or a copy of one that nobody uses now."""
+    name = f"t_{uuid.uuid4().hex[:12]}"
+    template = make_url(like).database if like else "template1"
+    admin = create_engine(server, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    try:
+        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with admin.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
         admin.dispose()
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from process_kit import project_settings
 from sqlalchemy import text
-from world_kit import SANDBOX, make_world, run_propose, run_publish
+from world_kit import SANDBOX, copied_once, make_world, run_propose, run_publish
 
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import open_endpoint
@@ -22,6 +20,7 @@ from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.hits import StoredHit
 from mitl.records import Decision, HitState
 from mitl.settings import Settings
+from mitl.stages.hits.simulate import simulate
 
 
 def make_asked(folder: Path) -> Path:
@@ -32,9 +31,14 @@ def make_asked(folder: Path) -> Path:
     return folder
 
 
-def copied(made: Path, folder: Path) -> Settings:
-    """A copy of a project."""
-    return project_settings(Path(shutil.copytree(made, folder)))
+def asked_project(folder: Path) -> Settings:
+    """A copy of it in ``folder``."""
+    return copied_once("asked of two", make_asked, folder)
+
+
+def answered_project(folder: Path) -> Settings:
+    """The same, answered by careful people and not yet harvested."""
+    return copied_once("answered by two", lambda new: simulate(asked_project(new), SANDBOX), folder)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from books import server_rows
 from crowd_kit import Crowd, ManualClock, Worker
 from harvest_kit import in_pipeline
 from process_kit import project_settings
-from world_kit import make_world, run_propose
+from world_kit import copied_once, make_world, run_propose
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
@@ -26,6 +26,7 @@ from mitl.db.store import hits as hit_store
 from mitl.records import Environment, PairRole
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.paying.top_up import TopUpTerms, top_up
 
 LIVE = Environment.LIVE
 BUDGET_CENTS = 10_000
@@ -71,6 +72,16 @@ def copy_of(project: Path, target: Path) -> Settings:
     """The project in another folder."""
     shutil.copytree(project, target)
     return project_settings(target)
+
+
+def topped_up(factory: pytest.TempPathFactory, folder: Path) -> Settings:
+    """A copy in ``folder`` of the paid project after a top-up to the floor."""
+
+    def make(new: Path) -> None:
+        settings = copy_of(kept_project(factory), new)
+        top_up(settings, LIVE, TopUpTerms(), confirm=lambda environment, total: True)
+
+    return copied_once("topped up", make, folder)
 
 
 def workers(settings: Settings) -> dict[str, str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from world_kit import copied_once, make_world, run_propose
 
 from mitl.settings import Settings
 
 
-def proposed(folder: Path, tmp_path_factory: pytest.TempPathFactory | None = None) -> Settings:
+def proposed(folder: Path) -> Settings:
     """A project of its own in ``folder``."""
     return copied_once("proposed", lambda new: run_propose(make_world(new)), folder)

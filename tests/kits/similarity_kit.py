@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 from crowd_kit import Crowd, ManualClock, Worker
 from sqlalchemy import text
 from world_kit import SANDBOX, copied_once, make_world
@@ -49,7 +48,7 @@ _TYPES = text("SELECT mturk_id FROM hit_type WHERE title LIKE 'How %' ORDER BY i
 """Those of the three wordings; pages of pairs are for others."""
 
 
-def sampled(folder: Path, tmp_path_factory: pytest.TempPathFactory | None = None) -> Settings:
+def sampled(folder: Path) -> Settings:
     """A project of its own in ``folder`` with 16 pairs of each task sampled."""
     return copied_once("sampled", lambda new: sample_pairs(make_world(new, n_images=30)), folder)
 

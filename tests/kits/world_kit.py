@@ -30,7 +30,7 @@ from mitl.stages.setup.loading import DatasetSources, Loaded, load
 
 ANNOTATORS = ("near", "far")
 SANDBOX = Environment.SANDBOX
-_KEPT: dict[str, Path] = {}
+_KEPT: dict[tuple[str, str], Path] = {}
 
 
 def make_world(
@@ -77,12 +77,17 @@ def copy_of(settings: Settings, folder: Path) -> Settings:
 
 
 def copied_once(name: str, make: Callable[[Path], object], folder: Path) -> Settings:
-    """A copy in ``folder`` of the project that ``make`` writes into a folder of its own, once in this process."""
-    if name not in _KEPT:
+    """A copy in ``folder`` of the project that ``make`` writes into a folder of its own, once in this process.
+
+    Args:
+        name: of the project; other modules may have others of that name.
+    """
+    key = make.__module__, name
+    if key not in _KEPT:
         made = _template() / "p"
         make(made)
-        _KEPT[name] = made
-    shutil.copytree(_KEPT[name], folder)
+        _KEPT[key] = made
+    shutil.copytree(_KEPT[key], folder)
     return replace(load_settings(folder, environ={}), endpoint=None)
 
 

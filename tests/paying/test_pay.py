@@ -15,9 +15,9 @@ from pay_kit import (
     granted,
     kept_project,
     take_long,
+    topped_up,
     workers,
 )
-from world_kit import copied_once
 
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
@@ -39,13 +39,9 @@ def settings(tmp_path_factory, tmp_path, monkeypatch) -> Settings:
 
 
 @pytest.fixture
-def topped(settings, tmp_path, monkeypatch) -> Settings:
+def topped(tmp_path_factory, tmp_path, monkeypatch) -> Settings:
     """The same after a top-up."""
-
-    def make(new: Path) -> None:
-        top_up(copy_of(settings.project, new), LIVE, TopUpTerms(), confirm=lambda environment, total: True)
-
-    found = copied_once("topped", make, tmp_path / "topped")
+    found = topped_up(tmp_path_factory, tmp_path / "topped")
     monkeypatch.chdir(found.project)
     return found
 

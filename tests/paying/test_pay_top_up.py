@@ -20,6 +20,7 @@ from pay_kit import (
     kept_project,
     paid_project,
     take_long,
+    topped_up,
     workers,
 )
 from sqlalchemy import text
@@ -51,6 +52,12 @@ def project(tmp_path_factory) -> Path:
 def settings(project, tmp_path) -> Settings:
     """A copy of it."""
     return copy_of(project, tmp_path / "p")
+
+
+@pytest.fixture
+def topped(tmp_path_factory, tmp_path) -> Settings:
+    """The same after a top-up."""
+    return topped_up(tmp_path_factory, tmp_path / "topped")
 
 
 def run(settings: Settings, confirm: Callable[[int], bool] = lambda total: True, **terms: Any) -> StageResult:
@@ -92,14 +99,13 @@ def test_everyone_short_of_the_floor_gets_what_is_missing_and_the_second_run_not
     assert check_pay(settings, LIVE).refusal is None
 
 
-def test_a_higher_floor_later_pays_the_difference(settings):
+def test_a_higher_floor_later_pays_the_difference(topped):
     """What a worker got before counts, bonuses included; each bonus has a key and a reference of its own."""
-    run(settings)
-    run(settings, floor_cents=2400)
+    run(topped, floor_cents=2400)
 
-    assert granted(settings)["slow"] == [SLOW, 350]
-    assert granted(settings)["fair"] == [200]
-    assert len({reason for (reason,) in server_rows(settings, "SELECT reason FROM bonus")}) == 5
+    assert granted(topped)["slow"] == [SLOW, 350]
+    assert granted(topped)["fair"] == [200]
+    assert len({reason for (reason,) in server_rows(topped, "SELECT reason FROM bonus")}) == 5
 
 
 def test_what_was_confirmed_and_not_sent_goes_first_and_is_not_asked_about_again(settings):
@@ -140,34 +146,30 @@ def test_what_an_interrupted_run_left_is_completed_alone(settings):
 
 
 @pytest.mark.parametrize("remembers", [True, False])
-def test_a_bonus_whose_reply_was_lost_is_found_and_not_sent_twice(settings, remembers):
+def test_a_bonus_whose_reply_was_lost_is_found_and_not_sent_twice(topped, remembers):
     """By its token within 24 hours, by its reference among the server's bonuses after that."""
-    run(settings)
     in_pipeline(
-        settings,
+        topped,
         "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'bonus'",
         "DELETE FROM ledger WHERE kind = 'bonus'",
     )
     if not remembers:
-        on_server(settings, "DELETE FROM request_token")
+        on_server(topped, "DELETE FROM request_token")
 
-    assert run(settings).counts["resumed"] == 2
-    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
-    assert booked(settings) == [UNTIMED, SLOW]
+    assert run(topped).counts["resumed"] == 2
+    assert granted(topped) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert booked(topped) == [UNTIMED, SLOW]
 
 
-def test_a_database_restored_from_before_the_top_up_pays_nobody_twice(settings):
+def test_a_database_restored_from_before_the_top_up_pays_nobody_twice(topped):
     """The same proposals get the same references, so that the server's bonuses are recognised and booked."""
-    run(settings)
-    in_pipeline(
-        settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'"
-    )
-    on_server(settings, "DELETE FROM request_token")
+    in_pipeline(topped, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'")
+    on_server(topped, "DELETE FROM request_token")
 
-    assert run(settings).counts["sent"] == 2
-    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
-    assert booked(settings) == [UNTIMED, SLOW]
-    assert run(settings).status == "nothing_to_do"
+    assert run(topped).counts["sent"] == 2
+    assert granted(topped) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert booked(topped) == [UNTIMED, SLOW]
+    assert run(topped).status == "nothing_to_do"
 
 
 def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):

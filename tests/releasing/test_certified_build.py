@@ -39,8 +39,8 @@ def built(settings, folder, *, check_privacy=False, **options):
 def project(tmp_path_factory):
     """A project of which every candidate is answered, and its release."""
     folder = tmp_path_factory.mktemp("project") / "p"
-    settings = make_world(folder, n_images=20)
-    run_propose(settings, image_queries=4, caption_queries=4)
+    settings = make_world(folder, n_images=14)
+    run_propose(settings, image_queries=3, caption_queries=3)
     work_until_done(settings)
     files, _ = built(settings, folder / "plain")
     return settings, files
@@ -50,7 +50,7 @@ def project(tmp_path_factory):
 def audited(project):
     """The same project with an audit: its releases before the audit was answered and after."""
     settings, _ = project
-    draw_audit(settings, AuditRequest(size=80), SANDBOX)
+    draw_audit(settings, AuditRequest(size=40), SANDBOX)
     before = built(settings, settings.project / "open")
     work_until_done(settings, rounds=12)
     return before, built(settings, settings.project / "certified", check_privacy=True)
@@ -63,7 +63,7 @@ def test_an_open_audit_leaves_a_release_as_it_was_and_says_what_is_open(project,
 
     assert files == plain
     (line,) = [line for line in result.warnings if "certificate" in line]
-    assert line.startswith("the release has no certificate: the audit lacks 80 answers")
+    assert line.startswith("the release has no certificate: the audit lacks 40 answers")
 
 
 def test_a_complete_audit_certifies_the_release(project, audited):

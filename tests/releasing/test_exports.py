@@ -19,7 +19,6 @@ from mitl.positives.release import write_release
 from mitl.records import Direction, IdKind
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-KINDS = pytest.mark.parametrize("kind", list(IdKind))
 
 
 def exported(folder, form, *more):
@@ -31,6 +30,13 @@ def exported(folder, form, *more):
 def trec(folder):
     """The folder of qrels and runs of the model."""
     return exported(folder, "trec", "--model", f"m={folder / 'images.npz'},{folder / 'captions.npz'}")
+
+
+@pytest.fixture(scope="module", params=list(IdKind))
+def scored(request, tmp_path_factory):
+    """The folder of a release and its model, that of their qrels and runs, and what `mitl evaluate` gives."""
+    folder = make(tmp_path_factory.mktemp("scored"), request.param)
+    return folder, trec(folder), scores(folder)
 
 
 def dense(folder, way, corpus, queries):
@@ -49,12 +55,10 @@ def dense(folder, way, corpus, queries):
     return {q: {d: float(asking[q] @ found[d]) for d in corpus} for q in queries}
 
 
-@KINDS
-def test_pytrec_eval_gives_the_same_scores(tmp_path, kind):
+def test_pytrec_eval_gives_the_same_scores(scored):
     """AP@R of a query is trec_eval's map at the cut R, since both divide by R."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    folder = make(tmp_path, kind)
-    made, expected = trec(folder), scores(folder)
+    _, made, expected = scored
 
     for way in ("i2t", "t2i"):
         with (made / f"{way}.qrels").open() as qrels, (made / f"runs/m.{way}.run").open() as ranked:
@@ -71,12 +75,10 @@ def test_pytrec_eval_gives_the_same_scores(tmp_path, kind):
         assert mean == pytest.approx(expected[way], abs=1e-9)
 
 
-@KINDS
-def test_ir_measures_gives_the_same_scores_and_sees_the_zeros(tmp_path, kind):
+def test_ir_measures_gives_the_same_scores_and_sees_the_zeros(scored):
     """Judged@1 is one where the first item was judged, a match or not."""
     measures = pytest.importorskip("ir_measures")
-    folder = make(tmp_path, kind)
-    made, expected = trec(folder), scores(folder)
+    _, made, expected = scored
 
     for way in ("i2t", "t2i"):
         qrels = list(measures.read_trec_qrels(str(made / f"{way}.qrels")))
@@ -94,12 +96,10 @@ def test_ir_measures_gives_the_same_scores_and_sees_the_zeros(tmp_path, kind):
         )
 
 
-@KINDS
-def test_ranx_gives_the_same_scores(tmp_path, kind):
+def test_ranx_gives_the_same_scores(scored):
     """It reads both files by itself."""
     ranx = pytest.importorskip("ranx")
-    folder = make(tmp_path, kind)
-    made, expected = trec(folder), scores(folder)
+    _, made, expected = scored
 
     for way in ("i2t", "t2i"):
         qrels = ranx.Qrels.from_file(str(made / f"{way}.qrels"), kind="trec")
@@ -110,12 +110,10 @@ def test_ranx_gives_the_same_scores(tmp_path, kind):
             assert found[f"hit_rate@{k}"] == pytest.approx(expected[way][f"R@{k}"])
 
 
-@KINDS
-def test_beirs_loader_reads_the_folder(tmp_path, kind):
+def test_beirs_loader_reads_the_folder(scored):
     """Every query, every item, and each judged pair with its grade."""
     loader = pytest.importorskip("beir.datasets.data_loader")
-    folder = make(tmp_path, kind)
-    made = exported(folder, "beir")
+    made = exported(scored[0], "beir")
 
     for way, searched in (("i2t", CAPTIONS), ("t2i", IMAGES)):
         corpus, queries, qrels = loader.GenericDataLoader(str(made / way)).load(split="test")
@@ -123,12 +121,11 @@ def test_beirs_loader_reads_the_folder(tmp_path, kind):
         assert {grade for items in qrels.values() for grade in items.values()} == {0, 1}
 
 
-@KINDS
-def test_datasets_loads_every_table(tmp_path, kind, monkeypatch):
+def test_datasets_loads_every_table(scored, tmp_path, monkeypatch):
     """By the card's configurations, each with the split test."""
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
-    made = exported(make(tmp_path, kind), "hf")
+    made = exported(scored[0], "hf")
 
     for way in ("i2t", "t2i"):
         corpus, queries, qrels = (
@@ -156,13 +153,12 @@ def test_an_export_under_an_old_name_is_read_anew(tmp_path, monkeypatch):
     assert first and not set(first) & set(second)
 
 
-@KINDS
-def test_mteb_loads_the_tasks_and_their_own_scores_are_the_same(tmp_path, kind, monkeypatch):
+def test_mteb_loads_the_tasks_and_their_own_scores_are_the_same(scored, tmp_path, monkeypatch):
     """Its similarities are tied, and the hook puts ties as `mitl evaluate` does; the cache is the test's own."""
     pytest.importorskip("mteb")
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    folder = make(tmp_path, kind)
-    made, expected = exported(folder, "mteb"), scores(folder)
+    folder, _, expected = scored
+    made = exported(folder, "mteb")
     module = runpy.run_path(str(made / "task.py"))
 
     for way in ("i2t", "t2i"):

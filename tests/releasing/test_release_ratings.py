@@ -39,7 +39,7 @@ from mitl.stages.harvesting.harvest import harvest
 @pytest.fixture(scope="module")
 def rated(tmp_path_factory):
     """Sixteen pairs of each task with five ratings each, harvested; one comment that says too much."""
-    settings = sampled(tmp_path_factory.mktemp("released") / "p", tmp_path_factory)
+    settings = sampled(tmp_path_factory.mktemp("released") / "p")
     for task in Likeness:
         run_rate(settings, task.value)
     rate(settings, (lambda worker, item: likeness(worker, item),) * 5)

@@ -120,9 +120,9 @@ def test_a_pair_names_the_first_round_that_chose_it(rounds, data):
 
 
 @pytest.fixture
-def project(tmp_path, tmp_path_factory, monkeypatch):
+def project(tmp_path, monkeypatch):
     """A project with proposals, in the current folder."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     monkeypatch.chdir(settings.project)
     return settings.project
 

@@ -32,9 +32,9 @@ NEXT = ("round", "next", "--sandbox", "--budget", "2.00")
 
 
 @pytest.fixture
-def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Settings:
+def project(tmp_path: Path, monkeypatch) -> Settings:
     """A project with proposals, in the current folder."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     monkeypatch.chdir(settings.project)
     return settings
 
@@ -42,7 +42,7 @@ def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Settings:
 @pytest.fixture(scope="module")
 def careless(tmp_path_factory) -> Path:
     """A project whose first round was answered at random alone: its HITs have to be asked again."""
-    settings = proposed(tmp_path_factory.mktemp("careless") / "p", tmp_path_factory)
+    settings = proposed(tmp_path_factory.mktemp("careless") / "p")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(settings.project)
         ok("round", "run", "--sandbox", "--budget", "3.00", "--workers", "random", "--strategy", "random")

@@ -31,9 +31,9 @@ RUN = ("round", "run", "--sandbox", "--rounds", "2", "--budget", "2.20", "--work
 
 
 @pytest.fixture
-def project(tmp_path: Path, tmp_path_factory, monkeypatch) -> Path:
+def project(tmp_path: Path, monkeypatch) -> Path:
     """A project with proposals, in the current folder."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     monkeypatch.chdir(settings.project)
     return settings.project
 

@@ -40,9 +40,11 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     simulate(settings, SANDBOX, population="careful:0.6,hasty:0.4")
     harvest(settings, SANDBOX)
     draw_audit(settings, AuditRequest(AuditPurpose.LABELS, 20), SANDBOX)
-    for _ in range(5):  # audits alone, until they want nothing
+    drawn = ("publish", "--sandbox", "--drawn", "--json", "--project", str(settings.project))
+    for _ in range(5):
         settle(settings, SANDBOX)
-        ok("publish", "--sandbox", "--drawn", "--project", str(settings.project))
+        if ok(*drawn).json["status"] == "nothing_to_do":
+            break
         simulate(settings, SANDBOX, population="careful")
         harvest(settings, SANDBOX)
     fuse(settings, SANDBOX)

@@ -219,7 +219,8 @@ _SUBMISSIONS: Wide = (
     .select_from(WORK)
     .where(CrowdAssignment.worker_id == bindparam("me"), CrowdAssignment.submitted_at.is_not(None))
     .order_by(CrowdAssignment.submitted_at.desc(), CrowdAssignment.id.desc())
-    .limit(_MOST_SHOWN)
+    .offset(bindparam("skipped"))
+    .limit(bindparam("most"))
 )
 _BONUSES = (
     select(Bonus.assignment_id, Bonus.cents, Bonus.reason)
@@ -258,12 +259,13 @@ _LATEST_HIT = Prepared(
 )
 
 
-def submissions(connection: Connection, worker_id: int) -> list[WorkRow]:
-    """A worker's newest submissions, newest first, each with its bonuses."""
+def submissions(connection: Connection, worker_id: int, part: slice) -> list[WorkRow]:
+    """A part of a worker's submissions, newest first, each with its bonuses."""
     bonuses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
     for assignment_id, cents, reason in connection.execute(_BONUSES, {"me": worker_id}):
         bonuses[assignment_id].append((cents, reason))
-    rows = connection.execute(_SUBMISSIONS, {"me": worker_id})
+    wanted = {"me": worker_id, "skipped": part.start, "most": part.stop - part.start}
+    rows = connection.execute(_SUBMISSIONS, wanted)
     return [WorkRow(tuple(bonuses[row[0]]), *row[1:]) for row in rows]
 
 

@@ -10,6 +10,7 @@ from typing import BinaryIO
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from mitl.core.paging import ListPage
 from mitl.crowd_server.pages.held import pack
 from mitl.crowd_server.protocol import qualifying
 from mitl.crowd_server.store import accounts, assignments, leases, persons, qualifications, workers
@@ -40,6 +41,8 @@ MAX_WORDS = 100
 """Characters of what is searched for."""
 ON_A_PAGE = 50
 """Messages."""
+WORK_ON_A_PAGE = 100
+"""Submissions."""
 NOTICES = {
     "none": "No HIT of that kind is left for you just now.",
     "barred": "That kind of HIT is not open to you.",
@@ -113,13 +116,18 @@ def _rank(group: OpenGroup, time: TimeEstimate | None, order: str) -> tuple[floa
 
 @for_workers
 def work(visitor: Visitor) -> Response:
-    """``/w/work``: what became of each submission: approved or not, why, what is owed, bonuses, what came late."""
+    """``/w/work``: what became of each submission: approved or not, why, what is owed, bonuses, what came late.
+
+    The newest first, 100 on a page, at ``?page=``.
+    """
     accounts.settle_due(visitor.site.database, visitor.worker.environment, visitor.now)
     with visitor.read() as books:
         earnings = workers.earnings(books.connection, visitor.worker)
-        submissions = assignments.submissions(books.connection, visitor.worker.id)
-        late = assignments.late_answers(books.connection, visitor.worker.id)
-    return visitor.page("work.html.j2", earnings=earnings, submissions=submissions, late=late)
+        sent = earnings.waiting + earnings.approved + earnings.rejected
+        turn = ListPage.to(_number(visitor.request, "page") or 1, sent, a_page=WORK_ON_A_PAGE)
+        submissions = assignments.submissions(books.connection, visitor.worker.id, turn.part)
+        late = assignments.late_answers(books.connection, visitor.worker.id) if turn.page == 1 else ()
+    return visitor.page("work.html.j2", earnings=earnings, submissions=submissions, late=late, turn=turn)
 
 
 @form
@@ -156,7 +164,7 @@ def message_page(visitor: Visitor) -> Response:
 
     Not behind the study's consent: who declines may still read what was said about their work.
     """
-    worker, before = visitor.worker, _before(visitor.request)
+    worker, before = visitor.worker, _number(visitor.request, "before")
     with visitor.read() as books:
         rows = workers.messages_of(books.connection, worker.id, before=before, limit=ON_A_PAGE + 1)
     shown = rows[:ON_A_PAGE]
@@ -204,8 +212,8 @@ def _sent(sink: BinaryIO) -> Iterator[bytes]:
         yield from iter(lambda: sink.read(1 << 16), b"")
 
 
-def _before(request: Request) -> int | None:
-    text = request.query_params.get("before", "")
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
 
 

@@ -1,4 +1,4 @@
-"""Which page of a long list is shown; the template ``turn.html.j2`` leads to the others."""
+"""Which page of a long list is shown; the desk's template ``turn.html.j2`` leads to the others."""
 
 from __future__ import annotations
 
