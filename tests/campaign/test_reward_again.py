@@ -65,9 +65,9 @@ def killed(label, total):
     yield advance if label == "post" else lambda count: None
 
 
-def test_pairs_are_asked_again_at_the_reward_that_is_given(tmp_path, tmp_path_factory):
+def test_pairs_are_asked_again_at_the_reward_that_is_given(tmp_path):
     """The bill, the server, what is promised and what is paid say the same; the HITs that ended keep their price."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     post(settings, Campaign(SANDBOX, limit=36, overlap=0.5, reward_cents=2))
     nobody_came(settings)
     assert committed(settings) == 0
@@ -96,9 +96,9 @@ def test_pairs_are_asked_again_at_the_reward_that_is_given(tmp_path, tmp_path_fa
     assert verify(settings).refusal is None
 
 
-def test_what_is_posted_already_keeps_its_reward_through_a_kill(tmp_path, tmp_path_factory):
+def test_what_is_posted_already_keeps_its_reward_through_a_kill(tmp_path):
     """A plan is completed at the price that it was confirmed at, whatever the command says the next time."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     post(settings, Campaign(SANDBOX, limit=36, reward_cents=2))
     nobody_came(settings)
     with pytest.raises(KeyboardInterrupt):
@@ -120,13 +120,13 @@ def test_what_is_posted_already_keeps_its_reward_through_a_kill(tmp_path, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["rankings", "ratings"])
-def test_other_kinds_are_asked_again_at_the_reward_that_is_given(kind, tmp_path, tmp_path_factory):
+def test_other_kinds_are_asked_again_at_the_reward_that_is_given(kind, tmp_path):
     """By as many workers as before; a page is in place of the one that ended."""
     if kind == "rankings":
-        settings = prepared(tmp_path / "p", tmp_path_factory)
+        settings = prepared(tmp_path / "p")
         first, second = study(settings, queries=8, reward_cents=2), study(settings, reward_cents=20)
     else:
-        settings = sampled(tmp_path / "p", tmp_path_factory)
+        settings = sampled(tmp_path / "p")
         first, second = (RatePairs(SANDBOX, "sts", reward_cents=cents) for cents in (2, 20))
     post(settings, first)
     nobody_came(settings)
@@ -156,9 +156,9 @@ def test_other_kinds_are_asked_again_at_the_reward_that_is_given(kind, tmp_path,
     assert verify(settings).refusal is None
 
 
-def test_a_round_asks_again_at_its_own_reward_within_its_budget(tmp_path, tmp_path_factory, monkeypatch):
+def test_a_round_asks_again_at_its_own_reward_within_its_budget(tmp_path, monkeypatch):
     """Where it names one; what it asks again of an earlier batch is paid by its budget at that price."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     monkeypatch.chdir(settings.project)
     ok("publish", "--sandbox", "--limit", "36", "--reward", "0.02")
     nobody_came(settings)
@@ -176,9 +176,9 @@ def test_a_round_asks_again_at_its_own_reward_within_its_budget(tmp_path, tmp_pa
         assert len(hits.hits(session, SANDBOX, hits.LIVE_STATES)) == len(posted)
 
 
-def test_a_round_reckons_with_what_an_earlier_batch_pays(tmp_path, tmp_path_factory, monkeypatch):
+def test_a_round_reckons_with_what_an_earlier_batch_pays(tmp_path, monkeypatch):
     """Without a reward of its own it asks again at the old price, and plans no more of it than its budget pays."""
-    settings = proposed(tmp_path / "p", tmp_path_factory)
+    settings = proposed(tmp_path / "p")
     monkeypatch.chdir(settings.project)
     ok("publish", "--sandbox", "--reward", "2.00", "--assignments", "2")
     nobody_came(settings)
