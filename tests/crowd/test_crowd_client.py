@@ -11,7 +11,7 @@ import threading
 
 import fault_kinds
 import pytest
-from crowd_kit import post_hit, question
+from crowd_kit import post_hit, posted, question
 from fault_proxy import FaultProxy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,14 +80,16 @@ def test_a_repeated_creation_gives_the_same_hit(client, hit_type):
     assert again.hit_id == first.hit_id != other.hit_id
 
 
-def test_hits_are_listed_over_all_pages(client, hit_type):
+def test_hits_are_listed_over_all_pages(crowd, client, hit_type):
     """105 HITs need two pages; annotations tell them apart."""
-    made = [make_hit(client, hit_type, number).hit_id for number in range(105)]
+    posted(crowd, 98)
+    made = [make_hit(client, hit_type, number).hit_id for number in range(7)]
 
     listed = list(client.list_hits())
 
-    assert [hit.hit_id for hit in listed] == made
-    assert listed[7].annotation == "mitl1:p:b:7:1"
+    assert len({hit.hit_id for hit in listed}) == 105
+    assert [hit.hit_id for hit in listed[98:]] == made
+    assert listed[101].annotation == "mitl1:p:b:3:1"
     assert all(hit.n_submitted == 0 and hit.status == "Assignable" for hit in listed)
 
 
@@ -588,12 +590,23 @@ def test_where_nobody_listens_nothing_can_have_happened():
     assert caught.value.unclear is False
 
 
-@pytest.fixture
-def worked(crowd, client, hit_type):
-    """Calls of every kind whose reply is read, by operation, on a HIT with two submissions and a bonus."""
+@pytest.fixture(scope="module")
+def plain(shared_crowd):
+    """A client that asks the server itself."""
+    with open_client(shared_crowd.engine, shared_crowd.url) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def worked(shared_crowd, plain):
+    """Calls of every kind whose reply is read, by operation, on a HIT with two submissions and a bonus.
+
+    They may be repeated as often as one likes.
+    """
+    client, hit_type = plain, make_type(plain)
     hit = make_hit(client, hit_type, max_assignments=3).hit_id
     for _ in range(2):
-        crowd.worker().do(hit_type)
+        shared_crowd.worker().do(hit_type)
     own, _ = client.list_assignments(hit)
     client.bonus(own.assignment_id, own.worker_id, 5, "r", token="b")
     client.approve(own.assignment_id)
@@ -618,12 +631,12 @@ def worked(crowd, client, hit_type):
 
 
 @pytest.fixture
-def spoilt(crowd):
+def spoilt(shared_crowd):
     """A proxy before the server, and a client that goes through it."""
     limiter = AdaptiveLimiter(sleep=lambda seconds: None)
     with (
-        FaultProxy(int(crowd.url.rpartition(":")[2])) as proxy,
-        open_client(crowd.engine, f"http://127.0.0.1:{proxy.port}", limiter=limiter) as through,
+        FaultProxy(int(shared_crowd.url.rpartition(":")[2])) as proxy,
+        open_client(shared_crowd.engine, f"http://127.0.0.1:{proxy.port}", limiter=limiter) as through,
     ):
         yield proxy, through
 
@@ -639,12 +652,12 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("fault", UNREADABLE, ids=lambda fault: fault.__name__)
-def test_a_reply_that_cannot_be_read_counts_as_lost(client, worked, spoilt, fault, capsys):
+def test_a_reply_that_cannot_be_read_counts_as_lost(plain, worked, spoilt, fault, capsys):
     """It is asked for again; where none comes, one line says so, and that the call may have had its effect."""
     logs.set_up("test")
     proxy, through = spoilt
     for operation, call in worked.items():
-        whole = call(client)
+        whole = call(plain)
         proxy.spoil(fault, f"{operation} 1")
         done = call(through)
         assert done == whole or (operation in WITHOUT_REPLY and done is True), operation
@@ -660,16 +673,17 @@ def test_a_reply_that_cannot_be_read_counts_as_lost(client, worked, spoilt, faul
 
 
 def places(value, way=()):
-    """The ways to all members of a JSON value."""
+    """The ways to all members of a JSON value, and in lists to those of the last one."""
     if way:
         yield way
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    rows = list(enumerate(value))[-1:] if isinstance(value, list) else ()
+    inner = value.items() if isinstance(value, dict) else rows
     for name, member in inner:
         yield from places(member, (*way, name))
 
 
 @pytest.mark.parametrize("damage", [None, [7], "", 1e30])
-def test_no_member_of_a_reply_is_trusted_unseen(client, worked, spoilt, damage):
+def test_no_member_of_a_reply_is_trusted_unseen(worked, spoilt, damage):
     """Whichever member is null or of another type: what the client reads is right, or is asked for again."""
     proxy, through = spoilt
 

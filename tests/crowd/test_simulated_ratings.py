@@ -73,22 +73,18 @@ def test_careful_raters_rate_what_the_scenes_say(project):
 
 
 def test_raters_who_do_not_look_wait_for_a_person(project):
-    """One number, or one a page: every page of theirs fails a control, and none of them is rejected by machine."""
-    run_rate(project, "sis")
+    """One number, or one a page: every page of theirs fails a control, and none of them is rejected by machine.
+
+    A second simulation has nothing to do.
+    """
+    run_rate(project, "sis", limit=7)
 
     answered = simulate(project, SANDBOX, population="one-number:0.5,straight-liner:0.5")
     counts = harvest(project, SANDBOX).counts
 
     assert counts["queued"] == answered.counts["submitted"] > 0
     assert counts["approved"] == 0 and "rejected" not in counts
-
-
-def test_a_second_simulation_has_nothing_to_do(project):
-    """Everything is answered; the ratings stay."""
-    run_rate(project, "sts", limit=7)
-    simulate(project, SANDBOX, population="mixed-raters")
-
-    assert simulate(project, SANDBOX).status == "nothing_to_do"
+    assert simulate(project, SANDBOX, population="mixed-raters").status == "nothing_to_do"
 
 
 def test_another_truth_than_the_scenes_grades_by_labels(project):

@@ -266,6 +266,14 @@ def test_another_persons_session_is_refused(crowd, hit_type):
     assert len(visits(crowd)) == 1
 
 
+@pytest.fixture(scope="module")
+def described(shared_crowd):
+    """A server with a panel and a study, whom nobody visits."""
+    tell(shared_crowd, contact="help@lab.example")
+    add(shared_crowd)
+    return shared_crowd
+
+
 @pytest.mark.parametrize(
     ("status", "query", "told"),
     [
@@ -283,17 +291,14 @@ def test_another_persons_session_is_refused(crowd, hit_type):
         (400, "?PROLIFIC_PID=%FF%FE&SESSION_ID=s", "should be 24 digits"),
     ],
 )
-def test_a_link_that_was_not_filled_in_says_so(crowd, status, query, told):
+def test_a_link_that_was_not_filled_in_says_so(described, status, query, told):
     """A clear page with the study's contact, and no worker made; a bare link answers 200, as panels look for."""
-    tell(crowd, contact="help@lab.example")
-    add(crowd)
-
-    reply = crowd.browser().get(crowd.url + "/p/pairs" + query)
+    reply = described.browser().get(described.url + "/p/pairs" + query)
 
     assert reply.status_code == status
     assert told in reply.text and "<script>" not in reply.text
     assert "mailto:help@lab.example" in reply.text
-    assert visits(crowd) == []
+    assert visits(described) == []
 
 
 def test_an_unknown_study_link_says_so(shared_crowd):

@@ -85,17 +85,14 @@ def test_a_time_without_a_test_counts_for_nothing(client):
     assert (updated(tested)["TestDurationInSeconds"], updated(tested)["Test"]) == (90, TESTED["Test"])
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [("COLOURS", 1), ("%", 0), ("_", 0), ("A" * 50_000, 0), ("%" * 30_000, 0)]
-)
-def test_a_query_of_any_length_is_answered(either_crowd, text, count):
+def test_a_query_of_any_length_is_answered(either_crowd):
     """Types hold it or they do not; a longer text than any of them can hold is in none."""
     client = either_crowd.boto()
     made(client)
 
-    found = client.list_qualification_types(MustBeRequestable=False, Query=text)
-
-    assert found["NumResults"] == count
+    for text, count in (("COLOURS", 1), ("%", 0), ("_", 0), ("A" * 50_000, 0), ("%" * 30_000, 0)):
+        found = client.list_qualification_types(MustBeRequestable=False, Query=text)
+        assert found["NumResults"] == count, text[:9]
 
 
 def test_xml_that_cannot_be_read_is_named_by_its_parameter(shared_crowd):

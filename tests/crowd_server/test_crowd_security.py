@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from botocore.exceptions import ClientError
-from crowd_kit import HTML, TYPE, post_hit, question
+from crowd_kit import HTML, TYPE, engine_of, post_hit, question
 from guarded_kit import TRUST, guarded_crowd
 
 import mitl
@@ -20,7 +19,6 @@ from mitl.crowd_server import admin
 from mitl.crowd_server.app import MODULES
 from mitl.crowd_server.middleware.limits import Policy
 from mitl.crowd_server.protocol.ids import seal
-from mitl.db.engine import make_engine
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -60,11 +58,11 @@ def calm(crowd_template, tmp_path_factory):
     (folder / "public" / "i").mkdir(parents=True)
     (folder / "public" / "i" / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
     (folder / "secret.png").write_bytes(b"\x89PNG\r\n\x1a\nprivate")
-    shutil.copy(crowd_template, folder / "crowd.db")
-    engine = make_engine(f"sqlite:///{folder / 'crowd.db'}")
-    with guarded_crowd(engine, Policy(), folder / "public") as server:
+    with (
+        engine_of(crowd_template, folder) as engine,
+        guarded_crowd(engine, Policy(), folder / "public") as server,
+    ):
         yield server
-    engine.dispose()
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +208,11 @@ def test_a_form_of_another_site_does_nothing(calm, insider, path, headers):
     assert "Another site sent this form" in reply.text
 
 
+def at(path, *places):
+    """A page's addresses with these at its open place; a page without one has one address."""
+    return dict.fromkeys(re.sub(r"\{\w+\}", place, path) for place in places)
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_leads_to_another_site(calm, insider, path):
     """Addresses in a query, in a path or in a header never become the target of a redirect."""
@@ -217,8 +220,7 @@ def test_no_page_leads_to_another_site(calm, insider, path):
     names = ("next", "url", "to", "return", "redirect", "turkSubmitTo", "token", "notice", "cc", "back")
     browser = httpx.Client(cookies=insider.browser.cookies, trust_env=False, verify=TRUST)
     with browser:
-        for place in ("x", "%2F%2Fevil.example", "%0d%0aLocation:%20https:%2F%2Fevil.example"):
-            address = re.sub(r"\{\w+\}", place, path)
+        for address in at(path, "x", "%2F%2Fevil.example", "%0d%0aLocation:%20https:%2F%2Fevil.example"):
             headers = {"Referer": evil, "X-Forwarded-Host": "evil.example", "X-Original-URL": evil}
             reply = browser.get(calm.url + address, params=dict.fromkeys(names, evil), headers=headers)
             target = urlsplit(reply.headers.get("Location", "/"))
@@ -233,12 +235,9 @@ def test_no_page_leads_to_another_site(calm, insider, path):
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_fails_at_hostile_input(calm, path):
     """Odd bytes in the path, the query and the cookies get a page, not a failure."""
-    for place in ("%00", "%ff", "%F0%9F%90%88", "A" * 3000, "-1", "1.2", "%3Cscript%3Ealert(1)%3C/script%3E"):
-        reply = raw(
-            calm,
-            re.sub(r"\{\w+\}", place, path) + "?a=%ff&b=%00&token=%00",
-            Cookie="mitl_worker=%ff; mitl_operator=.",
-        )
+    odd = ("%00", "%ff", "%F0%9F%90%88", "A" * 3000, "-1", "1.2", "%3Cscript%3Ealert(1)%3C/script%3E")
+    for address in at(path, *odd):
+        reply = raw(calm, address + "?a=%ff&b=%00&token=%00", Cookie="mitl_worker=%ff; mitl_operator=.")
         assert reply.status_code < 500
         assert "<script>alert" not in reply.text
 

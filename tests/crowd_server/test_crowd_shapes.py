@@ -15,13 +15,15 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.parsers import create_parser
 from botocore.validate import ParamValidator
-from crowd_kit import TYPE, conforms, post_hit, question
-from hypothesis import HealthCheck, Phase, event, given, settings
+from crowd_kit import TYPE, conforms, engine_of, post_hit, question, running_crowd
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import event as example_event
 from hypothesis import strategies as st
-from sqlalchemy import insert, select
+from sqlalchemy import event, insert, select
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.store.models import CrowdWorker, QualificationRequest, QualificationType, RequestState
+from mitl.db.engine import make_engine
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -50,7 +52,8 @@ class Api:
     url: str
     browser: httpx.Client
     credentials: Credentials
-    known: dict[str, st.SearchStrategy]
+    requests: dict[str, st.SearchStrategy]
+    """Operation → requests of it."""
 
     def call(self, operation, body):
         """The reply to a signed body."""
@@ -68,12 +71,12 @@ def api(shared_crowd):
     """A server with HITs, assignments, bonuses, qualifications and requests in every state."""
     crowd, known = shared_crowd, _known(shared_crowd)
     pools = {name: st.sampled_from(values) for name, values in known.items()}
-    return _api(crowd, pools)
+    return _api(crowd, {name: mturk_model.requests(name, pools) for name in MODEL.operation_names})
 
 
-def _api(crowd, pools):
+def _api(crowd, requests):
     access, secret = admin.keys(crowd.engine)[Environment.SANDBOX]
-    return Api(crowd.url, crowd.browser(), Credentials(access, secret), pools)
+    return Api(crowd.url, crowd.browser(), Credentials(access, secret), requests)
 
 
 def _known(shared_crowd):
@@ -160,11 +163,11 @@ def _requests(crowd, qualifications):
 )
 def test_any_request_is_answered_in_the_models_shapes(api, operation, data):
     """A request that the model forbids is refused; the answer to any other is a reply or an error of its shape."""
-    sample = data.draw(mturk_model.requests(operation, api.known))
+    sample = data.draw(api.requests[operation])
 
     reply = api.call(operation, json.dumps(sample.params).encode())
 
-    event(f"{'broken' if sample.fault else 'valid'}: {reply.status_code}")
+    example_event(f"{'broken' if sample.fault else 'valid'}: {reply.status_code}")
     output = MODEL.operation_model(operation).output_shape
     wire = {"status_code": reply.status_code, "headers": reply.headers, "body": reply.content}
     read = create_parser("json").parse(wire, output)
@@ -179,28 +182,54 @@ def test_any_request_is_answered_in_the_models_shapes(api, operation, data):
         assert_error(reply.json(), read)
 
 
-def test_no_value_of_any_parameter_is_a_fault(either_crowd):
-    """Zero characters, half surrogates, patterns, huge texts and numbers, times past all calendars: never a 500."""
-    known = _known(either_crowd)
-    api = _api(either_crowd, {})
-    usual = {name: values if name == "WorkerIds" else values[0] for name, values in known.items()}
-    faults, taken = [], set()
-    for operation in sorted(MODEL.operation_names):
-        for params in mturk_model.hostile_requests(operation, usual):
-            reply = api.call(operation, json.dumps(params).encode())
-            if reply.status_code == 200:
-                taken.add(operation)
-            elif reply.status_code != 400:
-                faults.append((operation, reply.status_code, str(params)[:200]))
+@pytest.fixture(scope="module")
+def hostile(crowd_template, tmp_path_factory):
+    """What came of each hostile request on SQLite: operation, its number, the status, how many statements it took."""
+    with (
+        engine_of(crowd_template, tmp_path_factory.mktemp("hostile")) as engine,
+        running_crowd(engine) as crowd,
+    ):
+        return list(_hostile(crowd))
 
-    assert faults == []
+
+def _hostile(crowd, chosen=None):
+    """Send the operations' hostile requests, or those of them that are chosen."""
+    known, asked = _known(crowd), []
+    api = _api(crowd, {})
+    usual = {name: values if name == "WorkerIds" else values[0] for name, values in known.items()}
+    event.listen(crowd.engine, "before_cursor_execute", lambda *statement: asked.append(statement))
+    for operation in sorted(MODEL.operation_names):
+        for number, params in enumerate(mturk_model.hostile_requests(operation, usual)):
+            if chosen is None or (operation, number) in chosen:
+                asked.clear()
+                reply = api.call(operation, json.dumps(params).encode())
+                yield operation, number, reply.status_code, len(asked)
+
+
+def test_no_value_of_any_parameter_is_a_fault(hostile):
+    """Zero characters, half surrogates, patterns, huge texts and numbers, times past all calendars: never a 500."""
+    assert [one for one in hostile if one[2] not in (200, 400)] == []
     # Some of the values are merely odd: they go all the way into the database and out again.
-    assert {
-        "CreateHIT",
-        "CreateQualificationType",
-        "ListQualificationTypes",
-        "UpdateExpirationForHIT",
-    } <= taken
+    assert {operation for operation, _, status, _ in hostile if status == 200} >= TAKEN
+
+
+TAKEN = {"CreateHIT", "CreateQualificationType", "ListQualificationTypes", "UpdateExpirationForHIT"}
+
+
+@pytest.mark.postgres
+def test_no_value_that_reaches_the_database_is_a_fault_on_postgresql(hostile, postgres_url):
+    """The rest was refused before any row was asked for, which no engine changes."""
+    fewest = min(asked for *_, asked in hostile)
+    reaching = {(operation, number) for operation, number, _, asked in hostile if asked > fewest}
+
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    with running_crowd(engine) as crowd:
+        found = list(_hostile(crowd, reaching))
+    engine.dispose()
+
+    assert [one for one in found if one[2] not in (200, 400)] == []
+    assert {operation for operation, _, status, _ in found if status == 200} >= TAKEN
 
 
 def complete(value, shape):

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+from cli_kit import fails
 from crowd_kit import ManualClock, running_crowd
 from crowd_operator_kit import Operator, operator_of
 from guarded_kit import guarded_crowd
@@ -87,8 +89,11 @@ def counted(url):
 
 
 @pytest.mark.postgres
-def test_a_crew_serves_is_watched_and_ends(postgres_url, serve, tmp_path):
-    """A killed process comes back, nothing that was counted is forgotten, SIGTERM ends all; the log names them."""
+def test_a_crew_serves_is_watched_and_ends(postgres_url, postgres_engine, serve, tmp_path):
+    """A killed process comes back, nothing that was counted is forgotten, SIGTERM ends all; the log names them.
+
+    A form that is half sent when SIGTERM comes is taken whole.
+    """
     server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path), "-v")
     url, first = told["counts"]["url"], children(server.pid)
     for _ in range(8):
@@ -99,12 +104,16 @@ def test_a_crew_serves_is_watched_and_ends(postgres_url, serve, tmp_path):
     came_back = wait_for(lambda: len(children(server.pid)) == 2 and children(server.pid) != first)
     whole = wait_for(lambda: get(url + "/healthz").json()["workers"] == 2)
     after = counted(url)
-    server.send_signal(signal.SIGTERM)
+    with half_sent(url) as (replies, go_on):
+        server.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        go_on()
     log = server.communicate(timeout=PATIENCE_S)[1]
 
     assert told["counts"]["workers"] == 2 and len(first) == 2
     assert came_back and whole
     assert (before, after) == (8, 8)
+    assert [reply.status_code for reply in replies] == [403]
     assert server.returncode == -signal.SIGTERM
     with pytest.raises(httpx.TransportError):
         get(url + "/healthz")
@@ -112,24 +121,10 @@ def test_a_crew_serves_is_watched_and_ends(postgres_url, serve, tmp_path):
     assert "died (by SIGKILL) and is started again" in log
 
 
-def test_a_server_may_open_as_many_files_as_connections(start_program, tmp_path):
-    """Also where the shell allows few."""
-    words = f"serve --port 0 --json --project {tmp_path}"
-    code = f"ulimit -Sn 256; exec {sys.executable} -c 'from mitl.cli import main; main()' {words}"
-    server = start_program(["sh", "-c", code], stdout=subprocess.PIPE, text=True)
-    server.stdout.readline()
-
-    soft, hard = Path(f"/proc/{server.pid}/limits").read_text().split("Max open files")[1].split()[:2]
-
-    assert soft == hard or int(soft) > MAX_CONNECTIONS
-
-
-@pytest.mark.postgres
-def test_what_was_asked_is_answered_before_the_crew_ends(postgres_url, serve, tmp_path):
-    """A form that is half sent when SIGTERM comes is taken whole."""
-    server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path))
-    url = told["counts"]["url"]
-    sent, may_go_on = threading.Event(), threading.Event()
+@contextmanager
+def half_sent(url):
+    """A form of which half was sent: the replies to come, and what sends the rest; ends when it is answered."""
+    sent, may_go_on, replies = threading.Event(), threading.Event(), []
 
     def body():
         yield b"token="
@@ -137,28 +132,37 @@ def test_what_was_asked_is_answered_before_the_crew_ends(postgres_url, serve, tm
         may_go_on.wait(PATIENCE_S)
         yield b"guess"
 
-    replies = []
-    headers = {"Origin": url, "Content-Type": "application/x-www-form-urlencoded"}
-    address = url + "/operator/sign-in"
-    asking = threading.Thread(
-        target=lambda: replies.append(
+    def ask():
+        headers = {"Origin": url, "Content-Type": "application/x-www-form-urlencoded"}
+        address = url + "/operator/sign-in"
+        replies.append(
             httpx.post(address, content=body(), headers=headers, trust_env=False, timeout=PATIENCE_S)
         )
-    )
+
+    asking = threading.Thread(target=ask)
     asking.start()
     assert sent.wait(PATIENCE_S)
     time.sleep(0.2)  # until the half that was sent is read, and not only on its way
-    server.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
-    may_go_on.set()
+    yield replies, may_go_on.set
     asking.join(PATIENCE_S)
-    server.communicate(timeout=PATIENCE_S)
 
-    assert [reply.status_code for reply in replies] == [403]
+
+def test_a_server_may_open_as_many_files_as_connections():
+    """Also where the shell allows few."""
+    script = """
+import os, resource
+from mitl.crowd_server.serving import serve
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+serve(None, port=0, ready=lambda url: (print(*resource.getrlimit(resource.RLIMIT_NOFILE), flush=True), os._exit(0)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+
+    soft, hard = map(int, done.stdout.split())
+    assert soft == hard or soft > MAX_CONNECTIONS
 
 
 @pytest.mark.postgres
-def test_workers_end_when_their_parent_was_killed(postgres_url, serve, tmp_path):
+def test_workers_end_when_their_parent_was_killed(postgres_url, postgres_engine, serve, tmp_path):
     """They do not hold the port for ever."""
     server, told = serve("--crowd-db", postgres_url, "--workers", "2", "--project", str(tmp_path))
     workers = children(server.pid)
@@ -204,24 +208,21 @@ except supervising.EndpointError as error:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_crew_on_sqlite_is_refused(serve, tmp_path):
+def test_a_crew_on_sqlite_is_refused(tmp_path):
     """One line that names the way out; nothing listens."""
-    server, told = serve("--workers", "2", "--project", str(tmp_path))
-    errors = server.communicate(timeout=PATIENCE_S)[1]
+    told = fails(1, "serve", "--port", "0", "--workers", "2", "--project", tmp_path)
 
-    assert server.returncode == 1
-    assert "--workers 2 needs PostgreSQL" in told["error"] and "--crowd-db postgresql://" in errors
-    assert errors.count("\n") == 1
+    assert "--workers 2 needs PostgreSQL" in told and "--crowd-db postgresql://" in told
 
 
 @pytest.mark.postgres
-def test_more_processes_than_the_database_has_room_for_are_refused(postgres_url, serve, tmp_path):
+def test_more_processes_than_the_database_has_room_for_are_refused(postgres_url, postgres_engine, tmp_path):
     """Told before anybody comes, and not by failing pages under load."""
-    server, told = serve("--crowd-db", postgres_url, "--workers", "64", "--project", str(tmp_path))
-    server.communicate(timeout=PATIENCE_S)
+    words = ("--port", "0", "--crowd-db", postgres_url, "--workers", "64", "--project", tmp_path)
 
-    assert server.returncode == 1
-    assert "may open 512 connections" in told["error"] and "max_connections to 532" in told["error"]
+    told = fails(1, "serve", *words)
+
+    assert "may open 512 connections" in told and "max_connections to 532" in told
 
 
 @pytest.mark.postgres

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import fails, mitl, ok, use_file_annotators
-from db_kit import content, sqlite_url
+from db_kit import content
 
 from mitl import logs
 from mitl.crowd_server import admin
@@ -30,13 +31,22 @@ def silent_again():
     logs.set_up("none")
 
 
+@pytest.fixture(scope="module")
+def proposed(tmp_path_factory):
+    """A small project with candidate pairs, made once and never changed."""
+    folder = tmp_path_factory.mktemp("proposed")
+    with chdir(folder):
+        ok("init", "--dataset", "scenes", "--n-images", "16")
+        use_file_annotators(folder)
+        ok("propose", "--image-queries", "6", "--caption-queries", "8")
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A small project with candidate pairs, in the current folder."""
+def project(proposed, tmp_path, monkeypatch):
+    """A copy of it in the current folder."""
+    shutil.copytree(proposed, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    ok("init", "--dataset", "scenes", "--n-images", "16")
-    use_file_annotators(tmp_path)
-    ok("propose", "--image-queries", "6", "--caption-queries", "8")
     return tmp_path
 
 
@@ -179,37 +189,33 @@ def test_a_whole_loop_at_its_loudest_logs_nothing_of_anybody(tmp_path_factory):
     assert {line["command"] for line in objects(log)} >= {"publish", "simulate", "harvest", "review reject"}
 
 
-@pytest.mark.parametrize("form", ["lines", "json"])
-def test_a_watched_status_says_each_change_once(project, form, start_program):
+def test_a_watched_status_says_each_change_once(project, start_program):
     """A line for people, an object for programs, at once and at each change; Ctrl-C ends it like a server."""
-    words = ["status", "--watch", "--every", "0.05", *(["--json"] if form == "json" else [])]
-    process = start_program(
-        [sys.executable, "-u", "-m", "mitl", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    everything = [process.stdout.readline()]
-    ok("publish", "--sandbox")
-    published = '"hits_out": 0' if form == "json" else " 0 HITs out"
-    while published in everything[-1]:  # publishing has states between, of which some are seen
-        everything.append(process.stdout.readline())
-    process.send_signal(signal.SIGINT)
-    rest, err = process.communicate(timeout=60)
-
-    assert (process.returncode, rest, err) == (130, "", "stopped\n")
-    assert len(everything) == len({line.partition("UTC")[2] or line for line in everything}) > 1
-    if form == "json":
-        assert (
-            json.loads(everything[0])["counts"]["hits_out"]
-            == 0
-            < json.loads(everything[-1])["counts"]["hits_out"]
+    watches = [
+        start_program(
+            [sys.executable, "-u", "-m", "mitl", "status", "--watch", "--every", "0.2", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-    else:
-        line = r"\d\d:\d\d:\d\d UTC  sandbox: [\d,]+ pairs open, 0 judged, 0 HITs out, .*\n"
-        assert re.fullmatch(line, everything[0])
-        assert " sandbox: 0 pairs open" in everything[-1]
+        for words in ((), ("--json",))
+    ]
+    said = [[watch.stdout.readline()] for watch in watches]
+    ok("publish", "--sandbox")
+    for watch, lines, unpublished in zip(watches, said, (" 0 HITs out", '"hits_out": 0'), strict=True):
+        while unpublished in lines[-1]:  # publishing has states between, of which some are seen
+            lines.append(watch.stdout.readline())
+        watch.send_signal(signal.SIGINT)
+        rest, err = watch.communicate(timeout=60)
+        assert (watch.returncode, rest, err) == (130, "", "stopped\n")
+        assert len(lines) == len({line.partition("UTC")[2] or line for line in lines}) > 1
+
+    text, objects = said
+    line = r"\d\d:\d\d:\d\d UTC  sandbox: [\d,]+ pairs open, 0 judged, 0 HITs out, .*\n"
+    assert re.fullmatch(line, text[0])
+    assert " sandbox: 0 pairs open" in text[-1]
+    before, after = (json.loads(line)["counts"]["hits_out"] for line in (objects[0], objects[-1]))
+    assert before == 0 < after
 
 
 def test_a_watched_status_on_a_terminal_is_one_screen(project, start_program):
@@ -267,8 +273,3 @@ def test_a_database_that_is_down_for_a_while_does_not_end_the_watch(project):
     assert down.counts == before.counts
     assert line(down).startswith("cannot use mitl.db: file is not a database; restore a backup")
     assert after == before
-
-
-def test_the_pipelines_content_is_what_the_log_was_held_against(project):
-    """The loop's test would prove nothing of an empty database."""
-    assert content(sqlite_url(project / "mitl.db"))["part"]

@@ -26,12 +26,15 @@ def opened(tmp_path):
         yield desk
 
 
-def test_a_submission_of_ratings_shows_its_answers_and_who_gave_one_number(opened):
-    """The page says why it waits, what each place got and should have got; captions are escaped."""
-    waiting = opened.rows(Decision.QUEUED)
+def test_a_submission_of_ratings_says_why_it_waits_and_a_person_decides_as_about_pairs(opened):
+    """The page shows what each place got and should have got, captions escaped; what is dropped is paid.
+
+    Its pairs wait to be asked again then.
+    """
+    row, *others = opened.rows(Decision.QUEUED)
     page = opened.get("/queue")
     said = written(page)
-    assert page.url.path == f"/queue/{waiting[0].id}"
+    assert page.url.path == f"/queue/{row.id}"
     assert "All pairs were rated with one number" in said
     assert "Failed a control: the score is not what its pair must have" in said
     assert "a random pair has 2 or less" in said
@@ -39,14 +42,10 @@ def test_a_submission_of_ratings_shows_its_answers_and_who_gave_one_number(opene
     assert "could not be read" not in said
     assert "<b>" not in page.text and escape("<b>") in page.text
 
-
-def test_a_person_decides_about_ratings_as_about_pairs(opened):
-    """What is dropped is paid, and its pairs wait to be asked again."""
-    row = opened.rows(Decision.QUEUED)[0]
     assert opened.post(f"/queue/{row.id}/decide", {"decision": "drop"}).status_code == 200
     opened.settle()
     assert opened.row(row.id).decision is Decision.DROP
-    for other in opened.rows(Decision.QUEUED):
+    for other in others:
         opened.post(f"/queue/{other.id}/decide", {"decision": "drop"})
     opened.settle()
     assert "3 pages have to be asked again: mitl rate publish --sandbox" in written(opened.get("/"))

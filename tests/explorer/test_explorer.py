@@ -162,7 +162,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(worlds(), FILTERS)
 def test_filters_take_what_a_plain_loop_takes(world, wanted):
     """All filters together, for pairs that were answered, proposed, both or neither; the order is the one asked for."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crowd_kit import TYPE, Crowd, post_hit, running_crowd
+from crowd_kit import Crowd, engine_of, posted, running_crowd
 from crowd_operator_kit import Operator, operator_of
 from sqlalchemy import Engine
 
@@ -29,11 +28,8 @@ def crowd_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def crowd_engine(crowd_template: Path, tmp_path: Path) -> Iterator[Engine]:
     """A new crowd.db of this test's own."""
-    path = tmp_path / "crowd.db"
-    shutil.copy(crowd_template, path)
-    engine = make_engine(f"sqlite:///{path}")
-    yield engine
-    engine.dispose()
+    with engine_of(crowd_template, tmp_path) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -50,12 +46,9 @@ def client(crowd: Crowd) -> Any:
 
 
 @pytest.fixture
-def hit_type(client: Any) -> str:
+def hit_type(crowd: Crowd) -> str:
     """A type with three HITs of one assignment each."""
-    own: str = client.create_hit_type(**TYPE)["HITTypeId"]
-    for _ in range(3):
-        post_hit(client, own)
-    return own
+    return posted(crowd, 3)
 
 
 @pytest.fixture
@@ -67,12 +60,11 @@ def operator(crowd: Crowd) -> Operator:
 @pytest.fixture(scope="module")
 def shared_crowd(crowd_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
     """A running crowd server for tests that change nothing."""
-    path = tmp_path_factory.mktemp("shared") / "crowd.db"
-    shutil.copy(crowd_template, path)
-    engine = make_engine(f"sqlite:///{path}")
-    with running_crowd(engine) as server:
+    with (
+        engine_of(crowd_template, tmp_path_factory.mktemp("shared")) as engine,
+        running_crowd(engine) as server,
+    ):
         yield server
-    engine.dispose()
 
 
 @pytest.fixture

@@ -6,8 +6,10 @@ import contextlib
 import datetime as dt
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,13 @@ from sqlalchemy import Engine
 
 from mitl.core.clock import utc_now
 from mitl.crowd_server import admin
+from mitl.crowd_server.api.registry import OPERATIONS, ApiCall, Params
 from mitl.crowd_server.app import create_app
+from mitl.crowd_server.protocol.html_page import AllowedSources
 from mitl.crowd_server.serving import RunningServer
+from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.work.visitor import COOKIE
+from mitl.db.engine import make_engine
 from mitl.records import Environment
 
 HTML = """<!doctype html><html><body><form id="mturk_form" data-mitl-submit method="post" action="about:blank">
@@ -63,6 +70,9 @@ def question(html: str = HTML) -> str:
         f'<HTMLQuestion xmlns="{space}"><HTMLContent><![CDATA[{html}]]></HTMLContent>'
         "<FrameHeight>0</FrameHeight></HTMLQuestion>"
     )
+
+
+HIT = {"LifetimeInSeconds": 7 * 86400, "Question": question(), "RequesterAnnotation": "mitl1:p:b:1:1"}
 
 
 def conforms(value: Any, shape: Shape, where: str = "reply") -> None:
@@ -139,10 +149,10 @@ class Worker:
 
     @property
     def id(self) -> str:
-        """The worker's id, as their page shows it."""
-        found = re.search(r"worker (A[A-Z0-9]{13})", self.get("/w").text)
+        """The worker's id, from their session."""
+        found = re.match(r"A[A-Z0-9]{13}(?=\.)", self.browser.cookies[COOKIE])
         assert found is not None
-        return found[1]
+        return found[0]
 
 
 @dataclass
@@ -156,15 +166,14 @@ class Task:
 
     def page(self) -> httpx.Response:
         """The HIT's own page, asked for without a cookie."""
-        return httpx.get(self.server.url + self.frame, trust_env=False)
+        return self.server.stranger.get(self.server.url + self.frame)
 
     def submit(self, **fields: str) -> httpx.Response:
         """Send the form, as from a frame of opaque origin: without a cookie."""
-        return httpx.post(
+        return self.server.stranger.post(
             f"{self.server.url}/s/{self.token}/mturk/externalSubmit",
             data={"assignmentId": self.query["assignmentId"], **fields},
             headers={"Origin": "null"},
-            trust_env=False,
         )
 
 
@@ -191,8 +200,14 @@ class Crowd:
         """A new worker by a personal invitation."""
         [invitation] = admin.invite(self.engine, environment, clock=self.clock)
         worker = Worker(self, self.browser())
-        assert worker.get(invitation.path).status_code == 200
+        joined = worker.browser.get(self.url + invitation.path, follow_redirects=False)
+        assert (joined.status_code, joined.headers["Location"]) == (303, "/w")
         return worker
+
+    @cached_property
+    def stranger(self) -> httpx.Client:
+        """A browser that keeps no session."""
+        return self._open.enter_context(httpx.Client(trust_env=False))
 
     def browser(self) -> httpx.Client:
         """A browser without a session."""
@@ -208,6 +223,15 @@ def running_crowd(engine: Engine, public: Path | None = None) -> Iterator[Crowd]
         server = stack.enter_context(RunningServer(app))
         clients = stack.enter_context(contextlib.ExitStack())
         yield Crowd(server.url, engine, clock, clients)
+
+
+@contextlib.contextmanager
+def engine_of(template: Path, folder: Path) -> Iterator[Engine]:
+    """A copy of this database in a folder, as ``crowd.db``."""
+    shutil.copy(template, folder / "crowd.db")
+    engine = make_engine(f"sqlite:///{folder / 'crowd.db'}")
+    yield engine
+    engine.dispose()
 
 
 def give_keys(
@@ -238,11 +262,29 @@ def refusal(call: Callable[..., Any], **parameters: Any) -> tuple[str, str]:
 
 def post_hit(client: Any, hit_type: str | None = None, **changes: Any) -> dict[str, Any]:
     """A HIT of the usual kind."""
-    values: dict[str, Any] = {
-        "HITTypeId": hit_type or client.create_hit_type(**TYPE)["HITTypeId"],
-        "LifetimeInSeconds": 7 * 86400,
-        "Question": question(),
-        "RequesterAnnotation": "mitl1:p:b:1:1",
-    }
+    values = HIT | {"HITTypeId": hit_type or client.create_hit_type(**TYPE)["HITTypeId"]}
     hit: dict[str, Any] = client.create_hit_with_hit_type(**(values | changes))["HIT"]
     return hit
+
+
+def posted(crowd: Crowd, hits: int) -> str:
+    """A type with so many HITs of one assignment each, as the operations of the API post them; its id."""
+    with Database(crowd.engine).write(Environment.SANDBOX) as connection:
+
+        def call(operation: str, **params: Any) -> Any:
+            own = ApiCall(
+                connection,
+                Environment.SANDBOX,
+                crowd.clock(),
+                Params(params),
+                "",
+                operation,
+                "",
+                AllowedSources(),
+            )
+            return OPERATIONS[operation].handler(own)
+
+        hit_type: str = call("CreateHITType", **TYPE)["HITTypeId"]
+        for _ in range(hits):
+            call("CreateHITWithHITType", **HIT, HITTypeId=hit_type)
+    return hit_type

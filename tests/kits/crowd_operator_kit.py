@@ -81,7 +81,8 @@ INVITE = {
 def operator_of(crowd: Crowd) -> Operator:
     """An operator who opened the printed link."""
     operator = Operator(crowd, crowd.browser())
-    assert operator.get(f"/operator?token={admin.operator_token(crowd.engine)}").status_code == 200
+    page = operator.get(f"/operator?token={admin.operator_token(crowd.engine)}")
+    assert page.status_code == 200 and "token" not in str(page.url)
     return operator
 
 

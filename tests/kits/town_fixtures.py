@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crowd_kit import running_crowd
+from crowd_kit import engine_of, running_crowd
 from town_kit import PLACES, Town
-
-from mitl.db.engine import make_engine
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +20,5 @@ def town(crowd_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         image = Image.new("RGB", (320, 240), (10 * place, 120, 240 - 10 * place))
         ImageDraw.Draw(image).ellipse((100, 60, 220, 180), fill="white")
         image.save(folder / f"{place:032x}.png")
-    shutil.copy(crowd_template, folder / "crowd.db")
-    engine = make_engine(f"sqlite:///{folder / 'crowd.db'}")
-    with running_crowd(engine, public=folder) as crowd:
+    with engine_of(crowd_template, folder) as engine, running_crowd(engine, public=folder) as crowd:
         yield Town(crowd, crowd.boto())
-    engine.dispose()
