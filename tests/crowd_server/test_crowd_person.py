@@ -234,6 +234,7 @@ def test_workers_get_their_own_data_from_their_page(crowd, hit_type):
     assert held["server/worker.json"][0]["worker"] == own
     assert "alert(1)" in held["server/assignments.json"][0]["answer"]
     assert "a stranger wrote" not in json.dumps(held) and "project" not in "".join(held)
+    assert "ask the requester, who has a command for it" in held["README.html"]
     assert Worker(crowd, crowd.browser()).get("/w/data").status_code == 403
 
 

@@ -14,7 +14,7 @@ from mitl.crowd_server import admin as panel_admin
 from mitl.crowd_server.work.visitor import contact_href
 from mitl.records import Environment
 
-pytest_plugins = ("crowd_fixtures",)
+pytest_plugins = ("crowd_fixtures", "browser_fixtures")
 
 SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
 TEXTS = {
@@ -217,3 +217,44 @@ def test_scripted_workers_read_and_agree(crowd, hit_type):
         session = WorkerSession.join(crowd.url + invitation.path, transport)
         assert session.next_task() is not None
     assert answers(crowd) == [(1, True)]
+
+
+def test_who_stops_with_a_hit_open_is_told_what_becomes_of_it(crowd, hit_type):
+    """Before they say so; what they entered is not sent."""
+    tell(crowd, **TEXTS)
+    worker = crowd.worker()
+    worker.post("/w/study", {"version": "1", "answer": "yes"})
+    assert "You have a HIT open" not in worker.get("/w/study").text
+
+    worker.accept(hit_type)
+
+    assert "what you entered in it is not sent" in worker.get("/w/study").text
+
+
+@pytest.mark.browser
+def test_texts_run_the_way_that_their_script_runs(crowd, hit_type, new_page):
+    """A sentence in Arabic ends at its left, with its full stop, whatever the language of the page."""
+    arabic = "نحن نسأل هل يناسب الوصف الصورة."
+    tell(crowd, title=arabic, information=f"{arabic}\n\nIn English.", warning=arabic, consent=arabic)
+    [invitation] = admin.invite(crowd.engine, SANDBOX, clock=crowd.clock)
+    page = new_page()
+    page.goto(crowd.url + invitation.path)
+
+    ends = page.evaluate(
+        """text => {
+            const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+            const at = (node, place) => {
+                const range = document.createRange();
+                range.setStart(node, place); range.setEnd(node, place + 1);
+                return range.getBoundingClientRect().left;
+            };
+            while (walker.nextNode()) {
+                const node = walker.currentNode, start = node.data.indexOf(text);
+                if (start >= 0) found.push(at(node, start) > at(node, start + text.length - 1));
+            }
+            return found;
+        }""",
+        arabic,
+    )
+
+    assert ends == [True] * 4

@@ -27,7 +27,9 @@ def pack(
                 counts[name] = _write(archive, name, part, now)
                 files.append((name, counts[name], part.means))
             listed.append((one.title, files))
-        readme = templates.get_template("held.html.j2").render(listed=listed, now=now)
+        with_project = any(name.startswith("project") for name in counts)
+        page = templates.get_template("held.html.j2")
+        readme = page.render(listed=listed, now=now, with_project=with_project)
         archive.writestr(_entry("README.html", now), readme)
     return counts
 

@@ -65,7 +65,7 @@ def gate(visitor: Visitor) -> Response | None:
     # A new visit is a new chance to agree; what counts is how this one ended.
     refused = given is False and (visit is None or visit.state is VisitState.NO_CONSENT)
     if not refused:
-        return visitor.page("study.html.j2", study=study, given=False)
+        return visitor.page("study.html.j2", study=study, given=False, current=None)
     if visit is None:
         return visitor.page("study_declined.html.j2")
     return end_page(visitor, visit)
@@ -91,7 +91,8 @@ def study(visitor: Visitor) -> Response:
         standing = visitor.standing(books.connection)
     if standing.study is None or not standing.study.is_shown_first:
         return RedirectResponse("/w", 303)
-    return visitor.page("study.html.j2", study=standing.study, given=standing.consent is True)
+    given = standing.consent is True
+    return visitor.page("study.html.j2", study=standing.study, given=given, current=current_lease(visitor))
 
 
 @form

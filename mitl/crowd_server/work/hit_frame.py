@@ -275,7 +275,11 @@ _NOTES = {
         "Nothing was submitted, and you still have this HIT: go back, take the file out, and send again. If the HIT "
         "cannot be done without it, tell the requester, and return the HIT.",
     ),
-    "not-found": ("This HIT is not known here.", "Go back to the list and open it again."),
+    "not-found": (
+        "This HIT is not known here.",
+        "Your answers were not taken, but this browser keeps them. Open the HIT again from the list; if the list lets "
+        "you in no more, open the link by which you came first.",
+    ),
 }
 
 

@@ -35,7 +35,8 @@ _MAX_FIELDS = 20
 NO_ENTRY = (
     403,
     "No entry",
-    "This page needs an invitation link. Open yours again, or ask the person who sent it.",
+    "This browser has no session here, or it is over. Open the link by which you came again: your invitation, or the "
+    "study on your panel's site. What you sent is kept, and what you had entered is still in this browser.",
 )
 WITHDRAWN = (
     403,
