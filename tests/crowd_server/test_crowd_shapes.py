@@ -182,6 +182,15 @@ def test_any_request_is_answered_in_the_models_shapes(api, operation, data):
         assert_error(reply.json(), read)
 
 
+def test_a_time_of_another_type_is_refused(api, shared_crowd):
+    """Any JSON value but a number."""
+    hit = post_hit(shared_crowd.boto())["HITId"]
+
+    for wrong in mturk_model.WRONG["timestamp"]:
+        reply = api.call("UpdateExpirationForHIT", json.dumps({"HITId": hit, "ExpireAt": wrong}).encode())
+        assert (reply.status_code, "seconds since 1970" in reply.text) == (400, True), wrong
+
+
 @pytest.fixture(scope="module")
 def hostile(crowd_template, tmp_path_factory):
     """What came of each hostile request on SQLite: operation, its number, the status, how many statements it took."""

@@ -32,12 +32,12 @@ from mitl.settings import Settings
 pytestmark = pytest.mark.slow
 
 Stage = Callable[..., Any]
-POINTS = int(os.environ.get("MITL_KILL_POINTS", "4"))
+POINTS = int(os.environ.get("MITL_KILL_POINTS", "3"))
 
 
-def kill_points(events: int, fewer: int) -> list[int]:
+def kill_points(events: int) -> list[int]:
     """The first and the last event of a stage and some between, evenly spread."""
-    steps = POINTS - fewer - 1
+    steps = POINTS - 1
     if events <= steps + 1:
         return list(range(1, events + 1))
     return sorted({1 + round(step * (events - 1) / steps) for step in range(steps + 1)})
@@ -61,13 +61,13 @@ class Projects:
         return target
 
     def kills(
-        self, stage: Stage, base: str, tmp_path: Path, *args: Any, fewer: int = 0
+        self, stage: Stage, base: str, tmp_path: Path, *args: Any
     ) -> Iterator[tuple[Settings, Settings, Outcome]]:
         """Kill the stage at each point and run it again: that project, one never killed, the second run."""
         whole = self.copy(base, tmp_path / "whole")
         complete = self.run(stage, whole, *args)
         assert complete.error is None and complete.events
-        for point in kill_points(complete.events, fewer):
+        for point in kill_points(complete.events):
             folder = self.copy(base, tmp_path / f"killed-{point}")
             killed = self.run(stage, folder, *args, kill_at=point)
             assert killed.exit_status == KILLED, (
@@ -161,7 +161,7 @@ def test_build_dataset(projects, tmp_path):
 
 def test_report(projects, tmp_path):
     """A killed report leaves no half page."""
-    for settings, _, again in projects.kills(work.report, "harvested", tmp_path, fewer=1):
+    for settings, _, again in projects.kills(work.report, "harvested", tmp_path):
         page = (settings.project / "report.html").read_bytes()
 
         assert page.endswith(b"</html>\n") or page.rstrip().endswith(b"</html>")

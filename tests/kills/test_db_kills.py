@@ -16,7 +16,7 @@ from mitl.stages.operating.backup import backup
 from mitl.stages.operating.databases import upgrade
 from mitl.stages.operating.restore import restore
 
-POINTS = 12
+POINTS = 6
 """Of each command, spread over its steps, unless every one is asked for; commits always are points."""
 
 

@@ -5,6 +5,8 @@ import tempfile
 from pathlib import Path
 
 import alembic.command
+import matplotlib.backends.backend_svg
+import matplotlib.figure
 import once_kit
 import PIL.Image
 import process_work
@@ -20,7 +22,18 @@ import mitl.crowd_server.app
 import mitl.crowd_server.serving
 import mitl.retrieval.topk
 
-__all__ = ["PIL", "alembic", "annotators", "mitl", "once_kit", "process_work", "psycopg", "pyarrow", "torch"]
+__all__ = [
+    "PIL",
+    "alembic",
+    "annotators",
+    "matplotlib",
+    "mitl",
+    "once_kit",
+    "process_work",
+    "psycopg",
+    "pyarrow",
+    "torch",
+]
 
 # Each child has to compile no statement again that the loop needs on SQLite.
 make_released(
