@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.formats import percent_at_most
 from mitl.errors import AuditError
 
 _NORMAL_95 = 1.959963984540054
@@ -37,6 +38,11 @@ class Completeness:
         return self.total - self.found
 
     @property
+    def missing_whole(self) -> int:
+        """`missing` in whole matches, never rounded up."""
+        return math.floor(self.missing + 1e-9)
+
+    @property
     def at_most(self) -> float | None:
         """The recall of what was found is at most this, 0 to 1; None where nothing was found."""
         return self.found / self.total if self.total else None
@@ -47,9 +53,9 @@ class Completeness:
         if self.at_most is None:
             return "no annotator found a match, so nothing can be said of the others"
         return (
-            f"recall at most {100 * self.at_most:.1f} %: {self.found:,} matches found, {self.once:,} of them by one "
-            f"annotator of {self.annotators} and {self.twice:,} by two, so at least {self.missing:,.0f} more exist "
-            f"(Chao; 95 % interval of all matches {self.low:,.0f} to {self.high:,.0f})"
+            f"recall at most {percent_at_most(self.at_most)}: {self.found:,} matches found, {self.once:,} of them by "
+            f"one annotator of {self.annotators} and {self.twice:,} by two, so at least {self.missing_whole:,} more "
+            f"exist (Chao; 95 % interval of all matches {self.low:,.0f} to {self.high:,.0f})"
         )
 
 

@@ -113,7 +113,13 @@ def publish_command(
 
 @command.command("scores")
 @environment_options
-@click.option("--batch", metavar="NAME", help="Count only the preferences of this batch.")
+@click.option(
+    "--batch",
+    "batches",
+    multiple=True,
+    metavar="NAME",
+    help="Count only the preferences of this batch; repeat for several.",
+)
 @click.option("--direction", type=WayChoice(["t2i", "i2t"]), help="Count only this direction.")
 @click.option(
     "--counts",
@@ -153,7 +159,7 @@ def publish_command(
 def scores_command(
     app: App,
     environment: Environment | None,
-    batch: str | None,
+    batches: tuple[str, ...],
     direction: str | None,
     table: Path | None,
     ties: str,
@@ -171,7 +177,7 @@ def scores_command(
     by_worker = resample != "answers" and table is None
     method = Method(TieRule(ties), by_worker=by_worker, **method_of)
     if table is not None:
-        if environment is not None or batch is not None or direction is not None or resample == "workers":
+        if environment is not None or batches or direction is not None or resample == "workers":
             raise UsageError(
                 "--counts scores a file that knows no batches, directions or workers; leave --sandbox, --live, "
                 "--batch, --direction and --resample workers out"
@@ -179,7 +185,9 @@ def scores_command(
         app.finish(score_counts(app.settings, table, method=method, to=to))
         return
     chosen = None if direction is None else Direction(direction)
-    app.finish(score_votes(app.settings, environment, batch=batch, direction=chosen, method=method, to=to))
+    app.finish(
+        score_votes(app.settings, environment, batches=batches, direction=chosen, method=method, to=to)
+    )
 
 
 def _named_file(text: str) -> tuple[str, Path]:

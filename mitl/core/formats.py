@@ -26,6 +26,11 @@ def upper_bound(value: float, digits: int = 3) -> str:
     return f"{math.ceil(value * 10**digits - 1e-9) / 10**digits:.{digits}f}"
 
 
+def percent_at_most(share: float | None) -> str:
+    """An upper bound of a share, which is never rounded down: 0.90712 as ``90.8 %``."""
+    return MISSING if share is None else f"{upper_bound(100 * share, 1)} %"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """0.1234 as ``12.3 %``; a share that is not 0 never reads as 0, nor one below 1 as 100."""
     if share is None:

@@ -61,6 +61,15 @@ def test_it_stays_below_the_truth_where_matches_differ_and_holds_it_where_they_d
     assert held >= 180
 
 
+def test_words_never_claim_more_than_the_bound() -> None:
+    """35 of 36.8 are 95.109 %, and 1.8 are missing."""
+    of = chao(incidences(3, 2, 30), 5)
+    assert (
+        of.words.startswith("recall at most 95.2 %: 35 matches found")
+        and "so at least 1 more exist" in of.words
+    )
+
+
 def test_nothing_found_says_nothing() -> None:
     of = chao(np.zeros(3, np.int64), 2)
     assert of.at_most is None

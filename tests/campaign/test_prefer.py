@@ -406,9 +406,9 @@ def test_names_that_stand_for_different_rankings_are_not_scored_together(setting
 
     with pytest.raises(UsageError, match=r"'guess' stands for different rankings \(.* in b1, .* in b2\)"):
         score_votes(settings)
-    assert score_votes(settings, batch="b1", method=Method(prior=0.5)).counts["queries"] == 2
+    assert score_votes(settings, batches=["b1"], method=Method(prior=0.5)).counts["queries"] == 2
     with pytest.raises(UsageError, match="no preference batch 'b9' on sandbox; known: b1, b2"):
-        score_votes(settings, batch="b9")
+        score_votes(settings, batches=["b1", "b9"])
 
 
 def test_scores_without_answers_say_what_to_do(settings, posted, done):

@@ -15,6 +15,7 @@ from world_kit import SANDBOX
 
 from mitl.campaign.bill import committed_cents
 from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.kinds.rankings.scores import Method, score_votes
 from mitl.campaign.kinds.similarity.planning import RatePairs
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
@@ -151,6 +152,9 @@ def test_other_kinds_are_asked_again_at_the_reward_that_is_given(kind, tmp_path)
     else:
         rate(settings)
     assert harvest(settings, SANDBOX).counts["fetched"] > 0
+    if kind == "rankings":
+        assert score_votes(settings, batches=["b1"]).status == "nothing_to_do"
+        assert score_votes(settings, batches=["b1", "b3"], method=Method(prior=0.5)).counts["votes"] > 0
     assert_each_hit_is_there_once(settings)
     assert_answers_are_kept_once(settings)
     assert verify(settings).refusal is None

@@ -18,7 +18,7 @@ from mitl.analysis.report import machine_plots, plots, views
 from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInput, Section
 from mitl.analysis.report.views import multiplicity_rows, picture_uris
 from mitl.core import formats
-from mitl.core.formats import count, money, percent, upper_bound
+from mitl.core.formats import count, money, percent, percent_at_most
 from mitl.records import Direction
 from mitl.records.forms import IMAGES, SetForm, of_form
 from mitl.resources import page_templates
@@ -241,12 +241,12 @@ def _positives(data: ReportInput) -> Iterator[Highlight]:
 
 def _missing(data: ReportInput) -> Iterator[Highlight]:
     """Chao's bound; a bound of nothing says nothing."""
-    bounds = {way: bound for way, bound in data.completeness.items() if int(bound.missing)}
+    bounds = {way: bound for way, bound in data.completeness.items() if bound.missing_whole}
     if bounds:
         missing = " and ".join(
-            of_form(f"{count(int(b.missing))} of {_QUERIES[way]}", data.form) for way, b in bounds.items()
+            of_form(f"{count(b.missing_whole)} of {_QUERIES[way]}", data.form) for way, b in bounds.items()
         )
-        recall = " and ".join(f"{upper_bound(100 * (bound.at_most or 0), 1)} %" for bound in bounds.values())
+        recall = " and ".join(percent_at_most(bound.at_most) for bound in bounds.values())
         yield Highlight(
             f"Matches that no annotator proposed: at least {missing} (Chao's bound), so the recall is at most "
             f"{recall}.",

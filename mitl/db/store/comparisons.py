@@ -185,10 +185,10 @@ def controls(
     return found
 
 
-def votes(session: Session, environment: Environment, batch: str | None = None) -> list[Vote]:
+def votes(session: Session, environment: Environment, batches: Sequence[str] = ()) -> list[Vote]:
     """The preferences that count, in order of arrival: of submissions that are kept, by workers who are not excluded.
 
-    Answers on controls do not count.
+    Answers on controls do not count. Where batches are named, those on their HITs alone.
     """
     query = (
         query_submissions(environment, Worker.mturk_worker_id, PreferenceAnswer.answer, ComparisonRow)
@@ -205,8 +205,8 @@ def votes(session: Session, environment: Environment, batch: str | None = None) 
         )
         .order_by(Assignment.submitted_at, Assignment.id, ComparisonRow.place)
     )
-    if batch is not None:
-        query = query.where(Batch.name == batch)
+    if batches:
+        query = query.where(Batch.name.in_(batches))
     return [
         Vote(worker, record_of(row), Preference(str(answer)))
         for worker, answer, row in session.execute(query)

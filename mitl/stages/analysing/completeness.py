@@ -10,6 +10,7 @@ import numpy as np
 
 from mitl.analysis.report.inputs import Section
 from mitl.audits.chao import Completeness, chao
+from mitl.core.formats import percent_at_most
 from mitl.errors import AuditError, MetricError
 from mitl.records import Direction, Pair
 from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
@@ -23,7 +24,6 @@ from mitl.stages.analysing.table import (
     for_json,
     for_people,
     number,
-    percent,
 )
 
 
@@ -87,7 +87,7 @@ _COLUMNS: tuple[Column[Incidence], ...] = (
     ),
     Column("low", lambda row: row.bound.low, "low", lambda value: number(value, 0)),
     Column("high", lambda row: row.bound.high, "high", lambda value: number(value, 0)),
-    Column("recall_at_most", lambda row: row.bound.at_most, "recall at most, %", percent),
+    Column("recall_at_most", lambda row: row.bound.at_most, "recall at most", percent_at_most),
     Column("originals_missed", lambda row: row.known_missed, "originals missed"),
 )
 

@@ -120,7 +120,7 @@ def score_votes(
     settings: Settings,
     environment: Environment | None = None,
     *,
-    batch: str | None = None,
+    batches: Sequence[str] = (),
     direction: Direction | None = None,
     method: Method = DEFAULT,
     to: Path | None = None,
@@ -128,7 +128,7 @@ def score_votes(
     """Score the systems by the votes that count: of submissions that are kept, controls left out.
 
     Args:
-        batch: count this batch alone.
+        batches: count these alone; all where none is named.
         direction: count this direction alone.
         to: CSV file for the scores.
 
@@ -138,10 +138,10 @@ def score_votes(
     """
     with open_context(settings, environment, read_only=True) as context:
         session, chosen = context.session, context.environment
-        names = _batches(session, chosen, batch)
+        names = _batches(session, chosen, batches)
         votes = [
             vote
-            for vote in first_votes(comparison_store.votes(session, chosen, batch))
+            for vote in first_votes(comparison_store.votes(session, chosen, batches))
             if direction in (None, vote.comparison.direction)
         ]
         queued = _queued(session, chosen)
@@ -219,13 +219,14 @@ def score_counts(
     return _result(scored, method, {"votes": len(ballots.wins)}, lines, to)
 
 
-def _batches(session: Session, environment: Environment, batch: str | None) -> list[str]:
+def _batches(session: Session, environment: Environment, wanted: Sequence[str]) -> Sequence[str]:
     known = [row.name for row in hit_store.batches(session, environment) if row.kind == BatchKind.RANKINGS]
-    if batch is not None and batch not in known:
-        raise UsageError(
-            f"there is no preference batch {batch!r} on {environment}; known: {', '.join(known) or 'none'}"
-        )
-    return known if batch is None else [batch]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(
+                f"there is no preference batch {name!r} on {environment}; known: {', '.join(known) or 'none'}"
+            )
+    return wanted or known
 
 
 def _queued(
