@@ -16,20 +16,16 @@ from dataclasses import dataclass
 
 from mitl.crowd.calls import THREADS, Call
 from mitl.crowd.client import HitRequest, HitTypeTerms, ListedHit, MTurkClient
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import open_endpoint
-from mitl.db.locks import PUBLISH, only_one
+from mitl.crowd.context import Context
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, StoredHit
-from mitl.db.store.rounds import pairs_command
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
-from mitl.progress import Progress, no_progress
-from mitl.records import Environment, HitState, JournalState, StageResult
-from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S, Settings
+from mitl.records import HitState, JournalState
+from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
 
 CREATE = "create"
 TOKEN_LASTS = dt.timedelta(hours=23)
@@ -257,49 +253,6 @@ def require_free_names(sweep: Sweep, hits: Iterable[StoredHit], project_id: str)
             f"{len(names):,} HITs that would be posted are on the server already, under their names but unknown here "
             f"({_some(names)}), as after restoring an older backup; nothing was posted; restore the newer database"
         )
-
-
-def reconcile_only(
-    settings: Settings, environment: Environment, progress: Progress = no_progress
-) -> StageResult:
-    """Compare the server's HITs with the stored ones and post nothing.
-
-    Raises:
-        StoreError: a publish is at work on the same database.
-    """
-    with (
-        open_context(settings, environment, progress=progress) as context,
-        only_one(settings.db_url, PUBLISH),
-        open_endpoint(settings, environment) as endpoint,
-    ):
-        require_same_server(context.session, endpoint, environment)
-        context.session.rollback()
-        with progress("reconcile", 1) as advance:
-            sweep = sweep_server(context, endpoint.client())
-            advance(1)
-        unposted = len(hit_store.hits(context.session, environment, UNPOSTED))
-        following = pairs_command(context.session, environment)
-    nothing = not (sweep.adopted or sweep.gone or sweep.orphans or sweep.unfetched)
-    return StageResult(
-        status="nothing_to_do" if nothing else "done",
-        counts={
-            "environment": environment.value,
-            "hits_adopted": sweep.adopted,
-            "hits_gone": len(sweep.gone) + len(sweep.unfetched),
-            "hits_orphaned": len(sweep.orphans),
-            "hits_unposted": unposted,
-        },
-        warnings=sweep.warnings,
-        lines=(
-            "nothing to do: the server has every HIT that is posted here, and no other of this project"
-            if nothing
-            else f"{sweep.adopted:,} HITs were adopted, {len(sweep.gone):,} closed because the server deleted them; "
-            f"{len(sweep.orphans):,} of this project are not known here",
-        ),
-        next=f"{following} --{environment}, which posts the {unposted:,} HITs that are planned"
-        if unposted
-        else "mitl harvest",
-    )
 
 
 def _batch_number(annotation: str, prefix: str) -> int:

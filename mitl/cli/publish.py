@@ -262,10 +262,10 @@ def publish(
     """
     chosen = require_environment(environment)
     if reconcile:
-        from mitl.campaign.posting import reconcile_only
+        from mitl.stages.hits.reconcile import reconcile as stage
 
         _refuse_beside_reconcile()
-        app.finish(reconcile_only(app.settings, chosen, app.progress))
+        app.finish(stage(app.settings, chosen, app.progress))
         return
     from mitl.campaign.kinds.pairs.planning import Campaign
 

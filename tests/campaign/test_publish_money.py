@@ -24,7 +24,6 @@ from mitl.campaign.bill import (
     require_confirmed,
 )
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.campaign.posting import reconcile_only
 from mitl.campaign.publish import publish
 from mitl.core.pricing import bill, fee_cents
 from mitl.crowd.client import MTurkClient
@@ -34,6 +33,7 @@ from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import settle
 
@@ -480,7 +480,7 @@ def test_a_plan_that_was_posted_whole_and_not_told_is_completed_too(world, meanw
     untold(world, bounded)
     before = states(world)
     if meanwhile == "reconciled":
-        reconcile_only(world, SANDBOX)
+        reconcile(world, SANDBOX)
     if meanwhile == "harvested":
         harvest(world, SANDBOX)
     open_all(world)  # every pair of the plan waits to be asked again

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from world_kit import SANDBOX, run_publish
 
 from mitl.campaign import publish as publishing
-from mitl.campaign.posting import reconcile_only, require_safe_repeat, sweep_server
+from mitl.campaign.posting import require_safe_repeat, sweep_server
 from mitl.crowd.client import Keys, MTurkClient
 from mitl.crowd.context import Context
 from mitl.crowd.endpoint import open_endpoint
@@ -22,6 +22,7 @@ from mitl.errors import CrowdError, EndpointError
 from mitl.records import Environment, HitState
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import delete, expire
+from mitl.stages.hits.reconcile import reconcile
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ LOSE = "UPDATE hit SET state = 'sending', mturk_hit_id = NULL WHERE number = 1"
 
 def test_where_all_is_well_there_is_nothing_to_do(asked):
     """The server has what is posted here and nothing else of this project."""
-    result = reconcile_only(asked, SANDBOX)
+    result = reconcile(asked, SANDBOX)
 
     assert result.status == "nothing_to_do"
     assert not result.warnings
@@ -54,7 +55,7 @@ def test_lost_hits_are_adopted_without_posting_anything(asked, state):
     forget(asked, f"UPDATE hit SET state = '{state}', mturk_hit_id = NULL")
     forget(asked, "DELETE FROM journal" if state == "planned" else "UPDATE journal SET state = 'sending'")
 
-    result = reconcile_only(asked, SANDBOX)
+    result = reconcile(asked, SANDBOX)
 
     assert result.counts["hits_adopted"] == len(before)
     assert result.counts["hits_unposted"] == result.counts["hits_orphaned"] == 0
@@ -79,7 +80,7 @@ def test_a_harvest_beside_publish_may_book_what_was_posted_first(tmp_path, monke
 
     assert len(looks) > 1
     assert result.counts["hits_posted"] == len(looks) == len(keys(settings, HitState.POSTED))
-    assert reconcile_only(settings, SANDBOX).status == "nothing_to_do"
+    assert reconcile(settings, SANDBOX).status == "nothing_to_do"
 
 
 def test_hits_deleted_behind_our_back_are_closed_and_asked_again(asked):
@@ -89,7 +90,7 @@ def test_hits_deleted_behind_our_back_are_closed_and_asked_again(asked):
         client.expire(first)
         client.delete(first)
 
-    result = reconcile_only(asked, SANDBOX)
+    result = reconcile(asked, SANDBOX)
 
     [warning] = result.warnings
     assert "b1:1:1" in warning and "deleted on the server" in warning
@@ -142,7 +143,7 @@ def test_orphans_are_reported_and_ended_and_their_names_are_not_used_again(asked
     n_hits = len(keys(asked, HitState.POSTED))
     orphaned(asked)
 
-    result = reconcile_only(asked, SANDBOX)
+    result = reconcile(asked, SANDBOX)
     posted = run_publish(asked)
 
     assert result.counts["hits_orphaned"] == n_hits
@@ -155,7 +156,7 @@ def test_orphans_are_reported_and_ended_and_their_names_are_not_used_again(asked
     assert len(open_now) == n_hits
     assert all(":b2:" in (hit.annotation or "") for hit in open_now)
     assert delete(asked, [], SANDBOX, orphans=True).counts["deleted"] == n_hits
-    assert reconcile_only(asked, SANDBOX).warnings == ()
+    assert reconcile(asked, SANDBOX).warnings == ()
 
 
 def test_a_name_that_the_server_knows_and_we_do_not_is_not_given_again(asked):

@@ -27,6 +27,7 @@ from mitl.records.similarity import SIMILARITY_ROLES, SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import expire
 from mitl.stages.hits.extend import ExtensionWish, extend
+from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.scope import list_hits
 from mitl.stages.operating.backup import verify
 from mitl.stages.paying.check import check_pay
@@ -312,6 +313,9 @@ def test_an_interrupted_run_posts_its_own_hits_and_no_more(settings):
     with pytest.raises(KeyboardInterrupt):
         publish(settings, wish, confirm=lambda total: True, progress=killed_at_posting)
     planned = pages_of(settings)
+    assert reconcile(settings, SANDBOX).next == (
+        f"mitl rate publish --sandbox, which posts the {len(planned)} HITs that it planned"
+    )
     with pytest.raises(KeyboardInterrupt):
         publish(settings, wish, confirm=lambda total: True, tell=untold)
     assert pages_of(settings) == planned
