@@ -21,7 +21,7 @@ from mitl.crowd_server import admin
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, journal, ledger, rating_pages, similarity
-from mitl.errors import FundsError, ProposalError, StoreError, TemplateError, UsageError
+from mitl.errors import FundsError, ProposalError, ReleaseError, StoreError, TemplateError, UsageError
 from mitl.records import Decision, Environment, HitState
 from mitl.records.similarity import SIMILARITY_ROLES, SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
@@ -32,6 +32,7 @@ from mitl.stages.hits.scope import list_hits
 from mitl.stages.operating.backup import verify
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
+from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import review
 from mitl.stages.reviewing.review import Ruling, queue, rule
@@ -556,3 +557,9 @@ def test_a_random_pair_that_careful_raters_find_alike_is_no_control(posted):
     with open_database(posted.db_url, read_only=True) as session:
         counts = answers.decision_counts(session, SANDBOX)
     assert counts == {Decision.PASS: 15}
+
+
+def test_a_release_of_pairs_names_that_of_ratings(answered, tmp_path):
+    """Where nobody judged a pair."""
+    with pytest.raises(ReleaseError, match="`mitl rate release` releases the ratings of similarity"):
+        build_dataset(answered, tmp_path / "release", SANDBOX)

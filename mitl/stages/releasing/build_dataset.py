@@ -18,6 +18,7 @@ from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, releases
+from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow
 from mitl.errors import ReleaseError, SettingsError
 from mitl.hits.templates import declared_questions, load_template
@@ -42,6 +43,7 @@ from mitl.records import (
     several,
 )
 from mitl.records.results import EnvironmentCounts, printed_by
+from mitl.records.similarity import SIMILARITY
 from mitl.settings import Settings
 from mitl.stages.collecting.show import accepted_texts
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
@@ -92,8 +94,11 @@ def release_input(
     machine = None if options.humans_only else audit_store.machine_labels(session, known.environment)
     texts = accepted_texts(context)
     if not len(judgements) and not len(rated) and not texts:
+        kinds = {batch.kind for batch in hit_store.batches(session, known.environment)}
+        after = "releases the ratings of similarity" if SIMILARITY in kinds else "says what comes first"
+        command = "mitl rate release" if SIMILARITY in kinds else "mitl status"
         raise ReleaseError(
-            "there are no judgements and no CxC ratings, so there is nothing to release; run `mitl harvest` first"
+            f"there are no judgements and no CxC ratings, so there is nothing to release; `{command}` {after}"
         )
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
     golds = gold_state(judgements, settings.gold_rule)
