@@ -567,7 +567,7 @@ def test_your_work_tells_what_became_of_each_hit(crowd):
     assert page.count("<b>approved</b>") == page.count("<b>rejected</b>") == 1
     assert "waiting for review</b>, approved at the latest on" in page
     assert "Good &lt;work&gt;" in page and "Two controls were wrong." in page
-    assert "Bonus of <b>$0.25</b>: “for care”" in page
+    assert "Bonus of <b>$0.25</b>: “<bdi>for care</bdi>”" in page
     assert "when they are approved, at the latest on" in worker.get(f"/w/a/{task.token}").text
 
 
