@@ -30,3 +30,8 @@ class ListPage:
     def part(self) -> slice:
         """The rows shown."""
         return slice(self.first - 1, self.end)
+
+
+def number_in(text: str) -> int | None:
+    """The number that an address or a form gives, from 0 on; None where it gives none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from mitl.campaign.kinds import to_ask_again
+from mitl.core.paging import number_in
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
@@ -182,12 +183,12 @@ def first(desk: Desk, request: Request) -> Response:
 
 def state(desk: Desk, request: Request) -> Response:
     """``/state``: what a page must know to tell whether it is still true; ``?item=`` asks after a submission."""
-    item = request.query_params.get("item", "")
+    item = number_in(request.query_params.get("item", ""))
     decision: Decision | None = None
     with desk.reading() as context:
         frame = desk.frame(context)
-        if item.isascii() and item.isdigit() and len(item) < 18:
-            rows = answer_store.assignments(context.session, desk.environment, rows=[int(item)])
+        if item is not None:
+            rows = answer_store.assignments(context.session, desk.environment, rows=[item])
             decision = rows[0].decision if rows else None
     waits = decision in (Decision.QUEUED, Decision.NONE)
     return JSONResponse(

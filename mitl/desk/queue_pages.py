@@ -7,6 +7,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
+from mitl.core.paging import number_in
 from mitl.core.pictures import page_jpeg
 from mitl.crowd.context import Context
 from mitl.db.base import MOST_ROW
@@ -88,11 +89,12 @@ def _neighbours(numbers: list[int], number: int) -> tuple[int | None, int | None
     return None, numbers[0] if numbers else None
 
 
-def _row(context: Context, number: str) -> StoredAssignment | None:
-    if not (number.isascii() and number.isdigit() and len(number) < 18):
+def _row(context: Context, text: str) -> StoredAssignment | None:
+    number = number_in(text)
+    if number is None:
         return None
     try:
-        return find_submission(context.session, context.environment, int(number))
+        return find_submission(context.session, context.environment, number)
     except StoreError:
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mitl.campaign.standing import keep_standing
-from mitl.core.paging import ListPage
+from mitl.core.paging import ListPage, number_in
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.context import Context, open_context, require_same_server
@@ -212,8 +212,8 @@ def workers(desk: Desk, request: Request) -> Response:
         frame = desk.frame(context)
         people = desk.crowd(context, frame)
     rows, raters = in_order(people.workers, column, turned=turned), people.raters
-    turn = ListPage.to(_number(given.get("page", "")) or 1, len(rows), a_page=A_PAGE)
-    raters_turn = ListPage.to(_number(given.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
+    turn = ListPage.to(number_in(given.get("page", "")) or 1, len(rows), a_page=A_PAGE)
+    raters_turn = ListPage.to(number_in(given.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
 
     def address(page: int = turn.page, raters_page: int = raters_turn.page) -> str:
         return f"/workers?sort={column.key}&turn={turned:d}&page={page}&raters={raters_page}"
@@ -247,21 +247,20 @@ def in_order(
 
 def worker(desk: Desk, request: Request) -> Response:
     """``/workers/{id}``: one worker, their submissions in short at ``?page=``, the messages to them."""
-    given = request.query_params
-    back, page = _number(given.get("back", "")), _number(given.get("page", ""))
-    return _page(desk, request.path_params["worker_id"], back=back, page=page or 1)
+    return _page(desk, request.path_params["worker_id"], request.query_params)
 
 
 def _page(
     desk: Desk,
     worker_id: int,
+    given: Mapping[str, str],
     *,
     problem: str = "",
     subject: str = "",
     text: str = "",
-    back: int | None = None,
-    page: int = 1,
 ) -> Response:
+    """The page; an address or a form may have given ``page``, and ``back``, the submission to go back to."""
+    back = number_in(given.get("back", ""))
     with desk.reading() as context:
         frame = desk.frame(context)
         people = desk.crowd(context, frame)
@@ -270,7 +269,7 @@ def _page(
             raise StoreError(f"nobody of number {worker_id} has submitted work on {desk.environment}")
         work = strips(context.session, desk.environment, worker_id, desk.settings.gold_rule)
         messages = messages_to(context.session, found.worker)
-    turn = ListPage.to(page, len(work), a_page=A_PAGE)
+    turn = ListPage.to(number_in(given.get("page", "")) or 1, len(work), a_page=A_PAGE)
 
     def address(page: int = turn.page) -> str:
         wanted = {"page": page} | ({"back": back} if back else {})
@@ -300,7 +299,7 @@ def message(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     """``POST /workers/{id}/message``: tell the worker something; a refusal keeps what was written."""
     worker_id = request.path_params["worker_id"]
     subject, text = fields.get("subject", ""), fields.get("text", "")
-    back, token = _number(fields.get("back", "")), fields.get("message_token", "")[:32]
+    back, token = number_in(fields.get("back", "")), fields.get("message_token", "")[:32]
     try:
         send_message(
             desk.settings,
@@ -311,13 +310,9 @@ def message(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
             token=token,
         )
     except MitlError as error:
-        return _page(desk, worker_id, problem=str(error), subject=subject, text=text, back=back)
+        return _page(desk, worker_id, fields, problem=str(error), subject=subject, text=text)
     query = urlencode({"after": token} | ({"back": back} if back else {}))
     return RedirectResponse(f"/workers/{worker_id}?{query}#messages", 303)
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
 
 
 ROUTES = (("/workers", workers), ("/workers/{worker_id:int}", worker))

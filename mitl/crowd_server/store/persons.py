@@ -43,8 +43,14 @@ def _own(table: type[CrowdBase], *others: SQLColumnExpression[Any]) -> Wide:
     return select(*own, *others)
 
 
+def _own_on_work(table: type[LateAnswer | Bonus | LedgerEntry]) -> Wide:
+    """The same of a table whose rows belong to submissions, with the names of these and of their HITs."""
+    work = CrowdAssignment.mturk_id.label("assignment"), CrowdHit.mturk_id.label("hit")
+    query = _own(table, *work).select_from(WORK).join(table, table.assignment_id == CrowdAssignment.id)
+    return query.where(CrowdAssignment.worker_id == _ME).order_by(table.id)
+
+
 _ME: BindParameter[int] = bindparam("me")
-_OF_WORK = (CrowdAssignment.mturk_id.label("assignment"), CrowdHit.mturk_id.label("hit"))
 _PARTS: Mapping[str, tuple[str, Wide]] = {
     "worker": (
         "Your worker id, when you came, and your invitation, with the requester's note if it was yours alone.",
@@ -110,27 +116,15 @@ _PARTS: Mapping[str, tuple[str, Wide]] = {
     ),
     "late_answers": (
         "Answers of yours that came after the time of their HIT, as you sent them (XML).",
-        _own(LateAnswer, *_OF_WORK)
-        .select_from(WORK)
-        .join(LateAnswer)
-        .where(CrowdAssignment.worker_id == _ME)
-        .order_by(LateAnswer.id),
+        _own_on_work(LateAnswer),
     ),
     "bonuses": (
         "Bonuses granted to you, in cents, and why.",
-        _own(Bonus, *_OF_WORK)
-        .select_from(WORK)
-        .join(Bonus)
-        .where(CrowdAssignment.worker_id == _ME)
-        .order_by(Bonus.id),
+        _own_on_work(Bonus),
     ),
     "ledger": (
         "Money booked as owed to you, in cents: rewards of approved HITs, and bonuses.",
-        _own(LedgerEntry, *_OF_WORK)
-        .select_from(WORK)
-        .join(LedgerEntry, LedgerEntry.assignment_id == CrowdAssignment.id)
-        .where(CrowdAssignment.worker_id == _ME, LedgerEntry.kind.in_((LedgerKind.REWARD, LedgerKind.BONUS)))
-        .order_by(LedgerEntry.id),
+        _own_on_work(LedgerEntry).where(LedgerEntry.kind.in_((LedgerKind.REWARD, LedgerKind.BONUS))),
     ),
     "messages": (
         "What requesters wrote to you here, and when you first saw it.",

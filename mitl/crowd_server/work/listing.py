@@ -7,10 +7,9 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from mitl.core.paging import ListPage
+from mitl.core.paging import ListPage, number_in
 from mitl.crowd_server.pages.held import pack
 from mitl.crowd_server.protocol import qualifying
 from mitl.crowd_server.store import accounts, assignments, leases, persons, qualifications, workers
@@ -124,7 +123,9 @@ def work(visitor: Visitor) -> Response:
     with visitor.read() as books:
         earnings = workers.earnings(books.connection, visitor.worker)
         sent = earnings.waiting + earnings.approved + earnings.rejected
-        turn = ListPage.to(_number(visitor.request, "page") or 1, sent, a_page=WORK_ON_A_PAGE)
+        turn = ListPage.to(
+            number_in(visitor.request.query_params.get("page", "")) or 1, sent, a_page=WORK_ON_A_PAGE
+        )
         submissions = assignments.submissions(books.connection, visitor.worker.id, turn.part)
         late = assignments.late_answers(books.connection, visitor.worker.id) if turn.page == 1 else ()
     return visitor.page("work.html.j2", earnings=earnings, submissions=submissions, late=late, turn=turn)
@@ -164,7 +165,7 @@ def message_page(visitor: Visitor) -> Response:
 
     Not behind the study's consent: who declines may still read what was said about their work.
     """
-    worker, before = visitor.worker, _number(visitor.request, "before")
+    worker, before = visitor.worker, number_in(visitor.request.query_params.get("before", ""))
     with visitor.read() as books:
         rows = workers.messages_of(books.connection, worker.id, before=before, limit=ON_A_PAGE + 1)
     shown = rows[:ON_A_PAGE]
@@ -210,11 +211,6 @@ def data(visitor: Visitor) -> Response:
 def _sent(sink: BinaryIO) -> Iterator[bytes]:
     with sink:
         yield from iter(lambda: sink.read(1 << 16), b"")
-
-
-def _number(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
 
 
 ROUTES = (
