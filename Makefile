@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := build/peers
 
-.PHONY: venv peers demo test kill-tests lint format bench gpu-check docs clean
+.PHONY: venv peers demo test test-all kill-tests lint format bench gpu-check docs clean
 
 venv: $(STAMP)
 
@@ -26,6 +26,10 @@ peers: venv
 # Tests wait for servers, browsers and the disk: three workers keep two cores busy.
 test: venv peers
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# Those too that are marked `thorough`: before a release, and after a change of what they are about.
+test-all: export MITL_TESTS = all
+test-all: test
 
 # Every kill point, and every fault at every call: writes the tables of docs/crash-safety.md, whole or not.
 kill-tests: export MITL_KILL_TESTS = all

@@ -20,6 +20,7 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
     pytest_collection,
     pytest_collection_finish,
     pytest_collection_modifyitems,
+    pytest_configure,
     pytest_terminal_summary,
     start_program,
     temporary_folder,
@@ -33,7 +34,14 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # No setting of the machine reaches a test; what speaks to the suite itself stays.
-SUITE = ("MITL_EXAMPLES", "MITL_KILL_", "MITL_REWRITE_GOLDEN", "MITL_SERVER_KILLS", "MITL_SHOTS")
+SUITE = (
+    "MITL_EXAMPLES",
+    "MITL_KILL_",
+    "MITL_REWRITE_GOLDEN",
+    "MITL_SERVER_KILLS",
+    "MITL_SHOTS",
+    "MITL_TESTS",
+)
 for name in [name for name in os.environ if name.startswith(("MITL_", "AWS_"))]:
     if not name.startswith(SUITE):
         del os.environ[name]

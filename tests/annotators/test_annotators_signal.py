@@ -18,6 +18,7 @@ pytest.importorskip("av", reason="the extra mitl[media] is missing")
 
 
 @pytest.mark.parametrize("kind", WITH_FILES)
+@pytest.mark.thorough(but=("sounds", "composed"))
 def test_matches_come_first_in_both_directions(kind):
     """Nearly twice as often as by chance, or more, among the first five, in each generated world."""
     world, _ = world_of(kind)

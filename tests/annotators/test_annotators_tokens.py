@@ -63,6 +63,7 @@ def test_no_letter_is_lost(caption: str):
 
 
 @pytest.mark.shared
+@pytest.mark.thorough
 def test_real_captions_give_the_words_of_the_nltk_of_their_time(shared_data):
     """All 25,000 captions of COCO's test split: NLTK 3.4.5 with its trained sentence model gave this hash."""
     import pyarrow.parquet as pq

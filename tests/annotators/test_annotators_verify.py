@@ -164,6 +164,7 @@ def plain_recall(images, captions):
     return [100 * np.mean(np.concatenate(ranks) < k) for ranks in (of_images, of_captions) for k in KS]
 
 
+@pytest.mark.thorough
 def test_the_row_can_be_chosen(coco, split):
     """--published names any row; a row that does not exist is answered with all of them."""
     shares = {d.value: PUBLISHED["vilt"].five_k[d] for d in Direction}
@@ -193,6 +194,7 @@ def test_a_split_that_is_not_whole_is_refused(split, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.thorough
 def test_a_larger_set_is_ranked_on_the_test_split_alone(split, tmp_path):
     """Images and sixth captions beyond the split would win every query here, and are left out."""
     images, captions = split

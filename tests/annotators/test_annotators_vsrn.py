@@ -154,6 +154,7 @@ def test_flickr_weights_are_told_apart(tmp_path: Path):
     assert vsrn.load(path).network.config.flickr
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_of_full_size_gives_the_embeddings_of_its_authors(tmp_path: Path):
     """All 114 million numbers, 36 regions of 2048, 10,006 words: within 1e-6."""
     model = states(FULL)

@@ -266,6 +266,7 @@ print(json.dumps([seen, after]))
 
 
 @pytest.mark.parametrize("backend", ["torch", "bf16", "cuda"])
+@pytest.mark.thorough
 def test_embeddings_from_files_are_multiplied_with_every_switch_set(backend, tmp_path: Path):
     """In a fresh process nothing has imported torch before the search chooses its product; the bound must hold then."""
     for name, count in (("image", 30), ("caption", 700)):
@@ -471,6 +472,7 @@ def test_a_cluster_without_a_card_is_not_waited_for():
         engine._remote(ray_cluster.search_tile, SPACE)
 
 
+@pytest.mark.thorough
 def test_the_check_of_a_card_says_that_there_is_none():
     """`make gpu-check` fails in one line, for nothing was checked."""
     if torch.cuda.is_available():

@@ -110,6 +110,7 @@ def test_both_methods_hold_over_samples():
         assert (bound < true.sum()).mean() < 0.05, method
 
 
+@pytest.mark.thorough
 def test_betting_holds_at_all_looks_at_once():
     """The lowest bound of all looks, after each tenth of the sample, is too low in less than 10 % of 800 draws."""
     rng = np.random.default_rng(6)

@@ -46,6 +46,7 @@ def test_a_large_pilot_finds_what_the_auc_says() -> None:
         assert open_part == pytest.approx(share_left(AUC, lost, wrong, PREVALENCE), abs=0.05)
 
 
+@pytest.mark.thorough
 def test_the_intervals_hold_the_truth_of_most_pilots() -> None:
     """The recall that so many answers keep, over 40 pilots of 500 of worlds of their own."""
     held = []

@@ -124,6 +124,7 @@ def test_choices_are_made_by_keyboard_and_sent(open_page, site, task, field, val
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.thorough(but=("390-*",))
 def test_axe_finds_nothing_wrong_and_nothing_is_cut_off(open_page, site, task, size, tmp_path):
     """At both widths, light and dark; the page is not wider than its window."""
     page = open_page(show(site, task) + site.query(), **size)
@@ -137,6 +138,7 @@ HEBREW = "דוב חום עומד ליד העץ הירוק"
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("task", ["pick", "review"])
+@pytest.mark.thorough(but=("*-390",))
 def test_a_text_of_any_kind_is_shown_as_it_is_written(open_page, site, task, size):
     """From right to left, with marks of a page, or in one endless word: it is read as text and stays in its card."""
     texts = {

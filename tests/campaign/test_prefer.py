@@ -478,6 +478,7 @@ def test_the_papers_five_rankings_are_preferred_in_the_papers_order(settings):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
     """The same queries, pages and scores from either database."""
     found = []

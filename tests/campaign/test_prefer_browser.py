@@ -224,6 +224,7 @@ def test_a_preview_can_be_read_and_not_answered(open_page, site):
 
 @pytest.mark.parametrize("of_images", [True, False])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.thorough(but=("rankings-plain-*",))
 def test_pages_fit_a_phone_with_both_lists_side_by_side(open_page, site, name, of_images):
     """Nothing is wider than the screen, rank stands beside rank, and choices are large enough for a thumb."""
     page = open_page(
@@ -241,6 +242,7 @@ def test_pages_fit_a_phone_with_both_lists_side_by_side(open_page, site, name, o
 
 @pytest.mark.parametrize("of_images", [True, False])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.thorough(but=("rankings-reasons-True",))
 def test_axe_finds_nothing_wrong(open_page, site, name, of_images):
     """In light and dark colors, with a side chosen."""
     page = open_page(show(site, name, of_images=of_images) + site.query())

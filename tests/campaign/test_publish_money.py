@@ -101,6 +101,7 @@ def test_what_was_planned_before_is_not_promised_twice():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough(but=("sqlite",))
 def test_committed_money_is_what_is_paid_and_what_is_out(tmp_path, engine_url):
     """From planning to the last decision nothing is forgotten and nothing counts twice, on both engines."""
     settings = make_world(tmp_path / "p", n_images=12, db_url=engine_url)

@@ -454,6 +454,7 @@ def test_pairs_and_ratings_are_harvested_together_and_do_not_mix(posted):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_campaign_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
     """The same pages and ratings from either database, asked again and read again."""
     found = []

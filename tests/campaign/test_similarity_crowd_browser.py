@@ -47,6 +47,7 @@ def post(town, name):
 
 @pytest.mark.parametrize("size", [pytest.param(DESK, id="1280"), pytest.param(PHONE, id="390")])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.thorough(but=("similarity-mixed-390",))
 def test_a_worker_rates_reloads_and_submits(town, new_page, name, size):
     """Answers survive a reload of the page around; the requester reads the scores, the comment and the times."""
     hit = post(town, name)

@@ -232,6 +232,7 @@ def test_hostile_captions_are_shown_as_they_are(open_page, site):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.thorough(but=("similarity-texts-1280",))
 def test_axe_finds_nothing_wrong(open_page, site, name, size):
     """In light and dark colors: untouched, rated, skipped, missing, and with each dialog open."""
     page = open_page(show(site, name, 4, missing=name != TEXTS) + site.query(), tolerate="404", **size)

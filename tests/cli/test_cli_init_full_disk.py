@@ -41,6 +41,7 @@ def init_with(limit, folder, *words):
         (100_000, ("world", "--dataset", "scenes", "--n-images", "3")),
     ],
 )
+@pytest.mark.thorough(but=("0-*", "100-*"))
 def test_a_full_disk_leaves_nothing_of_a_new_project(tmp_path, monkeypatch, limit, words):
     """Neither a database nor pictures nor a folder; what was there stays, and with room the same call works."""
     found = init_with(limit, tmp_path, *words)

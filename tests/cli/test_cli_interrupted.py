@@ -95,6 +95,7 @@ def undisturbed(tmp_path_factory) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("units", [FIRST, LATER], ids=["first", "later"])
+@pytest.mark.thorough(but=("first",))
 def test_a_walk_whose_every_step_was_interrupted_ends_as_one_that_was_not(
     press_control_c, units, undisturbed
 ):
@@ -172,6 +173,7 @@ def test_serve_prints_its_object_once_it_can_be_reached_and_stops_at_a_signal(se
 
 
 @pytest.mark.parametrize("form", ["lines", "json"])
+@pytest.mark.thorough(but=("json",))
 def test_a_server_in_a_scripts_background_ignores_ctrl_c_and_says_what_stops_it(folder, start, form):
     """The script's own Ctrl-C is not meant for it; `kill` with the number that it names is. Another port than the
     usual one is told to `mitl crowd invite` too."""

@@ -22,6 +22,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touc
 
 
 @pytest.mark.parametrize("name", ["pairs-plain", "pairs-rationale"])
+@pytest.mark.thorough(but=("pairs-rationale",))
 def test_the_hit_page(open_page, site, name):
     """As it comes, with all states and follow-ups shown, and with each of its panels open."""
     page = open_page(site.show(name, 5, missing=5) + site.query(), tolerate="Failed to load resource")
@@ -83,6 +84,7 @@ def test_the_pages_around_the_hit(town, new_page):
     assert found == {name: [] for name in found}
 
 
+@pytest.mark.thorough
 def test_study_information_and_the_operators_page(crowd, new_page):
     """What people are asked before the first HIT, and what the operator sees, signed out and in."""
     study = StudyRow(

@@ -71,6 +71,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     assert page.get_by_text("No HITs are open for you").count() == 1
 
 
+@pytest.mark.thorough
 def test_what_was_entered_is_not_returned_by_a_slip(crowd, page):
     """One press asks first, after a reload too; a no keeps the HIT and its answers, a yes gives both up."""
     post_hit(crowd.boto(), Question=pairs_page())
@@ -101,6 +102,7 @@ EXTERNAL = (
 
 
 @pytest.mark.parametrize("external", [False, True])
+@pytest.mark.thorough(but=("True",))
 def test_returning_asks_first_for_forms_and_for_pages_of_other_sites(crowd, new_page, external):
     """A form says what was entered, as the templates do; another site's page does not, so that is always asked."""
     post_hit(crowd.boto(), Question=EXTERNAL if external else FORM)
@@ -128,6 +130,7 @@ def test_returning_asks_first_for_forms_and_for_pages_of_other_sites(crowd, new_
 
 
 @pytest.mark.parametrize("form", [False, True])
+@pytest.mark.thorough(but=("True",))
 def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):
     """The list leads back to it, but only where the browser holds one; sent, it is kept as a late answer."""
     post_hit(crowd.boto(), Question=FORM if form else pairs_page())
@@ -162,6 +165,7 @@ def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):
 
 
 @pytest.mark.parametrize("returned", [False, True])
+@pytest.mark.thorough(but=("True",))
 def test_who_takes_a_hit_again_finds_what_they_entered(crowd, new_page, returned):
     """When its time ran out, and not when they gave it back."""
     client = crowd.boto()
@@ -197,6 +201,7 @@ def test_who_takes_a_hit_again_finds_what_they_entered(crowd, new_page, returned
 
 
 @pytest.mark.parametrize("kind", ["own", "foreign", "form"])
+@pytest.mark.thorough(but=("own",))
 def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     """Without a connection the browser shows an empty page; the one around says that all is kept, until it is sent."""
     client = crowd.boto()
@@ -230,6 +235,7 @@ def test_answers_that_could_not_be_sent_are_led_back_to(crowd, new_page, kind):
     assert own["Answer"].count(">no<") == (3 if kind == "own" else 1)
 
 
+@pytest.mark.thorough
 def test_answers_are_not_called_lost_while_they_are_on_their_way(crowd, page):
     """Though the HIT itself was there only just before, with its last picture."""
     post_hit(crowd.boto(), Question=pairs_page())
@@ -257,6 +263,7 @@ def test_answers_are_not_called_lost_while_they_are_on_their_way(crowd, page):
     assert not said
 
 
+@pytest.mark.thorough
 def test_a_picture_that_comes_after_a_form_was_held_back_says_nothing_of_lost_answers(crowd, page):
     """The page was about to send and then asked for more: what is loaded then is the page itself."""
     picture = f"{crowd.url}/i/slow.gif"
@@ -343,6 +350,7 @@ def test_a_key_before_the_window_closes_is_kept(crowd, page):
     assert again.frame_locator("#hit").locator("[name=p02_label][value=weak_yes]").is_checked()
 
 
+@pytest.mark.thorough
 def test_a_draft_outlives_an_answer_given_before_the_page_around_listens(crowd, page):
     """On a slow line the HIT is there first: its first answer joins what was kept, and does not replace it."""
     post_hit(crowd.boto(), Question=pairs_page())
@@ -403,6 +411,7 @@ def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
     assert not frame.locator("#keys").is_checked()
 
 
+@pytest.mark.thorough
 def test_instructions_are_folded_once_they_were_worked_by(crowd, page):
     """Open on a worker's first page of a kind, closed on the next, one click away; open again once they changed."""
     client = crowd.boto()
@@ -436,6 +445,7 @@ def test_instructions_are_folded_once_they_were_worked_by(crowd, page):
     page.get_by_text("No HITs are open for you").wait_for()
 
 
+@pytest.mark.thorough
 def test_a_page_that_only_claims_to_be_sent_is_believed_once(crowd, page):
     """The server's page says what became of a HIT; one that claims more is shown again, and not for ever."""
     claim = "setInterval(() => parent.postMessage({type: 'mitl-submitted'}, '*'), 20)"
@@ -454,6 +464,7 @@ def test_a_page_that_only_claims_to_be_sent_is_believed_once(crowd, page):
     assert page.get_by_role("button", name="Return this HIT").count() == 1
 
 
+@pytest.mark.thorough
 def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
     """The page around offers the way to the thanks, since the frame's word was wrong before."""
     html = """<form data-mitl-submit method="post" action="about:blank">
@@ -475,6 +486,7 @@ def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
     page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
 
 
+@pytest.mark.thorough
 def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, new_page, tmp_path):
     """Nothing is submitted, the HIT is held, what was written stands there again, and without the file it is taken."""
     from playwright.sync_api import expect

@@ -252,6 +252,7 @@ def test_a_crowd_form_that_flattens_and_is_sent_by_its_script(crowd, new_page):
     assert "bird" not in fields
 
 
+@pytest.mark.thorough
 def test_a_page_with_jquery(crowd, new_page):
     """A vendored copy answers for the address; the form that the library makes, changes and sends arrives."""
     stand = Stand(crowd, new_page, JQUERY_PAGE)
@@ -284,6 +285,7 @@ def test_a_page_with_bootstrap(crowd, new_page):
 
 
 @pytest.mark.parametrize("page", [AMTI, SAMPLE, BOOTSTRAP_PAGE], ids=["amti", "sample", "bootstrap"])
+@pytest.mark.thorough(but=("amti",))
 def test_without_scripts_such_a_form_arrives_all_the_same(crowd, new_page, page):
     """The page is bound before it is sent to the browser, not by its scripts alone."""
     stand = Stand(crowd, new_page, page, java_script_enabled=False)
@@ -327,6 +329,7 @@ def test_without_scripts_such_a_form_arrives_all_the_same(crowd, new_page, page)
     ],
     ids=["none", "nowhere", "button", "made", "changed"],
 )
+@pytest.mark.thorough(but=("changed",))
 def test_however_a_page_sends_to_mturk_it_arrives(crowd, new_page, form, script):
     """No action, a button's own, a form that a script makes, one that it changes while it is sent."""
     page = f'<!doctype html><script src="{HELPER}"></script><title>T</title>{form}<script>{script}</script>'
@@ -387,6 +390,7 @@ def test_an_enter_that_takes_a_word_sends_no_crowd_form(crowd, new_page):
     assert json.loads(dict(stand.answer())["taskAnswers"]) == [{"q": "ねこ"}]
 
 
+@pytest.mark.thorough
 def test_a_page_on_another_site_sends_to_where_it_is_told(crowd, new_page):
     """An ExternalQuestion cannot be changed: the helper from here and ``turkSubmitTo`` are all that it needs."""
     external = (

@@ -70,6 +70,7 @@ def posted(crowd: Crowd) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+@pytest.mark.thorough
 def test_people_notice_nothing_of_the_defences(crowd, window):
     """Join, accept, look at the pictures, answer, submit; then the operator signs in: no error anywhere."""
     page, faults = window

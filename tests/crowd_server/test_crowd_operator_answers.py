@@ -168,6 +168,7 @@ def test_what_does_not_exist_is_not_found(either_crowd):
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+@pytest.mark.thorough(but=("390-dark",))
 def test_answers_and_previews_fit_and_are_accessible(crowd, client, new_page, width, scheme):
     """By keyboard from the overview to a submission; long words stay on the screen; axe finds no fault."""
     html = '<form data-mitl-submit><label>Words <input name="words"></label> <button>Send</button></form>'

@@ -99,6 +99,7 @@ def test_the_operator_signs_in_invites_and_expires_by_keyboard(crowd, new_page):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+@pytest.mark.thorough(but=("1280-light",))
 def test_it_fits_and_is_accessible(crowd, new_page, width, scheme):
     """Nothing runs out of the screen, a phone's included, and axe finds no fault with rows of every kind."""
     client = crowd.boto()

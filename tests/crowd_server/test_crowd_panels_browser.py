@@ -120,6 +120,7 @@ def test_a_whole_visit_on_a_phone(crowd, new_page):
     assert faults == {name: [] for name in faults}
 
 
+@pytest.mark.thorough
 def test_a_visit_without_scripts(crowd, new_page):
     """Study, HIT, sent, on, next, end: by links, forms and buttons alone."""
     study(crowd, hits=2)
@@ -142,6 +143,7 @@ def test_a_visit_without_scripts(crowd, new_page):
     assert submitted(client) == 2
 
 
+@pytest.mark.thorough
 def test_the_list_without_scripts(crowd, new_page):
     """An invited worker accepts, sends and takes the next one."""
     client = post(crowd, 2, question(HTML))
@@ -195,6 +197,7 @@ def test_a_draft_outlives_the_browser_and_goes_with_the_submission(crowd, browse
     second.close()
 
 
+@pytest.mark.thorough
 def test_too_much_text_is_not_lost(crowd, new_page):
     """Refused for its length, it is back in its field by one click, to be shortened and sent."""
     client = post(crowd, 1, real_page("pairs-rationale"))

@@ -33,6 +33,7 @@ def label_of(place):
     return LABELS[place % 4]
 
 
+@pytest.mark.thorough
 def test_by_mouse(town, posted, new_page):
     """List, preview, accept, instructions, large view, twenty answers, submit, next HIT, return."""
     hit, _ = posted("pairs-plain", 2)
@@ -147,6 +148,7 @@ FIT = """() => {
 
 
 @pytest.mark.parametrize("words", [73, 250])
+@pytest.mark.thorough
 def test_a_pair_fits_a_phone_at_once(town, posted, new_page, words):
     """After a tap the picture, its description and the four answers lie in view; the bars take a sixth of a phone."""
     posted("pairs-rationale", 1, words=words)
@@ -173,6 +175,7 @@ def test_a_pair_fits_a_phone_at_once(town, posted, new_page, words):
         assert page.evaluate("document.documentElement.scrollHeight") == height
 
 
+@pytest.mark.thorough
 def test_with_an_image_that_fails(town, posted, new_page):
     """It is tried again, marked in one click, and the other nineteen answers arrive beside it."""
     [hit] = posted("pairs-plain", missing=True)
@@ -197,6 +200,7 @@ def test_with_an_image_that_fails(town, posted, new_page):
     assert set(outcomes.values()) == {Outcome.ANSWERED} and len(outcomes) == PLACES - 1
 
 
+@pytest.mark.thorough
 def test_with_a_reload_in_the_middle(town, posted, new_page):
     """Answers, reasons, words and times come back; the rest is answered and all of it is sent."""
     [hit] = posted("pairs-rationale")

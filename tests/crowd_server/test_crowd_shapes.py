@@ -226,6 +226,7 @@ TAKEN = {"CreateHIT", "CreateQualificationType", "ListQualificationTypes", "Upda
 
 
 @pytest.mark.postgres
+@pytest.mark.thorough
 def test_no_value_that_reaches_the_database_is_a_fault_on_postgresql(hostile, postgres_url):
     """The rest was refused before any row was asked for, which no engine changes."""
     fewest = min(asked for *_, asked in hostile)

@@ -133,6 +133,7 @@ def rows_of(folder: Path, name: str) -> list[dict]:
     return pq.read_table(folder / name).to_pylist()
 
 
+@pytest.mark.thorough(but=("flickr30k",))
 def test_every_step_has_something_to_do(walk):
     """And the loop ends with nothing left to ask."""
     assert walk.printed == {

@@ -139,6 +139,7 @@ def errors(outcomes: list[Outcome]) -> list[str]:
     return [outcome.error for outcome in outcomes if outcome.error is not None]
 
 
+@pytest.mark.thorough(but=("postgresql",))
 def test_two_harvests_at_once_store_and_pay_everything_once(project):
     """All succeed; each answer is kept once, each submission paid once and told once, however the work fell out."""
     project.run(work.publish, (work.work, "careful:0.5,random:0.5", 3))
@@ -153,6 +154,7 @@ def test_two_harvests_at_once_store_and_pay_everything_once(project):
     assert_answers_are_kept_once(project.settings)
 
 
+@pytest.mark.thorough(but=("postgresql",))
 def test_two_publishes_at_once_ask_each_pair_once(project):
     """One posts; the others end with one line that says what to do, or find nothing left to do."""
     outcomes = project.at_once(work.publish, work.publish, work.publish)
@@ -165,6 +167,7 @@ def test_two_publishes_at_once_ask_each_pair_once(project):
     assert_hits_are_neither_lost_nor_doubled(project.settings)
 
 
+@pytest.mark.thorough
 def test_a_publish_that_dies_gives_its_turn_back(project):
     """The lock of a killed process does not outlive it."""
     killed = Child(project.context, work.publish, project.folder, kill_at=40, db_url=project.db_url).outcome()
@@ -176,6 +179,7 @@ def test_a_publish_that_dies_gives_its_turn_back(project):
     assert_hits_are_neither_lost_nor_doubled(project.settings)
 
 
+@pytest.mark.thorough
 def test_two_inits_at_once_load_the_data_once(context, tmp_path, engine_url):
     """The tables are made once and the images loaded once, whoever comes first."""
     made = Project(context, tmp_path / "p", engine_url)
@@ -199,6 +203,7 @@ def load_world(settings: Settings, world: Path) -> str:
     return init(settings, Loaded(read_world(world / WORLD_FOLDER).retrieval_set)).status
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_two_proposes_at_once_store_the_union_once(project):
     """The same run twice is stored once; another run that finds the same pairs shares them."""
     outcomes = project.at_once((work.propose, 9, 10), (work.propose, 9, 10), (work.propose, 6, 12))

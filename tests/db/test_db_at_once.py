@@ -87,6 +87,7 @@ def check(settings: Settings, times: int = 2) -> list[str | None]:
     return [verify(settings).refusal for _ in range(times)]
 
 
+@pytest.mark.thorough(but=("postgresql",))
 def test_everything_at_once(project):
     """Nobody waits in vain, nothing is lost or doubled, and every look and every backup is of one sound moment."""
     project.at_once((work.publish, "i2t"))
@@ -113,6 +114,7 @@ def test_everything_at_once(project):
     assert verify_dump(project.folder / "two.tar").refusal is None
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_the_server_in_a_process_of_its_own_beside_commands(project, start_program):
     """`mitl serve` answers people and commands while others harvest and publish on the same databases."""
     words = ["serve", "--port", "0", "--json", "--project", str(project.folder)]
@@ -136,6 +138,7 @@ def test_the_server_in_a_process_of_its_own_beside_commands(project, start_progr
 
 
 @pytest.mark.postgres
+@pytest.mark.thorough
 def test_a_loop_gives_the_same_on_both_engines(context, tmp_path, postgres_url):
     """Pairs, pages, decisions, judgements, money and their order, whatever the engine; and from a backup of either."""
     states = []

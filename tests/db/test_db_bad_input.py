@@ -151,6 +151,7 @@ def test_a_user_who_may_make_no_functions_is_told_what_is_lacking(postgres_url, 
 @pytest.mark.parametrize(
     "words", [("status",), ("db", "upgrade"), ("db", "backup", "dump"), ("db", "verify")], ids=" ".join
 )
+@pytest.mark.thorough(but=("status", "db backup dump"))
 def test_a_user_without_rights_is_told_so(words, postgres_url, tmp_path, monkeypatch):
     """PostgreSQL lets this user connect and no more."""
     monkeypatch.chdir(tmp_path)
@@ -194,6 +195,7 @@ def test_a_folder_that_cannot_be_written_gets_no_backup(new, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dump", "dump.tar"])
+@pytest.mark.thorough(but=("dump",))
 def test_a_full_disk_keeps_no_half_of_a_backup(new, tmp_path, name):
     """Nothing of it stays, hidden or not."""
     with sqlite3.connect(new / "mitl.db") as connection:

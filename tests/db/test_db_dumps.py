@@ -58,6 +58,7 @@ def elsewhere(tmp_path, **urls):
 
 
 @pytest.mark.parametrize("name", ["dump", "dump.tar"])
+@pytest.mark.thorough(but=("dump.tar",))
 def test_a_restored_project_is_the_one_that_was_backed_up(settings, tmp_path, name):
     """Folder and single file hold the same; a backup of what was restored has the same bytes."""
     done = backup(settings, tmp_path / name)
@@ -487,6 +488,7 @@ def test_the_commands_say_what_they_did(settings, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dump", "dump.tar"])
+@pytest.mark.thorough(but=("dump",))
 def test_what_learnt_goes_with_the_pipeline(settings, tmp_path, name):
     """Finished weights and their curves come back; what is half done stays, and no other file is written over."""
     project, dump, there = settings.project, tmp_path / name, tmp_path / "q" / "trained"

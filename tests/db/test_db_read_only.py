@@ -114,6 +114,7 @@ def test_what_reads_needs_no_right_to_write(project, tmp_path, monkeypatch):
     ],
     ids=["both", "file", "folder"],
 )
+@pytest.mark.thorough(but=("folder",))
 def test_reading_and_writing_whatever_is_locked(file, around, why, project):
     """The file, its folder, or both: reading leaves no journal that the owner could not write."""
     before, beside = content(sqlite_url(project / "mitl.db")), names(project)
@@ -130,6 +131,7 @@ def test_reading_and_writing_whatever_is_locked(file, around, why, project):
     assert content(sqlite_url(project / "mitl.db")) == before
 
 
+@pytest.mark.thorough
 def test_a_report_is_made_without_the_right_to_write(project, tmp_path):
     """Its workers' names are of it alone until the owner's first one keeps their secret; then it is the same."""
     first, out = tmp_path / "first.html", tmp_path / "out.html"

@@ -56,6 +56,7 @@ def test_the_files_of_migrations_are_named_by_their_revisions(line):
 
 
 @on_postgres_by_turns[0]
+@pytest.mark.thorough(but=("*-p0001-*", "*-p0007-*", "*-p0012-*", "crowd-*"))
 def test_an_upgrade_keeps_every_row(line, revision, engine_url):
     """Whatever lies between; on SQLite the file as it was is kept beside it, named by its revision."""
     before = old_database(line, revision, engine_url)
@@ -75,6 +76,7 @@ def test_an_upgrade_keeps_every_row(line, revision, engine_url):
 
 
 @on_postgres_by_turns[1]
+@pytest.mark.thorough(but=("*-p0001-*", "*-p0008-*", "*-p0014-*", "crowd-*"))
 def test_an_old_dump_is_restored_at_its_revision_and_brought_to_the_newest(line, revision, engine_url):
     """The same rows as an upgrade in place gives; new rows are numbered after the restored ones."""
     engine = make_engine(engine_url)
@@ -124,6 +126,7 @@ def test_a_database_with_rows_is_taken_back_to_nothing(line, engine_url):
 
 
 @each_first
+@pytest.mark.thorough(but=("*-crowd-c0001",))
 def test_an_upgrade_that_is_killed_is_done_by_the_next(line, revision, engine_url, tmp_path):
     """Killed before any of its statements, it has changed nothing; the next upgrade finishes and loses nothing."""
     before = old_database(line, revision, engine_url)

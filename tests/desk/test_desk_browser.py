@@ -90,6 +90,7 @@ def test_a_rejection_without_a_reason_stays_on_the_page(opened, page):
     assert opened.row(first.id).decision is Decision.QUEUED
 
 
+@pytest.mark.thorough
 def test_a_second_press_decides_about_nothing_that_was_not_seen(opened, page):
     """The next submission is there before the second press: it takes none until somebody could have looked at it."""
     first, second, *_ = opened.rows(Decision.QUEUED)
@@ -134,6 +135,7 @@ def test_a_reason_outlives_the_session(opened, new_page):
     assert page.evaluate("localStorage.length") == 0
 
 
+@pytest.mark.thorough
 def test_a_message_outlives_the_session(opened, new_page):
     """Its subject and its text, on this worker's page alone, until it is sent."""
     first, second, *_ = opened.rows(Decision.QUEUED)
@@ -182,6 +184,7 @@ def test_a_message_on_its_way_is_told(opened, page):
     assert line.is_visible()
 
 
+@pytest.mark.thorough
 def test_everything_goes_by_mouse_too(opened, page):
     """Links and buttons for the queue, the decisions, the reason and the worker's page."""
     first, second, *_ = opened.rows(Decision.QUEUED)
@@ -260,6 +263,7 @@ def test_the_table_of_workers_is_sorted_and_walked_by_keyboard(opened, page):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.thorough(but=("390",))
 def test_pages_of_workers_are_turned_by_keys_and_links(opened, page, monkeypatch, width):
     """N and B turn them, a new order begins at the first page, and the way back from a worker leads to theirs."""
     monkeypatch.setattr(worker_pages, "A_PAGE", 1)
@@ -281,6 +285,7 @@ def test_pages_of_workers_are_turned_by_keys_and_links(opened, page, monkeypatch
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 700), (390, 664)])
+@pytest.mark.thorough(but=("390-*",))
 def test_the_decision_stays_in_view_under_forty_findings(opened, page, width, height):
     """They are folded by kind and stand by their numbers; unfolded or not, wherever one reads, Approve is at hand."""
     first = opened.rows(Decision.QUEUED)[0]

@@ -155,6 +155,7 @@ def test_a_raters_page_shows_what_was_noticed_and_the_scores(rated, raters):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.thorough(but=("390",))
 def test_the_pages_are_accessible_and_fit(rated, new_page, width):
     """axe finds nothing wrong in either color scheme; nothing is wider than the screen."""
     with open_desk(rated) as desk:

@@ -26,6 +26,7 @@ def project(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.thorough(but=("evaluate", "release"))
 def test_a_notebook_gives_what_it_shows(project, name):
     """Every cell, in a kernel of its own; pictures may differ by a library's version and are not compared."""
     nbclient = pytest.importorskip("nbclient", reason="pip packages nbclient and ipykernel are missing")

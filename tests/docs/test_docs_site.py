@@ -129,6 +129,7 @@ def test_no_fence_of_code_shows_as_text(site):
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.thorough
 def test_no_name_or_number_in_a_table_is_cut_in_two(site, browser, width):
     """On a telephone as on a desk; what is longer than a line may be."""
     page = browser.new_page(viewport={"width": width, "height": 900})

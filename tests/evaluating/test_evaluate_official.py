@@ -18,6 +18,7 @@ NAMES = {
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_all_official_sets_are_scored_as_the_library_scores_them(tmp_path, monkeypatch):
     """COCO 1K and 5K, CxC and ECCV Caption, both directions, ids in any order and as texts on one side."""
     pytest.importorskip("eccv_caption")

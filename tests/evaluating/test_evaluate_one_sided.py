@@ -253,6 +253,7 @@ def test_a_baseline_in_a_project_reads_its_captions(tmp_path, monkeypatch):
 
 
 @pytest.mark.shared
+@pytest.mark.thorough
 def test_the_bag_of_words_on_cxc(shared_data):
     """CxC's table 3 has 21.2, 38.2, 47.4 and 13 for averaged GloVe vectors, table 5 has 55.1: TF-IDF lies above."""
     captions = shared_data / "coco_karpathy_test_captions" / "captions.parquet"

@@ -73,6 +73,7 @@ def test_a_caption_of_a_whole_paragraph_does_not_blow_up_its_row(new_page, url):
 
 @pytest.mark.parametrize("path", ["/", "/?kind=found", "/image/1", "/caption/3", "/?kind=odd"])
 @pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.thorough(but=("390-*",))
 def test_pages_are_clean_and_as_wide_as_the_window(new_page, url, path, width):
     """No fault for axe, in light and dark colours; nothing stands out to the right."""
     page = new_page(viewport={"width": width, "height": 900}, tolerate="422")

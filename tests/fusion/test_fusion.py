@@ -123,6 +123,7 @@ def test_a_call_at_work_keeps_its_parts_from_others(tmp_path):
 
 
 @pytest.mark.parametrize(("seed", "count"), [(1, 3), (2, 4)])
+@pytest.mark.thorough(but=("1-3",))
 def test_no_fold_judges_itself(logistic_alone, seed, count):
     """In other worlds, with other numbers of folds."""
     made = evidence(seed)

@@ -101,6 +101,7 @@ def test_a_jump_to_the_end_is_not_played_to_the_end(shown):
 
 @KINDS
 @SCREENS
+@pytest.mark.thorough(but=("phone-*",))
 def test_nothing_is_cut_off_and_axe_finds_nothing_wrong(shown, kind, options):
     """Players have names; on a phone the description and the answers stand below, large enough for a thumb."""
     page = shown(kind, **options)
@@ -121,6 +122,7 @@ def test_nothing_is_cut_off_and_axe_finds_nothing_wrong(shown, kind, options):
 
 
 @KINDS
+@pytest.mark.thorough(but=("videos",))
 def test_what_does_not_play_is_tried_again_and_can_be_marked(shown, site, kind):
     """After three tries the page says so; "try again" brings it back, "mark this" answers the pair."""
     page = shown(kind, missing=2)

@@ -98,6 +98,7 @@ def test_texts_are_shown_as_they_are_whatever_they_hold(shown):
 @pytest.mark.parametrize(
     "options", [{"viewport": {"width": 1280, "height": 800}}, PHONE], ids=["desk", "phone"]
 )
+@pytest.mark.thorough(but=("phone",))
 def test_nothing_is_cut_off_and_axe_finds_nothing_wrong(shown, options):
     page = shown(**options)
     page.locator("#p01 summary").click()

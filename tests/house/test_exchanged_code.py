@@ -107,6 +107,7 @@ def test_a_crowd_server_goes_on(serve, browser, project):
             assert browser.request(method, server["url"] + path).status_code < 500, (method, path)
 
 
+@pytest.mark.thorough
 def test_an_open_explorer_goes_on(serve, browser):
     """The list, an item, a picture."""
     explorer = serve("explore", "--no-browser")

@@ -1,7 +1,8 @@
-"""The suite itself: in a script's background it hears Ctrl-C, it leaves no program behind, it tells what it skipped."""
+"""The suite itself: what it leaves to other days, and that it leaves no program behind and tells what it skipped."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -78,6 +79,73 @@ def test_tests_of_pages_wait_by_polling():
     ]
 
     assert found == []
+
+
+SUITE = """
+import pytest
+
+@pytest.mark.thorough
+def test_dear(): ...
+
+@pytest.mark.thorough(but=("a", "b-*"))
+@pytest.mark.parametrize("case", ["a", "a-2", "b-1", "c"])
+def test_cases(case): ...
+
+def test_cheap(): assert 1 == 2, "not so"
+"""
+RULES = """
+from suite_kit import pytest_collection_modifyitems, pytest_configure
+"""
+
+
+def run_suite(folder: Path, *words: str, suite: str = SUITE, **environment: str) -> list[str]:
+    """The lines of a run of a small suite with the rules of this one."""
+    (folder / "tests").mkdir(exist_ok=True)
+    (folder / "tests" / "test_few.py").write_text(suite)
+    (folder / "conftest.py").write_text(RULES)
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers = thorough\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(TESTS / "kits")} | environment,
+        capture_output=True,
+        text=True,
+    )
+    return (done.stdout + done.stderr).splitlines()
+
+
+def outcomes(lines: list[str]) -> set[str]:
+    """As in ``test_cheap FAILED``."""
+    found = (re.match(r"tests/test_few\.py::(\S+ [A-Z]+) ", line) for line in lines)
+    return {match[1] for match in found if match}
+
+
+def test_the_bare_suite_leaves_out_what_is_thorough_and_named_files_run_whole(tmp_path: Path):
+    """Of a test with cases, those that its mark spares run every day."""
+    everyday = {"test_cases[a] PASSED", "test_cases[b-1] PASSED", "test_cheap FAILED"}
+    whole = everyday | {"test_dear PASSED", "test_cases[a-2] PASSED", "test_cases[c] PASSED"}
+
+    bare = run_suite(tmp_path)
+
+    assert outcomes(bare) == everyday and any("3 deselected" in line for line in bare)
+    assert outcomes(run_suite(tmp_path, MITL_TESTS="all")) == whole
+    assert outcomes(run_suite(tmp_path, "tests/test_few.py")) == whole
+
+
+def test_a_mark_that_spares_no_case_is_told(tmp_path: Path):
+    """A case that was renamed would else go unnoticed out of the everyday suite."""
+    lines = run_suite(tmp_path, suite=SUITE.replace('"a", "b-*"', '"z"'))
+
+    assert any("no case of this test is one that its mark spares" in line for line in lines)
+
+
+def test_a_failure_is_told_as_it_happens(tmp_path: Path):
+    """Before the tests after it have run."""
+    lines = run_suite(tmp_path, suite=SUITE + "\ndef test_last(): ...\n")
+
+    told = lines.index("tests/test_few.py::test_cheap failed in its call:")
+    last = next(number for number, line in enumerate(lines) if "test_last PASSED" in line)
+    assert told < last and any("not so" in line for line in lines[told:last])
 
 
 def test_what_was_skipped_is_told_with_how_to_get_it():

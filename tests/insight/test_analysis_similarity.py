@@ -205,6 +205,7 @@ def test_what_is_missing_is_named(folder, status, words, named):
 
 
 @pytest.mark.shared
+@pytest.mark.thorough
 def test_cxcs_own_figures(shared_data, tmp_path):
     """Its counts by split and task (table 1 of the appendix), its means of original pairs, its positives.
 

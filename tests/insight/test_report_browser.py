@@ -107,6 +107,7 @@ def test_every_table_has_headers_to_sort_by(new_page: NewPage, address: str) -> 
 
 
 @pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.thorough(but=("390",))
 def test_axe_finds_nothing_wrong(new_page: NewPage, address: str, width: int) -> None:
     """With everything unfolded, in light and dark colours, on a phone and on a desk."""
     page = new_page(viewport={"width": width, "height": 800})

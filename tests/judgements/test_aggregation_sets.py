@@ -95,6 +95,7 @@ def test_the_ordinal_model_is_as_right_and_better_calibrated_on_real_crowds(shar
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.thorough(but=("*CF_amt", "*web"))
 def test_on_labels_in_order_the_ordinal_model_is_as_right_and_has_the_best_probabilities(shared_data, name):
     """As right as the majority and Dawid-Skene or more, with a prior and without; its Brier score is the lowest.
 

@@ -108,6 +108,7 @@ def test_a_restore_leaves_every_answer_at_hand(restored):
         "UPDATE assignment SET hit_id = (SELECT hit_id FROM assignment WHERE id = {other}) WHERE id = {one}",
     ],
 )
+@pytest.mark.thorough(but=("sqlite-*",))
 def test_a_change_of_rows_is_seen_at_once(restored, statement):
     """Also one that no command of mitl makes; the copy is written again by whoever judges next."""
     one, other = sorted(sheets(restored))[:2]
@@ -207,6 +208,7 @@ def test_the_copies_of_another_schema_are_left_alone(restored_on_postgres, revie
 
 
 @pytest.mark.parametrize("few", [0, 5_000])
+@pytest.mark.thorough(but=("sqlite-*",))
 def test_answers_without_a_copy_are_read_from_their_rows(restored, few, monkeypatch):
     """Of some submissions or of all, whether they are looked for one by one or all together."""
     monkeypatch.setattr(answer_sheets, "_FEW", few)

@@ -121,6 +121,7 @@ def test_spans_are_the_places_of_each_stretch(stretches):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough(but=("sqlite",))
 def test_the_database_gives_the_same_columns_as_records(tmp_path, engine_url):
     """On both engines: every judgement with its reasons, every proposal with its best rank, ratings and originals."""
     crowd = f"sqlite:///{tmp_path / 'crowd.db'}"

@@ -100,6 +100,7 @@ def counted(settings: Settings) -> tuple[object, ...]:
         return standing(session, SANDBOX, settings.gold_rule), said, people
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_whatever_changes_is_judged_as_if_all_were(project):
     """One change after the other, by whoever makes it; each drops the worker's sheet, and the next judging heals it.
     What is counted from the sheets is what is counted without any."""
@@ -188,6 +189,7 @@ def test_nothing_is_read_of_workers_who_did_nothing(project, monkeypatch):
         ("worker_tally", {"first": np.array([3], "<u4").tobytes()}, "tallies of workers"),
     ],
 )
+@pytest.mark.thorough(but=("sqlite-*",))
 def test_verify_finds_a_sheet_that_the_rows_do_not_give(project, table, values, said):
     """Which only somebody who writes into the table itself can make."""
     assert verify(project).refusal is None

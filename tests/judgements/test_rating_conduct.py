@@ -251,6 +251,7 @@ def test_who_rated_nothing_is_left_out():
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6))
+@pytest.mark.thorough
 def test_honest_raters_are_left_alone(seed):
     """Continuous or by whole levels, on pairs of any kind: a finding in a thousand, so none but by luck."""
     truths = {

@@ -105,6 +105,7 @@ def test_a_command_that_only_reads_counts_nothing(reviewed, tmp_path):
     assert known(settings) == set()
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_what_is_kept_is_what_is_counted(project):
     """Every line and number of `mitl status`, its environment named or not."""
     kept = status(project), status(project, SANDBOX)
@@ -123,6 +124,7 @@ def test_what_is_kept_is_what_is_counted(project):
         "UPDATE dataset SET name = 'other'",
     ],
 )
+@pytest.mark.thorough(but=("sqlite-*",))
 def test_whoever_changes_a_row_makes_it_unknown(project, statement):
     """What follows is counted again, and is what the rows say now."""
     before = status(project)
@@ -136,6 +138,7 @@ def test_whoever_changes_a_row_makes_it_unknown(project, statement):
     assert status(project) == after
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_a_change_that_is_taken_back_leaves_it_known(project):
     """What a killed command had not committed never was."""
     with open_database(project.db_url) as session:
@@ -174,6 +177,7 @@ def test_every_table_that_something_is_counted_from_makes_it_unknown(project):
     assert found == wanted
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_another_rule_for_controls_counts_again(project):
     """The rule stands in mitl.toml, which the database does not see."""
     other = replace(project, gold_positive_passes=(Label.NO,), gold_negative_passes=(Label.YES,))
@@ -181,6 +185,7 @@ def test_another_rule_for_controls_counts_again(project):
     assert status(other).counts["golds_passed"] != status(project).counts["golds_passed"]
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_verify_finds_a_number_that_the_rows_do_not_give(project):
     """And names neither the number nor the environment."""
     assert verify(project).refusal is None

@@ -143,6 +143,7 @@ def test_harvest(projects, tmp_path):
         assert_answers_are_kept_once(settings)
 
 
+@pytest.mark.thorough
 def test_settle(projects, tmp_path):
     """A killed settle is completed by the next, though no submission waits any more when it starts."""
     for settings, whole, _ in projects.kills(work.settle, "harvested", tmp_path):
@@ -150,6 +151,7 @@ def test_settle(projects, tmp_path):
         assert_answers_are_kept_once(settings)
 
 
+@pytest.mark.thorough
 def test_build_dataset(projects, tmp_path):
     """A killed build leaves no half release; the second one's is whole and holds the same positives."""
     for settings, whole, _ in projects.kills(work.build, "harvested", tmp_path):
@@ -159,6 +161,7 @@ def test_build_dataset(projects, tmp_path):
         assert projects.run(work.build, settings.project).value.status == "nothing_to_do"
 
 
+@pytest.mark.thorough
 def test_report(projects, tmp_path):
     """A killed report leaves no half page."""
     for settings, _, again in projects.kills(work.report, "harvested", tmp_path):

@@ -21,6 +21,7 @@ PROCESSES = 3
 KILLS = int(os.environ.get("MITL_SERVER_KILLS", "3"))
 
 
+@pytest.mark.thorough(but=("postgresql",))
 def test_a_killed_server_loses_nothing_and_doubles_nothing(engine_url):
     """People work and a requester posts and pays while the server dies at random moments and comes back."""
     outcome = kill_trial(engine_url, kills=KILLS, seed=0, workers=12)

@@ -94,6 +94,7 @@ def test_an_upgrade_writes_the_sheets_that_are_missing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dump", "dump.tar"])
+@pytest.mark.thorough
 def test_a_killed_backup_is_completed_by_the_next(tmp_path, name):
     """Nothing that is half made has the name, and nothing of it stays."""
     make(tmp_path / "new", migrate.head("pipeline"), migrate.head("crowd"))
@@ -101,6 +102,7 @@ def test_a_killed_backup_is_completed_by_the_next(tmp_path, name):
     assert_completed(tmp_path, tmp_path / "new", lambda folder: backup(project(folder), folder / name))
 
 
+@pytest.mark.thorough
 def test_a_killed_restore_is_completed_by_the_next(tmp_path):
     """Also between the commits of the two databases: one that holds the dump already is not in the way."""
     make(tmp_path / "old", "p0004", "c0001")

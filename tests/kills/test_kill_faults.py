@@ -20,6 +20,17 @@ pytest_plugins = ("kill_fixtures",)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.thorough(
+    but=(
+        "publish --limit",
+        "harvest",
+        "review settle",
+        "review approve",
+        "publish --reconcile",
+        "hits extend --days",
+        "pay top-up",
+    )
+)
 def test_a_command_whose_calls_are_spoilt_loses_and_doubles_nothing(
     scenario: Scenario, stand: Stand, bases: Bases, proxy: FaultProxy
 ):

@@ -28,6 +28,16 @@ pytest_plugins = ("kill_fixtures",)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.thorough(
+    but=(
+        "publish",
+        "harvest",
+        "review reverse",
+        "publish --reconcile",
+        "hits extend --assignments",
+        "pay compensate",
+    )
+)
 def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
     scenario: Scenario, stand: Stand, bases: Bases
 ):
@@ -48,6 +58,7 @@ USED_BY = ("publish", "hits extend --assignments", "pay top-up")
 
 
 @pytest.mark.parametrize("scenario", [named(name) for name in USED_BY], ids=lambda scenario: scenario.name)
+@pytest.mark.thorough(but=("pay top-up",))
 def test_a_command_resumed_a_day_later_still_doubles_nothing(scenario: Scenario, stand: Stand, bases: Bases):
     """The calls were made, their replies are lost, and the server no longer knows the tokens."""
     made = tuple(f"{AFTER} {operation} " for operation in TOKENS)
@@ -61,6 +72,7 @@ def test_a_command_resumed_a_day_later_still_doubles_nothing(scenario: Scenario,
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.thorough(but=("publish --limit", "harvest", "hits expire", "pay top-up"))
 def test_ctrl_c_at_any_point_leaves_a_clean_state(scenario: Scenario, stand: Stand, bases: Bases):
     """What was begun is booked, nothing is under way, one line says so, and the second run completes it."""
     points = bases.points(scenario)

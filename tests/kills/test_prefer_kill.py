@@ -17,6 +17,7 @@ pytest_plugins = ("kill_fixtures",)
 
 
 @pytest.mark.parametrize("scenario", OF_RANKINGS, ids=lambda scenario: scenario.name)
+@pytest.mark.thorough(but=("harvest of preferences",))
 def test_a_study_killed_at_any_point_is_completed_by_running_it_again(
     scenario: Scenario, stand: Stand, bases: Bases
 ):

@@ -104,6 +104,7 @@ def test_a_killed_writing_is_made_good_by_the_next(patch, tmp_path):
     [AMID_FILES.replace("positives.parquet", "ratings.parquet"), BEFORE_RENAME.format(name="new")],
     ids=["amid the files", "between old and new"],
 )
+@pytest.mark.thorough(but=("between old and new",))
 def test_a_killed_writing_of_ratings_is_made_good_by_the_next(patch, tmp_path):
     """As one of positives is."""
     folder = tmp_path / "r"

@@ -21,6 +21,7 @@ ANSWERED = """SELECT h.annotation, h.max_assignments, sum(a.state = 'submitted')
     FROM hit h LEFT JOIN assignment a ON a.hit_id = h.id GROUP BY h.id ORDER BY h.annotation"""
 
 
+@pytest.mark.thorough
 def test_a_simulation_killed_at_any_request_is_completed_by_running_it_again(stand: Stand, bases: Bases):
     """Whoever was interrupted returns the HIT that they had accepted, and somebody else answers it."""
     start = bases.start(named("hits expire"))

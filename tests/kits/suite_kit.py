@@ -1,4 +1,4 @@
-"""What holds for every test: slow files first, browsers last, Ctrl-C is heard, programs end, skips are told."""
+"""What holds for every test: which run every day, slow files first, browsers last, Ctrl-C is heard, programs end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from importlib import import_module
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -133,11 +134,40 @@ def pytest_collection(session: pytest.Session) -> None:
                 import_module(module.stem)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that none of two workers ends with a long one while the other waits.
+def is_everyday(item: pytest.Item) -> bool:
+    """Whether a test runs whenever the whole suite does: no ``thorough`` mark is on it, or each spares its case."""
+    case = item.callspec.id if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
+    return all(
+        any(fnmatchcase(case, spared) for spared in mark.kwargs.get("but", ()))
+        for mark in item.iter_markers("thorough")
+    )
 
-    Those with a browser come last, as it stays open from the first to the end.
+
+def _leave_thorough_ones(items: list[pytest.Item], config: pytest.Config) -> None:
+    everyday = [item for item in items if is_everyday(item)]
+    run = {_function(item) for item in everyday}
+    for item in items:
+        spared = [mark for mark in item.iter_markers("thorough") if mark.kwargs]
+        if spared and _function(item) not in run:
+            raise pytest.UsageError(
+                f"{item.nodeid}: no case of this test is one that its mark spares: {spared}"
+            )
+    config.hook.pytest_deselected(items=[item for item in items if not is_everyday(item)])
+    items[:] = everyday
+
+
+def _function(item: pytest.Item) -> tuple[Path, str]:
+    return item.path, getattr(item, "originalname", item.name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """The bare suite leaves out what is marked ``thorough``; ``MITL_TESTS=all`` and named files run whole.
+
+    Files with slow tests come first, so that none of two workers ends with a long one while the other waits. Those
+    with a browser come last, as it stays open from the first to the end.
     """
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and os.environ.get("MITL_TESTS") != "all":
+        _leave_thorough_ones(items, config)
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     browsing = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
     items.sort(key=lambda item: (item.path in browsing, item.path not in slow))
@@ -152,6 +182,26 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
     gc.enable()
+
+
+class FailuresAtOnce:
+    """Tells each failure as it happens: of a run that somebody stops, the summary never comes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\n{report.nodeid} failed in its {report.when}:")
+            terminal.write_line(report.longreprtext[-3000:])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers report to the process that has started them."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailuresAtOnce(config))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -32,6 +32,7 @@ def positives_of_the_first():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough(but=("postgresql",))
 def test_the_loop_ends_with_the_same_release_and_every_stage_says_so_the_second_time(
     tmp_path, engine_url, positives_of_the_first
 ):

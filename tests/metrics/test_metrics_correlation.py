@@ -238,6 +238,7 @@ def test_an_empty_embedding_has_no_cosine():
 
 
 @pytest.mark.shared
+@pytest.mark.thorough
 def test_a_sentence_encoders_labels_agree_with_people_as_published(shared_data):
     """BCLS has Pearson 0.877 over all pairs of CxC's test split; 60 pairs, drawn, are within sampling error of it."""
     pytest.importorskip("torch", reason="the extra mitl[torch] is not installed")

@@ -175,6 +175,7 @@ def test_many_rows_and_columns_are_counted_whole():
 
 @settings(max_examples=40)
 @given(splits(), st.integers(0, 2**32), st.booleans())
+@pytest.mark.thorough
 def test_official_sets_from_embeddings_score_as_from_rankings(world, seed, median_rank):
     """All sets of a small test split, folds included, both directions, with ties."""
     images_of, captions_of = (

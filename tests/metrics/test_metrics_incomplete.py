@@ -211,6 +211,7 @@ def trials():
     return [true_values(ranked, labels) for ranked in models], found, settled
 
 
+@pytest.mark.thorough
 def test_what_is_linear_in_the_labels_is_estimated_without_bias(trials):
     """Recall@1 and P@3, by either correction: the mean over 200 audits is the truth within four standard errors."""
     truth, found, _ = trials

@@ -215,6 +215,7 @@ def released(tmp_path_factory) -> Path:
     return folder / "release" / "mturk_parsed.csv"
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_a_released_csv_brought_into_a_new_project_is_released_again_as_it_was(
     tmp_path, engine_url, released
 ):

@@ -273,6 +273,7 @@ def test_times_have_their_two_largest_units(seconds, text):
     assert duration(seconds) == text
 
 
+@pytest.mark.thorough
 def test_this_machine_is_measured_without_writing(tmp_path, monkeypatch):
     """All rates are positive and finite; the disk's is assumed where there is nothing to read."""
     monkeypatch.chdir(tmp_path)

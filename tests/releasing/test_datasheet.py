@@ -217,6 +217,7 @@ def test_the_privacy_check_reads_texts_too(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough(but=("sqlite",))
 def test_texts_come_from_the_database_and_pass_the_privacy_check(project, tmp_path, engine_url):
     """On both engines: a worker's own id, an address and a plain remark; the check finds nothing in what is left."""
     shutil.copytree(project, tmp_path / "p")

@@ -91,6 +91,7 @@ def evaluated(project, monkeypatch, *more):
 
 
 @pytest.mark.parametrize("deepest", [10_000, 7])
+@pytest.mark.thorough
 def test_a_run_of_mteb_gives_the_scores_of_evaluate(project, exported, monkeypatch, deepest):
     """Ties included; of rankings that are cut there is PMRP with R bounded alone, of those that reach as far."""
     mteb = pytest.importorskip("mteb")

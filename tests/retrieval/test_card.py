@@ -82,6 +82,7 @@ def test_a_vector_that_cannot_be_searched_is_named():
 
 
 @pytest.mark.parametrize("block_bytes", [3000, 1 << 24])
+@pytest.mark.thorough(but=("1*", "2*"))
 def test_items_that_are_all_alike_are_found_tile_by_half_tile(block_bytes):
     """Every pair reaches every floor, so tiles are crowded and lists overflow."""
     left = encoded(np.repeat(some_vectors(1, (1, 24)), 90, axis=0))

@@ -255,6 +255,7 @@ def test_encoding_survives_the_loss_of_a_worker(engine, deaths, tmp_path, monkey
 
 @needs_ray
 @pytest.mark.usefixtures("a_worker_dies")
+@pytest.mark.thorough
 def test_scoring_pairs_survives_the_loss_of_a_worker(engine, deaths):
     """Only the rows of a unit's pairs travel; units come back in any order, each with its number."""
     annotator = Jealous("jealous", deaths)

@@ -67,6 +67,7 @@ def test_a_cluster_proposes_the_same_bytes_as_one_machine(cluster, tmp_path):
     assert files["ray"] == files["local"]
 
 
+@pytest.mark.thorough
 def test_a_model_behind_a_server_judges_for_workers_as_for_one_machine(cluster, tmp_path):
     """Each worker asks the server itself; the scores are the same, and no pair is asked for twice."""
     texts = [CaptionItem(place, str(place), 1, f"caption {place}") for place in range(1, 31)]
@@ -86,6 +87,7 @@ def test_a_model_behind_a_server_judges_for_workers_as_for_one_machine(cluster, 
         assert np.concatenate([found[n] for n in range(6)]).tobytes() == seer.scores(*sides, *rows).tobytes()
 
 
+@pytest.mark.thorough
 def test_encoding_survives_the_loss_of_a_machine(cluster):
     """A node goes away with the chunks that it was given; the others encode them."""
     victim = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)

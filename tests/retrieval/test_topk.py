@@ -159,6 +159,7 @@ def test_a_product_through_which_nearly_everything_gets_makes_room_for_a_better_
 
 
 @pytest.mark.parametrize("block_bytes", [2_000, 1 << 26])
+@pytest.mark.thorough(but=("67108864",))
 def test_all_items_equal_gives_the_smallest_ids(block_bytes):
     """With nothing to choose by, the first k ids win; signed zeros do not tell items apart."""
     gallery = np.zeros((900, 8), np.float32)

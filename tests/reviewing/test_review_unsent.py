@@ -44,6 +44,7 @@ def calls_row(settings: Settings) -> str | None:
     return next((str(says) for what, says in table.rows if what == "calls"), None)
 
 
+@pytest.mark.thorough(but=("sqlite",))
 def test_a_settle_whose_calls_failed_is_named_until_a_harvest_makes_them(tmp_path, engine_url):
     """On either engine: how many submissions, and what to run."""
     settings = make_reviewed_project(tmp_path / "p", db_url=engine_url)

@@ -58,6 +58,7 @@ def with_lost_work(careless: Path, tmp_path: Path, monkeypatch) -> Settings:
 
 
 @pytest.mark.parametrize("strategy", ["random", "bandit", "exhaustive"])
+@pytest.mark.thorough(but=("bandit",))
 def test_hits_of_a_round_are_full_beside_those_that_are_asked_again(with_lost_work, strategy):
     """A choice on an earlier HIT costs that HIT once more; where no other fits, others fill what the budget buys.
 
@@ -169,6 +170,7 @@ def _top(depth: int):
     return shallow
 
 
+@pytest.mark.thorough
 def test_an_unfinished_training_of_a_round_learns_from_the_answers_that_came_in_since(tmp_path, monkeypatch):
     """A checkpoint of other answers is refused by `mitl train`, and begun anew by a round."""
     from annotators.training import training

@@ -142,6 +142,7 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
     assert fewer == candidates < pairs
 
 
+@pytest.mark.thorough
 def test_a_round_that_died_while_training_goes_on_with_what_it_has_trained(tmp_path, monkeypatch):
     """Answers that came in between do not make it train again, nor refuse."""
     settings = make_world(tmp_path / "p", n_images=20)

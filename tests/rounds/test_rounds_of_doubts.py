@@ -132,6 +132,7 @@ def test_the_most_doubtful_are_asked_again_by_others_and_a_third_decides_between
     assert f"chose {len(chosen)} pairs to ask, by the strategy doubts. These pairs had an answer" in sheet
 
 
+@pytest.mark.thorough
 def test_a_killed_round_of_doubts_goes_on_and_asks_nothing_twice(project, monkeypatch):
     """Whichever step was cut off; run again when it is over, there is nothing to end."""
     real = walking._ended
@@ -159,6 +160,7 @@ def test_a_killed_round_of_doubts_goes_on_and_asks_nothing_twice(project, monkey
     assert "no round is under way" in fails(1, "round", "run", "--sandbox")
 
 
+@pytest.mark.thorough
 def test_a_posted_round_of_doubts_posts_nothing_more_and_is_taken_back_with_its_answers(project):
     """Until somebody answers; and what was not posted is dropped with the round."""
     ok("round", "next", *DOUBTS[2:])

@@ -15,6 +15,7 @@ from mitl.stages.hits.simulate import simulate
 pytestmark = pytest.mark.postgres
 
 
+@pytest.mark.thorough
 def test_a_round_that_trains_and_a_collection_on_postgresql(tmp_path, postgres_url, monkeypatch):
     """Trained, chosen, posted, harvested, asked again, taken back; written, reviewed; each twice for nothing."""
     settings = make_world(tmp_path / "p", n_images=20, db_url=postgres_url)

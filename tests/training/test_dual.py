@@ -56,6 +56,7 @@ def both(world):
 
 
 @pytest.mark.parametrize("task", list(TowerTask))
+@pytest.mark.thorough(but=("t2t+i2t",))
 def test_each_learns_and_its_file_is_an_annotator(task, world, both, tmp_path):
     """Held-out queries are ranked better than before, and the saved file ranks as the learner does."""
     images, captions, lessons, told = world

