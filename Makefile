@@ -23,9 +23,10 @@ demo: venv
 peers: venv
 	-test -n "$$(ls $(PEERS)/*.whl 2>/dev/null)" || $(BIN)/python -m pip download -q --no-deps -d $(PEERS) dallinger==12.4.0
 
-# Tests wait for servers, browsers and the disk: three workers keep two cores busy.
+# Tests wait for servers, browsers and the disk: three workers keep two cores busy. A test that ends its worker is tried
+# again by another: not for ever.
 test: venv peers
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --max-worker-restart 3 --dist loadfile --no-loadscope-reorder
 
 # Those too that are marked `thorough`: before a release, and after a change of what they are about.
 test-all: export MITL_TESTS = all
@@ -36,7 +37,7 @@ kill-tests: export MITL_KILL_TESTS = all
 kill-tests: export MITL_KILL_RESULTS = build/kill-tests
 kill-tests: venv
 	rm -rf $(MITL_KILL_RESULTS)
-	$(BIN)/python -m pytest -n 2 --timeout 3000 tests/kills/test_kill_points.py tests/kills/test_kill_faults.py; \
+	$(BIN)/python -m pytest -n 2 --timeout 3000 -o faulthandler_timeout=3300 tests/kills/test_kill_points.py tests/kills/test_kill_faults.py; \
 	found=$$?; $(BIN)/python tests/kits/kill_table.py $(MITL_KILL_RESULTS) && exit $$found
 
 lint: venv

@@ -111,10 +111,17 @@ def _part(module: str) -> str:
 
 
 @functools.cache
+def _nodes(file: Path) -> list[ast.AST]:
+    """The imports and classes of a file, at its top or within functions."""
+    kinds = (ast.Import, ast.ImportFrom, ast.ClassDef)
+    return [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, kinds)]
+
+
+@functools.cache
 def _imported(file: Path) -> set[str]:
     """The modules of the house that a file imports, at its top or within functions."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in _nodes(file):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -179,8 +186,8 @@ def test_nothing_within_uses_the_names_for_users():
 def test_a_public_class_has_its_name_for_itself():
     """A name that stands in a message or a search leads to one class; a private one is its module's own matter."""
     homes: dict[str, list[str]] = {}
-    for path in sorted([*(ROOT / "mitl").rglob("*.py"), *(ROOT / "annotators").rglob("*.py")]):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in sorted(MODULES.values()):
+        for node in _nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}

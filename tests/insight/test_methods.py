@@ -282,7 +282,7 @@ def test_scores_that_are_kept_are_told(project: Path) -> None:
 
 def test_without_answers_it_says_what_to_do(tmp_path: Path) -> None:
     make_world(tmp_path, n_images=14)
-    assert "run `mitl harvest` first" in fails(1, "report", "--methods", "--project", tmp_path)
+    assert "`mitl status` says what comes first" in fails(1, "report", "--methods", "--project", tmp_path)
 
 
 def test_the_bibliography_is_that_of_the_text(known: Facts) -> None:
