@@ -10,7 +10,7 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, run_publish
 
-from mitl.campaign import publish as publishing
+from mitl.campaign import placing
 from mitl.campaign.posting import require_safe_repeat, sweep_server
 from mitl.crowd.client import Keys, MTurkClient
 from mitl.crowd.context import Context
@@ -68,14 +68,14 @@ def test_lost_hits_are_adopted_without_posting_anything(asked, state):
 def test_a_harvest_beside_publish_may_book_what_was_posted_first(tmp_path, monkeypatch):
     """Publish counts what is out, whoever saw it there first."""
     settings = proposed(tmp_path / "p")
-    create, looks = publishing.create_hit, []
+    create, looks = placing.create_hit, []
 
     def seen_at_once(*words):
         made = create(*words)
         looks.append(harvest(settings, SANDBOX))
         return made
 
-    monkeypatch.setattr(publishing, "create_hit", seen_at_once)
+    monkeypatch.setattr(placing, "create_hit", seen_at_once)
     result = run_publish(settings)
 
     assert len(looks) > 1

@@ -48,6 +48,8 @@ mitl.campaign.kinds.pairs mitl.campaign.kinds.rankings mitl.campaign.kinds.simil
 mitl.campaign.kinds.texts
 mitl.campaign.kinds
 mitl.campaign.standing
+mitl.campaign.jobs
+mitl.campaign.placing
 mitl.campaign.publish
 mitl.stages.setup mitl.stages.proposing
 mitl.stages.evaluating
