@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := build/peers
 
-.PHONY: venv peers demo test test-all kill-tests lint format bench gpu-check docs clean
+.PHONY: venv peers demo test test-all kill-tests lint types newest-types format bench gpu-check docs clean
 
 venv: $(STAMP)
 
@@ -43,7 +43,12 @@ kill-tests: venv
 lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) -j 2 types newest-types
+
+types:
 	$(BIN)/mypy
+
+newest-types:
 	$(BIN)/mypy --python-version 3.14
 
 format: venv

@@ -31,6 +31,7 @@ from mitl.settings import Settings, load
 from mitl.stages.analysing.analyse import analyse
 from mitl.stages.fusing.gathering import answered
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.ending import expire
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import ReleaseOptions, build_dataset
 from mitl.stages.reporting.status import status
@@ -223,6 +224,23 @@ def test_an_audit_page_that_fails_is_asked_again_in_its_role(settings):
         for attempt, found in ((1, before[1, 1]), (2, page))
     }
     assert not golds[1] & golds[2]
+
+
+def test_audit_questions_that_nobody_answered_are_asked_again_at_a_corrected_reward(settings):
+    """In their role, on a page of a new batch; the audit wants the same answers, and gets them."""
+    known = candidates(settings)
+    drawn(settings, known[:12])
+    run_publish(settings, drawn=True, reward_cents=2)
+    expire(settings, [], SANDBOX)
+    harvest(settings, SANDBOX)
+
+    again = run_publish(settings, drawn=True, reward_cents=20)
+
+    assert again.lines[1] == "what is asked again at another reward is of batch b2"
+    assert asked(settings, AUDIT, "b2") == asked(settings, AUDIT) == Counter(known[:12])
+    assert wanted(settings) == dict.fromkeys(known[:12], 1)
+    answer(settings)
+    assert set(wanted(settings).values()) == {2}  # where the answer is a match
 
 
 def test_a_yes_goes_to_two_other_workers_until_the_audit_is_complete(settings):
