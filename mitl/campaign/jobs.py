@@ -32,7 +32,7 @@ from mitl.records import HitState, JudgementSource
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PostingRun:
     """What the steps of one run of a publishing command work with."""
 
     context: Context
@@ -49,7 +49,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PostingJob:
     """What would be posted, at what price."""
 
     plan: Plan
@@ -64,7 +64,7 @@ class Job:
     """Earlier batch → the new one of those of its pages that are asked again at another reward."""
 
 
-def start_run(context: Context, request: Request, endpoint: Endpoint) -> Run:
+def start_run(context: Context, request: Request, endpoint: Endpoint) -> PostingRun:
     """Look at the data and the server that a request is about.
 
     Raises:
@@ -74,12 +74,12 @@ def start_run(context: Context, request: Request, endpoint: Endpoint) -> Run:
     request = fitting(request, item_store.find_dataset(session), settings.wordings)
     session.rollback()
     limit = SpendingLimit(session, settings, context.environment, charges_fee=endpoint.charges_fee)
-    run = Run(context, endpoint, request, kind_of(request.kind), endpoint.client(), limit)
+    run = PostingRun(context, endpoint, request, kind_of(request.kind), endpoint.client(), limit)
     require_same_server(session, endpoint, context.environment)
     return run
 
 
-def make_job(run: Run, sweep: Sweep, announce: Callable[[str], None]) -> Job | Plan:
+def make_job(run: PostingRun, sweep: Sweep, announce: Callable[[str], None]) -> PostingJob | Plan:
     """What is open, packed, priced, announced and affordable; else the plan, which has nothing to post."""
     session, settings = run.context.session, run.context.settings
     request, kind = run.request, run.kind
@@ -112,15 +112,15 @@ def make_job(run: Run, sweep: Sweep, announce: Callable[[str], None]) -> Job | P
             *_hits_again(run, plan, earlier, moved),
             *_hits_left(plan, earlier),
         ]
-        return Job(plan, terms, quote, due, bill, run.limit.committed(), moved)
+        return PostingJob(plan, terms, quote, due, bill, run.limit.committed(), moved)
 
 
-def _planned(run: Run, named: tuple[str, int, int], assignments: int) -> StoredHit:
+def _planned(run: PostingRun, named: tuple[str, int, int], assignments: int) -> StoredHit:
     """The row of a HIT of a batch, number and attempt, before it is stored."""
     return StoredHit(0, 0, *named, assignments, HitState.PLANNED, None, run.token(*named))
 
 
-def _fresh_hits(run: Run, plan: Plan, terms: PostingTerms, batch: str) -> list[DueHit]:
+def _fresh_hits(run: PostingRun, plan: Plan, terms: PostingTerms, batch: str) -> list[DueHit]:
     return [
         DueHit(
             _planned(run, (batch, page.number, 1), terms.assignments),
@@ -133,7 +133,7 @@ def _fresh_hits(run: Run, plan: Plan, terms: PostingTerms, batch: str) -> list[D
 
 
 def _hits_again(
-    run: Run, plan: Plan, earlier: Mapping[int, PostedBatch], moved: Mapping[int, str]
+    run: PostingRun, plan: Plan, earlier: Mapping[int, PostedBatch], moved: Mapping[int, str]
 ) -> list[DueHit]:
     due = []
     for again in plan.again:
@@ -156,7 +156,7 @@ def _hits_left(plan: Plan, earlier: Mapping[int, PostedBatch]) -> list[DueHit]:
     ]
 
 
-def earlier_batches(run: Run, wanted: set[int] | None = None) -> dict[int, PostedBatch]:
+def earlier_batches(run: PostingRun, wanted: set[int] | None = None) -> dict[int, PostedBatch]:
     """The batches of a run's kind that were posted from here, by their rows, each template loaded once.
 
     Args:

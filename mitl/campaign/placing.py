@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from mitl.campaign.jobs import Job, Run, earlier_batches
+from mitl.campaign.jobs import PostingJob, PostingRun, earlier_batches
 from mitl.campaign.pages import Pages
 from mitl.campaign.posting import CREATE, create_call, create_hit, create_hit_type
 from mitl.crowd.calls import Call, Operation, make_calls
@@ -20,7 +20,7 @@ from mitl.db.store.hits import UNPOSTED, BatchRow, NewHit, StoredHit
 from mitl.records import BatchKind, HitState
 
 
-def store_job(run: Run, job: Job, *, after: int) -> str | None:
+def store_job(run: PostingRun, job: PostingJob, *, after: int) -> str | None:
     """Promise the money and write the plan down in one transaction; returns the name of the new batch.
 
     Args:
@@ -64,7 +64,7 @@ def store_job(run: Run, job: Job, *, after: int) -> str | None:
     return name
 
 
-def _store_fresh(run: Run, job: Job, after: int, now: dt.datetime) -> str:
+def _store_fresh(run: PostingRun, job: PostingJob, after: int, now: dt.datetime) -> str:
     session, request, terms = run.context.session, run.request, job.terms
     batch = hit_store.add_batch(
         session,
@@ -95,7 +95,7 @@ def _store_fresh(run: Run, job: Job, after: int, now: dt.datetime) -> str:
     return batch.name
 
 
-def _store_moved(run: Run, job: Job, old: int, after: int, now: dt.datetime) -> BatchRow:
+def _store_moved(run: PostingRun, job: PostingJob, old: int, after: int, now: dt.datetime) -> BatchRow:
     """A batch for those pages of another one that are asked again at another reward: a batch has one."""
     session = run.context.session
     batch = hit_store.add_batch_like(
@@ -111,7 +111,7 @@ def _store_moved(run: Run, job: Job, old: int, after: int, now: dt.datetime) -> 
     return batch
 
 
-def post_planned(run: Run, pages: Pages) -> int:
+def post_planned(run: PostingRun, pages: Pages) -> int:
     """Create the HITs of a run's kind that are planned, each under its batch's terms; returns how many are out.
 
     A harvest beside this one may find and book some of them first.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from mitl.campaign.bill import require_confirmed
-from mitl.campaign.jobs import Job, Run, make_job, start_run
+from mitl.campaign.jobs import PostingJob, PostingRun, make_job, start_run
 from mitl.campaign.kinds.protocol import Plan, Request
 from mitl.campaign.pages import Pages, probe_pictures
 from mitl.campaign.placing import post_planned, store_job
@@ -87,7 +87,7 @@ class PublishPaths(TypedDict, total=False):
     dry_run: Annotated[str, "folder of the requests, the pages and the bill (`--dry-run`)"]
 
 
-def _dry_run(run: Run, announce: Callable[[str], None], to: Path) -> StageResult:
+def _dry_run(run: PostingRun, announce: Callable[[str], None], to: Path) -> StageResult:
     """Write what would be sent; a picture that is not served yet is looked at where it lies."""
     job = make_job(run, NO_SWEEP, announce)
     if isinstance(job, Plan):
@@ -117,7 +117,7 @@ def _dry_run(run: Run, announce: Callable[[str], None], to: Path) -> StageResult
 
 
 def _post(
-    run: Run,
+    run: PostingRun,
     announce: Callable[[str], None],
     confirm: Callable[[int], bool],
     repeats: Callable[[int], bool] | None,
@@ -169,7 +169,7 @@ def _post(
     )
 
 
-def _probe(run: Run, pages: Pages) -> tuple[str, ...]:
+def _probe(run: PostingRun, pages: Pages) -> tuple[str, ...]:
     """Fetch some pictures; with practice money, where scripted workers see none, a failure is only a warning."""
     base, seed = run.endpoint.url, run.context.settings.seed
     # What is not served yet, since nothing is written, is looked at where it lies.
@@ -183,7 +183,7 @@ def _probe(run: Run, pages: Pages) -> tuple[str, ...]:
     return ()
 
 
-def _nothing_to_do(run: Run, plan: Plan, sweep: Sweep) -> StageResult:
+def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
     """Why nothing is left to post now."""
     request, adopted = run.request, sweep.adopted
     recognised = f"recognised {several(adopted, 'HIT')} that had reached the server; " if adopted else ""
@@ -224,7 +224,7 @@ def _nothing_to_do(run: Run, plan: Plan, sweep: Sweep) -> StageResult:
     )
 
 
-def _values(run: Run, job: Job) -> dict[str, Any]:
+def _values(run: PostingRun, job: PostingJob) -> dict[str, Any]:
     """What a dry run and a posting one count alike, under the keys of ``--json``."""
     return {
         "environment": run.context.environment.value,
@@ -236,17 +236,17 @@ def _values(run: Run, job: Job) -> dict[str, Any]:
     }
 
 
-def _next(run: Run) -> str:
+def _next(run: PostingRun) -> str:
     return _harvest(run) + (f", and {run.kind.scores}" if run.kind.scores else "")
 
 
-def _is_any_out(run: Run) -> bool:
+def _is_any_out(run: PostingRun) -> bool:
     with reading(run.context.session):
         states = hit_store.state_counts(run.context.session, run.context.environment)
     return any(states[state] for state in hit_store.LIVE_STATES)
 
 
-def _harvest(run: Run) -> str:
+def _harvest(run: PostingRun) -> str:
     """What comes next once HITs are out."""
     practice = ", or mitl simulate" if run.context.environment is Environment.SANDBOX else ""
     return f"mitl serve for people{practice}; then mitl harvest"
