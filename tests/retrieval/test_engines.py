@@ -137,6 +137,7 @@ def drawn(tmp_path_factory) -> tuple[list[ImageItem], list[CaptionItem]]:
 
 
 @needs_ray
+@pytest.mark.thorough
 def test_pairs_have_the_same_scores_from_every_engine_in_units_of_any_size(
     engine, drawn, tmp_path, monkeypatch
 ):
