@@ -85,7 +85,7 @@ SUITE = """
 import pytest
 
 @pytest.mark.thorough
-def test_dear(): ...
+def test_expensive(): ...
 
 @pytest.mark.thorough(but=("a", "b-*"))
 @pytest.mark.parametrize("case", ["a", "a-2", "b-1", "c"])
@@ -123,7 +123,7 @@ def outcomes(lines: list[str]) -> set[str]:
 def test_the_bare_suite_leaves_out_what_is_thorough_and_named_files_run_whole(tmp_path: Path):
     """Of a test with cases, those that its mark spares run every day."""
     everyday = {"test_cases[a] PASSED", "test_cases[b-1] PASSED", "test_cheap FAILED"}
-    whole = everyday | {"test_dear PASSED", "test_cases[a-2] PASSED", "test_cases[c] PASSED"}
+    whole = everyday | {"test_expensive PASSED", "test_cases[a-2] PASSED", "test_cases[c] PASSED"}
 
     bare = run_suite(tmp_path)
 
