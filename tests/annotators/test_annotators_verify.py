@@ -87,6 +87,7 @@ def write_rankings(folder, split, shares):
         pq.write_table(pa.table(table), folder / f"{direction}.parquet")
 
 
+@pytest.mark.thorough
 def test_chance_is_outside(coco, split):
     """Random embeddings under the name of a network are far from its figures: printed, then one line and status 1."""
     generator = np.random.default_rng(0)
@@ -131,6 +132,7 @@ def test_rankings_with_the_published_recall_are_within(coco, split):
     )
 
 
+@pytest.mark.thorough
 def test_the_1k_protocol_averages_five_parts_in_the_official_order(coco, split):
     """Where 1K figures were published, the parts' mean equals what full products of the five parts give."""
     generator = np.random.default_rng(1)

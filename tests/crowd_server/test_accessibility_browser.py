@@ -22,7 +22,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touc
 
 
 @pytest.mark.parametrize("name", ["pairs-plain", "pairs-rationale"])
-@pytest.mark.thorough(but=("pairs-rationale",))
+@pytest.mark.thorough
 def test_the_hit_page(open_page, site, name):
     """As it comes, with all states and follow-ups shown, and with each of its panels open."""
     page = open_page(site.show(name, 5, missing=5) + site.query(), tolerate="Failed to load resource")

@@ -165,7 +165,7 @@ def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):
 
 
 @pytest.mark.parametrize("returned", [False, True])
-@pytest.mark.thorough(but=("True",))
+@pytest.mark.thorough
 def test_who_takes_a_hit_again_finds_what_they_entered(crowd, new_page, returned):
     """When its time ran out, and not when they gave it back."""
     client = crowd.boto()

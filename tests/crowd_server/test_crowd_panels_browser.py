@@ -74,6 +74,7 @@ def submitted(client):
     )
 
 
+@pytest.mark.thorough
 def test_a_whole_visit_on_a_phone(crowd, new_page):
     """Declined, reconsidered, a HIT, a look between, another, the end: nothing scrolls sideways, axe is content."""
     study(crowd, hits=2)

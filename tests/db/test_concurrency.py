@@ -203,7 +203,7 @@ def load_world(settings: Settings, world: Path) -> str:
     return init(settings, Loaded(read_world(world / WORLD_FOLDER).retrieval_set)).status
 
 
-@pytest.mark.thorough(but=("sqlite",))
+@pytest.mark.thorough
 def test_two_proposes_at_once_store_the_union_once(project):
     """The same run twice is stored once; another run that finds the same pairs shares them."""
     outcomes = project.at_once((work.propose, 9, 10), (work.propose, 9, 10), (work.propose, 6, 12))

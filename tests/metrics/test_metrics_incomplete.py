@@ -223,6 +223,7 @@ def test_what_is_linear_in_the_labels_is_estimated_without_bias(trials):
                 assert abs(values.mean() - truth[model][metric]) < 4 * error
 
 
+@pytest.mark.thorough
 def test_intervals_hold_the_truth_as_often_as_they_say(trials):
     """Of a model and of the difference of two, nearly calibrated chances: 95 % of 200 audits, less four deviations."""
     truth, found, _ = trials

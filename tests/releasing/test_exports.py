@@ -153,6 +153,7 @@ def test_an_export_under_an_old_name_is_read_anew(tmp_path, monkeypatch):
     assert first and not set(first) & set(second)
 
 
+@pytest.mark.thorough(but=("string",))
 def test_mteb_loads_the_tasks_and_their_own_scores_are_the_same(scored, tmp_path, monkeypatch):
     """Its similarities are tied, and the hook puts ties as `mitl evaluate` does; the cache is the test's own."""
     pytest.importorskip("mteb")

@@ -63,7 +63,7 @@ def closed(context: Context) -> np.ndarray:
     budget=st.integers(CANDIDATES_PER_HIT, 400),
     seed=st.integers(0, 9),
 )
-@limits(max_examples=8)
+@limits(max_examples=5)
 def test_open_pairs_alone_each_once_within_the_budget_and_the_same_again(context, name, budget, seed):
     """Whatever the strategy; and a smaller budget gives the head of what a larger one gives."""
     chosen = choose(context, name, budget, seed)

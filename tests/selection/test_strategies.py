@@ -35,7 +35,7 @@ CHOICES = st.builds(
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @given(given_=CHOICES, spread=SPREADS, other=st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_open_pairs_alone_each_once_within_the_budget_whatever_the_order_of_rows(name, given_, spread, other):
     """Equal choices come out the same; the places count from 1; the frame has its schema."""
     chosen = select(name, given_, spread)
@@ -56,7 +56,7 @@ def test_open_pairs_alone_each_once_within_the_budget_whatever_the_order_of_rows
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @given(given_=CHOICES, spread=SPREADS, less=st.integers(1, 40))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_smaller_budget_gives_the_head_of_a_larger_one(name, given_, spread, less):
     """Whatever the strategy, spread or not."""
     whole = select(name, given_, spread)
@@ -67,7 +67,7 @@ def test_a_smaller_budget_gives_the_head_of_a_larger_one(name, given_, spread, l
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @given(given_=CHOICES, most=st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_no_item_has_more_pairs_than_it_may(name, given_, most):
     """Of either side, and pairs are left out only for that."""
     chosen = select(name, given_, Spread(most=most))
