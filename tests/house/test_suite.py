@@ -120,7 +120,7 @@ def outcomes(lines: list[str]) -> set[str]:
     return {match[1] for match in found if match}
 
 
-def test_the_bare_suite_leaves_out_what_is_thorough_and_named_files_run_whole(tmp_path: Path):
+def test_the_bare_suite_leaves_out_what_is_thorough_and_what_is_named_runs_whole(tmp_path: Path):
     """Of a test with cases, those that its mark spares run every day."""
     everyday = {"test_cases[a] PASSED", "test_cases[b-1] PASSED", "test_cheap FAILED"}
     whole = everyday | {"test_expensive PASSED", "test_cases[a-2] PASSED", "test_cases[c] PASSED"}
@@ -130,6 +130,7 @@ def test_the_bare_suite_leaves_out_what_is_thorough_and_named_files_run_whole(tm
     assert outcomes(bare) == everyday and any("3 deselected" in line for line in bare)
     assert outcomes(run_suite(tmp_path, MITL_TESTS="all")) == whole
     assert outcomes(run_suite(tmp_path, "tests/test_few.py")) == whole
+    assert outcomes(run_suite(tmp_path, "-k", "expensive")) == {"test_expensive PASSED"}
 
 
 def test_a_mark_that_spares_no_case_is_told(tmp_path: Path):

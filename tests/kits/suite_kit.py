@@ -161,12 +161,15 @@ def _function(item: pytest.Item) -> tuple[Path, str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
-    """The bare suite leaves out what is marked ``thorough``; ``MITL_TESTS=all`` and named files run whole.
+    """The bare suite leaves out what is marked ``thorough``; ``MITL_TESTS=all``, files, ``-k`` and ``-m`` do not.
 
     Files with slow tests come first, so that none of two workers ends with a long one while the other waits. Those
     with a browser come last, as it stays open from the first to the end.
     """
-    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and os.environ.get("MITL_TESTS") != "all":
+    is_chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or bool(
+        config.option.keyword or config.option.markexpr
+    )
+    if not is_chosen and os.environ.get("MITL_TESTS") != "all":
         _leave_thorough_ones(items, config)
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     browsing = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
