@@ -45,10 +45,10 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(MAKE) -j 2 types newest-types
 
-types:
+types: venv
 	$(BIN)/mypy
 
-newest-types:
+newest-types: venv
 	$(BIN)/mypy --python-version 3.14
 
 format: venv

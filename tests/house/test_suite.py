@@ -104,10 +104,11 @@ def run_suite(folder: Path, *words: str, suite: str = SUITE, **environment: str)
     (folder / "tests" / "test_few.py").write_text(suite)
     (folder / "conftest.py").write_text(RULES)
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers = thorough\n")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MITL_", "PYTEST_"))}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(TESTS / "kits")} | environment,
+        env=own | {"PYTHONPATH": str(TESTS / "kits")} | environment,
         capture_output=True,
         text=True,
     )
