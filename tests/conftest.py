@@ -29,8 +29,9 @@ from suite_kit import (  # noqa: F401 - pytest finds them here
 # Two workers whose libraries each take all cores wait for each other's threads; numpy keeps what the search divides.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count()))
-# Threads without work sleep: by default they spin for a while, on cores that other workers need.
-os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+# Threads without work sleep after 2^20 ticks: by default they spin longer, on cores that other workers need. Not at
+# once: a thread that is woken for each single call takes a path that hardly any program takes.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # No setting of the machine reaches a test; what speaks to the suite itself stays.
