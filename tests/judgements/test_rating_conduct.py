@@ -265,7 +265,7 @@ def test_honest_raters_are_left_alone(seed):
         assert len(marks) <= 1, marks
 
 
-@settings(max_examples=15, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_any_table_of_ratings_gives_shares_and_bounds(data):
     """Whatever raters do: shares from 0 to 1, an interval around the drift, counts that add up, in any order."""

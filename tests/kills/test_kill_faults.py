@@ -22,17 +22,6 @@ pytest_plugins = ("kill_fixtures",)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 @pytest.mark.thorough(
     but=(
-        "publish --limit",
-        "harvest",
-        "review settle",
-        "review approve",
-        "publish --reconcile",
-        "hits extend --days",
-        "pay top-up",
-    )
-)
-@pytest.mark.thorough(
-    but=(
         "harvest",
         "review settle",
         "review approve",

@@ -134,6 +134,11 @@ def pytest_collection(session: pytest.Session) -> None:
                 import_module(module.stem)
 
 
+def examples(everyday: int, thorough: int) -> int:
+    """How many of a property's examples hypothesis draws: the fewer wherever ``MITL_TESTS`` is not ``all``."""
+    return thorough if os.environ.get("MITL_TESTS") == "all" else everyday
+
+
 def is_everyday(item: pytest.Item) -> bool:
     """Whether a test runs whenever the whole suite does: no ``thorough`` mark is on it, or each spares its case."""
     case = item.callspec.id if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
@@ -144,15 +149,17 @@ def is_everyday(item: pytest.Item) -> bool:
 
 
 def _leave_thorough_ones(items: list[pytest.Item], config: pytest.Config) -> None:
-    everyday = [item for item in items if is_everyday(item)]
-    run = {_function(item) for item in everyday}
+    everyday, left = [], []
     for item in items:
+        (everyday if is_everyday(item) else left).append(item)
+    run = {_function(item) for item in everyday}
+    for item in left:
         spared = [mark for mark in item.iter_markers("thorough") if mark.kwargs]
         if spared and _function(item) not in run:
             raise pytest.UsageError(
                 f"{item.nodeid}: no case of this test is one that its mark spares: {spared}"
             )
-    config.hook.pytest_deselected(items=[item for item in items if not is_everyday(item)])
+    config.hook.pytest_deselected(items=left)
     items[:] = everyday
 
 

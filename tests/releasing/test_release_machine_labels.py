@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import PAIRS, RATINGS, RULES, Conflict, MergeInput, P, merge, merge_one
 from release_kit import world
+from suite_kit import examples
 
 from mitl.positives.merging import Exclusions, MergeRules
 from mitl.positives.release import release_files
@@ -77,7 +78,7 @@ def test_a_machines_weak_yes_is_neither_a_positive_nor_a_negative_of_a_strict_re
     assert merge_one(rules=MergeRules(strict=True), machine={P: YES}).positives
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(deadline=None, max_examples=examples(50, 150), derandomize=True)
 @given(JUDGEMENTS, RATINGS, ORIGINALS, LABELS, RULES, st.data())
 def test_merging_with_machine_labels_does_not_depend_on_any_order(
     judgements, ratings, originals, labels, rules, data
@@ -94,7 +95,7 @@ def test_merging_with_machine_labels_does_not_depend_on_any_order(
     assert merge(shuffled, rules) == merged
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(deadline=None, max_examples=examples(50, 150), derandomize=True)
 @given(JUDGEMENTS, RATINGS, ORIGINALS, LABELS, RULES)
 def test_a_machine_only_adds_to_what_stands_without_it(judgements, ratings, originals, labels, rules):
     """What people, CxC and originals decide stays as it was; all else was labelled, and by nobody judged."""

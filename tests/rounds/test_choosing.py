@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
+from suite_kit import examples
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.core.arrays import contains, distinct, pack_pairs, unpack_ids
@@ -63,7 +64,7 @@ def closed(context: Context) -> np.ndarray:
     budget=st.integers(CANDIDATES_PER_HIT, 400),
     seed=st.integers(0, 9),
 )
-@limits(max_examples=5)
+@limits(max_examples=examples(5, 8))
 def test_open_pairs_alone_each_once_within_the_budget_and_the_same_again(context, name, budget, seed):
     """Whatever the strategy; and a smaller budget gives the head of what a larger one gives."""
     chosen = choose(context, name, budget, seed)

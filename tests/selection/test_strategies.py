@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from selection_kit import choice, shuffled
+from suite_kit import examples
 
 from mitl.core.arrays import unpack_ids
 from mitl.errors import RoundError, UsageError
@@ -35,7 +36,7 @@ CHOICES = st.builds(
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @given(given_=CHOICES, spread=SPREADS, other=st.integers(0, 99))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12, 30), deadline=None)
 def test_open_pairs_alone_each_once_within_the_budget_whatever_the_order_of_rows(name, given_, spread, other):
     """Equal choices come out the same; the places count from 1; the frame has its schema."""
     chosen = select(name, given_, spread)
@@ -56,7 +57,7 @@ def test_open_pairs_alone_each_once_within_the_budget_whatever_the_order_of_rows
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @given(given_=CHOICES, spread=SPREADS, less=st.integers(1, 40))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8, 15), deadline=None)
 def test_a_smaller_budget_gives_the_head_of_a_larger_one(name, given_, spread, less):
     """Whatever the strategy, spread or not."""
     whole = select(name, given_, spread)
@@ -67,7 +68,7 @@ def test_a_smaller_budget_gives_the_head_of_a_larger_one(name, given_, spread, l
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @given(given_=CHOICES, most=st.integers(1, 3))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8, 15), deadline=None)
 def test_no_item_has_more_pairs_than_it_may(name, given_, most):
     """Of either side, and pairs are left out only for that."""
     chosen = select(name, given_, Spread(most=most))
