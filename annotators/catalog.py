@@ -229,7 +229,7 @@ NETWORKS = {
             required=("weights", "wordpieces"),
             mini="one transformer over patches and words, a score for each pair",
             config=ViltConfig,
-            keys=("weights", "wordpieces", "precision", "compile"),
+            keys=("weights", "wordpieces", "precision"),
             as_released=("hidden_size", "num_hidden_layers", "image_size", "vocab_size"),
             published=(
                 Published(

@@ -42,7 +42,7 @@ from annotators.devices import Running, device_of, inference
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.inputs import pixels, wordpieces
 from annotators.inputs.wordpieces import WordPieces, from_lines, installed_wordpieces, read_wordpieces
-from annotators.linear_kernels import PlainLinear, fastest_linear
+from annotators.linear_kernels import fastest_linear
 from annotators.options import Options
 from annotators.sizes import ViltConfig
 from annotators.vilt_core import ViltCore
@@ -261,7 +261,6 @@ class Computation:
     """How pairs are scored; of all this only the precision changes a score."""
 
     precision: str
-    compiled: bool
     device: torch.device
     threads: int
     batch: int | None
@@ -357,7 +356,7 @@ class ViltAnnotator:
     ) -> NDArray[np.float32]:
         """(P,) scores of the pairs (image_rows[p], caption_rows[p]), in any order; ``exact``: in float32.
 
-        A pair's score does not depend on what else is asked, not by a bit (of compiled code in float32 within 1e-6).
+        A pair's score does not depend on what else is asked, not by a bit.
 
         Raises:
             AnnotatorError: a score is not finite.
@@ -375,9 +374,8 @@ class ViltAnnotator:
 
 def _laid_out(network: Vilt, precision: str, how: Computation) -> tuple[ViltCore, PairScorer]:
     dtype = PRECISIONS[precision]
-    make = PlainLinear if how.compiled else fastest_linear(dtype, how.device)
     with inference(how.threads):
-        core = ViltCore(network, dtype, make, compiled=how.compiled)
+        core = ViltCore(network, dtype, fastest_linear(dtype, how.device))
     kept = default_kept_bytes(how.device)
     return core, PairScorer(core, how.device, threads=how.threads, batch=how.batch, kept_bytes=kept)
 
@@ -410,7 +408,7 @@ def build(options: Options) -> ViltAnnotator:
     """The annotator of the setting ``weights``: the authors' file, a file or folder of the hub, or one of ours.
 
     Further settings: ``wordpieces`` (a vocab.txt, unless the weights or an installed package bring it),
-    ``precision`` (float32, bfloat16; float16 on CUDA), ``compile``, ``device``, ``threads``, ``batch`` (pairs).
+    ``precision`` (float32, bfloat16; float16 on CUDA), ``device``, ``threads``, ``batch`` (pairs).
     """
     device, threads = device_of(options), options.whole("threads", torch.get_num_threads())
     precision = options.text("precision", "float32", choices=tuple(PRECISIONS))
@@ -419,7 +417,6 @@ def build(options: Options) -> ViltAnnotator:
             f"'precision' of annotator {options.annotator!r} is 'float16', which processors compute slowly; "
             "use 'bfloat16' or 'float32' there"
         )
-    compiled = options.flag("compile", False)
     opened = open_weights(options.path("weights"))
     pieces = wordpieces_of(options, opened)
     encoding = fingerprint(
@@ -431,7 +428,6 @@ def build(options: Options) -> ViltAnnotator:
     )
     how = Computation(
         precision,
-        compiled,
         device,
         threads,
         options.whole("batch", 1) if "batch" in options.values else None,

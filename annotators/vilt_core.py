@@ -143,7 +143,6 @@ class ViltCore:
     Args:
         dtype: of the joint layers; embeddings, norms, the last layer and the head stay float32.
         make: kernels of the joint layers' linear maps.
-        compiled: whether the joint layers go through ``torch.compile``, which needs plain kernels.
     """
 
     def __init__(
@@ -151,24 +150,18 @@ class ViltCore:
         network: ViltForImageAndTextRetrieval,
         dtype: torch.dtype = torch.float32,
         make: MakeLinear = PlainLinear,
-        *,
-        compiled: bool = False,
     ) -> None:
         vilt = network.vilt
         self._embeddings = vilt.embeddings
         self._heads: int = network.config.num_attention_heads
         self._dtype = dtype
-        self.compiled = compiled
         self.fills = self._embeddings.cls_token.device.type != "cpu"
         """Whether pairs that are ``packed`` come in a ``Filling``: a card's products then have one size."""
-        self.one_shape = compiled and not self.fills
-        """Whether pairs that are ``packed`` must have one length: code for the processor is compiled for that."""
         self.token_bytes: int = network.config.intermediate_size * dtype.itemsize
         """What the widest state of a token takes."""
         *joint, self._last = cast("Iterable[ViltLayer]", vilt.encoder.layer)
         self._layers = [Layer.of(layer, dtype, make) for layer in joint]
         assert vilt.pooler is not None
-        self.mixed = torch.compile(self._mixed, dynamic=True) if compiled else self._mixed
         self._norm, self._pooler, self._rank = vilt.layernorm, vilt.pooler.dense, network.rank_output
 
     def images(self, pixels: Tensor) -> dict[str, Tensor]:
@@ -215,10 +208,14 @@ class ViltCore:
         if "words" in captions or "patches" in images:
             there = (captions, "words", c), (images, "patches", i)
             seen = torch.cat([_there(*side) for side in there], 1)[:, None, None]  # (P, 1, 1, N)
-        return self._logits(pairs("state"), pairs("qkv") if self._layers else None, seen)
+        x = pairs("state")
+        if self._layers:
+            x = self._mixed(x, pairs("qkv"), seen)
+        x, h = self._read(x)
+        return self._logit(x[:, 0], self._means(self._keyed(h[:, 0]), h, seen))
 
     def packed(self, items: Side, rows: Tensor, lengths: list[int], filling: Filling | None = None) -> Tensor:
-        """``score`` of pairs whose tokens lie one behind another, all of one length where the core is ``one_shape``.
+        """``score`` of pairs whose tokens lie one behind another.
 
         Args:
             items: tokens of items that have ``entered``: ``state`` (U, D) and ``qkv`` (U, 3 D).
@@ -229,14 +226,11 @@ class ViltCore:
         x, qkv = items["state"][rows], items["qkv"][rows] if self._layers else None
         if filling is not None:
             if qkv is not None:
-                x = self.mixed(x, qkv, filling)
+                x = self._mixed(x, qkv, filling)
             x, h = self._read(x)
             return self._logit(
                 x[filling.first], self._means(self._keyed(h[filling.first]), h[filling.places], filling.seen)
             )
-        if self.one_shape:
-            shape = len(lengths), lengths[0], -1
-            return self._logits(x.view(shape), None if qkv is None else qkv.view(shape), None)
         if qkv is not None:
             x = self._mixed(x, qkv, None, lengths)
         x, h = self._read(x)
@@ -245,13 +239,6 @@ class ViltCore:
         keys = torch.split(_in_full(self._keyed, h[first]), [len(own) for own in alike])
         means = [self._means(key, own) for key, own in zip(keys, alike, strict=True)]
         return _in_full(self._logit, x[first], torch.cat(means))
-
-    def _logits(self, x: Tensor, qkv: Tensor | None, seen: Tensor | None) -> Tensor:
-        """(P,) of pairs of one length: states (P, N, D), and what they are mapped to where there is a first layer."""
-        if qkv is not None:
-            x = self.mixed(x, qkv, seen)
-        x, h = self._read(x)
-        return self._logit(x[:, 0], self._means(self._keyed(h[:, 0]), h, seen))
 
     def _mixed(
         self, x: Tensor, qkv: Tensor, seen: Tensor | Filling | None, lengths: list[int] | None = None

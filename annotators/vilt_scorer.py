@@ -20,8 +20,6 @@ Rows = NDArray[np.int64]
 
 _PIECE_BYTES = 12 << 20
 """What the widest states of pairs that enter together may take on the CPU: 2,048 tokens in bfloat16 at full size."""
-_PIECE = 8
-"""Pairs of one shape that enter together in code compiled for the CPU."""
 _PAIRS_CUDA = 96
 """Places for pairs that go through a card together, with tokens for two thirds of them at their longest: a card always
 gets so many, filled up, for there how a product adds hangs on its size."""
@@ -53,8 +51,7 @@ class PairScorer:
     ) -> None:
         self._core, self._device = core, device
         self._threads, self._batch = threads, batch
-        # Compiled code runs on all threads itself.
-        self._workers = 1 if core.compiled else _WORKERS_CUDA if device.type == "cuda" else threads
+        self._workers = _WORKERS_CUDA if device.type == "cuda" else threads
         self._kept = _Kept(kept_bytes)
 
     def scores(
@@ -62,8 +59,8 @@ class PairScorer:
     ) -> NDArray[np.float32]:
         """(P,) the rank head's logits of the pairs (image_rows[p], caption_rows[p]), whatever their order."""
         logits = np.empty(len(image_rows), np.float32)
-        lengths = (images.arrays["length"][image_rows], captions.arrays["length"][caption_rows])
-        batches = self._batches(image_rows, caption_rows, *lengths, _longest(images, captions))
+        lengths = images.arrays["length"][image_rows] + captions.arrays["length"][caption_rows]
+        batches = self._batches(image_rows, caption_rows, lengths, _longest(images, captions))
         workers = max(1, min(self._workers, len(batches)))
 
         def score(places: Rows) -> None:
@@ -83,16 +80,9 @@ class PairScorer:
                 raise
         return logits
 
-    def _batches(
-        self, image_rows: Rows, caption_rows: Rows, image_lengths: Rows, caption_lengths: Rows, longest: int
-    ) -> list[Rows]:
-        """Places of the pairs that are looked up and enter together, an image's one after another."""
-        if self._core.one_shape:
-            return _of_one_shape(
-                image_rows, caption_rows, image_lengths, caption_lengths, self._batch or _PIECE
-            )
-        size = lengths = image_lengths + caption_lengths
-        most = _PIECE_BYTES // self._core.token_bytes
+    def _batches(self, image_rows: Rows, caption_rows: Rows, lengths: Rows, longest: int) -> list[Rows]:
+        """Places of the pairs, of so many tokens, that are looked up and enter together, an image's in a row."""
+        size, most = lengths, _PIECE_BYTES // self._core.token_bytes
         order = np.lexsort((caption_rows, image_rows))
         if self._core.fills:
             return _within(
@@ -110,7 +100,7 @@ class PairScorer:
     def _score(
         self, images: Encoded, captions: Encoded, image_rows: Rows, caption_rows: Rows
     ) -> NDArray[np.float32]:
-        """A batch of pairs, of one shape where the core wants that."""
+        """A batch of pairs."""
         longest = _longest(images, captions)
         tokens = _tokens_on_card(longest) if self._core.fills else 0
         wanted, i = np.unique(image_rows, return_inverse=True)
@@ -122,22 +112,18 @@ class PairScorer:
         lengths = np.array([len(item["state"]) for item in entered])
         starts = lengths.cumsum() - lengths
         items = {name: torch.cat([item[name] for item in entered]) for name in entered[0]}
-        pairs = np.stack([c, i + len(texts)])
-        step = _PIECE if self._core.one_shape else pairs.shape[1]
-        scores = []
-        for piece in np.split(pairs, range(step, pairs.shape[1], step), axis=1):
-            item = piece.T.ravel()
-            own = lengths[item]
-            rows = np.repeat(starts[item] - own.cumsum() + own, own) + np.arange(own.sum())
-            of_pairs = own.reshape(-1, 2).sum(1)
-            filling = None
-            if self._core.fills:
-                rows = np.pad(rows, (0, tokens - len(rows)))
-                there = torch.from_numpy(np.pad(of_pairs, (0, _PAIRS_CUDA - len(of_pairs)))).to(self._device)
-                filling = Filling.of(there, tokens, -(-longest // _WIDE) * _WIDE)
-            at = torch.from_numpy(rows).to(self._device)
-            scores.append(self._core.packed(items, at, of_pairs.tolist(), filling))
-        numbers: NDArray[np.float32] = torch.cat(scores)[: len(i)].float().cpu().numpy()
+        item = np.stack([c, i + len(texts)], 1).ravel()
+        own = lengths[item]
+        rows = np.repeat(starts[item] - own.cumsum() + own, own) + np.arange(own.sum())
+        of_pairs = own.reshape(-1, 2).sum(1)
+        filling = None
+        if self._core.fills:
+            rows = np.pad(rows, (0, tokens - len(rows)))
+            there = torch.from_numpy(np.pad(of_pairs, (0, _PAIRS_CUDA - len(of_pairs)))).to(self._device)
+            filling = Filling.of(there, tokens, -(-longest // _WIDE) * _WIDE)
+        at = torch.from_numpy(rows).to(self._device)
+        scores = self._core.packed(items, at, of_pairs.tolist(), filling)[: len(i)]
+        numbers: NDArray[np.float32] = scores.float().cpu().numpy()
         return numbers
 
     def _entered(self, state: Tensor, lengths: list[int], tokens: int) -> list[dict[str, Tensor]]:
@@ -198,20 +184,6 @@ def default_kept_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0] // 4)
     return 0
-
-
-def _of_one_shape(
-    image_rows: Rows, caption_rows: Rows, image_lengths: Rows, caption_lengths: Rows, most: int
-) -> list[Rows]:
-    """Places of at most so many pairs whose images are of one length and whose captions are, the dearest first."""
-    order = np.lexsort((caption_rows, image_rows, caption_lengths, image_lengths))
-    shapes = np.stack([image_lengths[order], caption_lengths[order]])
-    cuts = np.flatnonzero((shapes[:, 1:] != shapes[:, :-1]).any(axis=0)) + 1
-    batches = [
-        shape[start : start + most] for shape in np.split(order, cuts) for start in range(0, len(shape), most)
-    ]
-    tokens = image_lengths + caption_lengths
-    return sorted(batches, key=lambda places: -len(places) * tokens[places[0]])
 
 
 class _Kept:

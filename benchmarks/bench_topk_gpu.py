@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 from shared_kit import parser_of
 from topk_kit import Space, encoded, unit_vectors
 
 from annotators.base import Encoded
 from mitl.retrieval import choosing
+from mitl.retrieval.faiss_lists import searches_on_card
 from mitl.retrieval.topk import top_k, top_k_both
 
 ITEMS = 12_400_000
 K = 25
 SHAPES = (("one way", 65_536, 1 << 20), ("one way", 262_144, 1 << 20), ("both ways", 123_287, 616_767))
 """Queries and items."""
+WITH_FAISS = ("one way", 16_384, 1 << 18)
+"""What faiss searches too, where it has a card, 512 wide."""
 WIDTHS = 512, 1024
 _SIDE = 8192
 
@@ -70,14 +74,17 @@ def measured(device: str, shrink: int = 1, widths: tuple[int, ...] = WIDTHS) -> 
     peak = peak_flops(device)
     for width in widths:
         pool = unit_vectors((max(max(shape[1:]) for shape in SHAPES) // shrink, width), 1)
-        for name, queries, items in SHAPES:
+        searches = [(*shape, "cuda") for shape in SHAPES]
+        if width == WIDTHS[0] and find_spec("faiss") and searches_on_card():
+            searches += [(*WITH_FAISS, backend) for backend in ("cuda", "faiss")]
+        for name, queries, items, backend in searches:
             queries, items = queries // shrink, items // shrink
             sides = encoded(unit_vectors((queries, width), 2), "image"), encoded(pool[:items], "caption")
-            seconds = seconds_of_search(device, sides, both=name == "both ways")
+            seconds = seconds_of_search(device, sides, both=name == "both ways", backend=backend)
             rate = float(queries) * items / seconds
             yield (
                 {
-                    "search": name,
+                    "search": name if backend == "cuda" else f"{name}, by {backend}",
                     "queries": queries,
                     "items": items,
                     "width": width,

@@ -183,9 +183,7 @@ def operations(work: Work, config: ViltConfig) -> float:
     return total
 
 
-def run(
-    name: str, work: Work, network: Vilt, device: torch.device, runs: int, threads: int, compiled: bool
-) -> None:
+def run(name: str, work: Work, network: Vilt, device: torch.device, runs: int, threads: int) -> None:
     """Time one workload and print a table."""
     config, pairs = network.sizes, len(work.pixels)
     network.to("cpu")
@@ -202,18 +200,11 @@ def run(
             timed[label] = usual_call(network, work, device, dtype)
     network.to(device)
     for dtype in dtypes:
-        for compile_it in (False, True) if compiled else (False,):
-            with torch.inference_mode():
-                make = PlainLinear if compile_it else fastest_linear(dtype, device)
-                core = ViltCore(network, dtype, make, compiled=compile_it)
-            scorer = PairScorer(
-                core,
-                device,
-                threads=threads,
-                kept_bytes=default_kept_bytes(device),
-            )
-            label = f"mitl, {str(dtype).removeprefix('torch.')}{', compiled' if compile_it else ''}"
-            timed[label] = lambda scorer=scorer: scorer.scores(images, captions, rows, np.arange(pairs))
+        with torch.inference_mode():
+            core = ViltCore(network, dtype, fastest_linear(dtype, device))
+        scorer = PairScorer(core, device, threads=threads, kept_bytes=default_kept_bytes(device))
+        label = f"mitl, {str(dtype).removeprefix('torch.')}"
+        timed[label] = lambda scorer=scorer: scorer.scores(images, captions, rows, np.arange(pairs))
     found = {label: np.asarray(call()) for label, call in timed.items()}  # and warm up
     times: dict[str, list[float]] = {label: [] for label in timed}
     for _ in range(runs):
@@ -247,7 +238,6 @@ def main() -> None:
     parser.add_argument("--cuda-pairs", type=int, default=2048, help="the same on CUDA")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--compile", action="store_true", help="time torch.compile too")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
@@ -259,22 +249,15 @@ def main() -> None:
         if given.device == "cuda":
             break
         work = make(given.pairs, network.sizes)
-        run(name, work, network, torch.device("cpu"), given.runs, given.threads, given.compile)
+        run(name, work, network, torch.device("cpu"), given.runs, given.threads)
     if given.device == "cpu":
         return
     if not torch.cuda.is_available():
         print("\nno CUDA device: the same path in half precision is not timed here")
         return
     work = mixed(given.cuda_pairs, network.sizes, captions=CAPTIONS)
-    run(
-        f"on {torch.cuda.get_device_name()}",
-        work,
-        network,
-        torch.device("cuda"),
-        given.runs,
-        given.threads,
-        given.compile,
-    )
+    name = f"on {torch.cuda.get_device_name()}"
+    run(name, work, network, torch.device("cuda"), given.runs, given.threads)
 
 
 if __name__ == "__main__":

@@ -285,8 +285,6 @@ LEARNERS: Mapping[str, Any] = {
     each.network: each.of for each in (PvseLearner, VsrnLearner, PcmeLearner, ViltLearner, ClipLearner)
 }
 """By the network: an annotator and its settings to what learns from its weights."""
-_NOT_TRAINED = ("precision", "compile")
-"""Settings that make weights of less than float32, or code that knows no gradients."""
 
 
 def load(
@@ -308,7 +306,8 @@ def load(
         TrainingError: it is none of the five networks and no towers, or two networks averaged.
         AnnotatorError: no annotator of this name, a wrong setting, a missing file or a missing package.
     """
-    settings = {key: value for key, value in (config or {}).items() if key not in _NOT_TRAINED}
+    # Weights are learnt in float32, whatever they are to score in.
+    settings = {key: value for key, value in (config or {}).items() if key != "precision"}
     if device is not None:
         settings["device"] = device
     if "towers" in settings or name in BEGINNERS:

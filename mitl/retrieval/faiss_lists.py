@@ -122,7 +122,7 @@ def nearest_by_faiss() -> Nearest:
     """
     faiss = import_faiss()
     by_processor: Nearest = partial(faiss.knn, metric=faiss.METRIC_INNER_PRODUCT)
-    if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus() or not searches_on_card():
+    if not searches_on_card():
         warn_of_slow_blas()
         return by_processor
     by_card = partial(faiss.knn_gpu, faiss.StandardGpuResources(), metric=faiss.METRIC_INNER_PRODUCT)
@@ -139,10 +139,16 @@ assert (places[:, 0] == range(8)).all()
 
 @cache
 def searches_on_card() -> bool:
-    """Whether faiss finds on a card what it should, in a process of its own: a build without code for the card aborts.
+    """Whether faiss has a card, and finds there what it should, in a process of its own: wrong builds abort.
 
-    Where it does not, the log says so, once.
+    Where it does not find it, the log says so, once.
+
+    Raises:
+        RetrievalError: faiss is not installed.
     """
+    faiss = import_faiss()
+    if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+        return False
     run = [sys.executable, "-c", _FIRST_SEARCH]
     done = subprocess.run(run, capture_output=True, text=True)  # noqa: S603  # our own few lines
     if done.returncode:
@@ -154,12 +160,16 @@ def searches_on_card() -> bool:
 
 
 def import_faiss() -> Any:
-    """The module; RetrievalError where it is not installed."""
+    """The module; RetrievalError where it is not installed, or not with all that it loads."""
     try:
         import faiss
     except ImportError as error:
         raise RetrievalError(
             "backend 'faiss' needs faiss, which is not installed; use 'auto' or install mitl[cpu] or mitl[gpu]"
+        ) from error
+    except (OSError, RuntimeError) as error:  # what faiss-gpu raises where it lacks a library of CUDA
+        raise RetrievalError(
+            f"faiss is installed but cannot start: {error}; mend that or use 'auto'"
         ) from error
     return faiss
 

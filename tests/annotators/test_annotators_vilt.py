@@ -334,21 +334,6 @@ def test_scores_do_not_depend_on_batch_size_or_threads(world, encoded, options, 
     np.testing.assert_array_equal(found, whole)
 
 
-def test_pairs_in_batches_of_one_shape_score_as_packed_ones(world, encoded):
-    """As code compiled for the processor takes them."""
-    annotator, images, captions = encoded
-    wanted = annotator.similarities(images, captions)
-    rows, columns = np.divmod(np.arange(wanted.size), wanted.shape[1])
-    core = ViltCore(world.network)
-    core.one_shape = True
-    for batch in (None, 2, 20):
-        scorer = vilt.PairScorer(core, torch.device("cpu"), threads=2, batch=batch)
-
-        found = scorer.scores(images, captions, rows, columns)
-
-        np.testing.assert_allclose(found, wanted.ravel(), atol=1e-6)
-
-
 def test_an_encoding_does_not_depend_on_other_items(world, encoded):
     """Alone or with all the others, an item has the same bytes, and all arrays of one side have one shape."""
     annotator, images, captions = encoded
@@ -521,7 +506,6 @@ def test_wrong_settings_are_one_clear_line(world, tmp_path):
     assert "needs the setting 'wordpieces'" in refusal(world, weights=str(world.authors))
     assert "use 'bfloat16' or 'float32'" in refusal(world, precision="float16")
     assert "should be one of float32" in refusal(world, precision="int4")
-    assert "should be true or false" in refusal(world, compile="yes")
     assert "no setting 'wordpiece'" in refusal(world, wordpiece="x")
     other.write_text("just\nwords\n")
     assert "without [CLS]" in refusal(world, wordpieces=str(other))

@@ -254,6 +254,7 @@ def test_faiss_searches_again_where_its_margin_is_too_small(monkeypatch):
 def test_a_slow_faiss_is_reported_once(share, warnings, monkeypatch, caplog):
     """Where its BLAS has less than half of numpy's rate, one line says how to mend it."""
     monkeypatch.setattr(faiss_lists, "blas_share", lambda: share)
+    monkeypatch.setattr(faiss_lists, "searches_on_card", lambda: False)
     faiss_lists.warn_of_slow_blas.cache_clear()
     left, right = encoded(some_vectors(1, (3, 8))), encoded(some_vectors(2, (30, 8)), "caption")
 
@@ -307,12 +308,16 @@ def test_faiss_searches_on_a_card_where_it_has_one(cards, k, on_card, on_process
     """A list that is longer than a card's is the processor's; the ranking is the same."""
     faiss = FaissForCards(cards)
     monkeypatch.setattr(faiss_lists, "import_faiss", lambda: faiss)
-    monkeypatch.setattr(faiss_lists, "searches_on_card", lambda: True)
+    monkeypatch.setattr(faiss_lists, "_FIRST_SEARCH", "pass")
     monkeypatch.setattr(faiss_lists, "warn_of_slow_blas", lambda: None)
     monkeypatch.setattr(faiss_lists, "_COLUMNS", 2100)
+    faiss_lists.searches_on_card.cache_clear()
     left, right = encoded(some_vectors(1, (5, 8))), encoded(some_vectors(2, (4200, 8)), "caption")
 
-    assert same_bytes(ranked("faiss", left, right, k), full_sort(left, right, k))
+    found = ranked("faiss", left, right, k)
+
+    faiss_lists.searches_on_card.cache_clear()
+    assert same_bytes(found, full_sort(left, right, k))
     assert (faiss.on_card, faiss.on_processor) == (on_card, on_processor)
 
 
@@ -345,10 +350,10 @@ def knn_gpu(*arguments, **options):
     ]
 
 
-def test_faiss_on_a_real_card_gives_the_same_bytes():
+def test_faiss_on_a_gpu_gives_the_same_bytes():
     """As numpy's."""
-    faiss = pytest.importorskip("faiss")
-    if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+    pytest.importorskip("faiss")
+    if not faiss_lists.searches_on_card():
         pytest.skip("faiss has no GPU here; the same lists were searched on the processor above")
     left, right = encoded(some_vectors(1, (900, 512))), encoded(some_vectors(2, (40_000, 512)), "caption")
 
@@ -365,6 +370,18 @@ def test_a_backend_that_is_not_installed_says_what_to_do(module, monkeypatch):
         RetrievalError, match=rf"^backend '{module}' needs {module}, which is not installed; use"
     ):
         ranked(module, left, right, 3)
+
+
+def test_a_faiss_that_cannot_start_says_why(tmp_path, monkeypatch):
+    """As faiss-gpu without CUDA's libraries: its own line, and what else would do."""
+    (tmp_path / "faiss.py").write_text("raise RuntimeError('nvidia-cuda-runtime-cu12 is missing')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faiss", raising=False)
+
+    with pytest.raises(
+        RetrievalError, match=r"^faiss is installed but cannot start: nvidia-cuda-run.*or use 'auto'$"
+    ):
+        faiss_lists.import_faiss()
 
 
 def test_without_a_gpu_the_cuda_backend_says_so(monkeypatch):
