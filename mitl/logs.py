@@ -81,7 +81,7 @@ class _Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line: time (ISO 8601, UTC), level, logger, run, command, message; process, counts, error where any."""
-        found: dict[str, object] = {
+        fields: dict[str, object] = {
             "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -90,10 +90,10 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
         }
         if str(record.processName).startswith(_SERVER):
-            found["process"] = record.processName
+            fields["process"] = record.processName
         counts = getattr(record, "counts", None)
         if counts is not None:
-            found["counts"] = counts
+            fields["counts"] = counts
         if record.exc_info and record.exc_info[1] is not None:
-            found["error"] = "".join(traceback.format_exception(record.exc_info[1]))
-        return json.dumps(found, ensure_ascii=False)
+            fields["error"] = "".join(traceback.format_exception(record.exc_info[1]))
+        return json.dumps(fields, ensure_ascii=False)

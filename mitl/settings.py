@@ -290,11 +290,11 @@ class Settings:
         """The project's own secret (made at first use, mode 600); names of public images derive from it."""
         path = self.project / "project.key"
         try:
-            known = bytes.fromhex(path.read_text(encoding="ascii").strip())
-            if len(known) >= MIN_SECRET_BYTES:
-                return known
+            secret = bytes.fromhex(path.read_text(encoding="ascii").strip())
+            if len(secret) >= MIN_SECRET_BYTES:
+                return secret
             raise SettingsError(
-                f"{path} holds {len(known)} bytes, too few for a key; restore it from a backup"
+                f"{path} holds {len(secret)} bytes, too few for a key; restore it from a backup"
             )
         except FileNotFoundError:
             pass
@@ -323,8 +323,8 @@ def load(
         SettingsError: a file that is not TOML, an unknown key, a value of the wrong type, a folder whose name is no
             text.
     """
-    given = os.environ if environ is None else environ
-    env = {name: value for name, value in given.items() if value}  # set to nothing is not set
+    variables = os.environ if environ is None else environ
+    env = {name: value for name, value in variables.items() if value}  # set to nothing is not set
     folder = Path(project if project is not None else env.get("MITL_PROJECT", ".")).absolute()
     try:
         str(folder).encode()
@@ -396,8 +396,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         for key, value in content.items() if table not in _FREE else ():
             setting = TABLES[table].get(key)
             if setting is None:
-                known = ", ".join(sorted(TABLES[table]))
-                raise SettingsError(f"{path} sets {table}.{key}; known in [{table}]: {known}")
+                keys = ", ".join(sorted(TABLES[table]))
+                raise SettingsError(f"{path} sets {table}.{key}; known in [{table}]: {keys}")
             if setting.read is _text and not isinstance(value, str):
                 raise SettingsError(f"{path} sets {table}.{key} to {value!r}, but text in quotes is wanted")
     for name, annotator in config.get("annotators", {}).items():

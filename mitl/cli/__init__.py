@@ -84,7 +84,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
 }
-COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
 EVERY = "Options of every command"
@@ -113,9 +113,9 @@ class Command(click.Command):
             if option not in folded and (row := option.get_help_record(ctx)):
                 title = self.sections.get(option.opts[0], title)
                 rows.setdefault(title, []).append(row)
-        for title, found in rows.items():
+        for title, lines in rows.items():
             with formatter.section(title):
-                formatter.write_dl(found)
+                formatter.write_dl(lines)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End with the names of the options of every command, each with what it takes on one line."""
@@ -142,7 +142,7 @@ class CommandGroup(click.Group, Command):
         """Write the subcommands in the order of the work, each with its whole first sentence."""
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(n, found.get_short_help_str(limit=1000)) for n, found in self.commands.items()]
+                [(n, command.get_short_help_str(limit=1000)) for n, command in self.commands.items()]
             )
 
 
@@ -157,11 +157,11 @@ def nearest_to(error: click.NoSuchCommand | click.NoSuchOption) -> str:
     near: list[str] = []
     if isinstance(error, click.NoSuchOption):
         # Of those that click finds near: it takes the dashes, which all have, for something in common.
-        known = [option.lstrip("-") for option in error.possibilities or ()]
-        near = [f"--{name}" for name in difflib.get_close_matches(error.option_name.lstrip("-"), known)]
+        names = [option.lstrip("-") for option in error.possibilities or ()]
+        near = [f"--{name}" for name in difflib.get_close_matches(error.option_name.lstrip("-"), names)]
     elif error.ctx and isinstance(error.ctx.command, click.Group):
-        known = error.ctx.command.list_commands(error.ctx)  # click knows none that is not imported
-        near = difflib.get_close_matches(error.command_name.lower(), known)
+        names = error.ctx.command.list_commands(error.ctx)  # click knows none that is not imported
+        near = difflib.get_close_matches(error.command_name.lower(), names)
     return " or ".join(map(repr, near))
 
 

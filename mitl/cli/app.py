@@ -232,7 +232,7 @@ def _form(settings: Settings, given: Sequence[object]) -> SetForm:
     """The form that a command is about, from what its options hold: folders of releases, one or several a option."""
     from mitl.stages.setup.forms import form_of
 
-    listed = (one if isinstance(one, tuple) else (one,) for one in given)
+    listed = (values if isinstance(values, tuple) else (values,) for values in given)
     return form_of(settings, [path for several in listed for path in several if isinstance(path, Path)])
 
 

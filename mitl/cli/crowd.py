@@ -29,12 +29,12 @@ class Lifetime(click.ParamType[dt.timedelta, Any]):
         """The time from now; a usage error that names the option where the text is none."""
         if isinstance(value, dt.timedelta):
             return value
-        found = _span(value) or _until(value)
-        if found is None:
+        span = _span(value) or _until(value)
+        if span is None:
             self.fail(f"{value!r} is no time; use 12h, 30d or a date as 2027-01-31", param, ctx)
-        if not dt.timedelta() < found <= LONGEST:
+        if not dt.timedelta() < span <= LONGEST:
             self.fail(f"{value!r} is past, or more than ten years away", param, ctx)
-        return found
+        return span
 
 
 def _span(text: str) -> dt.timedelta | None:

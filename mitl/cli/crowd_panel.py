@@ -37,13 +37,13 @@ def needed(environment: Environment | None) -> Environment:
 
 def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, who in reversed(_ENDS.items()):
-        own = name.replace("-", "_")
+        prefix = name.replace("-", "_")
         code = click.option(
-            f"--{name}-code", f"{own}_code", default="", show_default=False, help=f"Code for who {who}."
+            f"--{name}-code", f"{prefix}_code", default="", show_default=False, help=f"Code for who {who}."
         )
         url = click.option(
             f"--{name}-url",
-            f"{own}_url",
+            f"{prefix}_url",
             default="",
             show_default=False,
             metavar="URL",
@@ -58,7 +58,7 @@ def _given(ends: Mapping[str, str]) -> dict[VisitState, End]:
     from mitl.crowd_server.pages.panels import End
 
     names = {state: option.replace("-", "_") for state, option in OPTIONS.items()}
-    return {state: End(ends[f"{own}_url"], ends[f"{own}_code"]) for state, own in names.items()}
+    return {state: End(ends[f"{prefix}_url"], ends[f"{prefix}_code"]) for state, prefix in names.items()}
 
 
 @click.group("panel", cls=CommandGroup)

@@ -46,7 +46,7 @@ def system_message(error: OSError) -> str:
     path = Path(str(error.filename))
     if error.errno == errno.EACCES:
         # Of a file that was looked for in a closed folder, the folder is what has to be opened.
-        path = next((one for one in (path, *path.parents) if os.access(one.parent, os.X_OK)), path)
+        path = next((place for place in (path, *path.parents) if os.access(place.parent, os.X_OK)), path)
         reason = "permission denied; give this user the right to it and run the command again"
     return f"cannot use {str(path)!r}: {reason}"
 

@@ -95,7 +95,7 @@ def label(
         app.finish(stage.withdraw(app.settings, environment))
         return
     promise = Promise(loss=Loss(loss), **promised)
-    found = stage.label(
+    outcome = stage.label(
         app.settings, environment, promise, scores=scores, dry_run=dry_run, progress=app.progress
     )
-    app.finish(found)
+    app.finish(outcome)

@@ -244,22 +244,22 @@ def demo(app: App, folder: Path | None, crisscross: bool, **asked: Any) -> None:
     from mitl.stages.crisscross_demo import crisscross_demo
     from mitl.stages.demo import demo
 
-    given = click.get_current_context().params
-    if given["db"] or given["crowd_db"]:
+    options = click.get_current_context().params
+    if options["db"] or options["crowd_db"]:
         raise UsageError("the demo keeps its databases in its own folder; leave out --db and --crowd-db")
     other = "-crisscross" if crisscross else f"-{asked['kind']}" if asked["kind"] else "-demo"
-    target = (folder or given["project"] or Path(f"mitl{other}")).absolute()
+    target = (folder or options["project"] or Path(f"mitl{other}")).absolute()
     if crisscross and asked["kind"]:
         raise UsageError("--crisscross compares pictures and captions; leave out --kind")
-    if given["project"] and given["project"].absolute() != target:
-        raise UsageError(f"both --project {given['project']} and {folder} are given; give one of them")
+    if options["project"] and options["project"].absolute() != target:
+        raise UsageError(f"both --project {options['project']} and {folder} are given; give one of them")
     say = None if app.quiet else click.echo
     walk = crisscross_demo if crisscross else demo
     app.finish(
         walk(
             target,
             **{name: value for name, value in asked.items() if value is not None},
-            seed=load(target, seed=given["seed"]).seed,
+            seed=load(target, seed=options["seed"]).seed,
             say=say,
             progress=app.progress,
         )
@@ -291,10 +291,10 @@ def completion(app: App, shell: str) -> None:
     """Print the script that makes SHELL complete mitl's commands and options."""
     from mitl.records import StageResult
 
-    found = get_completion_class(shell)
-    assert found is not None, shell
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, shell
     # click's own ``source`` asks the installed bash for its version; the lines themselves do not depend on it.
-    completion = found(click.Group("mitl"), {}, "mitl", VARIABLE)
+    completion = completion_class(click.Group("mitl"), {}, "mitl", VARIABLE)
     script = completion.source_template % completion.source_vars()
     counts: CompletionCounts = {"shell": shell, "script": script}
     app.finish(StageResult(counts=counts, lines=tuple(script.splitlines())))

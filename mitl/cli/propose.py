@@ -175,8 +175,8 @@ class _Asked:
     def refuse(self, names: tuple[str, ...], why: str) -> None:
         """A usage error for an option that would do nothing."""
         for name in names:
-            given = getattr(self, name)
-            if given is not None and given is not False and given != ():
+            value = getattr(self, name)
+            if value is not None and value is not False and value != ():
                 spelled = str(self.environment) if name == "environment" else name
                 option = spelled.removesuffix("s") if name in _SEVERAL else spelled
                 raise UsageError(f"--{option.replace('_', '-')} {why}")
@@ -262,7 +262,7 @@ def _estimate(app: App, asked: _Asked) -> None:
     asked.refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
     asked.refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
     image_queries, caption_queries = asked.queries(app.settings)
-    wanted = EstimateOptions(
+    options = EstimateOptions(
         images=asked.estimate_images,
         captions=asked.estimate_captions,
         image_queries=image_queries,
@@ -271,8 +271,8 @@ def _estimate(app: App, asked: _Asked) -> None:
         cents_per_hour=asked.price_per_hour,
     )
     if asked.hardware:
-        wanted = replace(wanted, hardware=asked.hardware)
-    app.finish(estimate_proposing(app.settings, asked.annotators or app.settings.annotators, wanted))
+        options = replace(options, hardware=asked.hardware)
+    app.finish(estimate_proposing(app.settings, asked.annotators or app.settings.annotators, options))
 
 
 _UNASKED_S = 3600.0
@@ -340,10 +340,10 @@ def verify(app: App, name: str, published: str | None, sample: int | None, yes: 
             return True
         return click.confirm("go on?", err=True)
 
-    found = stage(
+    outcome = stage(
         app.settings, name, published=published, sample=sample, permit=permit, progress=app.progress
     )
-    if found is None:
+    if outcome is None:
         app.finish(StageResult(status="nothing_to_do", lines=("nothing was ranked",)))
         return 0
-    return app.conclude(found)
+    return app.conclude(outcome)

@@ -275,13 +275,13 @@ def publish(
 def _refuse_beside_reconcile() -> None:
     """Nothing is posted, so no option about posting could be followed."""
     context = click.get_current_context()
-    given = [
+    options = [
         parameter.opts[0]
         for parameter in context.command.params
         if parameter.name in _ABOUT_POSTING
         and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
     ]
-    if given:
+    if options:
         raise UsageError(
-            f"--reconcile posts nothing, so {', '.join(given)} could not be followed; leave it out"
+            f"--reconcile posts nothing, so {', '.join(options)} could not be followed; leave it out"
         )

@@ -205,7 +205,7 @@ def compare(app: App, sets: tuple[Path, ...], differences: Path | None, replace:
 
     if replace and differences is None:
         raise UsageError("--replace is about the file of --differences; add --differences FILE")
-    names = [str(one) for one in sets]
+    names = [str(path) for path in sets]
     app.finish(compare(names, settings=app.settings, differences=differences, replace=replace))
 
 

@@ -362,7 +362,7 @@ def analyse(
     from mitl.stages.analysing.table import AnalysisOptions
 
     options = AnalysisOptions(
-        subsets=tuple(frozenset(part.strip() for part in one.split(",")) for one in subsets), **asked
+        subsets=tuple(frozenset(part.strip() for part in subset.split(",")) for subset in subsets), **asked
     )
     app.finish(analyse(app.settings, names, environment, options=options, progress=app.progress))
 

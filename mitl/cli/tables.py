@@ -85,10 +85,12 @@ def _fitting(widths: Sequence[int], least: Sequence[int], room: int) -> list[int
     """The widths with the widest columns narrowed until all fit; as they are where nothing makes them fit."""
     if _total(widths) <= room or _total(least) > room:
         return list(widths)
-    found = list(widths)
-    while _total(found) > room:
-        found[max(range(len(found)), key=lambda place: (found[place] > least[place], found[place]))] -= 1
-    return found
+    fitting = list(widths)
+    while _total(fitting) > room:
+        fitting[
+            max(range(len(fitting)), key=lambda place: (fitting[place] > least[place], fitting[place]))
+        ] -= 1
+    return fitting
 
 
 def _total(widths: Sequence[int]) -> int:

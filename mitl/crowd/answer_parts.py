@@ -221,8 +221,8 @@ def parse_page(
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
     findings = FindingLog()
-    known = {*kinds, "outcome", "ms", *(question.name for question in questions)}
-    by_place = sort_fields(expanded(answer_fields(xml), findings), places, known, findings)
+    parts = {*kinds, "outcome", "ms", *(question.name for question in questions)}
+    by_place = sort_fields(expanded(answer_fields(xml), findings), places, parts, findings)
     answers = (answer_of(place, by_place.get(place, {}), findings) for place in sorted(places))
     return Parsed(tuple(answer for answer in answers if answer is not None), findings.all())
 
@@ -269,11 +269,11 @@ def own_words(place: int, values: list[str], findings: FindingLog, kind: str = "
 
 def active_time(place: int, values: list[str], findings: FindingLog) -> int | None:
     """Milliseconds; None where the page measured nothing."""
-    given = [value.strip() for value in values]
-    if len(given) > 1:
-        findings.add("duplicate_field", f"p{place:02d}_ms came {len(given)} times")
+    stated = [value.strip() for value in values]
+    if len(stated) > 1:
+        findings.add("duplicate_field", f"p{place:02d}_ms came {len(stated)} times")
     times = []
-    for value in given:
+    for value in stated:
         if value == "":
             continue  # a browser without scripts
         if re.fullmatch(r"[0-9]{1,8}", value) and int(value) <= MAX_ACTIVE_MS:

@@ -63,17 +63,17 @@ def parse_answers(
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
-    known = _known(tuple(questions))
+    meanings = _known(tuple(questions))
 
     def answer_of(place: int, fields: dict[str, list[str]], findings: FindingLog) -> PlaceAnswer | None:
         said = tuple((kind, *values) for kind, values in fields.items() if kind != "ms")
-        meant = known.get(said)
+        meant = meanings.get(said)
         if meant is None:
             before = len(findings)
             meant = _meant(place, fields, questions, findings)
             is_short = sum(map(len, chain.from_iterable(said))) < _SHORT
-            if meant and len(findings) == before and is_short and len(known) < _MOST:
-                known[said] = meant
+            if meant and len(findings) == before and is_short and len(meanings) < _MOST:
+                meanings[said] = meant
         return meant and PlaceAnswer(place, *meant, active_time(place, fields.get("ms", []), findings))
 
     return parse_page(xml, places=places, questions=questions, kinds=(LABEL,), answer_of=answer_of)
@@ -99,13 +99,13 @@ def _meant(
         return None
     if outcome is not Outcome.ANSWERED:
         label = None
-    given = {
+    chosen = {
         question.name: values
         for question in questions
         if question.name in fields and (values := _values(place, question, fields, findings))
     }
-    _check(place, label, questions, given, findings)
-    return outcome, label, given
+    _check(place, label, questions, chosen, findings)
+    return outcome, label, chosen
 
 
 def _values(

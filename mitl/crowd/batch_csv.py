@@ -256,16 +256,16 @@ def expanded_cells(layout: Layout, cells: Mapping[str, str]) -> dict[str, str]:
     Raises:
         AnswerError: the document or the crowd-form cannot be read.
     """
-    found = dict(cells)
+    expanded = dict(cells)
     if layout.document is not None:
-        found |= _joined(answer_fields(cells[layout.document]))
-    packed = found.get(ANSWER_PREFIX + TASK_ANSWERS)
+        expanded |= _joined(answer_fields(cells[layout.document]))
+    packed = expanded.get(ANSWER_PREFIX + TASK_ANSWERS)
     if packed:
         try:
-            found |= _joined((name, value or "") for name, value in crowd_form_fields(packed))
+            expanded |= _joined((name, value or "") for name, value in crowd_form_fields(packed))
         except CrowdFormError as error:
             raise AnswerError(f"{TASK_ANSWERS} is {error}") from error
-    return found
+    return expanded
 
 
 def _joined(fields: Iterable[tuple[str, str]]) -> dict[str, str]:

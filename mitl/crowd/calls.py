@@ -190,7 +190,7 @@ class _Run(Generic[T, R]):
         if not over:
             return
         session, kind, now = self._session, self._operation.kind, self._context.now
-        made: list[tuple[T, R]] = []
+        booked: list[tuple[T, R]] = []
         replies: dict[str, str] = {}
         unsent: list[Call[T]] = []
         failed: list[tuple[Call[T], BaseException]] = []
@@ -200,10 +200,10 @@ class _Run(Generic[T, R]):
             elif (fault := future.exception()) is not None:
                 failed.append((call, fault))
             else:
-                made.append((call.subject, future.result()))
+                booked.append((call.subject, future.result()))
                 replies[call.key] = json.dumps(future.result())
-        if made and self._operation.book is not None:
-            self._operation.book(made)
+        if booked and self._operation.book is not None:
+            self._operation.book(booked)
         for call, fault in failed:
             # A call that failed may have had its effect all the same.
             unclear = fault.unclear if isinstance(fault, CrowdError) else True

@@ -41,8 +41,8 @@ def endpoint_error(url: str, refused: ValueError) -> EndpointError:
     """The line for a certificate that was refused at this address: what was found, and what to do."""
     # urllib3's error has neither attribute; it is about names alone.
     code = getattr(refused, "verify_code", _WRONG_NAME)
-    found = " ".join(str(getattr(refused, "verify_message", refused)).split()).rstrip(".")
-    return EndpointError(f"the TLS certificate of {url} cannot be verified: {found}; {_remedy(code)}")
+    reason = " ".join(str(getattr(refused, "verify_message", refused)).split()).rstrip(".")
+    return EndpointError(f"the TLS certificate of {url} cannot be verified: {reason}; {_remedy(code)}")
 
 
 def _remedy(code: int) -> str:

@@ -181,10 +181,12 @@ class MTurkClient:
     def list_assignments(self, hit_id: str) -> Iterator[ListedAssignment]:
         """The submitted assignments of a HIT with their answers, each once."""
         seen: set[tuple[str, str]] = set()
-        for own in self._pages("list_assignments_for_hit", "Assignments", listed_assignment, HITId=hit_id):
-            if (own.assignment_id, own.worker_id) not in seen:
-                seen.add((own.assignment_id, own.worker_id))
-                yield own
+        for assignment in self._pages(
+            "list_assignments_for_hit", "Assignments", listed_assignment, HITId=hit_id
+        ):
+            if (assignment.assignment_id, assignment.worker_id) not in seen:
+                seen.add((assignment.assignment_id, assignment.worker_id))
+                yield assignment
 
     def approve(self, assignment_id: str, *, override_rejection: bool = False) -> bool:
         """Approve a submission; False where it was approved already (by an earlier try, or by itself)."""
@@ -272,7 +274,7 @@ class MTurkClient:
             MustBeRequestable=False,
             MustBeOwnedByCaller=True,
         )
-        return next((type_id for known, type_id in types if known == name), None)
+        return next((type_id for type_name, type_id in types if type_name == name), None)
 
     def create_qualification_type(self, name: str, description: str) -> str:
         """The id of a new qualification type, or of the one of this name that exists."""
@@ -405,9 +407,9 @@ def exclusion_qualification(client: MTurkClient, project_id: str) -> str:
     It harms nobody's account. HIT types require that a worker does *not* hold it. Workers learn nothing from its name.
     """
     name = f"mitl {project_id} finished"
-    known = client.find_qualification_type(name)
-    if known is not None:
-        return known
+    type_id = client.find_qualification_type(name)
+    if type_id is not None:
+        return type_id
     return client.create_qualification_type(
         name,
         "Held by people who have finished their part of this study; no further tasks are offered to them.",

@@ -212,10 +212,10 @@ def _regex(text: str | None, key: str, name: str) -> re.Pattern[str] | None:
 def _words(table: object, key: str, name: str) -> dict[str, str]:
     if not isinstance(table, dict):
         raise SettingsError(f"{name!r} sets {key} to {table!r}, but it is a table; write [{key}]")
-    known = [str(word) for word in _WORDS[key] if word not in _NO_WORDS]
+    words = [str(word) for word in _WORDS[key] if word not in _NO_WORDS]
     for value, word in table.items():
-        if word not in known:
-            raise SettingsError(f"[{key}] in {name!r} maps {value!r} to {word!r}; known: {', '.join(known)}")
+        if word not in words:
+            raise SettingsError(f"[{key}] in {name!r} maps {value!r} to {word!r}; known: {', '.join(words)}")
     return dict(table)
 
 

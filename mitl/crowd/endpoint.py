@@ -73,8 +73,8 @@ class Endpoint:
             )
         from mitl.crowd_server import admin
 
-        made = admin.invite(self._engine, self.environment, n, label=label, lasts=lasts)
-        return [self.url + invitation.path for invitation in made]
+        invitations = admin.invite(self._engine, self.environment, n, label=label, lasts=lasts)
+        return [self.url + invitation.path for invitation in invitations]
 
 
 @contextlib.contextmanager
@@ -233,14 +233,14 @@ def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment
     text = "\n".join(lines) + "\n"
     try:
         if path.exists():
-            found = path.read_text(encoding="utf-8")
-            known = tomllib.loads(found).get("server_id")
-            if known is not None and known != server_id:
+            text_there = path.read_text(encoding="utf-8")
+            id_there = tomllib.loads(text_there).get("server_id")
+            if id_there is not None and id_there != server_id:
                 raise EndpointError(
-                    f"the crowd database is server {server_id}, but this project worked with server {known}; restore "
-                    f"that crowd.db or name it with --crowd-db, or delete {path} if its HITs are not needed"
+                    f"the crowd database is server {server_id}, but this project worked with server {id_there}; "
+                    f"restore that crowd.db or name it with --crowd-db, or delete {path} if its HITs are not needed"
                 )
-            if found == text and path.stat().st_mode & 0o077 == 0:
+            if text_there == text and path.stat().st_mode & 0o077 == 0:
                 return path
         project.mkdir(parents=True, exist_ok=True)
         _write_privately(path, text)

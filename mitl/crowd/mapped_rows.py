@@ -95,10 +95,10 @@ def _parts(source: Source, cells: Mapping[str, str], place: int) -> list[str]:
 
 
 def _matched(source: Source, text: str) -> str:
-    found = source.pattern.search(text) if source.pattern else None
-    if found is None:
+    match = source.pattern.search(text) if source.pattern else None
+    if match is None:
         return text
-    return (found[1] if found.re.groups else found[0]) or ""
+    return (match[1] if match.re.groups else match[0]) or ""
 
 
 def _answer(
@@ -160,8 +160,8 @@ def _word(mapping: ColumnMap, table: str, cell: str, known: Collection[str]) -> 
     """Our word for the file's value: as the mapping says, else the value itself where it is one of ours."""
     text, words = cell.strip(), mapping.words.get(table, {})
     if text in words or ANY not in words or not text:
-        own = text if text in known else None
-        return words.get(text, own)
+        as_it_is = text if text in known else None
+        return words.get(text, as_it_is)
     return words[ANY]
 
 

@@ -59,11 +59,11 @@ def _answer(
 
 def _chosen(cells: Mapping[str, str], question: Question, findings: list[Finding]) -> list[str]:
     codes = _codes(cells, question.csv, findings)
-    known = {choice.code: choice.value for choice in question.choices}
+    values = {choice.code: choice.value for choice in question.choices}
     for code in codes:
-        if code not in known:
-            findings.append(Finding("bad_value", f"{question.csv} is {code}; known: 1 to {len(known)}"))
-    return [value for code, value in known.items() if code in codes]
+        if code not in values:
+            findings.append(Finding("bad_value", f"{question.csv} is {code}; known: 1 to {len(values)}"))
+    return [value for code, value in values.items() if code in codes]
 
 
 def _codes(cells: Mapping[str, str], column: str, findings: list[Finding]) -> list[int]:
@@ -130,24 +130,24 @@ def official_rows(file: ResultFile) -> list[OfficialRow]:
         DatasetError: a rank or a score is not a number, an id or a model is missing.
     """
     places = {column: file.columns.index(column) for column in OFFICIAL_COLUMNS}
-    found = [
+    rows = [
         _row(row, {name: row.cells[place].strip() for name, place in places.items()}) for row in file.rows
     ]
-    if found and min(row.place[1] for row in found) == 0:
-        found = [_raised(row) for row in found]
-    return found
+    if rows and min(row.place[1] for row in rows) == 0:
+        rows = [_raised(row) for row in rows]
+    return rows
 
 
 def official_judgements(rows: Iterable[OfficialRow]) -> list[OfficialJudgement]:
     """The judgements that the rows state, in the order of their pairs in the file."""
     pairs = _by_pair(rows)
-    counts = {pair: _judgement_counts(found) for pair, found in pairs.items()}
+    counts = {pair: _judgement_counts(of_pair) for pair, of_pair in pairs.items()}
     usual = _usual(pairs, counts)
     judgements = []
-    for pair, found in pairs.items():
-        if _is_doubtful(found, counts[pair]):
+    for pair, of_pair in pairs.items():
+        if _is_doubtful(of_pair, counts[pair]):
             counts[pair] = _nearer(counts[pair], usual)
-        judgements += _split(pair, found, counts[pair])
+        judgements += _split(pair, of_pair, counts[pair])
     return judgements
 
 
@@ -163,13 +163,13 @@ def official_proposals(
     n_judgements = Counter((judgement.image, judgement.caption) for judgement in judgements)
     by_image: Counter[tuple[str, str]] = Counter()
     by_caption: Counter[tuple[str, str]] = Counter()
-    for (image, caption), found in pairs.items():
-        for model in {row.place[0] for row in found}:
+    for (image, caption), of_pair in pairs.items():
+        for model in {row.place[0] for row in of_pair}:
             by_image[model, image] += 1
             by_caption[model, caption] += 1
     proposals = []
-    for (image, caption), found in pairs.items():
-        for model, places in _places(found).items():
+    for (image, caption), of_pair in pairs.items():
+        for model, places in _places(of_pair).items():
             guess = Direction.I2T if by_image[model, image] >= by_caption[model, caption] else Direction.T2I
             ranked = _directed(places, n_judgements[image, caption], direction or guess)
             proposals += [
@@ -247,7 +247,7 @@ def _split(
     pair: tuple[str, str], rows: Sequence[OfficialRow], counts: Mapping[_Answer, int]
 ) -> list[OfficialJudgement]:
     """The pair's judgements, the rows of an answer dealt out among those who gave it."""
-    found: list[OfficialJudgement] = []
+    judgements: list[OfficialJudgement] = []
     for answer, count in counts.items():
         dealt: list[list[ResultRow]] = [[] for _ in range(count)]
         seen: Counter[_Place] = Counter()
@@ -255,10 +255,11 @@ def _split(
             if row.answer == answer:
                 dealt[seen[row.place] % count].append(row.row)
                 seen[row.place] += 1
-        found += [
-            OfficialJudgement(*pair, tuple(own), len(found) + nth) for nth, own in enumerate(dealt, start=1)
+        judgements += [
+            OfficialJudgement(*pair, tuple(proposals), len(judgements) + nth)
+            for nth, proposals in enumerate(dealt, start=1)
         ]
-    return found
+    return judgements
 
 
 def _places(rows: Iterable[OfficialRow]) -> dict[str, Counter[_Place]]:

@@ -138,7 +138,7 @@ def _reject(client: MTurkClient, row: StoredAssignment, reason: str) -> bool:
     except CrowdError:
         assert row.mturk_hit_id is not None
         listed = client.list_assignments(row.mturk_hit_id)
-        now = {(there.assignment_id, there.worker_id): there.status for there in listed}
+        now = {(assignment.assignment_id, assignment.worker_id): assignment.status for assignment in listed}
         if now.get((row.mturk_assignment_id, row.worker)) != APPROVED:
             raise
         return False
@@ -237,10 +237,10 @@ def time_warnings(
 ) -> tuple[str, ...]:
     """What to know about times that cannot be, are missing, or are far longer than usual."""
     # On the sandbox it is what scripted workers do, and `claims_line` says it.
-    doubtful = 0 if environment is Environment.SANDBOX else sum(one.time.is_doubtful for one in work)
-    clockless = sum(not one.time.has_clock for one in work)
-    stand_ins = sum(one.n_stand_in for one in pay)
-    unknown = sum(one.n_unknown for one in pay)
+    doubtful = 0 if environment is Environment.SANDBOX else sum(paid.time.is_doubtful for paid in work)
+    clockless = sum(not paid.time.has_clock for paid in work)
+    stand_ins = sum(row.n_stand_in for row in pay)
+    unknown = sum(row.n_unknown for row in pay)
     slow = slow_work(work)
     return tuple(
         line
@@ -271,7 +271,7 @@ def time_warnings(
 
 def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str, ...]:
     """On the sandbox, how many pages claimed a time that cannot be; nothing elsewhere or where all can."""
-    doubtful = sum(one.time.is_doubtful for one in work)
+    doubtful = sum(paid.time.is_doubtful for paid in work)
     if not doubtful or environment is not Environment.SANDBOX:
         return ()
     return (
@@ -281,8 +281,8 @@ def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str
 
 
 def _slow_line(slow: Sequence[PaidWork]) -> str:
-    first = sorted(slow, key=lambda one: -(one.time.ms or 0))[:_NAMED]
-    named = ", ".join(f"{one.id} ({minutes(one.time.ms or 0)} min, {one.worker})" for one in first)
+    first = sorted(slow, key=lambda paid: -(paid.time.ms or 0))[:_NAMED]
+    named = ", ".join(f"{paid.id} ({minutes(paid.time.ms or 0)} min, {paid.worker})" for paid in first)
     more = f" and {len(slow) - _NAMED:,} more" if len(slow) > _NAMED else ""
     return (
         f"far longer than usual for the wording: submission {named}{more}; look with `mitl review show NUMBER` before "

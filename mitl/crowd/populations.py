@@ -151,9 +151,9 @@ def parse_population(spec: str) -> Population:
     for part in parts:
         name, colon, share = (piece.strip() for piece in part.partition(":"))
         if name not in CHARACTERS:
-            known = ", ".join([*CHARACTERS, *PRESETS])
+            names = ", ".join([*CHARACTERS, *PRESETS])
             raise UsageError(
-                f"no worker character called {name!r}; known: {known}; write e.g. careful:0.8,random:0.2"
+                f"no worker character called {name!r}; known: {names}; write e.g. careful:0.8,random:0.2"
             )
         if name in weights:
             raise UsageError(f"the worker character {name!r} stands twice in {spec!r}; give it one share")
@@ -216,18 +216,18 @@ def _reasons(
     character: Character, truth: TruthLike, rng: random.Random
 ) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
     """At least one shortcoming, and at least one concept where things are described wrongly."""
-    given = {
+    shortcomings = {
         reason for reason in Shortcoming if reason in truth.shortcomings and rng.random() < character.reads
     }
-    if not given:
-        given = {rng.choice(list(Shortcoming))}
+    if not shortcomings:
+        shortcomings = {rng.choice(list(Shortcoming))}
     wrong: set[Concept] = set()
-    if Shortcoming.DESCRIBED_WRONGLY in given:
+    if Shortcoming.DESCRIBED_WRONGLY in shortcomings:
         wrong = {
             concept for concept in Concept if concept in truth.concepts and rng.random() < character.reads
         }
         wrong = wrong or {rng.choice(list(Concept))}
-    return tuple(r for r in Shortcoming if r in given), tuple(c for c in Concept if c in wrong)
+    return tuple(r for r in Shortcoming if r in shortcomings), tuple(c for c in Concept if c in wrong)
 
 
 SECONDS = 12.0
@@ -260,19 +260,19 @@ def answer_comparisons(
 ) -> list[ComparisonAnswer]:
     """What a worker of this character answers at each place, in rising order; equal for equal arguments."""
     rng = random.Random(f"comparisons {seed} {worker} {hit}")
-    own = 1 - math.fsum(row[place] for place, row in enumerate(character.confusion)) / len(
+    error_rate = 1 - math.fsum(row[place] for place, row in enumerate(character.confusion)) / len(
         character.confusion
     )
-    misjudges = _MISJUDGES.get(character.name, own)
-    found = []
+    misjudges = _MISJUDGES.get(character.name, error_rate)
+    answers = []
     for place in sorted(truths):
         answer = truths[place].better
         if rng.random() < misjudges:
             wrong = [other for other in Preference if other is not answer]
             answer = Preference.LEFT if character.name == "yes-sayer" else rng.choice(wrong)
         median = SECONDS * character.seconds_per_pair / CAREFUL_SECONDS
-        found.append(ComparisonAnswer(place, Outcome.ANSWERED, answer, "", drawn_ms(median, rng)))
-    return found
+        answers.append(ComparisonAnswer(place, Outcome.ANSWERED, answer, "", drawn_ms(median, rng)))
+    return answers
 
 
 def _merit(labels: Sequence[Label]) -> tuple[int, float]:

@@ -188,7 +188,7 @@ def answer_texts(
     """What a worker of this character gives at each place, in rising order; equal for equal arguments."""
     rng = random.Random(f"texts {seed} {worker} {hit}")
     careless = CARELESS.get(character.name, 1.0)
-    found: list[GivenText] = []
+    answers: list[GivenText] = []
     for place in sorted(truths):
         truth = truths[place]
         writes = isinstance(truth, WriteTruth)
@@ -197,16 +197,16 @@ def answer_texts(
         nothing = rng.random() < careless
         if isinstance(truth, PickTruth):
             pick = rng.randint(0, len(truth.labels)) if nothing else truth.best
-            found.append(GivenText(place, Outcome.ANSWERED, pick=pick, active_ms=time_ms))
+            answers.append(GivenText(place, Outcome.ANSWERED, pick=pick, active_ms=time_ms))
             continue
-        own = [given.text for given in found]
+        texts_so_far = [answer.text for answer in answers]
         if not truth.sentences:
-            found.append(GivenText(place, Outcome.SKIPPED, active_ms=time_ms))
+            answers.append(GivenText(place, Outcome.SKIPPED, active_ms=time_ms))
             continue
-        fresh = [text for text in truth.sentences if text not in own] or list(truth.sentences)
-        text = _careless(rng, fresh, own) if nothing else rng.choice(fresh)
-        found.append(GivenText(place, Outcome.ANSWERED, text, active_ms=time_ms))
-    return found
+        fresh = [text for text in truth.sentences if text not in texts_so_far] or list(truth.sentences)
+        text = _careless(rng, fresh, texts_so_far) if nothing else rng.choice(fresh)
+        answers.append(GivenText(place, Outcome.ANSWERED, text, active_ms=time_ms))
+    return answers
 
 
 def _careless(rng: random.Random, sentences: Sequence[str], own: Sequence[str]) -> str:

@@ -389,8 +389,8 @@ def _timestamp(value: Any) -> dt.datetime:
     """A time of a reply; MTurk's are seconds since 1970, which botocore would look at as text first."""
     if isinstance(value, int | float):
         return dt.datetime.fromtimestamp(value, dt.UTC)
-    found: dt.datetime = parse_timestamp(value)
-    return found
+    moment: dt.datetime = parse_timestamp(value)
+    return moment
 
 
 def _is_throttle(error: ClientError) -> bool:

@@ -63,8 +63,8 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
         world = read_world(settings.project / WORLD_FOLDER)
 
         def of_world(image: str, caption: str) -> PairTruth:
-            known = world.truth(image, caption)
-            return PairTruth(known.label, tuple(known.shortcomings), tuple(known.concepts))
+            pair_truth = world.truth(image, caption)
+            return PairTruth(pair_truth.label, tuple(pair_truth.shortcomings), tuple(pair_truth.concepts))
 
         return of_world
     if name == "official":
@@ -105,10 +105,10 @@ def graded_truth_source(settings: Settings, name: str) -> GradedTruthOf:
         world = read_world(settings.project / WORLD_FOLDER)
         return lambda task, first, second: graded_similarity(world, task, first, second).tolist()
     truth_of = truth_source(settings, name)
-    own: dict[str, str] = {}
+    image_of: dict[str, str] = {}
     captions_of: dict[str, list[str]] = defaultdict(list)
     for image, caption in sorted(_originals(settings)):
-        own[caption] = image
+        image_of[caption] = image
         captions_of[image].append(caption)
 
     def grade(task: Likeness, first: str, second: str) -> float:
@@ -117,7 +117,7 @@ def graded_truth_source(settings: Settings, name: str) -> GradedTruthOf:
         if first == second:
             return HIGHEST
         if task is Likeness.STS:
-            across = [(own[first], second), (own[second], first)]
+            across = [(image_of[first], second), (image_of[second], first)]
         else:
             across = [
                 (a, caption) for a, b in ((first, second), (second, first)) for caption in captions_of[b]
@@ -149,8 +149,8 @@ def text_source(settings: Settings, name: str) -> TextsOf:
         meaning = further_descriptions(world, image).get(text) or by_text.get(text)
         if meaning is None:
             return _NO
-        known = truth(world.scenes[image], meaning)
-        return PairTruth(known.label, tuple(known.shortcomings), tuple(known.concepts))
+        pair_truth = truth(world.scenes[image], meaning)
+        return PairTruth(pair_truth.label, tuple(pair_truth.shortcomings), tuple(pair_truth.concepts))
 
     return TextsOf(lambda image: tuple(further_descriptions(world, image)), of_text)
 

@@ -216,7 +216,7 @@ def fill_form(form: Form, answers: Answers, assignment_id: str) -> list[tuple[st
     Raises:
         CrowdError: the form does not ask for exactly these places, or lacks a choice that an answer needs.
     """
-    wanted = _wanted(answers)
+    to_fill = _wanted(answers)
     asked = {int(match[1]) for control in form.controls if (match := _FIELD.fullmatch(control.name))}
     if asked != {answer.place for answer in answers}:
         raise CrowdError(
@@ -227,13 +227,13 @@ def fill_form(form: Form, answers: Answers, assignment_id: str) -> list[tuple[st
         if control.name == "assignmentId":
             return assignment_id
         if control.kind in ("radio", "checkbox"):
-            if control.name not in wanted:
+            if control.name not in to_fill:
                 return control.value if control.checked and not _FIELD.fullmatch(control.name) else None
-            return control.value if control.value in wanted[control.name] else None
-        return wanted[control.name][0] if wanted.get(control.name) else control.value
+            return control.value if control.value in to_fill[control.name] else None
+        return to_fill[control.name][0] if to_fill.get(control.name) else control.value
 
     fields = form.sent(fill)
-    lacking = {(name, value) for name, values in wanted.items() for value in values} - set(fields)
+    lacking = {(name, value) for name, values in to_fill.items() for value in values} - set(fields)
     if lacking:
         name, value = min(lacking)
         raise CrowdError(f"the HIT's form has no choice {value!r} for {name}")
@@ -254,14 +254,14 @@ def _with_further(
     """
     if not isinstance(answer, PlaceAnswer) or answer.label is None:
         return answer
-    given = {"label": (answer.label.value,), **answer.given}
+    chosen = {"label": (answer.label.value,), **answer.given}
     for name in dict.fromkeys(control.name for control in form.controls):
         match = _FIELD.fullmatch(name)
         if match is None or int(match[1]) != answer.place or match[2] not in asked:
             continue
         offered = [control for control in form.controls if control.name == name]
         question, *values = offered[0].when.split() or [""]
-        is_asked = not values or not set(values).isdisjoint(given.get(question, ()))
+        is_asked = not values or not set(values).isdisjoint(chosen.get(question, ()))
         if is_asked:
             if offered[0].kind in ("radio", "checkbox"):
                 value = rng.choice(offered).value
@@ -269,13 +269,13 @@ def _with_further(
                 value = rng.choice((PLAYED.values[0], *PLAYED.values[-2:])) if hasty else PLAYED.values[-1]
             else:
                 value = "a scripted worker's words"
-            given[match[2]] = (value,)
-    del given["label"]
-    return replace(answer, given=given)
+            chosen[match[2]] = (value,)
+    del chosen["label"]
+    return replace(answer, given=chosen)
 
 
 def _wanted(answers: Answers) -> dict[str, list[str]]:
-    wanted: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for answer in answers:
         values = {
             "outcome": [answer.outcome.value],
@@ -292,9 +292,9 @@ def _wanted(answers: Answers) -> dict[str, list[str]]:
             values["pick"] = [] if answer.pick is None else [str(answer.pick)]
         else:
             values["label"] = [answer.label.value] if answer.label is not None else []
-            values |= {name: list(given) for name, given in answer.given.items()}
-        wanted |= {f"p{answer.place:02d}_{kind}": given for kind, given in values.items()}
-    return wanted
+            values |= {name: list(chosen) for name, chosen in answer.given.items()}
+        fields |= {f"p{answer.place:02d}_{kind}": filled for kind, filled in values.items()}
+    return fields
 
 
 def _answer_form(page: WorkerPage, task: AcceptedHit) -> Form:

@@ -301,8 +301,8 @@ def _beside(file: Path) -> tuple[Path, Path]:
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
-    found = file.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = file.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def file_of(database: str | None) -> Path | None:

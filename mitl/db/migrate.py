@@ -79,8 +79,8 @@ def revision_of(connection: Connection) -> str | None:
     """The revision that this transaction sees; None where no migration has run."""
     if not connection.dialect.has_table(connection, VERSION_TABLE):
         return None
-    found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
-    return cast("str | None", found)
+    revision = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
+    return cast("str | None", revision)
 
 
 def upgrade(line: Line, engine: Engine, finish: Callable[[Connection], int] | None = None) -> Upgrade:
@@ -179,9 +179,9 @@ def run_environment(context: Any, metadata: MetaData) -> None:
         if not url:
             raise SystemExit("name the database: alembic -x url=sqlite:///mitl.db ...")
         engine = make_engine(url)
-    with changing(engine) as own:
-        _run(context, own, metadata)
-        require_whole(own, name_of(engine.url))
+    with changing(engine) as held:
+        _run(context, held, metadata)
+        require_whole(held, name_of(engine.url))
 
 
 def _run(context: Any, connection: Connection, metadata: MetaData) -> None:
@@ -234,15 +234,15 @@ def _require_known(line: Line, found: str | None, tables: set[str], what: str) -
 
 def require_current(line: Line, engine: Engine, what: str) -> None:
     """StoreError unless the database is at the newest revision of its line."""
-    found = current(engine)
+    revision = current(engine)
     newest = head(line)
-    if found == newest:
+    if revision == newest:
         return
     require_upgradable(line, engine, what)
-    if found is None:
+    if revision is None:
         raise StoreError(f"{what} is empty; run `mitl init` first")
     raise StoreError(
-        f"{what} is at revision {found!r}, but this mitl needs {newest!r}; run `mitl db upgrade`"
+        f"{what} is at revision {revision!r}, but this mitl needs {newest!r}; run `mitl db upgrade`"
     )
 
 

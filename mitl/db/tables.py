@@ -52,9 +52,9 @@ def _type(column: Column[object]) -> pa.DataType:
         (String, pa.string()),
         (LargeBinary, pa.binary()),
     )
-    for kind, found in kinds:
+    for kind, stored_as in kinds:
         if isinstance(column.type, kind):
-            return found
+            return stored_as
     raise StoreError(
         f"{column.table.name}.{column.name} is of type {column.type}, which a dump cannot hold; mitl did not make "
         "that column"
@@ -95,12 +95,15 @@ def _damage(connection: Connection) -> Iterator[Fault]:
 def _lost_references(connection: Connection) -> Iterator[Fault]:
     for table in reflected(connection):
         for key in table.foreign_key_constraints:
-            there = key.referred_table.alias()
-            pairs = [(element.parent, there.c[element.column.name]) for element in key.elements]
+            referred = key.referred_table.alias()
+            pairs = [(element.parent, referred.c[element.column.name]) for element in key.elements]
             lost = (
                 select(func.count())
-                .select_from(table.outerjoin(there, and_(*(own == other for own, other in pairs))))
-                .where(*(own.is_not(None) for own, _ in pairs), or_(*(other.is_(None) for _, other in pairs)))
+                .select_from(table.outerjoin(referred, and_(*(column == other for column, other in pairs))))
+                .where(
+                    *(column.is_not(None) for column, _ in pairs),
+                    or_(*(other.is_(None) for _, other in pairs)),
+                )
             )
             count = connection.execute(lost).scalar_one()
             if count:
@@ -116,9 +119,9 @@ def _unknown_values(connection: Connection, metadata: MetaData) -> Iterator[Faul
                 continue
             # As text, since the type itself would refuse to read them.
             plain = text(f"SELECT count(*) FROM {table.name} WHERE {column.name} NOT IN :known")
-            known = tuple(column.type.enums)
+            values = tuple(column.type.enums)
             count = connection.execute(
-                plain.bindparams(bindparam("known", known, expanding=True))
+                plain.bindparams(bindparam("known", values, expanding=True))
             ).scalar_one()
             if count:
                 yield Fault(f"{table.name}.{column.name} holds values that mitl does not know", count)

@@ -66,10 +66,10 @@ class Access:
         """Whether a form comes from a page of this desk."""
         claimed = connection.headers.get("origin")
         if claimed is None:
-            own = connection.headers.get("sec-fetch-site") == "same-origin"
+            is_own = connection.headers.get("sec-fetch-site") == "same-origin"
         else:
-            own = claimed.partition("://")[2] == connection.headers.get("host")
-        return own and hmac.compare_digest(form_token.encode(), self.form.encode())
+            is_own = claimed.partition("://")[2] == connection.headers.get("host")
+        return is_own and hmac.compare_digest(form_token.encode(), self.form.encode())
 
 
 def is_own_host(host: str) -> bool:
@@ -215,7 +215,7 @@ def status_of(error: MitlError) -> int:
 
 
 def _templates() -> jinja2.Environment:
-    made = page_templates(PAGES, PAGES / "shared")
+    environment = page_templates(PAGES, PAGES / "shared")
     for name in (
         "either",
         "reason",
@@ -228,8 +228,8 @@ def _templates() -> jinja2.Environment:
         "part",
         "percent",
     ):
-        made.filters[name] = getattr(words, name)
-    made.filters["count"] = several
+        environment.filters[name] = getattr(words, name)
+    environment.filters["count"] = several
     for name in (
         "LABELS",
         "LETTERS",
@@ -243,6 +243,6 @@ def _templates() -> jinja2.Environment:
         "FINDINGS",
         "RATER_MARKS",
     ):
-        made.globals[name] = getattr(words, name)
-    made.globals["Label"] = Label
-    return made
+        environment.globals[name] = getattr(words, name)
+    environment.globals["Label"] = Label
+    return environment

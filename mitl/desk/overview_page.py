@@ -95,15 +95,17 @@ def overview(context: Context, groups: Sequence[SubmissionGroup]) -> Overview:
     session, environment = context.session, context.environment
     tallies = tallies_of(session, environment)
     golds = gold_state(session, environment, context.settings.gold_rule)
-    excluded = {one.worker: one.excluded for one in groups}
+    excluded = {group.worker: group.excluded for group in groups}
     standings = Counter(standing(golds.record(name), excluded=out) for name, out in excluded.items())
     decisions: Counter[Decision] = Counter()
-    for one in groups:
-        decisions[one.decision] += one.submissions
+    for group in groups:
+        decisions[group.decision] += group.submissions
     work = open_work.open_work(session, environment)
     by_hour, last_hour = _recent(context)
     medians, floor_s = tallies.median_s.values(), context.settings.min_seconds_a_pair
-    waiting = [one.first for one in groups if one.decision is Decision.QUEUED and one.first is not None]
+    waiting = [
+        group.first for group in groups if group.decision is Decision.QUEUED and group.first is not None
+    ]
     return Overview(
         golds=_rates(golds.by_role),
         withdrawn=len(golds.withdrawn),
@@ -112,7 +114,7 @@ def overview(context: Context, groups: Sequence[SubmissionGroup]) -> Overview:
         submissions=decisions.total(),
         answers=tallies.answers,
         last_hour=last_hour,
-        latest=max((one.last for one in groups if one.last is not None), default=None),
+        latest=max((group.last for group in groups if group.last is not None), default=None),
         hours=by_hour,
         median_s=statistics.median(medians) if medians else None,
         hasty=sum(median < floor_s for median in medians),
@@ -131,12 +133,12 @@ def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[PassRate, ...]:
         ("matches", (PairRole.GOLD_POSITIVE,)),
         ("non-matches", (PairRole.GOLD_NEGATIVE,)),
     )
-    found = []
+    rates = []
     for name, roles in kinds:
-        given = [controls[role] for role in roles]
-        record = GoldRecord(sum(one.passes for one in given), sum(one.golds for one in given))
-        found.append(PassRate(name, record, *gold_interval(record)))
-    return tuple(found)
+        records = [controls[role] for role in roles]
+        record = GoldRecord(sum(one.passes for one in records), sum(one.golds for one in records))
+        rates.append(PassRate(name, record, *gold_interval(record)))
+    return tuple(rates)
 
 
 def _recent(context: Context) -> tuple[tuple[Hour, ...], int]:
@@ -152,13 +154,13 @@ def _money(context: Context, groups: Sequence[SubmissionGroup], *, held_cents: i
     spent = journal.spent(context.session, context.environment)
     fees = spent.get("fee", 0)
     paid = sum(spent.values()) - fees
-    approved = sum(one.submissions for one in groups if one.status == "Approved")
+    approved = sum(group.submissions for group in groups if group.status == "Approved")
     parts = [f"{format_dollars(paid)} is paid for {several(approved, 'submission')}"]
     if fees:
         parts[0] += f", and {format_dollars(fees)} in fees"
     if held_cents:
         parts.append(f"{format_dollars(held_cents)} is promised for work that is out or not decided")
-    if any(one.decision is Decision.QUEUED for one in groups):
+    if any(group.decision is Decision.QUEUED for group in groups):
         queued_cents = desk_store.queued_cents(context.session, context.environment)
         parts.append(f"the queue decides about {format_dollars(queued_cents)}")
     return "; ".join(parts) + "."

@@ -23,7 +23,8 @@ from mitl.stages.reviewing.decisions import MIN_REASON, Ruling, find_submission,
 from mitl.stages.reviewing.desk_submission import submission, waiting
 
 CHOICES = {
-    one.value: one for one in (Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
+    decision.value: decision
+    for decision in (Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
 }
 MAX_REASON = 1024
 """Characters; the API's limit."""
@@ -163,14 +164,14 @@ def picture(path: Path | None) -> Response:
     """
     headers = {"Cache-Control": "private, max-age=3600"}
     try:
-        found = None if path is None else format_of(head_of(path))
-        if path is not None and found is None:
+        media = None if path is None else format_of(head_of(path))
+        if path is not None and media is None:
             return Response(page_jpeg(path), media_type="image/jpeg", headers=headers)
     except OSError:
-        found = None
-    if path is None or found is None:
+        media = None
+    if path is None or media is None:
         return _none()
-    return FileResponse(path, media_type=found.media_type, headers=headers)
+    return FileResponse(path, media_type=media.media_type, headers=headers)
 
 
 def _none() -> Response:

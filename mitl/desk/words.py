@@ -97,15 +97,15 @@ def findings(noted: Iterable[Finding]) -> list[tuple[str, list[str]]]:
     for note in noted:
         by_code.setdefault(note.code, []).append(note)
     weights = {code: place for place, code in enumerate(FINDINGS)}
-    made: list[tuple[str, list[str]]] = []
+    lines: list[tuple[str, list[str]]] = []
     for code in sorted(by_code, key=lambda code: weights.get(code, len(weights))):
         notes = by_code[code]
         if len(notes) == 1:
-            made.append((_finding(notes[0]), []))
+            lines.append((_finding(notes[0]), []))
         else:
             details = [note.detail for note in notes if note.detail and code not in _ON_CARDS]
-            made.append((f"{_said(code).rstrip('.')}: {len(notes):,} times.", details))
-    return made
+            lines.append((f"{_said(code).rstrip('.')}: {len(notes):,} times.", details))
+    return lines
 
 
 def _said(code: str) -> str:

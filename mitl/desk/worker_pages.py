@@ -83,18 +83,18 @@ def send_message(
     with open_context(settings, environment) as context:
         session, chosen = context.session, context.environment
         worker = _worker(session, chosen, worker_id)
-        one = Call(f"{worker}:{token}", worker, {"worker": worker, "subject": subject, "text": text})
-        _require_new(session, one.key)
-        plan_calls(context, MESSAGE, [one])
+        call = Call(f"{worker}:{token}", worker, {"worker": worker, "subject": subject, "text": text})
+        _require_new(session, call.key)
+        plan_calls(context, MESSAGE, [call])
         session.commit()
         try:
             with open_endpoint(settings, chosen) as endpoint:
                 require_same_server(session, endpoint, chosen)
                 session.rollback()
-                _send(context, endpoint.client(), one, subject, text)
+                _send(context, endpoint.client(), call, subject, text)
         except CrowdError as error:
             session.rollback()
-            _note_unsent(session, one.key, str(error))
+            _note_unsent(session, call.key, str(error))
             raise
         keep_standing(session, chosen, settings.gold_rule)
 
@@ -110,24 +110,24 @@ def _send(context: Context, client: MTurkClient, one: Call[str], subject: str, t
 
 def messages_to(session: Session, worker: str) -> tuple[SentMessage, ...]:
     """The messages to a worker, oldest first."""
-    found = []
+    sent = []
     for call in journal.starting_with(session, MESSAGE, f"{worker}:"):
         request = json.loads(call.request)
-        found.append(SentMessage(request["subject"], request["text"], call.at, call.state, call.error))
-    return tuple(found)
+        sent.append(SentMessage(request["subject"], request["text"], call.at, call.state, call.error))
+    return tuple(sent)
 
 
 def _require_new(session: Session, key: str) -> None:
     """StoreError where this message was sent, or may have been."""
-    known = journal.find(session, MESSAGE, key)
-    if known is not None and known.state in (JournalState.DONE, JournalState.SENDING):
+    call = journal.find(session, MESSAGE, key)
+    if call is not None and call.state in (JournalState.DONE, JournalState.SENDING):
         raise StoreError("this message was sent before; open the page again to write another")
 
 
 def _note_unsent(session: Session, key: str, error: str) -> None:
     """Say why a message was never sent, where it did not come to the call."""
-    known = journal.find(session, MESSAGE, key)
-    if known is not None and known.state is JournalState.PLANNED:
+    call = journal.find(session, MESSAGE, key)
+    if call is not None and call.state is JournalState.PLANNED:
         journal.mark(session, MESSAGE, [key], JournalState.FAILED, dt.datetime.now(dt.UTC), error=error)
     session.commit()
 
@@ -205,15 +205,15 @@ _BY_KEY = {column.key: column for column in COLUMNS}
 
 def workers(desk: Desk, request: Request) -> Response:
     """``/workers``: everyone, sorted by ``?sort=`` and turned round by ``&turn=1``, at ``&page=`` and ``&raters=``."""
-    given = request.query_params
-    column = _BY_KEY.get(given.get("sort", "record"), _BY_KEY["record"])
-    turned = given.get("turn") == "1"
+    query = request.query_params
+    column = _BY_KEY.get(query.get("sort", "record"), _BY_KEY["record"])
+    turned = query.get("turn") == "1"
     with desk.reading() as context:
         frame = desk.frame(context)
         people = desk.crowd(context, frame)
     rows, raters = in_order(people.workers, column, turned=turned), people.raters
-    turn = ListPage.to(number_in(given.get("page", "")) or 1, len(rows), a_page=A_PAGE)
-    raters_turn = ListPage.to(number_in(given.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
+    turn = ListPage.to(number_in(query.get("page", "")) or 1, len(rows), a_page=A_PAGE)
+    raters_turn = ListPage.to(number_in(query.get("raters", "")) or 1, len(raters), a_page=A_PAGE)
 
     def address(page: int = turn.page, raters_page: int = raters_turn.page) -> str:
         return f"/workers?sort={column.key}&turn={turned:d}&page={page}&raters={raters_page}"
@@ -238,11 +238,11 @@ def in_order(
     workers: tuple[WorkerEvidence, ...], column: WorkerColumn, *, turned: bool
 ) -> list[WorkerEvidence]:
     """The workers by this column, equals by id; those of whom nothing is known stand last."""
-    known = [one for one in workers if column.value(one) is not None]
-    unknown = [one for one in workers if column.value(one) is None]
-    known.sort(key=lambda one: one.worker)
-    known.sort(key=column.value, reverse=column.falling != turned)
-    return known + unknown
+    with_value = [person for person in workers if column.value(person) is not None]
+    without = [person for person in workers if column.value(person) is None]
+    with_value.sort(key=lambda person: person.worker)
+    with_value.sort(key=column.value, reverse=column.falling != turned)
+    return with_value + without
 
 
 def worker(desk: Desk, request: Request) -> Response:
@@ -264,22 +264,22 @@ def _page(
     with desk.reading() as context:
         frame = desk.frame(context)
         people = desk.crowd(context, frame)
-        found = people.find(worker_id)
-        if found is None:
+        person = people.find(worker_id)
+        if person is None:
             raise StoreError(f"nobody of number {worker_id} has submitted work on {desk.environment}")
         work = strips(context.session, desk.environment, worker_id, desk.settings.gold_rule)
-        messages = messages_to(context.session, found.worker)
+        messages = messages_to(context.session, person.worker)
     turn = ListPage.to(number_in(given.get("page", "")) or 1, len(work), a_page=A_PAGE)
 
     def address(page: int = turn.page) -> str:
-        wanted = {"page": page} | ({"back": back} if back else {})
-        return f"/workers/{worker_id}?{urlencode(wanted)}"
+        query = {"page": page} | ({"back": back} if back else {})
+        return f"/workers/{worker_id}?{urlencode(query)}"
 
     return desk.page(
         "worker.html.j2",
         frame,
         status=422 if problem else 200,
-        one=found,
+        one=person,
         people=people,
         work=work[turn.part],
         turn=turn,

@@ -307,11 +307,11 @@ def render_rankings(
         TemplateError: the template is broken, a place occurs twice or is not 1 to 99, an image's address cannot be
             shown, or images and captions are searched on one page.
     """
-    check_places([one.place for one in comparisons])
-    sides = {bool(one.query_text) for one in comparisons}
+    check_places([comparison.place for comparison in comparisons])
+    sides = {bool(comparison.query_text) for comparison in comparisons}
     if len(sides) != 1:
         raise TemplateError("a page of rankings has searches of one direction only, and at least one")
-    for one in comparisons:
-        for source in one.image_sources:
+    for comparison in comparisons:
+        for source in comparison.image_sources:
             check_image_src(source)
     return render(template, estimate_s, contact, comparisons=comparisons, of_images=sides.pop())

@@ -168,12 +168,12 @@ def _roots(extra_folder: Path | None) -> list[Path]:
 
 def _kinds(roots: Sequence[Path]) -> dict[str, str]:
     """Template → what it asks; of one name, the first folder counts."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for root in roots:
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if _NAME.fullmatch(folder.name) and (folder / "hit_type.toml").is_file():
-                found.setdefault(folder.name, _kind(folder / "hit_type.toml"))
-    return found
+                kinds.setdefault(folder.name, _kind(folder / "hit_type.toml"))
+    return kinds
 
 
 def _kind(path: Path) -> str:
@@ -191,9 +191,9 @@ def _hit_type(path: Path, wanted_kind: str | None) -> dict[str, object]:
     wanted = {*_TEXT_LIMITS, "seconds_per_pair", "rationale"}
     declared = fields.pop("questions", [])
     asks = fields.pop("asks", BatchKind.PAIRS.value)
-    known = [*BatchKind, *(form for form in _CAMPAIGNS if form != BatchKind.PAIRS)]
-    if asks not in (*known, wanted_kind):
-        raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join(known)}")
+    forms = [*BatchKind, *(form for form in _CAMPAIGNS if form != BatchKind.PAIRS)]
+    if asks not in (*forms, wanted_kind):
+        raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join(forms)}")
     if set(fields) != wanted:
         raise TemplateError(f"{path} has the keys {sorted(fields)}, but needs exactly {sorted(wanted)}")
     for key, limit in _TEXT_LIMITS.items():
@@ -230,10 +230,10 @@ def _question(table: dict[str, Any], before: Sequence[Question], where: str) -> 
 
     _check_keys(table, _QUESTION_KEYS, ("name", "type", "text"), where)
     name, column = table["name"], table.get("column", table["name"])
-    standard = {known.name for known in RATIONALE} | {known.column for known in RATIONALE}
-    if not _QUESTION.fullmatch(name) or name in _TAKEN | standard | {known.name for known in before}:
+    standard = {question.name for question in RATIONALE} | {question.column for question in RATIONALE}
+    if not _QUESTION.fullmatch(name) or name in _TAKEN | standard | {question.name for question in before}:
         refuse(f"is called {name!r}; a name has 1 to 32 lower-case letters, and no other field may have it")
-    if not _VALUE.fullmatch(column) or column in _TAKEN | standard | {known.column for known in before}:
+    if not _VALUE.fullmatch(column) or column in _TAKEN | standard | {question.column for question in before}:
         refuse(f"has the column {column!r}; write a name of its own in lower-case letters, digits and _")
     if table["type"] not in list(QuestionType):
         refuse(f"has the type {table['type']!r}; known: {', '.join(QuestionType)}")
@@ -274,16 +274,16 @@ def _choice(table: object, place: int, where: str) -> Choice:
 
 
 def _condition(table: dict[str, Any], before: Sequence[Question], where: str) -> Condition:
-    known = {LABEL: tuple(Label), **{question.name: question.values for question in before}}
+    offers = {LABEL: tuple(Label), **{question.name: question.values for question in before}}
     name, values = next(iter(table.items()), ("", None))
-    if len(table) != 1 or not known.get(name) or not isinstance(values, list) or not values:
-        names = ", ".join(name for name, offered in known.items() if offered)
+    if len(table) != 1 or not offers.get(name) or not isinstance(values, list) or not values:
+        names = ", ".join(name for name, offered in offers.items() if offered)
         raise TemplateError(
             f"when of {where} is {table}; name one question before it and its answers, of: {names}"
         )
-    strange = [value for value in values if value not in known[name]]
+    strange = [value for value in values if value not in offers[name]]
     if strange:
-        raise TemplateError(f"when of {where} names {strange[0]!r}; {name} offers {', '.join(known[name])}")
+        raise TemplateError(f"when of {where} names {strange[0]!r}; {name} offers {', '.join(offers[name])}")
     return Condition(name, tuple(values))
 
 

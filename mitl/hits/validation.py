@@ -123,18 +123,18 @@ def check_question(xml: str, html: str) -> int:
         TemplateError: it is too large, no well-formed XML, or carries another page.
     """
     size = check_size(xml)
-    found: list[str] = []
+    texts: list[str] = []
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text, parser.buffer_size = True, MAX_QUESTION_BYTES + 1  # or each line comes by itself
     parser.StartElementHandler = lambda name, _: setattr(
-        parser, "CharacterDataHandler", found.append if name == _CONTENT else None
+        parser, "CharacterDataHandler", texts.append if name == _CONTENT else None
     )
     parser.EndElementHandler = lambda _: setattr(parser, "CharacterDataHandler", None)
     try:
         parser.Parse(xml, True)
     except expat.ExpatError as error:
         raise TemplateError(f"the question is not well-formed XML: {error}; {_WORDING}") from error
-    read = "".join(found)
+    read = "".join(texts)
     if read != html and read != _as_read(html):
         raise TemplateError(f"the question does not carry its page unchanged; {_WORDING}")
     return size
@@ -197,9 +197,9 @@ class PageChecker:
             TemplateError: the page is not well-formed HTML, its form lacks the marks that bind it to an assignment,
                 a pair cannot be answered, or the question is too large or cannot carry the page.
         """
-        own = list(shown)
-        if not self._reads_as_before(html, own):
-            surroundings, own = _divided(html, own)
+        texts = list(shown)
+        if not self._reads_as_before(html, texts):
+            surroundings, texts = _divided(html, texts)
             frame = tuple(map(self._number, surroundings))
             is_known, is_whole = frame in self._known, _NO_ROOM in frame or "]]>" in html
             if not is_known:
@@ -214,12 +214,12 @@ class PageChecker:
                 return [xml], size
             self._latest = frame
         frame = self._latest
-        together = "".join(own)
+        together = "".join(texts)
         if together != xml_safe(together):
-            own = list(map(xml_safe, own))
-            together = "".join(own)
+            texts = list(map(xml_safe, texts))
+            together = "".join(texts)
         pieces: Pieces = [frame[0]]
-        for text, part in zip(own, frame[1:], strict=True):
+        for text, part in zip(texts, frame[1:], strict=True):
             pieces += text, part
         size = _AROUND + sum(map(self._sizes.__getitem__, frame)) + len(together.encode())
         if size > MAX_QUESTION_BYTES:
@@ -257,15 +257,15 @@ class PageChecker:
 
 def _divided(html: str, shown: Iterable[str]) -> tuple[list[str], list[str]]:
     """What surrounds the texts that are a page's own, and these texts: one fewer."""
-    parts, own = [], []
+    parts, texts = [], []
     at = 0
     for text in shown:
         start = html.find(text, at)
         if start >= 0:
             parts.append(html[at:start])
-            own.append(text)
+            texts.append(text)
             at = start + len(text)
-    return [*parts, html[at:]], own
+    return [*parts, html[at:]], texts
 
 
 def _check_form(html: str, template: str, places: Sequence[int], fields: Sequence[Field]) -> None:
@@ -325,19 +325,19 @@ def check_markup(html: str, template: str) -> None:
     """
     opened: list[tuple[str, int]] = []
     at = 0
-    while (found := _TOKEN.search(html, at)) is not None:
-        at = found.end()
-        name = (found["name"] or "").lower()
+    while (token := _TOKEN.search(html, at)) is not None:
+        at = token.end()
+        name = (token["name"] or "").lower()
         if not name:
-            if found[0] == "<":
-                raise _broken(html, found.start(), template, "a '<' that begins no tag")
+            if token[0] == "<":
+                raise _broken(html, token.start(), template, "a '<' that begins no tag")
             continue
-        if found["end"]:
-            _close(opened, name, html, found.start(), template)
-        elif not _VOID.fullmatch(name) and not found["self"]:
-            opened.append((name, found.start()))
+        if token["end"]:
+            _close(opened, name, html, token.start(), template)
+        elif not _VOID.fullmatch(name) and not token["self"]:
+            opened.append((name, token.start()))
             if name in _RAW:
-                at = _end_of_text(html, at, name, template, found.start())
+                at = _end_of_text(html, at, name, template, token.start())
     left = [entry for entry in opened if not _OPTIONAL.fullmatch(entry[0])]
     if left:
         raise _broken(html, left[-1][1], template, f"<{left[-1][0]}> that is never closed")

@@ -52,7 +52,7 @@ NOUNS = {PartKind.IMAGE: "image", PartKind.AUDIO: "sound", PartKind.VIDEO: "vide
 
 def format_of(head: bytes) -> MediaFormat | None:
     """The format of a file that begins with these bytes (``HEAD`` of them or more); None for any other."""
-    return next((one for one in FORMATS if one.beginning.match(head)), None)
+    return next((media for media in FORMATS if media.beginning.match(head)), None)
 
 
 def head_of(path: Path) -> bytes:

@@ -124,29 +124,31 @@ class _Parser(HTMLParser):
         elif tag == "textarea":
             self._control({**dict(attrs), "type": tag, "value": ""})
         elif tag == "select":
-            given = dict(attrs)
-            self._list = given.get("name") if "multiple" in given and "disabled" not in given else None
+            attributes = dict(attrs)
+            self._list = (
+                attributes.get("name") if "multiple" in attributes and "disabled" not in attributes else None
+            )
         elif tag == "option":
             self._option(dict(attrs))
         elif tag == "fieldset":
             self._when.append(dict(attrs).get("data-when") or "")
         elif tag == "form":
-            given = dict(attrs)
-            self._form = Form(given.get("action") or "", (given.get("method") or "get").lower())
+            attributes = dict(attrs)
+            self._form = Form(attributes.get("action") or "", (attributes.get("method") or "get").lower())
             self.page.forms.append(self._form)
         elif tag == "a":
             self._address(self.page.links, dict(attrs).get("href"))
         elif tag == "iframe":
             self._address(self.page.frames, dict(attrs).get("src"))
         elif tag == "button" and self._form is not None:
-            given = dict(attrs)
-            if given.get("name") and (given.get("type") or "submit") == "submit":
-                self._control({**given, "type": "hidden"})
+            attributes = dict(attrs)
+            if attributes.get("name") and (attributes.get("type") or "submit") == "submit":
+                self._control({**attributes, "type": "hidden"})
 
     def handle_data(self, data: str) -> None:
         if self._unvalued is not None:
-            given, self._unvalued = self._unvalued, None
-            self._option({**given, "value": " ".join(data.split())})
+            attributes, self._unvalued = self._unvalued, None
+            self._option({**attributes, "value": " ".join(data.split())})
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":

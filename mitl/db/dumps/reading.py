@@ -91,22 +91,22 @@ def from_json(text: bytes, where: str) -> Manifest:
         StoreError: it is none, or of a later format.
     """
     try:
-        found = json.loads(text)
-        if not isinstance(found["format"], int):
+        fields = json.loads(text)
+        if not isinstance(fields["format"], int):
             raise StoreError(
-                f"{where} is no dump of a database: its {MANIFEST} is of the format {found['format']!r}; name what "
+                f"{where} is no dump of a database: its {MANIFEST} is of the format {fields['format']!r}; name what "
                 "`mitl db backup` wrote, or for a new backup a place of its own"
             )
-        if found["format"] not in (1, FORMAT):
+        if fields["format"] not in (1, FORMAT):
             raise StoreError(
-                f"{where} is a dump of format {found['format']!r}, but this mitl reads formats 1 and {FORMAT}; "
+                f"{where} is a dump of format {fields['format']!r}, but this mitl reads formats 1 and {FORMAT}; "
                 "upgrade mitl"
             )
-        databases = {_line(name): _database(part) for name, part in found["databases"].items()}
-        trained = {str(name): str(mark) for name, mark in found.get(TRAINED, {}).items()}
+        databases = {_line(name): _database(part) for name, part in fields["databases"].items()}
+        trained = {str(name): str(mark) for name, mark in fields.get(TRAINED, {}).items()}
         if strange := [name for name in trained if not _TRAINED_NAME.fullmatch(name)]:
             raise ValueError(f"no file of what learnt can be called {strange[0]!r}")
-        return Manifest(str(found["mitl"]), databases, trained)
+        return Manifest(str(fields["mitl"]), databases, trained)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{where} holds a damaged {MANIFEST} ({type(error).__name__}: {error}); take another backup"
@@ -122,8 +122,8 @@ def sha256(file: BinaryIO) -> str:
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:
-    found: dict[str, Any] = {line: (part.revision, part.tables) for line, part in manifest.databases.items()}
-    return found | {TRAINED: dict(manifest.trained)}
+    parts: dict[str, Any] = {line: (part.revision, part.tables) for line, part in manifest.databases.items()}
+    return parts | {TRAINED: dict(manifest.trained)}
 
 
 def _database(part: Mapping[str, Any]) -> DumpedDatabase:
@@ -203,7 +203,7 @@ class Dump:
         Raises:
             StoreError: a file is missing, was changed, or does not belong here.
         """
-        wanted = {
+        marks = {
             file_name(line, table): file.sha256
             for line in lines
             if line in self.manifest.databases
@@ -212,20 +212,20 @@ class Dump:
         places: tuple[str, ...] = lines
         if "pipeline" in lines:
             places = (*lines, TRAINED)
-            wanted |= {f"{TRAINED}/{name}": mark for name, mark in self.manifest.trained.items()}
-        for name, mark in wanted.items():
+            marks |= {f"{TRAINED}/{name}": mark for name, mark in self.manifest.trained.items()}
+        for name, mark in marks.items():
             try:
                 with self._files.open(name) as opened:
-                    found = sha256(opened)
+                    actual = sha256(opened)
             except FileNotFoundError as error:
                 raise StoreError(f"{self.where} lacks {name}; take another backup") from error
-            if found != mark:
+            if actual != mark:
                 raise StoreError(
                     f"{name} in {self.where} is not what was written there (its hash differs); take another backup"
                 )
         strange = sorted(
             name
-            for name in self._files.names() - set(wanted)
+            for name in self._files.names() - set(marks)
             if name.startswith(tuple(f"{x}/" for x in places))
         )
         if strange:

@@ -103,8 +103,8 @@ def _require_same_tables(line: Line, dump: Dump, tables: Iterable[Table]) -> Non
             f"revision ({odd!r} is in one alone); take another backup"
         )
     for name, schema in here.items():
-        found = dump.schema(line, name)
-        if sorted(zip(found.names, found.types, strict=True), key=lambda pair: pair[0]) != sorted(
+        dumped = dump.schema(line, name)
+        if sorted(zip(dumped.names, dumped.types, strict=True), key=lambda pair: pair[0]) != sorted(
             zip(schema.names, schema.types, strict=True), key=lambda pair: pair[0]
         ):
             raise StoreError(
@@ -155,10 +155,10 @@ def _quoted(connection: Connection, name: str) -> str:
 
 
 def _require_rows(connection: Connection, table: Table, wanted: int, where: str) -> None:
-    found = connection.execute(select(func.count()).select_from(table)).scalar_one()
-    if found != wanted:
+    rows = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    if rows != wanted:
         raise StoreError(
-            f"{where} names {wanted:,} rows of {table.name}, but its file holds {found:,}; take another backup"
+            f"{where} names {wanted:,} rows of {table.name}, but its file holds {rows:,}; take another backup"
         )
 
 
@@ -199,9 +199,9 @@ def write_database(
         raise StoreError(f"the {line} database is empty; there is nothing to back up")
     (folder / line).mkdir()
     tables = {}
-    found = reflected(connection)
-    with progress(f"back up {line}", total=len(found)) as advance:
-        for table in found:
+    reflected_tables = reflected(connection)
+    with progress(f"back up {line}", total=len(reflected_tables)) as advance:
+        for table in reflected_tables:
             tables[table.name] = _write_table(connection, table, folder / file_name(line, table.name))
             advance(1)
     sync_folder(folder / line)

@@ -95,16 +95,16 @@ def _read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
     Args:
         submissions: rows, ascending.
     """
-    found = _sheets(session, submissions)
-    of_sheet, contents = zip(*found, strict=True) if found else ((), ())
+    sheets = _sheets(session, submissions)
+    of_sheet, contents = zip(*sheets, strict=True) if sheets else ((), ())
     ids = np.array(of_sheet, np.int64)
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     numbers = np.frombuffer(b"".join(contents), _STORED).reshape(-1, _NUMBERS)
     of = np.repeat(ids, lengths // _ANSWER_BYTES)
     asked = contains(submissions, ids)
     if not asked.all():
-        wanted = np.repeat(asked, lengths // _ANSWER_BYTES)
-        of, numbers = of[wanted], numbers[wanted]
+        asked_rows = np.repeat(asked, lengths // _ANSWER_BYTES)
+        of, numbers = of[asked_rows], numbers[asked_rows]
     pair, word = numbers[:, 0].astype(np.int64), numbers[:, 1].astype(np.int64)
     missing = submissions[~contains(ids, submissions)]
     if not len(missing):

@@ -205,21 +205,21 @@ def findings(session: Session, environment: Environment) -> dict[int, list[Findi
         .join(FindingRow, FindingRow.assignment_id == Assignment.id)
         .order_by(FindingRow.id)
     )
-    found: dict[int, list[Finding]] = defaultdict(list)
+    by_assignment: dict[int, list[Finding]] = defaultdict(list)
     for assignment_id, code, detail in session.execute(query):
-        found[assignment_id].append(Finding(code, detail))
-    return found
+        by_assignment[assignment_id].append(Finding(code, detail))
+    return by_assignment
 
 
 def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[Finding]]:
     """What was noticed about these submissions, by kind; numbers in it, as those of places, by their size."""
     query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail).order_by(FindingRow.id)
-    found: dict[int, list[Finding]] = defaultdict(list)
+    by_assignment: dict[int, list[Finding]] = defaultdict(list)
     for assignment_id, code, detail in rows_among(session, query, FindingRow.assignment_id, assignment_ids):
-        found[assignment_id].append(Finding(code, detail))
-    for notes in found.values():
+        by_assignment[assignment_id].append(Finding(code, detail))
+    for notes in by_assignment.values():
         notes.sort(key=lambda note: (note.code, _by_size(note.detail)))
-    return found
+    return by_assignment
 
 
 def _by_size(text: str) -> list[tuple[int, str]]:

@@ -125,18 +125,18 @@ def add_audit(
 def pair_rows(session: Session, pairs: Ints) -> Ints:
     """The rows of these packed pairs, in their order; made, as not proposed, where they are not there yet."""
     sides = pair_sides(session)
-    known = select(PairRow.id, PairRow.left_id, PairRow.right_id).where(
+    stored = select(PairRow.id, PairRow.left_id, PairRow.right_id).where(
         PairRow.left_side_id == sides[0], PairRow.right_side_id == sides[1]
     )
-    row, left, right = number_columns(session, known, 3)
+    row, left, right = number_columns(session, stored, 3)
     packed = pack_ids(left, right)
     missing = distinct(pairs[~np.isin(pairs, packed)])
     if len(missing):
         first = next_id(session, PairRow)
         new = np.arange(first, first + len(missing))
         names = ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed")
-        given = zip(new.tolist(), *(ids.tolist() for ids in unpack_ids(missing)), strict=True)
-        add_tuples(session, PairRow, names, ((id_, *sides, *ids, False) for id_, *ids in given))
+        values = zip(new.tolist(), *(ids.tolist() for ids in unpack_ids(missing)), strict=True)
+        add_tuples(session, PairRow, names, ((id_, *sides, *ids, False) for id_, *ids in values))
         ids_were_given(session, PairRow)
         row, packed = np.concatenate([row, new]), np.concatenate([packed, missing])
     order = np.argsort(packed)
@@ -187,9 +187,9 @@ def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
         .where(AuditPair.audit_id == audit_id)
         .order_by(AuditPair.place)
     )
-    found = pd.DataFrame(session.execute(query).all(), columns=["left", "right", *(c.name for c in columns)])
-    packed = pack_ids(found["left"].to_numpy(np.int64), found["right"].to_numpy(np.int64))
-    return frame(AUDITED, {"pair": packed, **{column.name: found[column.name] for column in columns}})
+    drawn = pd.DataFrame(session.execute(query).all(), columns=["left", "right", *(c.name for c in columns)])
+    packed = pack_ids(drawn["left"].to_numpy(np.int64), drawn["right"].to_numpy(np.int64))
+    return frame(AUDITED, {"pair": packed, **{column.name: drawn[column.name] for column in columns}})
 
 
 def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
@@ -201,10 +201,10 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
     """
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
     is_blind = purpose is AuditPurpose.RECALL
-    given = session.execute(_given(audit_id)).all()
-    asked = {(place, worker) for place, worker, _, role, *_ in given if is_blind and role.is_asked}
+    answers = session.execute(_given(audit_id)).all()
+    asked = {(place, worker) for place, worker, _, role, *_ in answers if is_blind and role.is_asked}
     counted: dict[int, dict[str, int]] = defaultdict(dict)
-    for place, worker, label, role, usable, is_new in given:
+    for place, worker, label, role, usable, is_new in answers:
         of_audit = role is PairRole.AUDIT and is_new if is_blind else role.is_asked
         counts = usable and of_audit and (place, worker) not in asked
         if counts and len(counted[place]) < ANSWERS_EACH:
@@ -285,8 +285,8 @@ def audited(session: Session, audit_id: int) -> pd.DataFrame:
     at = places(drawn["place"].to_numpy(), answers["place"].to_numpy())
     labels = np.full((len(drawn), ANSWERS_EACH), NONE, np.int8)
     labels[at, answers["number"].to_numpy() - 1] = answers["label"]
-    given = {"first": labels[:, 0], "second": labels[:, 1], "third": labels[:, 2]}
-    return frame(AUDITED, {name: given.get(name, drawn.get(name)) for name in AUDITED})
+    by_turn = {"first": labels[:, 0], "second": labels[:, 1], "third": labels[:, 2]}
+    return frame(AUDITED, {name: by_turn.get(name, drawn.get(name)) for name in AUDITED})
 
 
 def wanted(session: Session, environment: Environment) -> pd.DataFrame:
@@ -300,8 +300,8 @@ def wanted(session: Session, environment: Environment) -> pd.DataFrame:
     if audit is None:
         return frame(WANTED, dict.fromkeys(WANTED, ()))
     stands = audited(session, audit.id)
-    given = (stands[["first", "second", "third"]] != NONE).sum(axis=1).to_numpy()
-    lacks = wanted_each(stands) - given
+    answered = (stands[["first", "second", "third"]] != NONE).sum(axis=1).to_numpy()
+    lacks = wanted_each(stands) - answered
     out = np.minimum(stands["place"].map(_out(session, audit)), lacks)
     columns = {"pair": stands["pair"], "place": stands["place"], "wanted": lacks, "out": out}
     open_ = lacks > 0
@@ -332,8 +332,8 @@ def disputes(session: Session, environment: Environment) -> Counter[Pair]:
     called = np.array([stratum.expected >= 0.5 for stratum in audit.design.strata])[stands["stratum"]]
     matches = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
     against = (answers != NONE) & (matches[answers] != called[:, None])
-    given = (answers != NONE).sum(axis=1)
-    lacks = np.where(against[:, 0] & (against.sum(axis=1) < 2), ANSWERS_EACH - given, 0)
+    answered = (answers != NONE).sum(axis=1)
+    lacks = np.where(against[:, 0] & (against.sum(axis=1) < 2), ANSWERS_EACH - answered, 0)
     free = lacks - stands["place"].map(_out(session, audit, PairRole.OVERLAP)).to_numpy()
     pairs = unpack_pairs(stands["pair"].to_numpy())
     return Counter({pair: count for pair, count in zip(pairs, free.tolist(), strict=True) if count > 0})
@@ -359,10 +359,10 @@ def _out(session: Session, audit: AuditRow, role: PairRole = PairRole.AUDIT) -> 
             Hit.state.in_(list(LIVE_STATES)),
         )
     )
-    found: Counter[int] = Counter()
+    still_out: Counter[int] = Counter()
     for place, assignments, n_decided in session.execute(query):
-        found[place] += max(assignments - n_decided, 0)
-    return found
+        still_out[place] += max(assignments - n_decided, 0)
+    return still_out
 
 
 def drawn_for_labels(session: Session, environment: Environment) -> set[Pair]:
@@ -391,10 +391,10 @@ def add_labelling(
         config: JSON of the bound under which they were given.
         labels: ``MACHINE_LABELS``.
     """
-    made = Labelling(
+    labelling = Labelling(
         environment=environment, audit_id=audit_id, config=config, made_at=now, withdrawn_at=None
     )
-    session.add(made)
+    session.add(labelling)
     session.flush()
     rows = zip(
         pair_rows(session, labels["pair"].to_numpy(np.int64)).tolist(),
@@ -404,8 +404,8 @@ def add_labelling(
         strict=True,
     )
     names = ("labelling_id", "pair_id", "label", "probability", "stratum")
-    add_tuples(session, MachineLabel, names, ((made.id, *row) for row in rows))
-    return made.id
+    add_tuples(session, MachineLabel, names, ((labelling.id, *row) for row in rows))
+    return labelling.id
 
 
 def labellings(session: Session, environment: Environment) -> list[LabellingRow]:

@@ -82,10 +82,10 @@ def choose_items(
     are_images: bool,
 ) -> int:
     """Store items of one side with their scores after those chosen before; returns how many were new."""
-    known = {choice.item for choice in choices(session, environment) if choice.is_image is are_images}
+    chosen_before = {choice.item for choice in choices(session, environment) if choice.is_image is are_images}
     last = max((choice.place for choice in choices(session, environment)), default=0)
     side = pair_sides(session)[0 if are_images else 1]
-    new = [(item, score) for item, score in dict(chosen).items() if item not in known]
+    new = [(item, score) for item, score in dict(chosen).items() if item not in chosen_before]
     return add_rows(
         session,
         CollectionChoice,
@@ -202,7 +202,7 @@ def _answered_for_caption(session: Session, answers: Sequence[int], caption_side
 
 def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[CollectionQuestion]]:
     """What stands on these HITs, by place; nothing on a HIT that asks something else."""
-    found: dict[int, list[CollectionQuestion]] = {hit: [] for hit in hit_ids}
+    by_hit: dict[int, list[CollectionQuestion]] = {hit: [] for hit in hit_ids}
     left, right = pair_sides(session)
     terms = terms_of(session)
     query = (
@@ -220,12 +220,12 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
     controls = [
         json.loads(row[1].offered or "[0]")[0] for row in rows if row[1].role is CollectionRole.CONTROL
     ]
-    own = _own_images(session, right, controls)
+    image_of = _own_images(session, right, controls)
     for batch, item, text, picked in rows:
         offered = tuple(json.loads(item.offered or "[]"))
         is_image = item.side_id == left
         is_control = item.role is CollectionRole.CONTROL
-        found[item.hit_id].append(
+        by_hit[item.hit_id].append(
             CollectionQuestion(
                 place=item.place,
                 role=item.role,
@@ -234,11 +234,11 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Collec
                 offered=() if is_control else offered,
                 reviewed=item.reviewed_id,
                 text=text or "",
-                matches=own[offered[0]] == item.item_id if is_control else None,
+                matches=image_of[offered[0]] == item.item_id if is_control else None,
                 rules=terms[batch].rules if item.role is CollectionRole.WRITE else None,
             )
         )
-    return found
+    return by_hit
 
 
 def _own_images(session: Session, caption_side: int, captions: Sequence[int]) -> dict[int, int | None]:
@@ -255,11 +255,11 @@ def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None
     Answers keep their rows, emptied where nothing is read any more, since reviews point to them.
     """
     offered = _offered(session, list(given))
-    known: dict[tuple[int, int], int] = {}
+    judgements: dict[tuple[int, int], int] = {}
     for chunk in chunks(list(given)):
         query = select(CollectionAnswer.assignment_id, CollectionAnswer.place, CollectionAnswer.id)
         rows = session.execute(query.where(CollectionAnswer.assignment_id.in_(chunk))).all()
-        known |= {(assignment, place): id_ for assignment, place, id_ in rows}
+        judgements |= {(assignment, place): id_ for assignment, place, id_ in rows}
     new = {
         (assignment, answer.place): {
             "outcome": answer.outcome,
@@ -271,7 +271,7 @@ def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None
         for assignment, parsed in given.items()
         for answer in parsed.answers
     }
-    for key, id_ in known.items():
+    for key, id_ in judgements.items():
         values = new.get(key, {"text": None, "picked_id": None, "label": None})
         session.execute(update(CollectionAnswer).where(CollectionAnswer.id == id_).values(**values))
     add_rows(
@@ -280,7 +280,7 @@ def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None
         (
             {"assignment_id": assignment, "place": place, **values}
             for (assignment, place), values in new.items()
-            if (assignment, place) not in known
+            if (assignment, place) not in judgements
         ),
     )
     add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
@@ -329,7 +329,7 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
         )
         .order_by(Assignment.submitted_at, Assignment.id, CollectionItem.hit_id, CollectionItem.place)
     )
-    found = []
+    places = []
     for item, state, batch, answer, assignment, decision, worker, excluded in session.execute(query):
         spot = CollectionPlace(
             hit=item.hit_id,
@@ -343,17 +343,17 @@ def spots(session: Session, environment: Environment) -> list[CollectionPlace]:
             reviewed=item.reviewed_id,
         )
         if assignment is not None:
-            given = answer or CollectionAnswer()
+            given_answer = answer or CollectionAnswer()
             spot = replace(
                 spot,
-                answer=given.id,
+                answer=given_answer.id,
                 assignment=assignment,
                 worker=worker,
                 counts=decision.keeps_answers and excluded is None,
-                outcome=given.outcome,
-                text=given.text or "",
-                picked=given.picked_id,
-                label=given.label,
+                outcome=given_answer.outcome,
+                text=given_answer.text or "",
+                picked=given_answer.picked_id,
+                label=given_answer.label,
             )
-        found.append(spot)
-    return found
+        places.append(spot)
+    return places

@@ -65,18 +65,18 @@ def judgement_columns(
     at, (code,) = _at(keys, number_columns(session, _choices(chosen), 3))
     masks = {question.column: np.zeros(len(answers), np.int64) for question in chosen}
     for number, mask in enumerate(masks.values()):
-        own = code // _CHOICES == number
-        np.bitwise_or.at(mask, at[own], 1 << code[own] % _CHOICES)
+        of_question = code // _CHOICES == number
+        np.bitwise_or.at(mask, at[of_question], 1 << code[of_question] % _CHOICES)
     active_ms = np.where(answers["active_ms"] == 0, NONE, answers["active_ms"])
     active_ms[_at(keys, number_columns(session, _NO_TIME, 2))[0]] = 0
     workers = select(Worker.id, Worker.mturk_worker_id).where(Worker.environment == environment)
-    known = session.execute(workers.order_by(Worker.id)).all()
-    who = np.searchsorted(np.array([one.id for one in known], np.int64), answers["worker"])
+    people = session.execute(workers.order_by(Worker.id)).all()
+    who = np.searchsorted(np.array([person.id for person in people], np.int64), answers["worker"])
     return frame(
         judgement_schema(questions),
         {
             "pair": packed[answers["pair"]],
-            "worker": pd.Categorical.from_codes(who, pd.Index([one.mturk_worker_id for one in known])),
+            "worker": pd.Categorical.from_codes(who, pd.Index([person.mturk_worker_id for person in people])),
             **{name: answers[name] for name in ("label", "outcome", "role", "usable")},
             **masks,
             "active_ms": active_ms,
@@ -95,7 +95,7 @@ def proposal_columns(session: Session, *, withdrawn: bool = False) -> pd.DataFra
     Args:
         withdrawn: whether proposals of withdrawn annotators are among them, as for who proposed what was asked.
     """
-    known = sorted(session.execute(select(StoredAnnotator.name, StoredAnnotator.id)).all())
+    annotators = sorted(session.execute(select(StoredAnnotator.name, StoredAnnotator.id)).all())
     columns = (
         ProposalRow.pair_id,
         ProposalRow.annotator_id,
@@ -107,21 +107,21 @@ def proposal_columns(session: Session, *, withdrawn: bool = False) -> pd.DataFra
         session, select(*columns, ProposalRow.run_id, ProposalRow.similarity), 6, np.float64
     )
     row, annotator, direction, rank, run = (column.astype(np.int64) for column in numbers[:5])
-    code_of = np.zeros(max((id_ for _, id_ in known), default=0) + 1, np.int64)
-    code_of[[id_ for _, id_ in known]] = np.arange(len(known))
+    code_of = np.zeros(max((id_ for _, id_ in annotators), default=0) + 1, np.int64)
+    code_of[[id_ for _, id_ in annotators]] = np.arange(len(annotators))
     pairs, codes = _packed_pairs(session)[row], code_of[annotator]
     order = np.lexsort((run, rank, direction, codes, pairs))
     keys = np.stack([pairs[order], codes[order], direction[order]])
     best = order[(np.diff(keys, axis=1, prepend=-1) != 0).any(axis=0)]
     gone = frozenset() if withdrawn else withdrawn_names(session)
     if gone:
-        best = best[~np.array([name in gone for name, _ in known])[codes[best]]]
+        best = best[~np.array([name in gone for name, _ in annotators])[codes[best]]]
     return frame(
         PROPOSALS,
         {
             "pair": pairs[best],
             "annotator": pd.Categorical.from_codes(
-                codes[best], pd.Index([name for name, _ in known], dtype="str")
+                codes[best], pd.Index([name for name, _ in annotators], dtype="str")
             ),
             "direction": direction[best],
             "rank": rank[best],
@@ -146,13 +146,13 @@ def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
 
 def original_columns(session: Session, dataset_id: int) -> Ints:
     """Each caption with its own image, and other original positives, packed."""
-    own = (
+    first_image = (
         select(ItemRow.group_id, ItemRow.id)
         .join(SideRow, SideRow.id == ItemRow.side_id)
         .where(SideRow.dataset_id == dataset_id, SideRow.name.in_(RIGHT))
     )
     more = select(RatingRow.left_id, RatingRow.right_id).where(RatingRow.sampling_method == QRELS)
-    return np.concatenate([pack_ids(*number_columns(session, query, 2)) for query in (own, more)])
+    return np.concatenate([pack_ids(*number_columns(session, query, 2)) for query in (first_image, more)])
 
 
 def _place(column: Any, enum: type[StrEnum]) -> ColumnElement[int]:
@@ -185,11 +185,11 @@ def _at(keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
     Rows of another environment are left out.
     """
-    wanted = rows[0] * _PLACES + rows[1]
+    row_keys = rows[0] * _PLACES + rows[1]
     if not len(keys):
         return np.empty(0, np.int64), rows[2:, :0]
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    here = keys[at] == wanted
+    at = np.minimum(np.searchsorted(keys, row_keys), len(keys) - 1)
+    here = keys[at] == row_keys
     return at[here], rows[2:, here]
 
 

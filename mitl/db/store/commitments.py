@@ -136,13 +136,13 @@ def promises(session: Session, environment: Environment, *, round_id: int | None
         .group_by(Hit.id, Hit.assignments, Hit.state, Batch.reward_cents)
         .subquery()
     )
-    found: dict[tuple[int, int], int] = {}
+    open_hits: dict[tuple[int, int], int] = {}
     rows = session.execute(select(per_hit, func.count().label("hits")).group_by(*per_hit.c))
-    for reward, wanted, live, submitted, waiting, count in rows:
-        to_come = max(wanted - submitted, 0) if live else 0
-        key = (reward, wanted)
-        found[key] = found.get(key, 0) + count * (to_come + int(waiting))
-    return [OpenPromise(*key, count) for key, count in sorted(found.items()) if count]
+    for reward, assignments, live, submitted, waiting, count in rows:
+        to_come = max(assignments - submitted, 0) if live else 0
+        key = (reward, assignments)
+        open_hits[key] = open_hits.get(key, 0) + count * (to_come + int(waiting))
+    return [OpenPromise(*key, count) for key, count in sorted(open_hits.items()) if count]
 
 
 def paid_by(session: Session, environment: Environment, round_id: int) -> ColumnElement[bool]:
@@ -157,12 +157,12 @@ def paid_by(session: Session, environment: Environment, round_id: int) -> Column
         Hit.attempt > 1
     )
     taken: list[int] = []
-    given: list[int] = []
-    for hit, own, *key in session.execute(query):
-        round_ = payer.get(":".join(map(str, key)), own)
-        if own != round_:
-            (taken if round_ == round_id else given if own == round_id else []).append(hit)
-    return or_(and_(Batch.round_id == round_id, Hit.id.not_in(given)), Hit.id.in_(taken))
+    elsewhere: list[int] = []
+    for hit, batch_round, *key in session.execute(query):
+        round_ = payer.get(":".join(map(str, key)), batch_round)
+        if batch_round != round_:
+            (taken if round_ == round_id else elsewhere if batch_round == round_id else []).append(hit)
+    return or_(and_(Batch.round_id == round_id, Hit.id.not_in(elsewhere)), Hit.id.in_(taken))
 
 
 def promised_calls_cents(session: Session, environment: Environment) -> int:

@@ -56,10 +56,10 @@ def systems(session: Session, environment: Environment) -> dict[str, list[System
         .where(Batch.environment == environment)
         .order_by(Batch.id, RankingSystem.name)
     )
-    found: dict[str, list[System]] = {}
+    by_batch: dict[str, list[System]] = {}
     for batch, name, origin in session.execute(query):
-        found.setdefault(batch, []).append(System(name, origin))
-    return found
+        by_batch.setdefault(batch, []).append(System(name, origin))
+    return by_batch
 
 
 def add_items(session: Session, items: Mapping[int, Sequence[Comparison]]) -> None:
@@ -88,12 +88,12 @@ def add_items(session: Session, items: Mapping[int, Sequence[Comparison]]) -> No
 
 def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Comparison]]:
     """What stands on these HITs, by place; nothing on a HIT that asks pairs."""
-    found: dict[int, list[Comparison]] = {hit_id: [] for hit_id in hit_ids}
+    by_hit: dict[int, list[Comparison]] = {hit_id: [] for hit_id in hit_ids}
     query = select(ComparisonRow).order_by(ComparisonRow.hit_id, ComparisonRow.place)
     for chunk in chunks(hit_ids):
         for row in session.scalars(query.where(ComparisonRow.hit_id.in_(chunk))):
-            found[row.hit_id].append(record_of(row))
-    return found
+            by_hit[row.hit_id].append(record_of(row))
+    return by_hit
 
 
 def hit_ids(session: Session, environment: Environment) -> set[int]:
@@ -179,10 +179,10 @@ def controls(
         .where(ComparisonRow.role == ComparisonRole.CONTROL)
         .order_by(Assignment.id, ComparisonRow.place)
     )
-    found: dict[int, list[tuple[int, Preference, Preference | None]]] = defaultdict(list)
-    for id_, place, expected, given in rows_among(session, query, Assignment.id, assignment_ids):
-        found[id_].append((place, Preference(str(expected)), given))
-    return found
+    by_assignment: dict[int, list[tuple[int, Preference, Preference | None]]] = defaultdict(list)
+    for id_, place, expected, answer in rows_among(session, query, Assignment.id, assignment_ids):
+        by_assignment[id_].append((place, Preference(str(expected)), answer))
+    return by_assignment
 
 
 def votes(session: Session, environment: Environment, batches: Sequence[str] = ()) -> list[Vote]:

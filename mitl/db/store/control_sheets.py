@@ -82,11 +82,10 @@ def by_worker(worker: Ints, numbers: NDArray[np.integer], workers: Iterable[int]
     """
     order = np.lexsort((numbers, worker))
     worker, numbers = worker[order], numbers[order]
-    wanted = np.array(sorted(workers), np.int64)
-    begins, ends = (np.searchsorted(worker, wanted, side).tolist() for side in ("left", "right"))
+    ids = np.array(sorted(workers), np.int64)
+    begins, ends = (np.searchsorted(worker, ids, side).tolist() for side in ("left", "right"))
     return {
-        id_: numbers[begin:end].tobytes()
-        for id_, begin, end in zip(wanted.tolist(), begins, ends, strict=True)
+        id_: numbers[begin:end].tobytes() for id_, begin, end in zip(ids.tolist(), begins, ends, strict=True)
     }
 
 

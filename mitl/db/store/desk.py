@@ -65,7 +65,7 @@ class Pulse:
 
     def count(self, decision: Decision) -> int:
         """Submissions of this decision."""
-        return sum(n for found, _, n in self.decisions if found is decision)
+        return sum(n for counted, _, n in self.decisions if counted is decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +101,22 @@ def submission_groups(session: Session, environment: Environment) -> list[Submis
     people = select(Worker.id, Worker.mturk_worker_id, Worker.excluded_at).where(
         Worker.environment == environment
     )
-    known = {row: (name, excluded is not None) for row, name, excluded in session.execute(people)}
+    names = {row: (name, excluded is not None) for row, name, excluded in session.execute(people)}
     by = (Assignment.worker_id, Assignment.decision, Assignment.status)
     came = func.min(Assignment.submitted_at), func.max(Assignment.submitted_at)
     query = select(*by, func.count(), *came).group_by(*by).order_by(*by)
     return [
-        SubmissionGroup(worker, *known[worker], decision, status, count, first, last)
+        SubmissionGroup(worker, *names[worker], decision, status, count, first, last)
         for worker, decision, status, count, first, last in session.execute(query)
-        if worker in known
+        if worker in names
     ]
 
 
 def pulse(session: Session, environment: Environment, groups: Sequence[SubmissionGroup]) -> Pulse:
     """The counts now."""
     decisions: Counter[tuple[Decision, str]] = Counter()
-    for one in groups:
-        decisions[one.decision, one.status] += one.submissions
+    for group in groups:
+        decisions[group.decision, group.status] += group.submissions
     excluded = session.scalar(
         select(func.count())
         .select_from(Worker)
@@ -142,10 +142,10 @@ def unsent(
     """
     groups = submission_groups(session, environment) if groups is None else groups
     waiting = sum(
-        one.submissions
-        for one in groups
-        if (one.status == "Submitted" and one.decision in _DECIDED)
-        or (one.decision is Decision.APPROVE_EXCLUDE and not one.excluded)
+        group.submissions
+        for group in groups
+        if (group.status == "Submitted" and group.decision in _DECIDED)
+        or (group.decision is Decision.APPROVE_EXCLUDE and not group.excluded)
     )
     return waiting + _unsent_reversals(session, environment)
 
@@ -171,13 +171,13 @@ def worker_names(session: Session, environment: Environment) -> dict[int, str]:
 
 def worker_submissions(groups: Iterable[SubmissionGroup]) -> list[WorkerSubmissions]:
     """Everyone with a submission, by id on the requester API."""
-    found: dict[int, WorkerSubmissions] = {}
-    for one in groups:
-        work = found.setdefault(
-            one.worker_id, WorkerSubmissions(one.worker_id, one.worker, one.excluded, Counter())
+    by_worker: dict[int, WorkerSubmissions] = {}
+    for group in groups:
+        work = by_worker.setdefault(
+            group.worker_id, WorkerSubmissions(group.worker_id, group.worker, group.excluded, Counter())
         )
-        work.decisions[one.decision] += one.submissions
-    return sorted(found.values(), key=lambda one: one.worker)
+        work.decisions[group.decision] += group.submissions
+    return sorted(by_worker.values(), key=lambda work: work.worker)
 
 
 def queued_cents(session: Session, environment: Environment) -> int:
@@ -255,10 +255,10 @@ def document_texts(session: Session, image_ids: Sequence[int]) -> dict[int, tupl
         .where(SideRow.name.in_(LEFT), PartRow.kind == PartKind.TEXT, PartRow.item_id.in_(list(image_ids)))
         .order_by(PartRow.item_id, PartRow.place)
     )
-    found: dict[int, tuple[str, ...]] = {}
+    texts: dict[int, tuple[str, ...]] = {}
     for id_, text in session.execute(query):
-        found[id_] = (*found.get(id_, ()), text or "")
-    return found
+        texts[id_] = (*texts.get(id_, ()), text or "")
+    return texts
 
 
 def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tuple[str, int]]:

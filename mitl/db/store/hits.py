@@ -113,7 +113,7 @@ def open_round(session: Session, dataset_id: int, environment: Environment | Non
     Args:
         environment: None for the latter.
     """
-    found = session.scalars(
+    round_id = session.scalars(
         select(Round.id)
         .where(
             Round.dataset_id == dataset_id,
@@ -123,8 +123,8 @@ def open_round(session: Session, dataset_id: int, environment: Environment | Non
         # Both engines then have what chose before what did not.
         .order_by(Round.environment.is_(None), Round.number)
     ).first()
-    if found is not None:
-        return found
+    if round_id is not None:
+        return round_id
     row = Round(
         dataset_id=dataset_id,
         number=next_round(session, dataset_id),
@@ -262,25 +262,25 @@ def other_kinds(session: Session, environment: Environment) -> dict[int, str]:
 def hits_of(session: Session, hit_ids: Sequence[int]) -> list[StoredHit]:
     """These HITs, oldest batch first, by number and attempt."""
     query = select(*_HIT).join(Batch, Batch.id == Hit.batch_id)
-    found = [
+    stored = [
         StoredHit(*row)
         for chunk in chunks(hit_ids)
         for row in session.execute(query.where(Hit.id.in_(chunk)))
     ]
-    return sorted(found, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
+    return sorted(stored, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
 
 
 def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitItem]]:
     """What stands on these HITs, by place."""
-    found: dict[int, list[HitItem]] = {hit_id: [] for hit_id in hit_ids}
+    by_hit: dict[int, list[HitItem]] = {hit_id: [] for hit_id in hit_ids}
     query = (
         select(HitItemRow.hit_id, HitItemRow.place, PairRow.left_id, PairRow.right_id, HitItemRow.role)
         .join(PairRow, PairRow.id == HitItemRow.pair_id)
         .order_by(HitItemRow.hit_id, HitItemRow.place)
     )
     for hit_id, place, image, caption, role in rows_among(session, query, HitItemRow.hit_id, hit_ids):
-        found[hit_id].append(HitItem(place, Pair(image, caption), role))
-    return found
+        by_hit[hit_id].append(HitItem(place, Pair(image, caption), role))
+    return by_hit
 
 
 def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None:
@@ -354,5 +354,5 @@ def state_counts(session: Session, environment: Environment) -> dict[HitState, i
 
 def environments(session: Session) -> list[Environment]:
     """The environments that hold batches, sandbox first."""
-    found = set(session.scalars(select(Batch.environment).distinct()))
-    return [environment for environment in Environment if environment in found]
+    posted_to = set(session.scalars(select(Batch.environment).distinct()))
+    return [environment for environment in Environment if environment in posted_to]

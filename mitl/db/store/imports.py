@@ -148,8 +148,8 @@ def hits_of(session: Session, batch_id: int) -> list[int]:
 def documents(session: Session, hit_ids: Sequence[int]) -> list[StoredDocument]:
     """The submissions of these HITs, in order of arrival."""
     query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
-    found = [StoredDocument(*row) for row in rows_among(session, query, Assignment.hit_id, hit_ids)]
-    return sorted(found, key=lambda document: document.id)
+    stored = [StoredDocument(*row) for row in rows_among(session, query, Assignment.hit_id, hit_ids)]
+    return sorted(stored, key=lambda document: document.id)
 
 
 def batch_of(session: Session, hit_id: int) -> int:

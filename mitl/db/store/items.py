@@ -150,13 +150,13 @@ def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: 
             (
                 {
                     "left_side_id": sides[left],
-                    "left_id": numbers[left][one],
+                    "left_id": numbers[left][row],
                     "right_side_id": sides[right],
                     "right_id": numbers[right][other],
                     "score": 1.0,
                     "sampling_method": QRELS,
                 }
-                for one, other in positives
+                for row, other in positives
             ),
         )
     return dataset.id
@@ -214,10 +214,10 @@ def find_dataset(session: Session) -> DatasetRow | None:
 
 def dataset(session: Session) -> DatasetRow:
     """The project's data set; StoreError where none is loaded."""
-    found = find_dataset(session)
-    if found is None:
+    row = find_dataset(session)
+    if row is None:
         raise StoreError("no data set is loaded; run `mitl init` first")
-    return found
+    return row
 
 
 def items(session: Session, side_id: int) -> list[StoredItem]:
@@ -243,12 +243,12 @@ def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
     query = select(ItemRow.id, ItemRow.external_id, PartRow.file, PartRow.url, PartRow.kind, PartRow.text)
     query = query.join(PartRow, and_(PartRow.side_id == ItemRow.side_id, PartRow.item_id == ItemRow.id))
     rows = session.execute(_of_side(query, LEFT, dataset_id).order_by(PartRow.place))
-    found: list[ImageItem] = []
+    stored: list[ImageItem] = []
     for (id_, external), parts in groupby(rows, key=lambda row: (row[0], row[1])):
         ((_, _, file, url, kind, _), *_) = of_item = list(parts)
         texts = tuple(row[5] for row in of_item if row[4] is PartKind.TEXT)
-        found.append(ImageItem(id_, external, None if file is None else project / file, url, texts, kind))
-    return found
+        stored.append(ImageItem(id_, external, None if file is None else project / file, url, texts, kind))
+    return stored
 
 
 def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
@@ -276,9 +276,9 @@ def references(session: Session, dataset_id: int) -> dict[int, int]:
 def originals(session: Session, dataset_id: int) -> list[Pair]:
     """Each caption with its own image, in tie order of captions; then what else is an original positive."""
     query = select(ItemRow.group_id, ItemRow.id)
-    own = [Pair(*row) for row in session.execute(_of_side(query, RIGHT, dataset_id))]
+    first_image = [Pair(*row) for row in session.execute(_of_side(query, RIGHT, dataset_id))]
     more = select(RatingRow.left_id, RatingRow.right_id).where(RatingRow.sampling_method == QRELS)
-    return [*own, *(Pair(*row) for row in session.execute(more.order_by(RatingRow.id)))]
+    return [*first_image, *(Pair(*row) for row in session.execute(more.order_by(RatingRow.id)))]
 
 
 def _of_side(query: Any, names: Sequence[str], dataset_id: int) -> Any:
@@ -310,15 +310,15 @@ def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
     query = select(ItemRow.external_id, PartRow.side_id, ItemRow.id, PartRow.file, PartRow.url).join(
         PartRow, _FIRST
     )
-    known = {row[0]: row[1:] for row in session.execute(_of_side(query, LEFT, dataset_id))}
+    stored = {row[0]: row[1:] for row in session.execute(_of_side(query, LEFT, dataset_id))}
     referring = select(SideRow.id).where(SideRow.name.in_(RIGHT), SideRow.dataset_id == dataset_id)
     changed = 0
     for image in data.images:
-        side, id_, file, url = known[image.external_id]
+        side, id_, file, url = stored[image.external_id]
         new = (image.file or file, image.url or url)
         if new != (file, url):
-            own = (PartRow.side_id == side, PartRow.item_id == id_, PartRow.place == 1)
-            session.execute(update(PartRow).where(*own).values(file=new[0], url=new[1]))
+            of_part = (PartRow.side_id == side, PartRow.item_id == id_, PartRow.place == 1)
+            session.execute(update(PartRow).where(*of_part).values(file=new[0], url=new[1]))
             shown = (
                 PartRow.side_id.in_(referring),
                 PartRow.place == _REFERENCE,
@@ -333,12 +333,12 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
     """Insert the ratings that are new and whose image and caption are in the data set; returns how many."""
     image_ids, caption_ids = id_maps(session, dataset_id)
     left, right = pair_sides(session)
-    known = ratings(session)
+    rated = ratings(session)
     rows = {}
     for rating in given:
         image = image_ids.get(rating.image_external_id)
         caption = caption_ids.get(rating.caption_external_id)
-        if image is not None and caption is not None and Pair(image, caption) not in known:
+        if image is not None and caption is not None and Pair(image, caption) not in rated:
             rows[image, caption] = {
                 "left_side_id": left,
                 "left_id": image,
@@ -368,14 +368,14 @@ def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Ex
     """Insert the entries that are new and concern this data set; a pair without image means the caption's own."""
     image_ids, caption_ids = id_maps(session, dataset_id)
     left, right = pair_sides(session)
-    own = {caption.id: caption.image_id for caption in captions(session, dataset_id)}
-    known = {(row.kind, row.image_id, row.caption_id) for row in exclusions(session)}
+    image_of = {caption.id: caption.image_id for caption in captions(session, dataset_id)}
+    stored = {(row.kind, row.image_id, row.caption_id) for row in exclusions(session)}
     rows: dict[tuple[ExclusionKind, int | None, int | None], dict[str, object]] = {}
     for entry in given:
         image = None if entry.image_external_id is None else image_ids.get(entry.image_external_id)
         caption = None if entry.caption_external_id is None else caption_ids.get(entry.caption_external_id)
         if entry.kind is ExclusionKind.PAIR and entry.image_external_id is None and caption is not None:
-            image = own[caption]
+            image = image_of[caption]
         needed = {
             ExclusionKind.CAPTION: (caption,),
             ExclusionKind.IMAGE: (image,),
@@ -383,7 +383,7 @@ def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Ex
             ExclusionKind.WRONG: (image, caption),
         }[entry.kind]
         key = (entry.kind, image, caption)
-        if None not in needed and key not in known:
+        if None not in needed and key not in stored:
             rows[key] = {
                 "kind": entry.kind,
                 "left_side_id": None if image is None else left,

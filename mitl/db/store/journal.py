@@ -48,8 +48,8 @@ def starting_with(session: Session, kind: str, prefix: str) -> list[JournalRow]:
 
 def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:
     """Write the intent of calls (key, token, request JSON) that are new to the journal; returns how many."""
-    known = _keys(session, kind, [key for key, _, _ in calls])
-    new = [call for call in calls if call[0] not in known]
+    planned = _keys(session, kind, [key for key, _, _ in calls])
+    new = [call for call in calls if call[0] not in planned]
     return _add(session, kind, new, state=JournalState.PLANNED, at=now, first_sent_at=None)
 
 
@@ -57,13 +57,13 @@ def announce(
     session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime
 ) -> set[str]:
     """Write that calls (key, token, request JSON) are about to be made; returns those that are done, and stay so."""
-    query, known = select(Journal.key, Journal.state).where(Journal.kind == kind), {}
+    query, stored = select(Journal.key, Journal.state).where(Journal.kind == kind), {}
     for chunk in chunks([key for key, _, _ in calls]):
-        known.update(dict(session.execute(query.where(Journal.key.in_(chunk))).all()))
-    new = [call for call in calls if call[0] not in known]
+        stored.update(dict(session.execute(query.where(Journal.key.in_(chunk))).all()))
+    new = [call for call in calls if call[0] not in stored]
     _add(session, kind, new, state=JournalState.SENDING, at=now, first_sent_at=now)
-    done = {key for key, state in known.items() if state is JournalState.DONE}
-    mark(session, kind, sorted(known.keys() - done), JournalState.SENDING, now)
+    done = {key for key, state in stored.items() if state is JournalState.DONE}
+    mark(session, kind, sorted(stored.keys() - done), JournalState.SENDING, now)
     return done
 
 
@@ -96,11 +96,11 @@ def first_sent(session: Session, kind: str, keys: Sequence[str]) -> dict[str, dt
     query = select(Journal.key, Journal.first_sent_at).where(
         Journal.kind == kind, Journal.first_sent_at.is_not(None)
     )
-    found: dict[str, dt.datetime] = {}
+    times: dict[str, dt.datetime] = {}
     for chunk in chunks(keys):
         rows = session.execute(query.where(Journal.key.in_(chunk)))
-        found.update({key: at for key, at in rows if at is not None})
-    return found
+        times.update({key: at for key, at in rows if at is not None})
+    return times
 
 
 def done_keys(session: Session, kind: str, keys: Sequence[str]) -> set[str]:
@@ -111,10 +111,10 @@ def done_keys(session: Session, kind: str, keys: Sequence[str]) -> set[str]:
 def _keys(session: Session, kind: str, keys: Sequence[str], *conditions: ColumnElement[bool]) -> set[str]:
     """Those of these keys that the journal knows."""
     query = select(Journal.key).where(Journal.kind == kind, *conditions)
-    found: set[str] = set()
+    stored: set[str] = set()
     for chunk in chunks(keys):
-        found.update(session.scalars(query.where(Journal.key.in_(chunk))))
-    return found
+        stored.update(session.scalars(query.where(Journal.key.in_(chunk))))
+    return stored
 
 
 def mark(
@@ -185,7 +185,7 @@ def add_ledger(session: Session, bookings: Sequence[Booking]) -> None:
     """Book money once; a key that is booked already is left alone."""
     if bookings:
         names = ("assignment_id", "kind", "key", "cents")
-        session.connection().execute(_BOOK, [dict(zip(names, one, strict=True)) for one in bookings])
+        session.connection().execute(_BOOK, [dict(zip(names, booking, strict=True)) for booking in bookings])
 
 
 _BOOK = text(

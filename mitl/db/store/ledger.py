@@ -122,14 +122,14 @@ def settled_work(session: Session, environment: Environment) -> list[SettledWork
         )
         .order_by(Assignment.submitted_at, Assignment.id)
     )
-    found = []
+    work = []
     for row in session.execute(query):
         values: list[Any] = [*row, times.get(row[0])]
         money = booked.get(row[0], {})
         extra = money.get(COMPENSATE, 0)
         values += [money.get("reward", 0), money.get("fee", 0), money.get(BONUS, 0) + extra, extra]
-        found.append(SettledWork(*values))
-    return found
+        work.append(SettledWork(*values))
+    return work
 
 
 def _booked(session: Session, environment: Environment) -> dict[int, dict[str, int]]:
@@ -142,10 +142,10 @@ def _booked(session: Session, environment: Environment) -> dict[int, dict[str, i
         .join(Ledger, Ledger.assignment_id == Assignment.id)
         .group_by(Ledger.assignment_id, kind)
     )
-    found: dict[int, dict[str, int]] = defaultdict(dict)
+    by_assignment: dict[int, dict[str, int]] = defaultdict(dict)
     for assignment_id, what, cents in session.execute(query):
-        found[assignment_id][what] = int(cents)
-    return found
+        by_assignment[assignment_id][what] = int(cents)
+    return by_assignment
 
 
 def bonuses(session: Session, environment: Environment) -> dict[int, list[int]]:
@@ -156,10 +156,10 @@ def bonuses(session: Session, environment: Environment) -> dict[int, list[int]]:
         .where(Ledger.kind == BONUS)
         .order_by(Ledger.cents)
     )
-    found: dict[int, list[int]] = defaultdict(list)
+    by_assignment: dict[int, list[int]] = defaultdict(list)
     for assignment_id, cents in session.execute(query):
-        found[assignment_id].append(cents)
-    return found
+        by_assignment[assignment_id].append(cents)
+    return by_assignment
 
 
 def planned_calls(session: Session, kind: str) -> list[PlannedCall]:
@@ -177,9 +177,9 @@ def planned_calls(session: Session, kind: str) -> list[PlannedCall]:
 
 def last_numbers(session: Session, kind: str, prefix: str) -> dict[str, int]:
     """Key without its number → the highest number that was planned; of keys ``<prefix>…:<number>``."""
-    found: dict[str, int] = {}
+    highest: dict[str, int] = {}
     query = select(Journal.key).where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
     for key in session.scalars(query):
         stem, _, number = key.rpartition(":")
-        found[stem] = max(int(number), found.get(stem, 0))
-    return found
+        highest[stem] = max(int(number), highest.get(stem, 0))
+    return highest

@@ -183,8 +183,8 @@ def answered_again(session: Session, environment: Environment, round_id: int) ->
 
 def undecided(session: Session, environment: Environment, round_id: int, pairs: Sequence[Pair]) -> list[Pair]:
     """Those of a round's doubts that no HIT of it has a usable answer on, or on which workers are evenly divided."""
-    given = answered_again(session, environment, round_id)
-    return [pair for pair in pairs if pair not in given or not given[pair][0]]
+    answered = answered_again(session, environment, round_id)
+    return [pair for pair in pairs if pair not in answered or not answered[pair][0]]
 
 
 def lost_share(session: Session, environment: Environment) -> float:
@@ -230,7 +230,7 @@ def hits_to_replace(
     Args:
         tallies: those of this environment, where they are at hand.
     """
-    wanted = {
+    assignments = {
         row.id: row.assignments
         for row in batches(session, environment)
         if row.source is not JudgementSource.IMPORT
@@ -238,7 +238,7 @@ def hits_to_replace(
     overlaps = _overlap_hits(session, environment)
     newest = session.scalar(select(func.max(Hit.id))) or 0
     of_hit = np.bincount((tallies or tallies_of(session, environment)).hits, minlength=newest + 1)
-    closed = hits_of(session, _lacking(session, environment, wanted, overlaps, of_hit))
+    closed = hits_of(session, _lacking(session, environment, assignments, overlaps, of_hit))
     if not closed:
         return []
     ids = [hit.id for hit in closed]
@@ -248,7 +248,7 @@ def hits_to_replace(
     live = live_pairs(session, environment, of_hits=ids)
     second = _second_opinions(session, environment) if overlaps else set()
     wants = audit_store.open_questions(session, environment)
-    found = []
+    replaced = []
     taken = _labelled(session, environment)
     for hit in closed:
         asking = PairRole.OVERLAP if hit.id in overlaps else PairRole.CANDIDATE
@@ -257,7 +257,7 @@ def hits_to_replace(
             pairs, missing = [pair for pair in asked if pair not in second], 1
         else:
             missing = hit.assignments - usable[hit.id]
-            enough = wanted[hit.batch_id]
+            enough = assignments[hit.batch_id]
             pairs = [
                 pair
                 for pair in asked
@@ -271,8 +271,8 @@ def hits_to_replace(
         if (pairs or audits) and missing > 0:
             taken.update(pairs)
             wants.subtract(dict.fromkeys(audits, missing))
-            found.append(HitToReplace(hit, missing, tuple(pairs), tuple(audits)))
-    return found
+            replaced.append(HitToReplace(hit, missing, tuple(pairs), tuple(audits)))
+    return replaced
 
 
 def _lacking(
@@ -294,8 +294,8 @@ def _lacking(
     else:
         for chunk in chunks(doubtful):
             parts.append(number_columns(session, f"{closed} AND h.id IN ({', '.join(map(str, chunk))})", 3))
-    hit, batch, wanted = np.concatenate(parts, axis=1)
-    lacks = contains(ours, batch) & ((usable[hit] < wanted) | contains(overlapping, hit))
+    hit, batch, assignments = np.concatenate(parts, axis=1)
+    lacks = contains(ours, batch) & ((usable[hit] < assignments) | contains(overlapping, hit))
     return sorted(hit[lacks & ~contains(np.sort(replaced), hit)].tolist())
 
 

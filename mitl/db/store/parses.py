@@ -66,10 +66,10 @@ class Submissions:
         """HIT → its batch and the places that its page has; nothing for a HIT that asks something else."""
         items = self.items
         query = select(Hit.batch_id, items.hit_id, items.place).join(Hit, Hit.id == items.hit_id)
-        found: dict[int, tuple[int, list[int]]] = {}
+        places_of: dict[int, tuple[int, list[int]]] = {}
         for batch, hit, place in rows_among(session, query.order_by(items.place), items.hit_id, hit_ids):
-            found.setdefault(hit, (batch, []))[1].append(place)
-        return found
+            places_of.setdefault(hit, (batch, []))[1].append(place)
+        return places_of
 
     def ids(
         self, session: Session, environment: Environment, source: JudgementSource = JudgementSource.CROWD
@@ -105,13 +105,13 @@ class Submissions:
     def rows(self, session: Session, ids: Iterable[int]) -> dict[int, list[Any]]:
         """Submission → its stored answers, by place; to be read only."""
         answers = self.answers
-        found: dict[int, list[Any]] = defaultdict(list)
+        by_assignment: dict[int, list[Any]] = defaultdict(list)
         query = select(answers).order_by(answers.assignment_id, answers.place)
         for chunk in chunks(list(ids)):
             rows: Iterable[Any] = session.scalars(query.where(answers.assignment_id.in_(chunk)))
             for row in rows:
-                found[row.assignment_id].append(row)
-        return found
+                by_assignment[row.assignment_id].append(row)
+        return by_assignment
 
     def set_parses(self, session: Session, given: Mapping[int, Parsed[Any]]) -> None:
         """Write what was parsed from these submissions, in place of an earlier parse."""
@@ -178,8 +178,8 @@ def set_parses(
 
 def _forget_parses(session: Session, ids: Sequence[int]) -> None:
     for chunk in chunks(ids):
-        own = select(JudgementRow.id).where(JudgementRow.assignment_id.in_(chunk))
-        session.execute(delete(Rationale).where(Rationale.judgement_id.in_(own)))
+        judgements = select(JudgementRow.id).where(JudgementRow.assignment_id.in_(chunk))
+        session.execute(delete(Rationale).where(Rationale.judgement_id.in_(judgements)))
         session.execute(delete(JudgementRow).where(JudgementRow.assignment_id.in_(chunk)))
 
 
@@ -192,7 +192,7 @@ def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:
 
 
 def _add_rationale(session: Session, parses: Mapping[int, Parsed[PlaceAnswer]]) -> None:
-    given = {
+    reasons = {
         (id_, answer.place): [
             {"kind": name, "value": value} for name, values in answer.given.items() for value in values
         ]
@@ -202,27 +202,29 @@ def _add_rationale(session: Session, parses: Mapping[int, Parsed[PlaceAnswer]]) 
     }
     query = select(JudgementRow.assignment_id, JudgementRow.place, JudgementRow.id)
     rows: list[dict[str, Any]] = []
-    for chunk in chunks(sorted({id_ for id_, _ in given})):
-        found = session.execute(query.where(JudgementRow.assignment_id.in_(chunk)).order_by(JudgementRow.id))
-        for id_, place, judgement in found:
-            rows += [{"judgement_id": judgement, **reason} for reason in given.get((id_, place), ())]
+    for chunk in chunks(sorted({id_ for id_, _ in reasons})):
+        stored = session.execute(query.where(JudgementRow.assignment_id.in_(chunk)).order_by(JudgementRow.id))
+        for id_, place, judgement in stored:
+            rows += [{"judgement_id": judgement, **reason} for reason in reasons.get((id_, place), ())]
     add_rows(session, Rationale, rows)
 
 
 def add_all_findings(session: Session, given: Mapping[int, Iterable[Finding]]) -> None:
     """Note something about submissions, by id; the same note is not written twice."""
-    wanted = {id_: {(one.code, one.detail) for one in found} for id_, found in given.items()}
-    wanted = {id_: notes for id_, notes in wanted.items() if notes}
-    known: dict[int, set[tuple[str, str]]] = defaultdict(set)
+    notes_of = {
+        id_: {(finding.code, finding.detail) for finding in findings} for id_, findings in given.items()
+    }
+    notes_of = {id_: notes for id_, notes in notes_of.items() if notes}
+    stored: dict[int, set[tuple[str, str]]] = defaultdict(set)
     query = select(FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
-    for id_, code, detail in rows_among(session, query, FindingRow.assignment_id, wanted):
-        known[id_].add((code, detail))
+    for id_, code, detail in rows_among(session, query, FindingRow.assignment_id, notes_of):
+        stored[id_].add((code, detail))
     add_rows(
         session,
         FindingRow,
         (
             {"assignment_id": id_, "code": code, "detail": detail}
-            for id_, notes in wanted.items()
-            for code, detail in sorted(notes - known[id_])
+            for id_, notes in notes_of.items()
+            for code, detail in sorted(notes - stored[id_])
         ),
     )

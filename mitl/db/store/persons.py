@@ -53,25 +53,27 @@ def submitted(session: Session) -> set[str]:
 
 def held(session: Session, environment: Environment, worker: str) -> Iterator[HeldPart]:
     """What the project holds about this worker; parts without an entry come too."""
-    own = (Worker.environment == environment, Worker.mturk_worker_id == worker)
+    of_person = (Worker.environment == environment, Worker.mturk_worker_id == worker)
     yield HeldPart(
         "worker",
         "Your worker id; whether you were excluded from further HITs, or have done as many as one may, since when, and "
         "the note on why.",
-        _rows(session, select(*_named(Worker)).where(*own)),
+        _rows(session, select(*_named(Worker)).where(*of_person)),
     )
     yield HeldPart(
         "submissions",
         "What you sent: which HIT, when, what the server says of it, what was decided, and your answers (XML).",
         _rows(
             session,
-            _of(own, *_named(Assignment), Batch.name.label("batch"), Batch.template, Hit.mturk_hit_id),
+            _of(of_person, *_named(Assignment), Batch.name.label("batch"), Batch.template, Hit.mturk_hit_id),
         ),
     )
     yield HeldPart(
         "findings",
         "What was noticed about your submissions. Where it is about a control, the entry does not say which.",
-        _without_controls(_rows(session, _of(own, FindingRow.code, FindingRow.detail, join=FindingRow))),
+        _without_controls(
+            _rows(session, _of(of_person, FindingRow.code, FindingRow.detail, join=FindingRow))
+        ),
     )
     for name, means, rows in (
         ("pair_answers", "Your answers on pairs, as they were read, and what the pair was.", _judgements),
@@ -79,28 +81,31 @@ def held(session: Session, environment: Environment, worker: str) -> Iterator[He
         ("ratings", "How similar you rated two items, from 0 to 5, and what they were.", _ratings),
         ("texts", "What you wrote or picked for an item, or said of a text that somebody wrote.", _texts),
     ):
-        yield HeldPart(name, f"{means} active_ms is the time that the page measured.", rows(session, own))
+        yield HeldPart(
+            name, f"{means} active_ms is the time that the page measured.", rows(session, of_person)
+        )
     yield HeldPart(
         "reviews_of_your_texts",
         "What others said of the texts that you wrote.",
-        _rows(session, _reviews(own)),
+        _rows(session, _reviews(of_person)),
     )
     yield HeldPart(
         "payments",
         "What your submissions cost, in cents: rewards and bonuses, which are yours, and fees, which are the market's.",
-        _rows(session, _of(own, Ledger.kind, Ledger.cents, join=Ledger)),
+        _rows(session, _of(of_person, Ledger.kind, Ledger.cents, join=Ledger)),
     )
     yield HeldPart(
         "decisions",
         "What the server was told about you, with its words: approvals, rejections, bonuses, exclusions, messages.",
-        _calls(session, own, worker),
+        _calls(session, of_person, worker),
     )
 
 
 def _named(table: type, *left_out: str) -> list[Any]:
     """The columns of a table but its keys."""
     out = {"id", *left_out}
-    return [own for own in table.__table__.columns if own.name not in out and not own.foreign_keys]  # type: ignore[attr-defined]
+    columns = table.__table__.columns  # type: ignore[attr-defined]
+    return [column for column in columns if column.name not in out and not column.foreign_keys]
 
 
 def _of(own: tuple[Any, ...], *wanted: Any, join: Any = None) -> Wide:
@@ -127,13 +132,13 @@ def _without_controls(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _judgements(session: Session, own: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
-    given: dict[int, dict[str, list[str]]] = {}
+    further: dict[int, dict[str, list[str]]] = {}
     reasons = _of(own, Rationale.judgement_id, Rationale.kind, Rationale.value, join=JudgementRow)
     for _, answer, kind, value in session.execute(reasons.join(Rationale)):
-        given.setdefault(answer, {}).setdefault(kind, []).append(value)
+        further.setdefault(answer, {}).setdefault(kind, []).append(value)
     query = _answers(own, JudgementRow, *_PAIR, JudgementRow.id.label("row"))
     for row in _with_items(session, query.join(PairRow, PairRow.id == JudgementRow.pair_id)):
-        yield row | {"further_answers": given.get(row.pop("row"), {})}
+        yield row | {"further_answers": further.get(row.pop("row"), {})}
 
 
 def _ratings(session: Session, own: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
@@ -183,7 +188,7 @@ def _with_items(session: Session, query: Wide) -> Iterator[dict[str, Any]]:
     rows = list(_rows(session, query))
     sides = ("left", "right") if rows and "right_id" in rows[0] else ("left",)
     keys = {(row[f"{side}_side_id"], row[f"{side}_id"]) for row in rows for side in sides}
-    known: dict[tuple[int, int], list[dict[str, Any]]] = {key: [] for key in keys}
+    parts_of: dict[tuple[int, int], list[dict[str, Any]]] = {key: [] for key in keys}
     parts = select(PartRow.side_id, PartRow.item_id, SideRow.name, PartRow.text, PartRow.file, PartRow.url)
     parts = parts.join(SideRow, SideRow.id == PartRow.side_id).order_by(PartRow.place)
     for chunk in chunks(sorted(keys), 400):
@@ -191,11 +196,11 @@ def _with_items(session: Session, query: Wide) -> Iterator[dict[str, Any]]:
             parts.where(tuple_(PartRow.side_id, PartRow.item_id).in_(chunk))
         ):
             what = zip(("text", "file", "url"), said, strict=True)
-            known[side_id, item_id].append(
+            parts_of[side_id, item_id].append(
                 {"side": side} | {name: _shown(name, value) for name, value in what if value}
             )
     for row in rows:
-        yield row | {"about": [known[row.pop(f"{side}_side_id"), row.pop(f"{side}_id")] for side in sides]}
+        yield row | {"about": [parts_of[row.pop(f"{side}_side_id"), row.pop(f"{side}_id")] for side in sides]}
 
 
 def _shown(name: str, value: str) -> str:
@@ -206,17 +211,18 @@ def _shown(name: str, value: str) -> str:
 def _calls(session: Session, own: tuple[Any, ...], worker: str) -> Iterator[dict[str, Any]]:
     ids = session.scalars(select(Assignment.mturk_assignment_id).join(Worker).where(*own)).all()
     query = select(Journal).order_by(Journal.id)
-    wanted = [
+    queries = [
         query.where(
-            Journal.kind.in_(_DECISIONS), Journal.key.in_([submission_key(one, worker) for one in chunk])
+            Journal.kind.in_(_DECISIONS),
+            Journal.key.in_([submission_key(submission, worker) for submission in chunk]),
         )
         for chunk in chunks(ids)
     ]
-    wanted.append(
+    queries.append(
         query.where(Journal.kind.in_(_CALLS), Journal.request.contains(json.dumps(worker), autoescape=True))
     )
-    for one in wanted:
-        for call in session.scalars(one):
+    for query in queries:
+        for call in session.scalars(query):
             request = json.loads(call.request)
             if call.kind in _DECISIONS or request.get("worker") == worker:
                 yield {"kind": call.kind, "state": call.state, "at": call.at, "request": request}

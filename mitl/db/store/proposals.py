@@ -64,10 +64,10 @@ def runs(session: Session) -> list[RunRow]:
 
 def latest_run(session: Session) -> RunRow:
     """The newest run; StoreError where nothing was proposed yet."""
-    found = runs(session)
-    if not found:
+    stored = runs(session)
+    if not stored:
         raise StoreError("nothing has been proposed yet; run `mitl propose` first")
-    return found[-1]
+    return stored[-1]
 
 
 def add_run(
@@ -141,11 +141,11 @@ def pair_ids(session: Session, sides: tuple[int, int] | None = None) -> dict[Pai
 def pairs_of_rows(session: Session, rows: Ints) -> list[Pair]:
     """The pairs in these rows, in their order."""
     query = select(PairRow.id, PairRow.left_id, PairRow.right_id)
-    known = {
+    pair_of = {
         row: Pair(image, caption)
         for row, image, caption in rows_among(session, query, PairRow.id, rows.tolist())
     }
-    return [known[row] for row in rows.tolist()]
+    return [pair_of[row] for row in rows.tolist()]
 
 
 def ensure_pairs(
@@ -168,9 +168,9 @@ def _number_pairs(
     session: Session, packed: Ints, sides: tuple[int, int], *, proposed: bool
 ) -> tuple[Ints, int]:
     """The row of each pair, (n,), and how many were inserted; only these are marked as proposed or not."""
-    wanted = distinct(packed)
-    known, rows = _known_pairs(session, wanted, sides)
-    new = wanted[~contains(known, wanted)]
+    pairs = distinct(packed)
+    stored, rows = _known_pairs(session, pairs, sides)
+    new = pairs[~contains(stored, pairs)]
     first = next_id(session, PairRow)
     if len(new):
         left, right = unpack_ids(new)
@@ -190,10 +190,10 @@ def _number_pairs(
             ),
         )
         ids_were_given(session, PairRow)
-    known = np.concatenate([known, new])
+    stored = np.concatenate([stored, new])
     rows = np.concatenate([rows, np.arange(first, first + len(new))])
-    order = np.argsort(known)
-    return rows[order][places(known[order], packed)], len(new)
+    order = np.argsort(stored)
+    return rows[order][places(stored[order], packed)], len(new)
 
 
 _FEW = 50_000
@@ -211,14 +211,14 @@ def _known_pairs(session: Session, wanted: Ints, sides: tuple[int, int]) -> tupl
         for chunk in chunks(list(zip(*(side.tolist() for side in unpack_ids(wanted)), strict=True))):
             listed = ", ".join(map(str, chunk))
             # SQLite looks for each of a list of two columns by its index in a join alone.
-            given = (
+            joined = (
                 query.format("wanted CROSS JOIN pair") + " AND p.left_id = wanted.l AND p.right_id = wanted.r"
             )
-            parts.append(number_columns(session, f"WITH wanted (l, r) AS (VALUES {listed}) {given}", 3))
+            parts.append(number_columns(session, f"WITH wanted (l, r) AS (VALUES {listed}) {joined}", 3))
     left, right, rows = np.concatenate(parts, axis=1)
-    known = pack_ids(left, right)
-    order = np.argsort(known)
-    return known[order], rows[order]
+    stored = pack_ids(left, right)
+    order = np.argsort(stored)
+    return stored[order], rows[order]
 
 
 def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Direction, list[int]]:
@@ -226,10 +226,10 @@ def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Dire
     query = select(Query.direction, Query.item_id)
     if run_ids is not None:
         query = query.where(Query.run_id.in_(run_ids))
-    found: dict[Direction, set[int]] = {direction: set() for direction in Direction}
+    items_of: dict[Direction, set[int]] = {direction: set() for direction in Direction}
     for direction, item in session.execute(query):
-        found[direction].add(item)
-    return {direction: sorted(items) for direction, items in found.items()}
+        items_of[direction].add(item)
+    return {direction: sorted(items) for direction, items in items_of.items()}
 
 
 def annotators(session: Session) -> list[AnnotatorRow]:
@@ -303,16 +303,16 @@ def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[P
 def _annotator_ids(session: Session, wanted: Sequence[AnnotatorRow]) -> dict[str, int]:
     ids = {}
     for row in wanted:
-        found = session.execute(
+        stored = session.execute(
             select(StoredAnnotator).where(StoredAnnotator.name == row.name)
         ).scalar_one_or_none()
-        if found is None:
-            found = StoredAnnotator(
+        if stored is None:
+            stored = StoredAnnotator(
                 name=row.name, kind=row.kind, config=row.config, fingerprint=row.fingerprint
             )
-            session.add(found)
+            session.add(stored)
         else:
-            found.kind, found.config, found.fingerprint = row.kind, row.config, row.fingerprint
+            stored.kind, stored.config, stored.fingerprint = row.kind, row.config, row.fingerprint
         session.flush()
-        ids[row.name] = found.id
+        ids[row.name] = stored.id
     return ids

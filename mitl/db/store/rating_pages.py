@@ -46,11 +46,11 @@ def add_items(session: Session, items: Mapping[int, Sequence[SimilarityQuestion]
         for item in page:
             of_task[item.task].add(item.pair)
     rows: dict[tuple[Likeness, TwoItems], int] = {}
-    for task, wanted in of_task.items():
-        pairs = sorted(wanted)
+    for task, asked in of_task.items():
+        pairs = sorted(asked)
         numbers = np.array(pairs, np.int64)
-        known, _ = ensure_similarity_pairs(session, task, numbers[:, 0], numbers[:, 1])
-        rows |= {(task, pair): row for pair, row in zip(pairs, known.tolist(), strict=True)}
+        ids, _ = ensure_similarity_pairs(session, task, numbers[:, 0], numbers[:, 1])
+        rows |= {(task, pair): row for pair, row in zip(pairs, ids.tolist(), strict=True)}
     add_rows(
         session,
         SimilarityItem,
@@ -71,7 +71,7 @@ def add_items(session: Session, items: Mapping[int, Sequence[SimilarityQuestion]
 
 def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[SimilarityQuestion]]:
     """What stands on these HITs, by place; nothing on a HIT that asks something else."""
-    found: dict[int, list[SimilarityQuestion]] = {hit_id: [] for hit_id in hit_ids}
+    by_hit: dict[int, list[SimilarityQuestion]] = {hit_id: [] for hit_id in hit_ids}
     query = (
         select(
             SimilarityItem.hit_id,
@@ -86,8 +86,8 @@ def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Simila
         .order_by(SimilarityItem.hit_id, SimilarityItem.place)
     )
     for row in rows_among(session, query, SimilarityItem.hit_id, hit_ids):
-        found[row[0]].append(SimilarityQuestion(*row[1:]))
-    return found
+        by_hit[row[0]].append(SimilarityQuestion(*row[1:]))
+    return by_hit
 
 
 def asked_pairs(session: Session, environment: Environment, task: Likeness) -> set[TwoItems]:
@@ -164,7 +164,7 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
     closed = latest_hits(session, environment, (HitState.CLOSED,), SIMILARITY)
     if not closed:
         return []
-    wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())
+    assignments = dict(session.execute(select(Batch.id, Batch.assignments)).all())
     raters = usable_raters(session, environment)
     live = [hit.id for hit in hits(session, environment, LIVE_STATES, SIMILARITY)]
     taken = {
@@ -174,14 +174,14 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
         if item.role is SimilarityRole.ASKED
     }
     pages = questions(session, [hit.id for hit in closed])
-    found = []
+    lacking = []
     for hit in closed:
         lacks: dict[SimilarityQuestion, int] = {}
         for item in pages[hit.id]:
-            missing = wanted[hit.batch_id] - raters.get((item.task, item.pair), 0)
+            missing = assignments[hit.batch_id] - raters.get((item.task, item.pair), 0)
             if item.role is SimilarityRole.ASKED and missing > 0 and (item.task, item.pair) not in taken:
                 lacks[item] = missing
         if lacks:
             taken.update((item.task, item.pair) for item in lacks)
-            found.append(LackingHit(hit, max(lacks.values()), tuple(lacks)))
-    return found
+            lacking.append(LackingHit(hit, max(lacks.values()), tuple(lacks)))
+    return lacking

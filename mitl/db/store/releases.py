@@ -20,8 +20,8 @@ from mitl.records import ExclusionKind, OriginalVerdict, Pair
 
 def kept_salt(session: Session, name: str) -> bytes | None:
     """The pseudonyms' secret of a release; None before its first build."""
-    found = session.scalar(select(StoredRelease.salt).where(StoredRelease.name == name))
-    return None if found is None else bytes.fromhex(found)
+    digits = session.scalar(select(StoredRelease.salt).where(StoredRelease.name == name))
+    return None if digits is None else bytes.fromhex(digits)
 
 
 def salt(session: Session, name: str) -> bytes:
@@ -81,14 +81,14 @@ def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.
     Only entries that this review made are ever taken back: lists that came with the data set stay.
     """
     left, right = pair_sides(session)
-    own = (OriginalReview.side_id == right, OriginalReview.item_id == pair.caption_id)
-    known = session.scalar(select(OriginalReview.verdict).where(*own))
-    if known is verdict:
+    of_pair = (OriginalReview.side_id == right, OriginalReview.item_id == pair.caption_id)
+    stored = session.scalar(select(OriginalReview.verdict).where(*of_pair))
+    if stored is verdict:
         return False
-    if known is None:
+    if stored is None:
         session.add(OriginalReview(side_id=right, item_id=pair.caption_id, verdict=verdict, at=now))
     else:
-        session.execute(update(OriginalReview).where(*own).values(verdict=verdict, at=now))
+        session.execute(update(OriginalReview).where(*of_pair).values(verdict=verdict, at=now))
         session.execute(
             delete(ExclusionEntry).where(
                 ExclusionEntry.right_side_id == right,
@@ -135,9 +135,9 @@ def captions_by_external_id(session: Session, external_ids: Collection[str]) -> 
         .join(SideRow, SideRow.id == ItemRow.side_id)
         .where(SideRow.name.in_(RIGHT))
     )
-    wanted = set(external_ids)
+    names = set(external_ids)
     return {
         name: Pair(image, id_)
         for name, image, id_ in session.execute(query)
-        if name in wanted and image is not None
+        if name in names and image is not None
     }

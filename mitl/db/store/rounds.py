@@ -187,11 +187,11 @@ def roll_back(session: Session, round_id: int, now: dt.datetime) -> None:
 def steps(session: Session, round_id: int) -> dict[RoundStep, StepRow]:
     """The steps that were begun, in their order."""
     query = select(StepOfRound).where(StepOfRound.round_id == round_id)
-    found = {row.step: row for row in session.scalars(query)}
+    stored = {row.step: row for row in session.scalars(query)}
     return {
-        step: StepRow(step, json.loads(found[step].result), found[step].started_at, found[step].ended_at)
+        step: StepRow(step, json.loads(stored[step].result), stored[step].started_at, stored[step].ended_at)
         for step in RoundStep
-        if step in found
+        if step in stored
     }
 
 
@@ -281,7 +281,7 @@ def drop_unasked(session: Session, round_id: int, asked: Set[Pair]) -> int:
     Args:
         asked: what stays all the same, for a HIT of another round asks it or it is answered.
     """
-    own = (
+    asked_rows = (
         select(HitItemRow.pair_id)
         .join(Hit, Hit.id == HitItemRow.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
@@ -290,7 +290,7 @@ def drop_unasked(session: Session, round_id: int, asked: Set[Pair]) -> int:
     query = (
         select(ChosenPair.id, PairRow.left_id, PairRow.right_id)
         .join(PairRow, PairRow.id == ChosenPair.pair_id)
-        .where(ChosenPair.round_id == round_id, ChosenPair.pair_id.not_in(own))
+        .where(ChosenPair.round_id == round_id, ChosenPair.pair_id.not_in(asked_rows))
     )
     gone = [row for row, *pair in session.execute(query) if Pair(*pair) not in asked]
     for chunk in chunks(gone):
@@ -346,10 +346,10 @@ def taught(session: Session, name: str) -> pd.DataFrame:
     Raises:
         RoundError: no annotator of this name learnt here.
     """
-    found = session.scalar(select(TrainedAnnotator.taught).where(TrainedAnnotator.name == name))
-    if found is None:
+    parquet = session.scalar(select(TrainedAnnotator.taught).where(TrainedAnnotator.name == name))
+    if parquet is None:
         raise RoundError(f"no annotator called {name!r} was trained here")
     import pandas as pd
 
-    columns = pd.read_parquet(io.BytesIO(found))
+    columns = pd.read_parquet(io.BytesIO(parquet))
     return frame(TEACHING, {column: columns[column] for column in TEACHING})

@@ -39,9 +39,9 @@ from mitl.records.similarity import (
 def sides_of(session: Session, task: Likeness) -> tuple[int, int]:
     """The rows of the sides of the first and of the second item."""
     image, caption = pair_sides(session)
-    known = {"image": image, "caption": caption}
+    side_of = {"image": image, "caption": caption}
     first, second = task.sides
-    return known[first], known[second]
+    return side_of[first], side_of[second]
 
 
 def ensure_similarity_pairs(
@@ -73,7 +73,7 @@ def add_samples(session: Session, samples: pd.DataFrame) -> int:
     query = select(
         SimilaritySample.pair_id, SimilaritySample.swapped, SimilaritySample.method, SimilaritySample.encoder
     )
-    known = {
+    stored = {
         (pair, swapped, method.value, encoder) for pair, swapped, method, encoder in session.execute(query)
     }
     n_new = 0
@@ -96,7 +96,7 @@ def add_samples(session: Session, samples: pd.DataFrame) -> int:
                     "similarity": None if np.isnan(similarity) else similarity,
                 }
                 for pair, turned, method, encoder, rank, similarity in rows
-                if (pair, turned, METHODS[method].value, encoder) not in known
+                if (pair, turned, METHODS[method].value, encoder) not in stored
             ),
         )
     return n_new
@@ -118,20 +118,20 @@ def samples(session: Session) -> pd.DataFrame:
         .join(PairRow, PairRow.id == SimilaritySample.pair_id)
         .order_by(SimilaritySample.id)
     )
-    found = _table(session, query)
-    swapped = found["swapped"].to_numpy(np.bool_)
-    methods = [SamplingMethod(method) for method in found["method"]]
+    rows = _table(session, query)
+    swapped = rows["swapped"].to_numpy(np.bool_)
+    methods = [SamplingMethod(method) for method in rows["method"]]
     return frame(
         SAMPLES,
         {
-            "pair": found["pair_id"],
+            "pair": rows["pair_id"],
             "task": [TASKS.index(method.task) for method in methods],
-            "first": np.where(swapped, found["right_id"], found["left_id"]),
-            "second": np.where(swapped, found["left_id"], found["right_id"]),
+            "first": np.where(swapped, rows["right_id"], rows["left_id"]),
+            "second": np.where(swapped, rows["left_id"], rows["right_id"]),
             "method": [METHODS.index(method) for method in methods],
-            "encoder": found["encoder"],
-            "rank": found["rank"].fillna(0).astype("int32"),
-            "similarity": found["similarity"].astype("float64"),
+            "encoder": rows["encoder"],
+            "rank": rows["rank"].fillna(0).astype("int32"),
+            "similarity": rows["similarity"].astype("float64"),
         },
     )
 
@@ -188,24 +188,24 @@ def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame
         .where(*conditions)
         .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
     )
-    found = _table(session, query)
+    rows = _table(session, query)
     outcomes = tuple(Outcome)
     answered = frame(
         RATINGS,
         {
-            "pair": found["pair_id"],
-            "task": [TASKS.index(task) for task in found["task"]],
-            "worker": found["mturk_worker_id"],
-            "score": found["score"].astype("float64"),
-            "outcome": [outcomes.index(outcome) for outcome in found["outcome"]],
-            "role": [SIMILARITY_ROLES.index(role) for role in found["role"]],
-            "swapped": found["swapped"].astype("bool"),
-            "hit": found["hit_id"],
-            "assignment": found["assignment_id"],
-            "place": found["place"],
-            "active_ms": found["active_ms"].fillna(0).astype("int64"),
+            "pair": rows["pair_id"],
+            "task": [TASKS.index(task) for task in rows["task"]],
+            "worker": rows["mturk_worker_id"],
+            "score": rows["score"].astype("float64"),
+            "outcome": [outcomes.index(outcome) for outcome in rows["outcome"]],
+            "role": [SIMILARITY_ROLES.index(role) for role in rows["role"]],
+            "swapped": rows["swapped"].astype("bool"),
+            "hit": rows["hit_id"],
+            "assignment": rows["assignment_id"],
+            "place": rows["place"],
+            "active_ms": rows["active_ms"].fillna(0).astype("int64"),
             # A column of times and of nothing holds NaT for nothing.
-            "usable": found["decision"].isin(KEPT) & found["excluded_at"].isna(),
+            "usable": rows["decision"].isin(KEPT) & rows["excluded_at"].isna(),
         },
     )
     # Where a page is asked again, a worker may meet a pair once more; five raters are five people.

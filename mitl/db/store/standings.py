@@ -56,12 +56,12 @@ def rule_of(rule: GoldRule) -> dict[str, list[str]]:
 def kept(connection: Connection) -> dict[Environment, Standing]:
     """What is known of each environment; nothing of one that was written to since it was counted."""
     rows = connection.execute(text("SELECT environment, content FROM standing"))
-    found: dict[Environment, Standing] = {}
+    standings: dict[Environment, Standing] = {}
     for name, content in rows:
-        known: Standing = json.loads(content)
-        left, right = known["sides"]
-        found[Environment(name)] = {**known, "sides": (left, right)}
-    return found
+        standing: Standing = json.loads(content)
+        left, right = standing["sides"]
+        standings[Environment(name)] = {**standing, "sides": (left, right)}
+    return standings
 
 
 _FIRST_OF = {"similarity_sample": RATE_COMMAND, "collection_choice": COLLECT_COMMAND}

@@ -94,9 +94,9 @@ def add_tuples(
     target = f"{quoted(model.__tablename__)} ({', '.join(quoted(name) for name in names)})"
     if connection.dialect.name == "postgresql":
         return _copy(connection, target, rows)
-    statement, count, given = f"INSERT INTO {target} VALUES ({', '.join('?' * len(names))})", 0, iter(rows)
+    statement, count, row = f"INSERT INTO {target} VALUES ({', '.join('?' * len(names))})", 0, iter(rows)
     with roomy(connection):
-        while chunk := list(islice(given, CHUNK)):
+        while chunk := list(islice(row, CHUNK)):
             connection.exec_driver_sql(statement, chunk)
             count += len(chunk)
     return count
@@ -199,9 +199,9 @@ def _packed(driver: Any, statement: str, n: int, dtype: type[np.generic]) -> NDA
         if np.issubdtype(dtype, np.floating)
         else ("int8send", "bigint", ">i8")
     )
-    given = ", ".join(f"c{place}" for place in range(n))
+    columns = ", ".join(f"c{place}" for place in range(n))
     sent = " || ".join(f"{send}(CAST(c{place} AS {kind}))" for place in range(n))
-    source = f"({statement}) AS given ({given})"
+    source = f"({statement}) AS given ({columns})"
     with driver.cursor(binary=True) as cursor:
         cursor.execute("SAVEPOINT packed")  # or the refusal would end the caller's transaction
         try:
@@ -225,7 +225,7 @@ def _in_parts(cursor: Any, sent: str, source: str, n: int, stored: str) -> NDArr
         f"FROM {source}) AS numbered GROUP BY number / {_PART}"
     )
     parts = [np.frombuffer(content, ">i8").reshape(-1, n + 1) for (content,) in cursor]
-    found = np.empty((n, sum(map(len, parts))), stored)
+    table = np.empty((n, sum(map(len, parts))), stored)
     for part in parts:
-        found[:, part[:, 0]] = part[:, 1:].view(stored).T
-    return found
+        table[:, part[:, 0]] = part[:, 1:].view(stored).T
+    return table

@@ -46,24 +46,24 @@ class StoredSubmission:
 
 def worker_ids(session: Session, environment: Environment, names: Iterable[str]) -> dict[str, int]:
     """Rows of these workers by their ids on the requester API, made at first sight."""
-    wanted = sorted(set(names))
-    found = _known_workers(session, environment, wanted)
-    new = [name for name in wanted if name not in found]
+    distinct_names = sorted(set(names))
+    stored = _known_workers(session, environment, distinct_names)
+    new = [name for name in distinct_names if name not in stored]
     if not new:
-        return found
+        return stored
     empty = {"excluded_at": None, "capped_at": None, "note": None}
     add_rows(
         session, Worker, ({"environment": environment, "mturk_worker_id": name, **empty} for name in new)
     )
-    return found | _known_workers(session, environment, new)
+    return stored | _known_workers(session, environment, new)
 
 
 def _known_workers(session: Session, environment: Environment, names: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    ids: dict[str, int] = {}
     query = select(Worker.mturk_worker_id, Worker.id).where(Worker.environment == environment)
     for chunk in chunks(names):
-        found.update(dict(session.execute(query.where(Worker.mturk_worker_id.in_(chunk))).all()))
-    return found
+        ids.update(dict(session.execute(query.where(Worker.mturk_worker_id.in_(chunk))).all()))
+    return ids
 
 
 def add_submissions(
@@ -73,25 +73,25 @@ def add_submissions(
 
     A submission is one by its assignment's id and its worker: the id alone may come again after a return.
     """
-    workers = worker_ids(session, environment, (one.worker for one in new))
-    by_key = {(one.mturk_assignment_id, workers[one.worker]): one for one in new}
-    known = _ids(session, by_key)
-    added = {key: one for key, one in by_key.items() if key not in known}
+    workers = worker_ids(session, environment, (submission.worker for submission in new))
+    by_key = {(submission.mturk_assignment_id, workers[submission.worker]): submission for submission in new}
+    stored = _ids(session, by_key)
+    added = {key: submission for key, submission in by_key.items() if key not in stored}
     add_rows(
         session,
         Assignment,
         (
             {
-                "hit_id": one.hit_id,
+                "hit_id": submission.hit_id,
                 "worker_id": worker,
                 "mturk_assignment_id": name,
-                "accepted_at": one.accepted_at,
-                "submitted_at": one.submitted_at,
-                "status": one.status,
+                "accepted_at": submission.accepted_at,
+                "submitted_at": submission.submitted_at,
+                "status": submission.status,
                 "decision": Decision.NONE,
-                "raw_xml": one.raw_xml,
+                "raw_xml": submission.raw_xml,
             }
-            for (name, worker), one in added.items()
+            for (name, worker), submission in added.items()
         ),
     )
     return {id_: added[key] for key, id_ in _ids(session, added).items()}
@@ -99,15 +99,15 @@ def add_submissions(
 
 def _ids(session: Session, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """(Assignment's id on the requester API, worker's row) → row, of those that are stored."""
-    wanted = set(keys)
+    asked = set(keys)
     query = select(Assignment.mturk_assignment_id, Assignment.worker_id, Assignment.id)
-    found = {}
+    ids = {}
     for name, worker, id_ in rows_among(
-        session, query, Assignment.mturk_assignment_id, sorted({name for name, _ in wanted})
+        session, query, Assignment.mturk_assignment_id, sorted({name for name, _ in asked})
     ):
-        if (name, worker) in wanted:
-            found[name, worker] = id_
-    return found
+        if (name, worker) in asked:
+            ids[name, worker] = id_
+    return ids
 
 
 def stored_submissions(session: Session, hit_ids: Sequence[int]) -> dict[str, StoredSubmission]:

@@ -60,12 +60,12 @@ class Tallies:
 def tallies_of(session: Session, environment: Environment) -> Tallies:
     """Those of all workers; the answers are read of those alone of whom something changed since they were judged."""
     rows = _kept(session, environment, _COUNTED)
-    found = rows.values()
+    stored = rows.values()
     return Tallies(
-        sum(row["answers"] for row in found),
+        sum(row["answers"] for row in stored),
         {worker: row["median_s"] for worker, row in rows.items() if row["median_s"] is not None},
-        np.frombuffer(b"".join(row["judged"] for row in found), _STORED),
-        np.frombuffer(b"".join(row["hits"] for row in found), _STORED),
+        np.frombuffer(b"".join(row["judged"] for row in stored), _STORED),
+        np.frombuffer(b"".join(row["hits"] for row in stored), _STORED),
     )
 
 
@@ -89,11 +89,11 @@ def conduct_of(session: Session, environment: Environment) -> tuple[dict[int, Co
     """Worker's row → how they answer, of those who have an answer, and everybody's first answers on pairs that were
     asked, in the order of these rows."""
     rows = {worker: row for worker, row in _kept(session, environment, _COMPARED).items() if row["answers"]}
-    found = {worker: _conduct(row) for worker, row in sorted(rows.items())}
-    contents = [rows[worker]["first"] for worker in found]
+    conduct = {worker: _conduct(row) for worker, row in sorted(rows.items())}
+    contents = [rows[worker]["first"] for worker in conduct]
     numbers = np.frombuffer(b"".join(contents), _SIDE)
     whose = np.repeat(np.arange(len(contents)), [len(content) // _SIDE.itemsize for content in contents])
-    return found, FirstAnswers(whose, (numbers >> 1).astype(np.int64), (numbers & 1).astype(np.bool_))
+    return conduct, FirstAnswers(whose, (numbers >> 1).astype(np.int64), (numbers & 1).astype(np.bool_))
 
 
 def _conduct(row: Row) -> Conduct:
@@ -145,8 +145,8 @@ def keep(session: Session, answers: Columns, workers: list[int]) -> None:
     """
     for chunk in chunks(workers):
         session.execute(delete(WorkerTally).where(WorkerTally.worker_id.in_(chunk)))
-    found = _rows(answers, workers).items()
-    rows = ((worker, *(row[name] for name in _COLUMNS)) for worker, row in found)
+    tallies = _rows(answers, workers).items()
+    rows = ((worker, *(row[name] for name in _COLUMNS)) for worker, row in tallies)
     add_tuples(session, WorkerTally, ("worker_id", *_COLUMNS), rows)
 
 
@@ -171,16 +171,16 @@ def _rows(answers: Columns, workers: list[int]) -> dict[int, Row]:
         np.asarray(answers[name], np.int64) for name in ("worker", "assignment", "pair", "hit", "active_ms")
     )
     usable = np.asarray(answers["usable"])
-    known, code = coded(worker)
-    counts = dict(zip(known.tolist(), np.bincount(code, minlength=len(known)).tolist(), strict=True))
-    medians = {int(known[place]): median for place, median in medians_s(code, active_ms).items()}
+    ids, code = coded(worker)
+    counts = dict(zip(ids.tolist(), np.bincount(code, minlength=len(ids)).tolist(), strict=True))
+    medians = {int(ids[place]): median for place, median in medians_s(code, active_ms).items()}
     asked = usable & is_asked(answers)
     served = np.flatnonzero(usable & is_role(answers, PairRole.CANDIDATE, PairRole.AUDIT))
     served = served[np.diff(assignment[served], prepend=-1) != 0]
     judged = by_worker(worker[asked], pair[asked].astype(_STORED), workers)
     hits = by_worker(worker[served], hit[served].astype(_STORED), workers)
-    conduct, first = _compared(answers, known, code, assignment, pair)
-    firsts = by_worker(known[first.worker], (2 * first.pair + first.side).astype(_SIDE), workers)
+    conduct, first = _compared(answers, ids, code, assignment, pair)
+    firsts = by_worker(ids[first.worker], (2 * first.pair + first.side).astype(_SIDE), workers)
     return {
         id_: {
             "answers": counts.get(id_, 0),
@@ -205,13 +205,13 @@ def _compared(
         code: (answers,), places in it.
     """
     label = np.asarray(answers["label"])
-    given = is_labelled(answers) & is_asked(answers)
-    first, own = first_answers(code[given], pair[given], label[given])
+    answered = is_labelled(answers) & is_asked(answers)
+    first, counts = first_answers(code[answered], pair[answered], label[answered])
     runs = longest_runs(code, assignment, label)
     numbers = np.zeros((len(known), len(LABELS) + 4), _STORED)
     numbers[:, : len(LABELS)] = label_counts(code, label, len(known))
     for place, run in runs.items():
         numbers[place, -4:-2] = run.length, LABELS.index(run.label)
-    for place, agreed in own.items():
+    for place, agreed in counts.items():
         numbers[place, -2:] = agreed.same, agreed.comparisons
     return {worker: row.tobytes() for worker, row in zip(known.tolist(), numbers, strict=True)}, first

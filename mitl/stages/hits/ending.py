@@ -65,7 +65,7 @@ def expire(
         if orphans:
             hits = [(f"orphan:{hit.hit_id}", hit) for hit in scope.sweep.orphans]
         else:
-            hits = [(hit.key, there) for hit, there in scope.out()]
+            hits = [(hit.key, listed) for hit, listed in scope.out()]
         dropped = 0 if orphans else _drop_planned(scope)
         calls = _calls(scope, hits)
         operation: Operation[ListedHit, None] = Operation(EXPIRE, lambda hit: scope.client.expire(hit.hit_id))
@@ -208,8 +208,10 @@ def _free(scope: Scope) -> tuple[list[tuple[str, str]], int, int]:
     out = scope.out()
     done = [
         hit
-        for hit, there in out
-        if hit.state is HitState.CLOSED and _is_decided(there) and there.n_submitted <= stored.get(hit.id, 0)
+        for hit, listed in out
+        if hit.state is HitState.CLOSED
+        and _is_decided(listed)
+        and listed.n_submitted <= stored.get(hit.id, 0)
     ]
     free = [hit for hit in done if hit.id not in held]
     # Where the reply was lost, the HIT is gone from the listing and its call is still open.

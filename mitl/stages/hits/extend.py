@@ -178,12 +178,12 @@ class _Run:
         Raises:
             UsageError: MTurk's rule at ten assignments, or HITs whose time is over and no ``days``.
         """
-        wanted, batch = self._wish.assignments, self._batch
-        if wanted is None:
+        target, batch = self._wish.assignments, self._batch
+        if target is None:
             return []
-        short = [(hit, listed) for hit, listed in self._scope.out() if hit.assignments < wanted]
-        low = min((listed.max_assignments for _, listed in short), default=wanted)
-        if low < MANY <= wanted:
+        short = [(hit, listed) for hit, listed in self._scope.out() if hit.assignments < target]
+        low = min((listed.max_assignments for _, listed in short), default=target)
+        if low < MANY <= target:
             raise UsageError(
                 f"the HITs of batch {batch.name} were posted for {several(low, 'worker')} each, and MTurk refuses to "
                 f"raise such a HIT to {MANY} or more (its fee doubles there); ask for at most {MANY - 1}, or post a "
@@ -196,12 +196,12 @@ class _Run:
                 "for ever; add --days D"
             )
         price = batch.reward_cents
-        price += fee_cents(batch.reward_cents, wanted) if self._scope.charges_fee else 0
+        price += fee_cents(batch.reward_cents, target) if self._scope.charges_fee else 0
         calls = []
         for hit, listed in short:
             # What is new on top of what is promised already: a closed HIT promises nothing.
             before = hit.assignments if hit.state is HitState.POSTED else listed.n_submitted
-            more = More(hit, listed, wanted, price * max(wanted - before, 0))
+            more = More(hit, listed, target, price * max(target - before, 0))
             calls.append(more.call(self._context.settings.project_id, self._environment))
         return calls
 
@@ -238,10 +238,10 @@ class _Run:
         fees = "with the fee" if self._scope.charges_fee else "no fee is charged here"
         yield (
             f"extend {self._batch.name} on {self._environment}: {several(len(more), 'HIT')} with {more[0].wanted} "
-            f"workers each instead of {min(one.hit.assignments for one in more)}"
+            f"workers each instead of {min(extension.hit.assignments for extension in more)}"
         )
         yield (
-            f"  {several(sum(one.additional for one in more), 'more assignment')} at "
+            f"  {several(sum(extension.additional for extension in more), 'more assignment')} at "
             f"{format_dollars(self._batch.reward_cents)} ({fees})"
         )
         yield f"  total {format_dollars(total)}; the balance is {format_dollars(balance)}"

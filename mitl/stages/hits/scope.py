@@ -174,7 +174,7 @@ def list_hits(
         counts["rows"] = [_batch_row(row, hits[row.id], stored) for row in batches if row.id in hits]
     else:
         title, columns = f"HITs of batch {batch}", _HITS
-        counts["rows"] = [_hit_row(hit, stored) for own in hits.values() for hit in own]
+        counts["rows"] = [_hit_row(hit, stored) for of_batch in hits.values() for hit in of_batch]
     shown = [
         {**row, "reward": format_dollars(int(str(row.get("reward_cents", 0))))} for row in counts["rows"]
     ]

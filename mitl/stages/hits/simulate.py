@@ -100,7 +100,7 @@ def simulate(
     if not work.missing:
         return _nothing_to_do(work.environment, "mitl harvest" if work.hits else work.following)
     source = truth or default_truth(settings)
-    known = _Known(
+    truths = _Known(
         partial(truth_source, settings, source),
         partial(graded_truth_source, settings, source),
         partial(text_source, settings, source),
@@ -116,7 +116,7 @@ def simulate(
         done = run_workers(
             workers,
             ScriptedWork(
-                lambda hit_id: work.truths(hit_id, known),
+                lambda hit_id: work.truths(hit_id, truths),
                 seed=settings.seed,
                 hits_per_worker=hits_per_worker,
                 max_hits=max_hits,
@@ -142,8 +142,8 @@ def _at_work(settings: Settings, endpoint: Endpoint) -> Iterator[Callable[[Scrip
         fcntl.flock(handle, fcntl.LOCK_EX)  # nobody may take a file for left that is about to be locked
         for path in sorted(folder.iterdir()):
             _follow_up(path, endpoint)
-        own = folder / secrets.token_hex(8)
-        file = os.fdopen(os.open(own, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8")
+        lock = folder / secrets.token_hex(8)
+        file = os.fdopen(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8")
         fcntl.flock(file, fcntl.LOCK_EX)
     finally:
         os.close(handle)
@@ -154,7 +154,7 @@ def _at_work(settings: Settings, endpoint: Endpoint) -> Iterator[Callable[[Scrip
 
     with file:
         yield keep
-        own.unlink()
+        lock.unlink()
 
 
 def _follow_up(path: Path, endpoint: Endpoint) -> None:
