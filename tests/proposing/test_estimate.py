@@ -316,11 +316,11 @@ def test_an_estimate_needs_no_project_and_leaves_none(quick_probe):
 
 
 def test_an_estimate_says_where_its_rates_are_from(quick_probe):
-    """Peaks by their maker, and the share that is assumed to be reached."""
+    """Peaks by their maker, and the share of them that is reached."""
     out = ok("propose", "--estimate", *COCO, "--hardware", "h200", "--annotator", "clip").out
 
     assert "h200 (NVIDIA, H200 SXM): 67 TFLOP/s float32, 989 TFLOP/s low precision" in out
-    assert "reached by networks 40%, by search 40%" in out
+    assert "reached by networks 30%, by search 30%" in out
     assert "a plan from rates, not a promise" in out
 
 
