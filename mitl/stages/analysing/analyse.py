@@ -92,20 +92,20 @@ def analyse(
     _check(names, asked)
     of = AnalysisInput(settings, environment, asked, progress)
     chosen = [name for name in ANALYSES if not names or name in names]
-    made: dict[str, Findings] = {}
+    by_name: dict[str, Findings] = {}
     left_out: dict[str, MitlError] = {}
     for name in chosen:
         try:
-            made[name] = ANALYSES[name].show(ANALYSES[name].compute(of), of)
+            by_name[name] = ANALYSES[name].show(ANALYSES[name].compute(of), of)
         except (UsageError, StoreError):
             raise
         except MitlError as error:
             if asked.names_file_of(name):
                 raise
             left_out[name] = error
-    if not made:
+    if not by_name:
         raise next(iter(left_out.values()))
-    return _result(made, left_out, asked)
+    return _result(by_name, left_out, asked)
 
 
 def _check(names: Sequence[str], asked: AnalysisOptions) -> None:
@@ -125,24 +125,28 @@ def _check(names: Sequence[str], asked: AnalysisOptions) -> None:
 
 
 def _result(
-    made: Mapping[str, Findings], left_out: Mapping[str, MitlError], asked: AnalysisOptions
+    by_name: Mapping[str, Findings], left_out: Mapping[str, MitlError], asked: AnalysisOptions
 ) -> StageResult:
-    lines = [f"{name}: {line}" if len(made) > 1 else line for name, one in made.items() for line in one.lines]
+    lines = [
+        f"{name}: {line}" if len(by_name) > 1 else line
+        for name, findings in by_name.items()
+        for line in findings.lines
+    ]
     lines += [f"left out: {name}: {error}" for name, error in left_out.items()]
     paths: AnalysePaths = {}
     tables: dict[Path, bytes] = {}
     plots: dict[Path, bytes] = {}
     if asked.csv is not None:
         paths["csv"] = str(asked.csv)
-        for one in made.values():
+        for findings in by_name.values():
             tables |= {
                 asked.csv / f"{name}.csv": csv_bytes([table.columns, *table.rows])
-                for name, table in one.rows.items()
+                for name, table in findings.rows.items()
             }
     if asked.plots is not None:
         paths["plots"] = str(asked.plots)
-        for one in made.values():
-            drawn = {name: svg for name, draw in one.drawings.items() if (svg := draw())}
+        for findings in by_name.values():
+            drawn = {name: svg for name, draw in findings.drawings.items() if (svg := draw())}
             plots |= {
                 asked.plots / f"{name}.svg": f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n'.encode()
                 for name, svg in drawn.items()
@@ -156,7 +160,7 @@ def _result(
     if kept:
         lines.append("nothing to do: the files hold exactly this already")
     counts: AnalyseCounts = {
-        "analyses": {name: dict(one.counts) for name, one in made.items()},
+        "analyses": {name: dict(findings.counts) for name, findings in by_name.items()},
         "left_out": {name: str(error) for name, error in left_out.items()},
         "tables_written": tables_written,
         "drawings_written": drawings_written,
@@ -165,6 +169,6 @@ def _result(
         status="nothing_to_do" if kept else "done",
         counts=counts,
         paths=paths,
-        tables=tuple(table for one in made.values() for table in one.tables),
+        tables=tuple(table for findings in by_name.values() for table in findings.tables),
         lines=tuple(lines),
     )

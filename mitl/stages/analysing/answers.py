@@ -189,13 +189,13 @@ def _count_texts(of: AnalysisInput) -> tuple[list[_TextRow], int]:
     """Rows, and the cents paid for all."""
     environment = of.project.environment
     with open_database(of.settings.db_url, read_only=True) as session:
-        known = standing(session, environment)
+        standings = standing(session, environment)
         paid = collection_store.paid_cents(session, environment)
-    if not known:
+    if not standings:
         raise MetricError("no item was chosen to get a partner; run `mitl collect choose`")
     groups: dict[tuple[str, str], list[ItemStanding]] = defaultdict(list)
-    for one in known:
-        groups["write" if one.choice.is_image else "pick", one.choice.strategy].append(one)
+    for item in standings:
+        groups["write" if item.choice.is_image else "pick", item.choice.strategy].append(item)
     rows = [
         {
             "task": task,
@@ -210,17 +210,19 @@ def _count_texts(of: AnalysisInput) -> tuple[list[_TextRow], int]:
     return rows, paid
 
 
-def _show_texts(found: tuple[list[_TextRow], int], _: AnalysisInput) -> Findings:
-    rows, paid = found
+def _show_texts(counted: tuple[list[_TextRow], int], _: AnalysisInput) -> Findings:
+    rows, paid = counted
     accepted = sum(row["accepted"] for row in rows)
-    each = f", {format_dollars(round(paid / accepted))} for each accepted one" if accepted else ""
+    price = f", {format_dollars(round(paid / accepted))} for each accepted one" if accepted else ""
     return Findings(
         counts={
             "paid_cents": paid,
             "groups": [{column.key: column.value(row) for column in _TEXT_COLUMNS} for row in rows],
         },
         tables=(for_people("texts written and images picked, by what chose the item", _TEXT_COLUMNS, rows),),
-        lines=(f"{several(accepted, 'text')} accepted; paid {format_dollars(paid)}, reviews included{each}",),
+        lines=(
+            f"{several(accepted, 'text')} accepted; paid {format_dollars(paid)}, reviews included{price}",
+        ),
         rows={"texts": for_files(_TEXT_COLUMNS, rows)},
     )
 

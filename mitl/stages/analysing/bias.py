@@ -133,23 +133,23 @@ def _deeper(of: AnalysisInput, direction: Direction, lists: Lists, depth: int) -
     settings = with_trained(of.settings, lists.annotators)
     depth = min(depth, len(of.project.gallery(direction)))
     built = build_annotators(settings, lists.annotators)
-    queries = {one: lists.query_ids.tolist() if one is direction else [] for one in Direction}
+    queries = {way: lists.query_ids.tolist() if way is direction else [] for way in Direction}
     ranked, _ = rank_with(
         RankingFolder(settings.runs / ANALYSIS_FOLDER, queries, dict.fromkeys(Direction, depth)),
         annotator_runs(built, of.project.items, ComputeContext.of(settings, progress=of.progress)),
     )
-    items = np.stack([one.ranking.item_ids[:, :depth] for one in ranked])
+    items = np.stack([named.ranking.item_ids[:, :depth] for named in ranked])
     return Lists(lists.annotators, lists.query_ids, items)
 
 
 def _proposers(of: AnalysisInput, names: Sequence[str]) -> dict[Pair, int]:
     """Judged pair → the annotators that proposed it, whichever direction found it, as bits."""
     bits = {name: 1 << place for place, name in enumerate(names)}
-    found: dict[Pair, int] = {}
+    proposers: dict[Pair, int] = {}
     for proposal in of.project.proposals:
         if proposal.annotator in bits and proposal.pair in of.project.answers:
-            found[proposal.pair] = found.get(proposal.pair, 0) | bits[proposal.annotator]
-    return found
+            proposers[proposal.pair] = proposers.get(proposal.pair, 0) | bits[proposal.annotator]
+    return proposers
 
 
 def _judged_pairs(
@@ -200,127 +200,127 @@ def _positive(rows: Ids, items: Ids, codes: Ids, proposers: Ids) -> GradedPairs:
 
 _points = partial(percent, digits=2)
 _SIZES: tuple[Column[SizeBias], ...] = (
-    Column("size", lambda one: one.size, "annotators used"),
-    Column("subsets", lambda one: one.subsets),
-    Column("bias", lambda one: one.total, shown=_points),
-    Column("self", lambda one: one.own, shown=_points),
-    Column("non_self", lambda one: one.other, "non-self", _points),
-    Column("signed", lambda one: one.shift, shown=_points),
-    Column("order_tau", lambda one: one.tau, "order", partial(number, digits=2)),
+    Column("size", lambda row: row.size, "annotators used"),
+    Column("subsets", lambda row: row.subsets),
+    Column("bias", lambda row: row.total, shown=_points),
+    Column("self", lambda row: row.own, shown=_points),
+    Column("non_self", lambda row: row.other, "non-self", _points),
+    Column("signed", lambda row: row.shift, shown=_points),
+    Column("order_tau", lambda row: row.tau, "order", partial(number, digits=2)),
 )
 
 
-def _show(found: Sequence[Bias], of: AnalysisInput) -> Findings:
+def _show(biases: Sequence[Bias], of: AnalysisInput) -> Findings:
     """The tables of both metrics and directions, with a column of scores more for each subset that was asked for.
 
     Raises:
         UsageError: a subset names an annotator that is not among those analysed.
     """
     subsets = of.options.subsets
-    for wanted in subsets:
-        stranger = next((name for name in sorted(wanted) if name not in found[0].annotators), None)
+    for subset in subsets:
+        stranger = next((name for name in sorted(subset) if name not in biases[0].annotators), None)
         if stranger is not None:
-            known = ", ".join(found[0].annotators)
-            raise UsageError(f"--subset names {stranger!r}, which is not among the annotators: {known}")
+            names = ", ".join(biases[0].annotators)
+            raise UsageError(f"--subset names {stranger!r}, which is not among the annotators: {names}")
     by_direction: dict[str, dict[str, object]] = {}
-    for one in found:
-        by_direction.setdefault(one.direction.value, {})[one.metric] = _counts(one)
+    for bias in biases:
+        by_direction.setdefault(bias.direction.value, {})[bias.metric] = _counts(bias)
     return Findings(
         counts=by_direction,
-        tables=tuple(table for one in found for table in _tables(one, subsets)),
-        lines=_lines(found),
-        rows={"bias-scores": _score_rows(found), "bias-by-size": _size_rows(found)},
-        drawings={"bias": partial(bias_svg, found), "bias-truth": partial(truth_bias_svg, found)},
+        tables=tuple(table for bias in biases for table in _tables(bias, subsets)),
+        lines=_lines(biases),
+        rows={"bias-scores": _score_rows(biases), "bias-by-size": _size_rows(biases)},
+        drawings={"bias": partial(bias_svg, biases), "bias-truth": partial(truth_bias_svg, biases)},
     )
 
 
-def _counts(one: Bias) -> dict[str, object]:
+def _counts(bias: Bias) -> dict[str, object]:
     return {
-        "queries": one.queries,
-        "without_positive": one.without_positive,
-        "depth": one.depth,
-        "capped": one.capped,
-        "deeper": one.deeper,
-        "scores": {"+".join(s.used): dict(zip(one.annotators, s.scores, strict=True)) for s in one.subsets},
+        "queries": bias.queries,
+        "without_positive": bias.without_positive,
+        "depth": bias.depth,
+        "capped": bias.capped,
+        "deeper": bias.deeper,
+        "scores": {"+".join(s.used): dict(zip(bias.annotators, s.scores, strict=True)) for s in bias.subsets},
         "true_scores": None
-        if one.true_scores is None
-        else dict(zip(one.annotators, one.true_scores, strict=True)),
-        "by_size": [for_json(_SIZES, size) for size in one.by_size],
-        "by_size_truth": [for_json(_SIZES, size) for size in one.by_size_truth],
-        "by_size_selection": [for_json(_SIZES, size) for size in one.by_size_selection],
+        if bias.true_scores is None
+        else dict(zip(bias.annotators, bias.true_scores, strict=True)),
+        "by_size": [for_json(_SIZES, size) for size in bias.by_size],
+        "by_size_truth": [for_json(_SIZES, size) for size in bias.by_size_truth],
+        "by_size_selection": [for_json(_SIZES, size) for size in bias.by_size_selection],
     }
 
 
-def _tables(one: Bias, subsets: Sequence[frozenset[str]]) -> tuple[Table, ...]:
-    capped = f" with R at most {one.depth}" if one.capped and one.metric == R_PRECISION else ""
-    over = f"{one.metric}{capped} · {one.direction}, {one.queries:,} queries"
-    tables = [_score_table(f"{over} · in percent, by whose positives are used", one, subsets)]
+def _tables(bias: Bias, subsets: Sequence[frozenset[str]]) -> tuple[Table, ...]:
+    capped = f" with R at most {bias.depth}" if bias.capped and bias.metric == R_PRECISION else ""
+    over = f"{bias.metric}{capped} · {bias.direction}, {bias.queries:,} queries"
+    tables = [_score_table(f"{over} · in percent, by whose positives are used", bias, subsets)]
     for title, sizes in (
-        ("bias against all annotators' positives", one.by_size),
-        ("deviation from the known truth, as judged", one.by_size_truth),
-        ("deviation from the known truth, by selection alone", one.by_size_selection),
+        ("bias against all annotators' positives", bias.by_size),
+        ("deviation from the known truth, as judged", bias.by_size_truth),
+        ("deviation from the known truth, by selection alone", bias.by_size_selection),
     ):
         if sizes:
             tables.append(for_people(f"{over} · {title}, in points", _SIZES, sizes))
     return tuple(tables)
 
 
-def _score_table(title: str, one: Bias, subsets: Sequence[frozenset[str]]) -> Table:
-    shown = [s for s in one.subsets if len(s.used) == 1 or frozenset(s.used) in subsets]
+def _score_table(title: str, bias: Bias, subsets: Sequence[frozenset[str]]) -> Table:
+    shown = [s for s in bias.subsets if len(s.used) == 1 or frozenset(s.used) in subsets]
     columns: list[tuple[str, tuple[Cell, ...]]] = [("+".join(s.used), s.scores) for s in shown]
-    columns.append(("all", one.together))
-    if one.true_scores is not None:
-        columns.append(("truth", one.true_scores))
+    columns.append(("all", bias.together))
+    if bias.true_scores is not None:
+        columns.append(("truth", bias.true_scores))
     rows = tuple(
         (name, *(percent(scores[place]) for _, scores in columns))
-        for place, name in enumerate(one.annotators)
+        for place, name in enumerate(bias.annotators)
     )
     return Table(title, ("scored", *(name for name, _ in columns)), rows)
 
 
-def _lines(found: Sequence[Bias]) -> tuple[str, ...]:
+def _lines(biases: Sequence[Bias]) -> tuple[str, ...]:
     lines = [
         "graded matching: yes counts 1, weak yes 0.5; signed: above 0 where scores are too high; order: Kendall's "
         "tau-b of the annotators' order with the reference's"
     ]
-    for one in found:
-        if one.metric == R_PRECISION and one.capped:
+    for bias in biases:
+        if bias.metric == R_PRECISION and bias.capped:
             lines.append(
-                f"{one.capped:,} of {one.queries:,} {one.direction} queries have more positives than the {one.depth} "
-                f"ranked items; there R stops at {one.depth} (--deep ranks on)"
+                f"{bias.capped:,} of {bias.queries:,} {bias.direction} queries have more positives than the "
+                f"{bias.depth} ranked items; there R stops at {bias.depth} (--deep ranks on)"
             )
-        if one.metric == R_PRECISION and one.deeper:
+        if bias.metric == R_PRECISION and bias.deeper:
             lines.append(
                 "R-Precision is not compared with the truth: "
-                f"{one.deeper:,} of {one.queries:,} {one.direction} queries "
-                f"have more true matches than the {one.depth} ranked items (--deep ranks on)"
+                f"{bias.deeper:,} of {bias.queries:,} {bias.direction} queries "
+                f"have more true matches than the {bias.depth} ranked items (--deep ranks on)"
             )
     return tuple(lines)
 
 
-def _score_rows(found: Sequence[Bias]) -> Table:
+def _score_rows(biases: Sequence[Bias]) -> Table:
     rows = [
-        (one.direction.value, one.metric, used, len(used.split("+")), name, score)
-        for one in found
-        for used, scores in _columns(one)
-        for name, score in zip(one.annotators, scores, strict=True)
+        (bias.direction.value, bias.metric, used, len(used.split("+")), name, score)
+        for bias in biases
+        for used, scores in _columns(bias)
+        for name, score in zip(bias.annotators, scores, strict=True)
     ]
     return Table("", ("direction", "metric", "positives_of", "size", "annotator", "score"), tuple(rows))
 
 
-def _columns(one: Bias) -> list[tuple[str, tuple[Cell, ...]]]:
-    columns = [("+".join(subset.used), subset.scores) for subset in one.subsets]
-    return columns if one.true_scores is None else [*columns, ("truth", one.true_scores)]
+def _columns(bias: Bias) -> list[tuple[str, tuple[Cell, ...]]]:
+    columns = [("+".join(subset.used), subset.scores) for subset in bias.subsets]
+    return columns if bias.true_scores is None else [*columns, ("truth", bias.true_scores)]
 
 
-def _size_rows(found: Sequence[Bias]) -> Table:
+def _size_rows(biases: Sequence[Bias]) -> Table:
     rows = [
-        (one.direction.value, one.metric, reference, *for_json(_SIZES, size).values())
-        for one in found
+        (bias.direction.value, bias.metric, reference, *for_json(_SIZES, size).values())
+        for bias in biases
         for reference, sizes in (
-            ("all", one.by_size),
-            ("truth", one.by_size_truth),
-            ("truth, selection alone", one.by_size_selection),
+            ("all", bias.by_size),
+            ("truth", bias.by_size_truth),
+            ("truth, selection alone", bias.by_size_selection),
         )
         for size in sizes
     ]

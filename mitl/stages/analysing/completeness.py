@@ -49,9 +49,9 @@ def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
     if not positive:
         raise MetricError(NO_JUDGEMENTS if not project.answers else "people have not called any pair a match")
     by_direction: dict[Direction, dict[Pair, set[str]]] = {way: defaultdict(set) for way in Direction}
-    for one in project.proposals:
-        by_direction[one.direction][one.pair].add(one.annotator)
-    made = []
+    for proposal in project.proposals:
+        by_direction[proposal.direction][proposal.pair].add(proposal.annotator)
+    rows = []
     for direction, proposed in by_direction.items():
         names = {name for found_by in proposed.values() for name in found_by}
         if not names:
@@ -61,10 +61,10 @@ def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
             bound = chao(times, len(names))
         except AuditError as error:
             raise MetricError(str(error)) from error
-        made.append(Incidence(direction, len(names), bound, _missed(project, direction, set(proposed))))
-    if not made:
+        rows.append(Incidence(direction, len(names), bound, _missed(project, direction, set(proposed))))
+    if not rows:
         raise MetricError("no annotator has proposed a pair; run `mitl propose`")
-    return tuple(made)
+    return tuple(rows)
 
 
 def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair]) -> int:
@@ -92,14 +92,14 @@ _COLUMNS: tuple[Column[Incidence], ...] = (
 )
 
 
-def _show(made: Sequence[Incidence], of: AnalysisInput) -> Findings:
+def _show(rows: Sequence[Incidence], of: AnalysisInput) -> Findings:
     """How many annotators proposed each verified match, and what follows for those that none proposed."""
     project = of.project
-    open_pairs = len({one.pair for one in project.proposals} - project.answers.keys())
+    open_pairs = len({proposal.pair for proposal in project.proposals} - project.answers.keys())
     return Findings(
-        counts={row.direction.value: for_json(_COLUMNS[1:], row) for row in made},
+        counts={row.direction.value: for_json(_COLUMNS[1:], row) for row in rows},
         tables=(
-            for_people("matches that people confirmed, by how many annotators proposed them", _COLUMNS, made),
+            for_people("matches that people confirmed, by how many annotators proposed them", _COLUMNS, rows),
         ),
         lines=(
             "Chao's bound is a lower bound of the matches that there are, so the recall is at most what it says: "
@@ -107,7 +107,7 @@ def _show(made: Sequence[Incidence], of: AnalysisInput) -> Findings:
             *(
                 f"in {row.direction} {row.known_missed:,} originals that no annotator proposed are known already, more "
                 f"than the {row.bound.missing:,.0f} that the bound expects"
-                for row in made
+                for row in rows
                 if row.known_missed > row.bound.missing
             ),
             *(
@@ -116,7 +116,7 @@ def _show(made: Sequence[Incidence], of: AnalysisInput) -> Findings:
                 else []
             ),
         ),
-        rows={"completeness": for_files(_COLUMNS, made)},
+        rows={"completeness": for_files(_COLUMNS, rows)},
     )
 
 

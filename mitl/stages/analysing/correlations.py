@@ -42,28 +42,28 @@ def _correlate(of: AnalysisInput) -> tuple[Correlations, ScoreTable]:
 def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
     """Kendall's tau-b between the metrics, with RSUM among them where the recalls are there."""
     table = with_rsum(made[1])
-    found = correlate(table)
-    over = f"over {len(found.models):,} models"
+    correlations = correlate(table)
+    over = f"over {len(correlations.models):,} models"
     if len(table.directions) > 1:
         over += f", means of {' and '.join(table.directions)}"
     sums = _rsums(table)
     return Findings(
         counts={
-            "models": len(found.models),
+            "models": len(correlations.models),
             "directions": [name for name in table.directions if name],
-            "tau": off_diagonal(found.metrics, found.tau),
+            "tau": off_diagonal(correlations.metrics, correlations.tau),
             "rsum": sums,
         },
         tables=(
-            square(f"Kendall's tau-b between metrics · {over}", found.metrics, found.tau, 2),
+            square(f"Kendall's tau-b between metrics · {over}", correlations.metrics, correlations.tau, 2),
             *_rsum_tables(table, sums, as_kept=of.options.scores is None),
         ),
-        rows={"correlations": _rows(found), **({"rsum": _rsum_rows(table, sums)} if sums else {})},
+        rows={"correlations": _rows(correlations), **({"rsum": _rsum_rows(table, sums)} if sums else {})},
         drawings={
             "correlations": partial(
                 matrix_svg,
-                found.metrics,
-                found.tau,
+                correlations.metrics,
+                correlations.tau,
                 name="correlations",
                 title=f"Kendall's tau-b between metrics {over}",
             )
@@ -125,11 +125,11 @@ def _rsum_rows(table: ScoreTable, sums: Sums) -> Table:
     return Table("", ("model", *sums), rows)
 
 
-def _rows(found: Correlations) -> Table:
+def _rows(correlations: Correlations) -> Table:
     rows = tuple(
-        (row, column, found.tau[i][j], len(found.models))
-        for i, row in enumerate(found.metrics)
-        for j, column in enumerate(found.metrics)
+        (row, column, correlations.tau[i][j], len(correlations.models))
+        for i, row in enumerate(correlations.metrics)
+        for j, column in enumerate(correlations.metrics)
         if i != j
     )
     return Table("", ("metric", "other", "tau_b", "models"), rows)

@@ -149,10 +149,10 @@ def _left_out(of: AnalysisInput) -> tuple[LeftOut, ...]:
         MetricError: nothing is judged, no rankings are kept, or there are fewer than two annotators.
     """
     of.require_judgements()
-    found = tuple(one for direction in of.ranked_directions for one in _of_direction(of, direction))
-    if not found:
+    rows = tuple(row for direction in of.ranked_directions for row in _of_direction(of, direction))
+    if not rows:
         raise MetricError("no query has two positives of different annotators, so nobody can be left out")
-    return found
+    return rows
 
 
 def _of_direction(of: AnalysisInput, direction: Direction) -> Iterator[LeftOut]:
@@ -160,13 +160,13 @@ def _of_direction(of: AnalysisInput, direction: Direction) -> Iterator[LeftOut]:
     pairs, alone = _kept(of, direction, lists)
     seed = of.settings.seed
     for place, name in enumerate(lists.annotators):
-        own = np.array([by == name for by in alone], np.bool_)
-        queries = np.unique(pairs[~own, 0])
+        is_own = np.array([by == name for by in alone], np.bool_)
+        queries = np.unique(pairs[~is_own, 0])
         lost = len(np.unique(pairs[:, 0])) - len(queries)
         if len(queries) < 2:
             continue
         among = np.isin(pairs[:, 0], queries)
-        whole, without = (_values(lists, pairs[kept]) for kept in (among, among & ~own))
+        whole, without = (_values(lists, pairs[kept]) for kept in (among, among & ~is_own))
         for row, metric in enumerate(METRICS):
             both = whole[:, row], without[:, row]
             favoured = favour(place, *both, samples=_SAMPLES, seed=seed)
@@ -175,7 +175,7 @@ def _of_direction(of: AnalysisInput, direction: Direction) -> Iterator[LeftOut]:
                     direction,
                     metric,
                     name,
-                    int(own.sum()),
+                    int(is_own.sum()),
                     len(queries),
                     lost,
                     shift,
@@ -195,11 +195,11 @@ def _kept(
     elsewhere = (kept["original"] | kept["rated"]).to_numpy()
     asked = set(lists.query_ids.tolist())
     pairs, alone = [], []
-    for pair, known in zip(unpack_pairs(kept["pair"].to_numpy()), elsewhere.tolist(), strict=True):
+    for pair, is_elsewhere in zip(unpack_pairs(kept["pair"].to_numpy()), elsewhere.tolist(), strict=True):
         if query_of(pair, direction) in asked:
             pairs.append((query_of(pair, direction), item_of(pair, direction)))
             proposers = by.get(pair, set())
-            alone.append(next(iter(proposers)) if len(proposers) == 1 and not known else None)
+            alone.append(next(iter(proposers)) if len(proposers) == 1 and not is_elsewhere else None)
     return np.array(pairs, np.int64).reshape(-1, 2), alone
 
 
@@ -209,8 +209,8 @@ def _values(lists: Lists, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.array(
         [
             [
-                one.values
-                for one in score_metrics(
+                scores.values
+                for scores in score_metrics(
                     ArrayRankings(lists.query_ids, items), positives, METRICS, short="zero"
                 )
             ]
@@ -220,37 +220,37 @@ def _values(lists: Lists, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 _COLUMNS: tuple[Column[LeftOut], ...] = (
-    Column("direction", lambda one: one.direction.value),
-    Column("metric", lambda one: one.metric),
-    Column("left_out", lambda one: one.annotator, "without"),
-    Column("own", lambda one: one.own, "its own"),
-    Column("queries", lambda one: one.queries),
-    Column("lost", lambda one: one.lost),
-    Column("model", lambda one: one.shift.model),
-    Column("score", lambda one: one.shift.score, shown=percent),
-    Column("score_without", lambda one: one.shift.without, "then", percent),
-    Column("shift", lambda one: one.shift.shift, shown=percent),
-    Column("low", lambda one: one.shift.low, shown=percent),
-    Column("high", lambda one: one.shift.high, shown=percent),
-    Column("place", lambda one: one.shift.place),
-    Column("place_without", lambda one: one.shift.place_without, "then"),
-    Column("favour", lambda one: None if one.favour is None else one.favour.fall, shown=percent),
-    Column("favour_low", lambda one: None if one.favour is None else one.favour.low, "from", percent),
-    Column("favour_high", lambda one: None if one.favour is None else one.favour.high, "to", percent),
+    Column("direction", lambda row: row.direction.value),
+    Column("metric", lambda row: row.metric),
+    Column("left_out", lambda row: row.annotator, "without"),
+    Column("own", lambda row: row.own, "its own"),
+    Column("queries", lambda row: row.queries),
+    Column("lost", lambda row: row.lost),
+    Column("model", lambda row: row.shift.model),
+    Column("score", lambda row: row.shift.score, shown=percent),
+    Column("score_without", lambda row: row.shift.without, "then", percent),
+    Column("shift", lambda row: row.shift.shift, shown=percent),
+    Column("low", lambda row: row.shift.low, shown=percent),
+    Column("high", lambda row: row.shift.high, shown=percent),
+    Column("place", lambda row: row.shift.place),
+    Column("place_without", lambda row: row.shift.place_without, "then"),
+    Column("favour", lambda row: None if row.favour is None else row.favour.fall, shown=percent),
+    Column("favour_low", lambda row: None if row.favour is None else row.favour.low, "from", percent),
+    Column("favour_high", lambda row: None if row.favour is None else row.favour.high, "to", percent),
 )
 
 
-def _show(found: Sequence[LeftOut], of: AnalysisInput) -> Findings:
+def _show(rows: Sequence[LeftOut], of: AnalysisInput) -> Findings:
     """Every model's scores, with all positives and without one annotator's own."""
     counts: dict[str, dict[str, list[dict[str, object]]]] = {}
-    for one in found:
-        by_metric = counts.setdefault(one.direction.value, {})
-        by_metric.setdefault(one.metric, []).append(for_json(_COLUMNS[2:], one))
-    shown = [one for one in found if one.metric == _SHOWN]
+    for row in rows:
+        by_metric = counts.setdefault(row.direction.value, {})
+        by_metric.setdefault(row.metric, []).append(for_json(_COLUMNS[2:], row))
+    shown = [row for row in rows if row.metric == _SHOWN]
     title = f"{_SHOWN} without the positives that only one annotator proposed, in percent"
-    moved = sum(one.shift.place != one.shift.place_without for one in shown)
-    proven = [one for one in shown if one.favour is not None and one.favour.low > 0]
-    names = ", ".join(f"{one.annotator} ({one.direction})" for one in proven)
+    moved = sum(row.shift.place != row.shift.place_without for row in shown)
+    proven = [row for row in shown if row.favour is not None and row.favour.low > 0]
+    names = ", ".join(f"{row.annotator} ({row.direction})" for row in proven)
     return Findings(
         counts=counts,
         tables=(for_people(title, _COLUMNS, shown),),
@@ -259,7 +259,7 @@ def _show(found: Sequence[LeftOut], of: AnalysisInput) -> Findings:
             "a 95 % interval over queries; originals and CxC's positives stay; places beyond kept rankings are misses",
             f"{moved} of {len(shown)} places move; lived on its own positives more than others did: {names or 'none'}",
         ),
-        rows={"favour": for_files(_COLUMNS, found)},
+        rows={"favour": for_files(_COLUMNS, rows)},
     )
 
 

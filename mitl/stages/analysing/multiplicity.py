@@ -31,15 +31,17 @@ def multiplicities(project: ProjectSnapshot) -> tuple[Multiplicity, ...]:
     Where people answered anything, of the queries with an answered candidate; else, as for CxC's ratings alone, of all.
     """
     after = listed_queries(project.merged, project.queries)
-    made = []
+    rows = []
     for direction in Direction:
-        candidates: set[Pair] = {one.pair for one in project.proposals if one.direction is direction}
+        candidates: set[Pair] = {
+            proposal.pair for proposal in project.proposals if proposal.direction is direction
+        }
         answered = {pair for pair in candidates if pair in project.answers}
         looked_at = {query_of(pair, direction) for pair in answered}
-        queries = [one for one in project.queries[direction] if not project.answers or one in looked_at]
+        queries = [query for query in project.queries[direction] if not project.answers or query in looked_at]
         before = Counter(query_of(pair, direction) for pair in project.originals)
         if queries:
-            made.append(
+            rows.append(
                 Multiplicity(
                     direction=direction,
                     before=tuple(before[query] for query in queries),
@@ -49,18 +51,18 @@ def multiplicities(project: ProjectSnapshot) -> tuple[Multiplicity, ...]:
                     answered=len(answered),
                 )
             )
-    return tuple(made)
+    return tuple(rows)
 
 
 def _compute(of: AnalysisInput) -> tuple[Multiplicity, ...]:
     if not of.project.stored and not of.project.ratings:
         raise MetricError(NO_JUDGEMENTS)
-    made = multiplicities(of.project)
-    if not made:
+    rows = multiplicities(of.project)
+    if not rows:
         raise MetricError(
             "no query with an answered candidate; run `mitl propose`, then `mitl publish --sandbox`"
         )
-    return made
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ _COLUMNS: tuple[Column[_Row], ...] = (
 def _show(made: Sequence[Multiplicity], of: AnalysisInput) -> Findings:
     """Positives of each query in the original annotation and in what a release would hold."""
     rows = [
-        _Row(one.direction, name, spread(counts), spread(one.before))
-        for one in made
-        for name, counts in (("original", one.before), ("release", one.after))
+        _Row(multiplicity.direction, name, spread(counts), spread(multiplicity.before))
+        for multiplicity in made
+        for name, counts in (("original", multiplicity.before), ("release", multiplicity.after))
     ]
     counts: dict[str, dict[str, Mapping[str, object]]] = {}
     for row in rows:
@@ -114,10 +116,11 @@ def _show(made: Sequence[Multiplicity], of: AnalysisInput) -> Findings:
         lines=(
             "release: what `mitl build-dataset` would write by the rules of the latest release",
             *(
-                f"{one.direction}: over the {len(one.after):,} of {one.queries:,} queries that people looked at; "
-                f"{one.answered:,} of {one.candidates:,} candidate pairs are answered so far"
-                for one in made
-                if of.project.answers and not one.complete
+                f"{multiplicity.direction}: over the {len(multiplicity.after):,} of {multiplicity.queries:,} queries "
+                "that people looked at; "
+                f"{multiplicity.answered:,} of {multiplicity.candidates:,} candidate pairs are answered so far"
+                for multiplicity in made
+                if of.project.answers and not multiplicity.complete
             ),
         ),
         rows={"multiplicity": Table("", ("direction", "set", "positives", "queries"), histogram)},

@@ -63,10 +63,10 @@ def _matrices(diversity: Diversity) -> dict[str, Matrix]:
     }
 
 
-def _show_diversity(made: Sequence[Diversity], _: AnalysisInput) -> Findings:
+def _show_diversity(diversities: Sequence[Diversity], _: AnalysisInput) -> Findings:
     rows = [
         (of.direction.value, row, column, *(m[i][j] for m in _matrices(of).values()), of.queries, of.depth)
-        for of in made
+        for of in diversities
         for i, row in enumerate(of.annotators)
         for j, column in enumerate(of.annotators)
         if i != j
@@ -79,9 +79,9 @@ def _show_diversity(made: Sequence[Diversity], _: AnalysisInput) -> Findings:
                 "depth": of.depth,
                 **{key: off_diagonal(of.annotators, matrix) for key, matrix in _matrices(of).items()},
             }
-            for of in made
+            for of in diversities
         },
-        tables=tuple(table for of in made for table in _diversity_tables(of)),
+        tables=tuple(table for of in diversities for table in _diversity_tables(of)),
         lines=("a first item that the other's list does not hold counts as one rank behind its last",),
         rows={"diversity": Table("", (*columns, "queries", "depth"), tuple(rows))},
         drawings={
@@ -92,7 +92,7 @@ def _show_diversity(made: Sequence[Diversity], _: AnalysisInput) -> Findings:
                 name=f"diversity-{of.direction}",
                 title=f"Kendall's tau-b of the top {of.depth}, {of.direction}",
             )
-            for of in made
+            for of in diversities
         },
     )
 
@@ -125,36 +125,36 @@ def _label_order(of: AnalysisInput, direction: Direction) -> list[LabelOrder]:
     orders = []
     for name, ranking in zip(lists.annotators, lists.items, strict=True):
         taus = label_taus(ranking, queries, items, codes)
-        known = taus[~np.isnan(taus)]
-        mean = float(known.mean()) if len(known) else None
-        orders.append(LabelOrder(name, direction, mean, len(known), len(taus) - len(known)))
+        defined = taus[~np.isnan(taus)]
+        mean = float(defined.mean()) if len(defined) else None
+        orders.append(LabelOrder(name, direction, mean, len(defined), len(taus) - len(defined)))
     return orders
 
 
 _ORDER: tuple[Column[LabelOrder], ...] = (
-    Column("annotator", lambda one: one.annotator),
-    Column("direction", lambda one: one.direction.value),
-    Column("tau_b", lambda one: one.tau, "tau-b", number),
-    Column("queries", lambda one: one.queries),
-    Column("undefined", lambda one: one.undefined),
+    Column("annotator", lambda row: row.annotator),
+    Column("direction", lambda row: row.direction.value),
+    Column("tau_b", lambda row: row.tau, "tau-b", number),
+    Column("queries", lambda row: row.queries),
+    Column("undefined", lambda row: row.undefined),
 )
 
 
-def _show_label_order(made: Sequence[LabelOrder], _: AnalysisInput) -> Findings:
+def _show_label_order(orders: Sequence[LabelOrder], _: AnalysisInput) -> Findings:
     counts: dict[str, dict[str, object]] = {}
-    for one in made:
+    for order in orders:
         tau, *rest = _ORDER[2:]
-        by_direction = counts.setdefault(one.annotator, {})
-        by_direction[one.direction.value] = {"tau": tau.value(one), **for_json(rest, one)}
+        by_direction = counts.setdefault(order.annotator, {})
+        by_direction[order.direction.value] = {"tau": tau.value(order), **for_json(rest, order)}
     return Findings(
         counts=counts,
         tables=(
-            for_people("Kendall's tau-b of rankings and graded answers, mean over queries", _ORDER, made),
+            for_people("Kendall's tau-b of rankings and graded answers, mean over queries", _ORDER, orders),
         ),
         lines=(
             "over a query's judged pairs; those that a ranking does not hold stand together behind its last",
         ),
-        rows={"label-order": for_files(_ORDER, made)},
+        rows={"label-order": for_files(_ORDER, orders)},
     )
 
 

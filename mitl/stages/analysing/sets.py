@@ -54,8 +54,8 @@ def _sets(
         sets["cxc"] = _by_query(project, rated)
     for name in names:
         named = read_set(name, lambda: _image_of(project))
-        own = "this project", project.dataset.content_sha256
-        require_one_dataset(own, (name, named.dataset_sha256))
+        this_project = "this project", project.dataset.content_sha256
+        require_one_dataset(this_project, (name, named.dataset_sha256))
         sets[name] = named.positives.by_query
         if not any(set(sets[name].get(d, {})) & set(queries[d]) for d in Direction):
             raise ReleaseError(
@@ -88,10 +88,16 @@ QUALITIES: tuple[Column[ComparedSet], ...] = (
 )
 
 
-def _show(made: Mapping[str, Mapping[Direction, Quality]], _: AnalysisInput) -> Findings:
-    rows = [(name, d, one) for name, by_direction in made.items() for d, one in by_direction.items()]
+def _show(qualities: Mapping[str, Mapping[Direction, Quality]], _: AnalysisInput) -> Findings:
+    rows = [
+        (name, d, measured)
+        for name, by_direction in qualities.items()
+        for d, measured in by_direction.items()
+    ]
     return Findings(
-        counts={name: {d.value: asdict(one) for d, one in by.items()} for name, by in made.items()},
+        counts={
+            name: {d.value: asdict(measured) for d, measured in by.items()} for name, by in qualities.items()
+        },
         tables=(for_people("existing sets against the verified pairs, in percent", QUALITIES, rows),),
         lines=(
             "over the pairs that people looked at; a query is left out where they looked at none of its positives",

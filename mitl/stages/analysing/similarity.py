@@ -180,31 +180,31 @@ def _cosines(rows: pd.DataFrame, texts: CaptionTexts) -> Floats:
 
 
 _SCORES: tuple[Column[Scores], ...] = (
-    Column("split", lambda one: one.split),
-    Column("task", lambda one: one.task.value, shown=str.upper),
-    Column("method", lambda one: one.method, "sampling method"),
-    Column("pairs", lambda one: one.pairs),
-    Column("unordered", lambda one: one.unordered, "whichever order"),
-    Column("mean", lambda one: one.mean, shown=number),
-    Column("positives", lambda one: one.positives),
-    Column("share", lambda one: one.positives / one.pairs, "% positive", percent),
-    Column("sd", lambda one: one.sd, "mean sd of a pair", number),
+    Column("split", lambda row: row.split),
+    Column("task", lambda row: row.task.value, shown=str.upper),
+    Column("method", lambda row: row.method, "sampling method"),
+    Column("pairs", lambda row: row.pairs),
+    Column("unordered", lambda row: row.unordered, "whichever order"),
+    Column("mean", lambda row: row.mean, shown=number),
+    Column("positives", lambda row: row.positives),
+    Column("share", lambda row: row.positives / row.pairs, "% positive", percent),
+    Column("sd", lambda row: row.sd, "mean sd of a pair", number),
 )
 _POSITIVES: tuple[Column[QueryPositives], ...] = (
-    Column("split", lambda one: one.split),
-    Column("task", lambda one: one.task),
-    Column("queries", lambda one: one.queries),
-    Column("mean", lambda one: one.mean, shown=number),
-    Column("most", lambda one: one.most),
-    Column("without", lambda one: one.histogram[0] / one.queries, "% without", percent),
+    Column("split", lambda row: row.split),
+    Column("task", lambda row: row.task),
+    Column("queries", lambda row: row.queries),
+    Column("mean", lambda row: row.mean, shown=number),
+    Column("most", lambda row: row.most),
+    Column("without", lambda row: row.histogram[0] / row.queries, "% without", percent),
 )
 _WORDS: tuple[Column[WordLikeness], ...] = (
-    Column("split", lambda one: one.split),
-    Column("pairs", lambda one: one.pairs),
-    Column("pearson", lambda one: one.pearson, "Pearson", number),
-    Column("spearman", lambda one: one.spearman, "Spearman", number),
-    Column("slope", lambda one: one.slope, shown=number),
-    Column("intercept", lambda one: one.intercept, shown=number),
+    Column("split", lambda row: row.split),
+    Column("pairs", lambda row: row.pairs),
+    Column("pearson", lambda row: row.pearson, "Pearson", number),
+    Column("spearman", lambda row: row.spearman, "Spearman", number),
+    Column("slope", lambda row: row.slope, shown=number),
+    Column("intercept", lambda row: row.intercept, shown=number),
 )
 
 
@@ -216,36 +216,36 @@ _CAPTIONS = {
 }
 
 
-def _show(made: SimilarityFigures, _: AnalysisInput) -> Findings:
-    columns = _SCORES if any(one.sd is not None for one in made.scores) else _SCORES[:-1]
+def _show(figures: SimilarityFigures, _: AnalysisInput) -> Findings:
+    columns = _SCORES if any(score.sd is not None for score in figures.scores) else _SCORES[:-1]
     tables = [
-        for_people("rated pairs; positives score 3 or more, of SIS 2.5 or more", columns, made.scores),
+        for_people("rated pairs; positives score 3 or more, of SIS 2.5 or more", columns, figures.scores),
         for_people(
-            "rated positives of a query, over the queries with a rated pair", _POSITIVES, made.positives
+            "rated positives of a query, over the queries with a rated pair", _POSITIVES, figures.positives
         ),
     ]
-    if made.words:
-        tables.append(for_people("STS rating over the cosine of the captions' words", _WORDS, made.words))
+    if figures.words:
+        tables.append(for_people("STS rating over the cosine of the captions' words", _WORDS, figures.words))
     return Findings(
-        counts=_for_json(made),
+        counts=_for_json(figures),
         tables=tuple(tables),
-        lines=_lines(made),
-        rows=_for_csv(made),
+        lines=_lines(figures),
+        rows=_for_csv(figures),
         captions=_CAPTIONS,
         drawings={
-            "similarity-scores": partial(scores_svg, made.scores),
-            "similarity-positives": partial(positives_svg, made.positives),
-            "similarity-words": partial(words_svg, made.words),
-            "similarity-deviations": partial(deviations_svg, made.scores),
+            "similarity-scores": partial(scores_svg, figures.scores),
+            "similarity-positives": partial(positives_svg, figures.positives),
+            "similarity-words": partial(words_svg, figures.words),
+            "similarity-deviations": partial(deviations_svg, figures.scores),
         },
     )
 
 
-def _lines(made: SimilarityFigures) -> tuple[str, ...]:
+def _lines(figures: SimilarityFigures) -> tuple[str, ...]:
     lines = [
         "a pair stands once for each order in which it was sampled; a line of dots is where positives begin"
     ]
-    if made.without_texts:
+    if figures.without_texts:
         lines.append(
             "the texts of the rated captions are not known here, so words are left out; `mitl analyse similarity "
             "--captions FILE` takes them"
@@ -253,47 +253,49 @@ def _lines(made: SimilarityFigures) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _for_json(made: SimilarityFigures) -> dict[str, object]:
+def _for_json(figures: SimilarityFigures) -> dict[str, object]:
     splits: dict[str, dict[str, dict[str, object]]] = {}
-    for one in made.scores:
-        by_method = splits.setdefault(one.split, {}).setdefault(one.task.value, {})
-        by_method[one.method] = {
-            **{column.key: column.value(one) for column in _SCORES[3:]},
-            "histogram": list(one.histogram),
-            "deviations": list(one.deviations),
+    for score in figures.scores:
+        by_method = splits.setdefault(score.split, {}).setdefault(score.task.value, {})
+        by_method[score.method] = {
+            **{column.key: column.value(score) for column in _SCORES[3:]},
+            "histogram": list(score.histogram),
+            "deviations": list(score.deviations),
         }
     positives: dict[str, dict[str, object]] = {}
-    for query in made.positives:
+    for query in figures.positives:
         values = {column.key: column.value(query) for column in _POSITIVES[2:]}
         positives.setdefault(query.split, {})[query.task] = {**values, "histogram": list(query.histogram)}
     return {
         "scores": splits,
         "positives": positives,
-        "words": {one.split: {column.key: column.value(one) for column in _WORDS[1:]} for one in made.words},
+        "words": {
+            words.split: {column.key: column.value(words) for column in _WORDS[1:]} for words in figures.words
+        },
     }
 
 
-def _for_csv(made: SimilarityFigures) -> dict[str, Table]:
+def _for_csv(figures: SimilarityFigures) -> dict[str, Table]:
     histogram = tuple(
-        (one.split, one.task.value, one.method, kind, float(low), float(high), pairs)
-        for one in made.scores
+        (score.split, score.task.value, score.method, kind, float(low), float(high), pairs)
+        for score in figures.scores
         for kind, edges, counts in (
-            ("score", EDGES, one.histogram),
-            ("deviation", DEVIATION_EDGES, one.deviations),
+            ("score", EDGES, score.histogram),
+            ("deviation", DEVIATION_EDGES, score.deviations),
         )
         for low, high, pairs in zip(edges[:-1], edges[1:], counts, strict=False)
     )
     queries = tuple(
-        (one.split, one.task, positives, count)
-        for one in made.positives
-        for positives, count in enumerate(one.histogram)
+        (query.split, query.task, positives, count)
+        for query in figures.positives
+        for positives, count in enumerate(query.histogram)
     )
     head = ("split", "task", "method", "of", "low", "high", "pairs")
     return {
-        "similarity": for_files(_SCORES, made.scores),
+        "similarity": for_files(_SCORES, figures.scores),
         "similarity-histogram": Table("", head, histogram),
         "similarity-positives": Table("", ("split", "task", "positives", "queries"), queries),
-        **({"similarity-words": for_files(_WORDS, made.words)} if made.words else {}),
+        **({"similarity-words": for_files(_WORDS, figures.words)} if figures.words else {}),
     }
 
 

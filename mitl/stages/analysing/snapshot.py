@@ -192,7 +192,10 @@ class ProjectSnapshot:
 
         world = read_world(self.settings.project / WORLD_FOLDER)
         queries, gallery = self.sides(direction)
-        asked, searched = [queries[one] for one in query_ids], [gallery[one] for one in sorted(gallery)]
+        asked, searched = (
+            [queries[number] for number in query_ids],
+            [gallery[number] for number in sorted(gallery)],
+        )
         if direction is Direction.I2T:
             return truth_matrix(world, asked, searched)
         return truth_matrix(world, searched, asked).T
@@ -202,8 +205,8 @@ class ProjectSnapshot:
         """Pair → annotator → the better of its ranks over both directions."""
         ranks: dict[Pair, dict[str, int]] = defaultdict(dict)
         for proposal in self.proposals:
-            own = ranks[proposal.pair]
-            own[proposal.annotator] = min(proposal.rank, own.get(proposal.annotator, proposal.rank))
+            best = ranks[proposal.pair]
+            best[proposal.annotator] = min(proposal.rank, best.get(proposal.annotator, proposal.rank))
         return dict(ranks)
 
     def found_by(self, pair: Pair) -> tuple[tuple[str, int], ...]:

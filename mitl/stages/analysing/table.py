@@ -88,9 +88,9 @@ class AnalysisInput:
     @classmethod
     def of(cls, project: ProjectSnapshot, options: AnalysisOptions | None = None) -> AnalysisInput:
         """A project that is read already."""
-        made = cls(project.settings, project.environment, options or AnalysisOptions())
-        made.project = project
-        return made
+        inputs = cls(project.settings, project.environment, options or AnalysisOptions())
+        inputs.project = project
+        return inputs
 
     @cached_property
     def project(self) -> ProjectSnapshot:

@@ -91,15 +91,15 @@ class SigmaReader:
         """The noise of an item's samples follows from its id, so they tell its standard deviations."""
         from annotators import match_probability
 
-        found = np.empty(len(encoded))
+        sigmas = np.empty(len(encoded))
         samples = encoded.arrays["samples"]
         for start in range(0, len(encoded), ROWS):
             part = slice(start, start + ROWS)
             noise = match_probability.noise(
                 self._annotator.seed, encoded.modality, external_ids[part], *samples.shape[1:]
             )
-            found[part] = geometric_mean(recovered_sigmas(samples[part], noise))
-        return found
+            sigmas[part] = geometric_mean(recovered_sigmas(samples[part], noise))
+        return sigmas
 
 
 _Made = tuple[list[Uncertainty], dict[str, str]]
@@ -122,9 +122,9 @@ def _compute(of: AnalysisInput) -> _Made:
         if row.kind is not AnnotatorKind.PROBABILITY:
             without[row.name] = NO_UNCERTAINTY
         else:
-            own = _of_annotator(of, row.name)
-            measured += own
-            if not own:
+            uncertainties = _of_annotator(of, row.name)
+            measured += uncertainties
+            if not uncertainties:
                 without[row.name] = NO_VARIANCE
     if not measured:
         names = ", ".join(without) or "none has proposed anything"
@@ -134,32 +134,32 @@ def _compute(of: AnalysisInput) -> _Made:
 
 def _of_annotator(of: AnalysisInput, name: str) -> list[Uncertainty]:
     """Both directions, against the judged positives and the true ones; nothing where it keeps no variance."""
-    found = []
+    uncertainties = []
     sigmas = SigmaReader(of, name)
     for direction in Direction:
         queries = of.project.queries[direction]
         measured = sigmas.of(direction, queries) if queries else None
         if measured is None:
             continue
-        found += [
+        uncertainties += [
             _one(name, direction, against, measured, counts)
             for against, counts in _positives(of.project, direction, queries)
         ]
-    return found
+    return uncertainties
 
 
 def _positives(
     project: ProjectSnapshot, direction: Direction, queries: Sequence[int]
 ) -> list[tuple[str, Values]]:
     """Positives of each query: of the release as it would be now, and true ones in a generated world."""
-    found: list[tuple[str, Values]] = []
+    counts: list[tuple[str, Values]] = []
     if project.answers:
         merged = listed_queries(project.merged, project.queries)[direction]
-        found.append(("judged", np.array([len(merged.get(query, ())) for query in queries], np.float64)))
+        counts.append(("judged", np.array([len(merged.get(query, ())) for query in queries], np.float64)))
     if project.has_truth and queries:
         codes = project.truth_codes(direction, queries)
-        found.append(("truth", (codes <= Label.WEAK_YES.code).sum(1).astype(np.float64)))
-    return found
+        counts.append(("truth", (codes <= Label.WEAK_YES.code).sum(1).astype(np.float64)))
+    return counts
 
 
 def _one(name: str, direction: Direction, against: str, measured: Sigmas, counts: Values) -> Uncertainty:
@@ -183,33 +183,33 @@ _BIN: tuple[Column[UncertaintyBin], ...] = (
     Column("positives", lambda part: part.positives),
 )
 _WHOSE: tuple[Column[Uncertainty], ...] = (
-    Column("annotator", lambda one: one.annotator),
-    Column("direction", lambda one: one.direction.value),
-    Column("positives_of", lambda one: one.against, "positives"),
+    Column("annotator", lambda row: row.annotator),
+    Column("direction", lambda row: row.direction.value),
+    Column("positives_of", lambda row: row.against, "positives"),
 )
 _ASSOCIATION: tuple[Column[Uncertainty], ...] = (
-    Column("queries", lambda one: one.queries),
-    Column("tau", lambda one: one.tau, "tau-b", number),
-    Column("spearman", lambda one: one.spearman, "Spearman", number),
+    Column("queries", lambda row: row.queries),
+    Column("tau", lambda row: row.tau, "tau-b", number),
+    Column("spearman", lambda row: row.spearman, "Spearman", number),
 )
 
 
 def _show(made: _Made, _: AnalysisInput) -> Findings:
     """Rank correlations, and the mean number of positives from the least to the most uncertain queries."""
     measured, without = made
-    width = max(len(one.bins) for one in measured)
+    width = max(len(uncertainty.bins) for uncertainty in measured)
     bins: tuple[Column[Uncertainty], ...] = tuple(
         Column(str(place + 1), partial(_positives_of_bin, place), shown=partial(number, digits=1))
         for place in range(width)
     )
     rows = [
-        (*for_json(_WHOSE, one).values(), place, *for_json(_BIN, part).values())
-        for one in measured
-        for place, part in enumerate(one.bins, 1)
+        (*for_json(_WHOSE, uncertainty).values(), place, *for_json(_BIN, part).values())
+        for uncertainty in measured
+        for place, part in enumerate(uncertainty.bins, 1)
     ]
     columns = (*(column.key for column in _WHOSE), "bin", *(column.key for column in _BIN))
     return Findings(
-        counts={"annotators": [_for_json(one) for one in measured], "without": without},
+        counts={"annotators": [_for_json(uncertainty) for uncertainty in measured], "without": without},
         tables=(
             for_people(
                 "uncertainty of a query and its number of positives", (*_WHOSE, *_ASSOCIATION), measured
@@ -222,18 +222,18 @@ def _show(made: _Made, _: AnalysisInput) -> Findings:
     )
 
 
-def _positives_of_bin(place: int, one: Uncertainty) -> float | None:
-    return one.bins[place].positives if place < len(one.bins) else None
+def _positives_of_bin(place: int, uncertainty: Uncertainty) -> float | None:
+    return uncertainty.bins[place].positives if place < len(uncertainty.bins) else None
 
 
-def _for_json(one: Uncertainty) -> dict[str, object]:
+def _for_json(uncertainty: Uncertainty) -> dict[str, object]:
     return {
-        "annotator": one.annotator,
-        "direction": one.direction.value,
-        "measure": one.measure,
-        "positives": one.against,
-        **for_json(_ASSOCIATION, one),
-        "bins": [for_json(_BIN, part) for part in one.bins],
+        "annotator": uncertainty.annotator,
+        "direction": uncertainty.direction.value,
+        "measure": uncertainty.measure,
+        "positives": uncertainty.against,
+        **for_json(_ASSOCIATION, uncertainty),
+        "bins": [for_json(_BIN, part) for part in uncertainty.bins],
     }
 
 
@@ -261,7 +261,7 @@ def _newest_fused(of: AnalysisInput) -> dict[str, Any]:
 
 def _show_fused(counts: dict[str, Any], _: AnalysisInput) -> Findings:
     fused = {"name": "fusion", "auc": counts["auc"], "low": counts["auc_low"], "high": counts["auc_high"]}
-    areas = [fused, *({"name": name, **one} for name, one in counts["annotators"].items())]
+    areas = [fused, *({"name": name, **area} for name, area in counts["annotators"].items())]
     bins = counts["reliability"]
     return Findings(
         counts=counts,
@@ -282,7 +282,7 @@ def _show_fused(counts: dict[str, Any], _: AnalysisInput) -> Findings:
 
 def _as_calibration(counts: Mapping[str, Any]) -> Calibration:
     stated, observed, cases = (
-        np.array([one[name] for one in counts["reliability"]]) for name in ("stated", "observed", "cases")
+        np.array([row[name] for row in counts["reliability"]]) for name in ("stated", "observed", "cases")
     )
     return Calibration(
         n=counts["answered"],

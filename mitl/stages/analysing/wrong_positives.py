@@ -71,7 +71,7 @@ class _Made:
     @property
     def by_part(self) -> Counter[str]:
         """How often each part is wrong."""
-        return Counter(part for one in self.wrong for part in one.parts)
+        return Counter(part for positive in self.wrong for part in positive.parts)
 
 
 def _compute(of: AnalysisInput) -> _Made:
@@ -111,9 +111,9 @@ def _show(made: _Made, _: AnalysisInput) -> Findings:
         counts={
             "positives": made.positives,
             "wrong": len(made.wrong),
-            "wrong_yes": sum(one.label is Label.YES for one in made.wrong),
+            "wrong_yes": sum(positive.label is Label.YES for positive in made.wrong),
             "by_part": {part: made.by_part[part] for part in made.parts},
-            "no_match_in_truth": sum(one.is_no_match for one in made.wrong) if by_truth else None,
+            "no_match_in_truth": sum(positive.is_no_match for positive in made.wrong) if by_truth else None,
             "excluded": made.excluded,
             "listed_as_wrong": len(listed),
         },
@@ -131,15 +131,15 @@ def _show(made: _Made, _: AnalysisInput) -> Findings:
 
 
 def _table(made: _Made, *, by_truth: bool) -> Table:
-    some = [(part, [one for one in made.wrong if part in one.parts]) for part in made.parts]
+    some = [(part, [positive for positive in made.wrong if part in positive.parts]) for part in made.parts]
     columns: tuple[Column[tuple[str, list[WrongPositive]]], ...] = (
         Column("wrong", lambda row: row[0]),
         Column("pairs", lambda row: len(row[1])),
         Column("% of positives", lambda row: percent(len(row[1]) / made.positives)),
-        Column("answered yes", lambda row: sum(one.label is Label.YES for one in row[1])),
-        Column("weak yes", lambda row: sum(one.label is Label.WEAK_YES for one in row[1])),
-        Column("excluded", lambda row: sum(one.excluded for one in row[1])),
-        Column("no match in truth", lambda row: sum(one.is_no_match for one in row[1])),
+        Column("answered yes", lambda row: sum(positive.label is Label.YES for positive in row[1])),
+        Column("weak yes", lambda row: sum(positive.label is Label.WEAK_YES for positive in row[1])),
+        Column("excluded", lambda row: sum(positive.excluded for positive in row[1])),
+        Column("no match in truth", lambda row: sum(positive.is_no_match for positive in row[1])),
     )
     title = f"positives of people with something wrong: {len(made.wrong):,} of {made.positives:,}"
     return for_people(title, columns if by_truth else columns[:-1], (*some, ("any", made.wrong)))
@@ -149,19 +149,19 @@ def _listed(project: ProjectSnapshot) -> tuple[Column[WrongPositive], ...]:
     """An exclusion list with what a person needs to decide beside it."""
     image_of, caption_of = project.image_of, project.caption_of
     return (
-        Column("kind", lambda one: ExclusionKind.WRONG.value),
-        Column("image_id", lambda one: image_of[one.pair.image_id].external_id),
-        Column("caption_id", lambda one: caption_of[one.pair.caption_id].external_id),
-        Column("reason", lambda one: f"wrong {', '.join(one.parts)}"),
-        Column("source", lambda one: SOURCE),
-        Column("label", lambda one: one.label.value),
-        Column("answers", lambda one: one.n_judgements),
-        Column("truth", lambda one: None if one.truth is None else one.truth.value),
-        Column("excluded", lambda one: "yes" if one.excluded else "no"),
-        Column("text", lambda one: caption_of[one.pair.caption_id].text),
+        Column("kind", lambda row: ExclusionKind.WRONG.value),
+        Column("image_id", lambda row: image_of[row.pair.image_id].external_id),
+        Column("caption_id", lambda row: caption_of[row.pair.caption_id].external_id),
+        Column("reason", lambda row: f"wrong {', '.join(row.parts)}"),
+        Column("source", lambda row: SOURCE),
+        Column("label", lambda row: row.label.value),
+        Column("answers", lambda row: row.n_judgements),
+        Column("truth", lambda row: None if row.truth is None else row.truth.value),
+        Column("excluded", lambda row: "yes" if row.excluded else "no"),
+        Column("text", lambda row: caption_of[row.pair.caption_id].text),
         Column(
             "picture",
-            lambda one: str(image_of[one.pair.image_id].path or image_of[one.pair.image_id].url or ""),
+            lambda row: str(image_of[row.pair.image_id].path or image_of[row.pair.image_id].url or ""),
         ),
     )
 
@@ -170,7 +170,7 @@ def _figure(made: _Made) -> str:
     """Examples as in Fig. F.1: a row for each kind of wrong part, pictures with their captions and answers."""
     image_of = made.project.image_of
     rows = [(part, _varied(made.wrong, part)) for part in made.parts[:_MOST_ROWS]]
-    paths = [path for _, some in rows for one in some if (path := image_of[one.pair.image_id].path)]
+    paths = [path for _, some in rows for positive in some if (path := image_of[positive.pair.image_id].path)]
     pictures = picture_uris(paths, budget_bytes=_BUDGET_BYTES)
     if not pictures:
         return ""
@@ -193,9 +193,12 @@ def _row(
     some: Sequence[WrongPositive], project: ProjectSnapshot, pictures: dict[Path, str], heading: str, top: int
 ) -> str:
     parts = [f'<text x="{_MARGIN}" y="{top + 24}" font-size="14" font-weight="bold">{heading}</text>']
-    for place, one in enumerate(some):
+    for place, positive in enumerate(some):
         left = _MARGIN + place * _CARD_WIDTH
-        image, caption = project.image_of[one.pair.image_id], project.caption_of[one.pair.caption_id]
+        image, caption = (
+            project.image_of[positive.pair.image_id],
+            project.caption_of[positive.pair.caption_id],
+        )
         uri = pictures.get(image.path) if image.path else None
         box = f'x="{left}" y="{top + 34}" width="{_CARD_WIDTH - _MARGIN}" height="{_PICTURE_HEIGHT}"'
         parts.append(
@@ -203,8 +206,8 @@ def _row(
             + (f'<image {box} href="{uri}" preserveAspectRatio="xMidYMid meet"/>' if uri else "")
         )
         told = textwrap.wrap(caption.text, 38, max_lines=3, placeholder=" …")
-        truth = "" if one.truth is None else f", in truth {one.truth.value.replace('_', ' ')}"
-        lines = [*told, f"people: {one.label.value.replace('_', ' ')}{truth}"]
+        truth = "" if positive.truth is None else f", in truth {positive.truth.value.replace('_', ' ')}"
+        lines = [*told, f"people: {positive.label.value.replace('_', ' ')}{truth}"]
         for line, text in enumerate(lines):
             faint = ' fill="#666666"' if line == len(lines) - 1 else ""
             y = top + 34 + _PICTURE_HEIGHT + 15 * (line + 1)
@@ -216,19 +219,20 @@ def _heading(part: str) -> str:
     return "something else is wrong" if part == Concept.OTHER.value else f"wrong {escape(part)}"
 
 
-def _varied(found: Sequence[WrongPositive], part: str) -> list[WrongPositive]:
+def _varied(wrong: Sequence[WrongPositive], part: str) -> list[WrongPositive]:
     """Few of those with this part wrong, a plain yes and few other faults first; no image and no caption twice."""
     chosen: list[WrongPositive] = []
-    for one in sorted(
-        (one for one in found if part in one.parts),
-        key=lambda one: (len(one.parts), one.label.code, one.pair),
+    for positive in sorted(
+        (positive for positive in wrong if part in positive.parts),
+        key=lambda positive: (len(positive.parts), positive.label.code, positive.pair),
     ):
         fresh = all(
-            one.pair.image_id != other.pair.image_id and one.pair.caption_id != other.pair.caption_id
+            positive.pair.image_id != other.pair.image_id
+            and positive.pair.caption_id != other.pair.caption_id
             for other in chosen
         )
         if fresh and len(chosen) < _ACROSS:
-            chosen.append(one)
+            chosen.append(positive)
     return chosen
 
 

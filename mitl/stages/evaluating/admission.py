@@ -30,8 +30,8 @@ def judged_pairs(folder: Path) -> _PAIRS:
         ReleaseError: a file is missing, changed or malformed.
     """
     if not (folder / MANIFEST).is_file():
-        found = read_positives_json(folder)
-        return found.pairs(Direction.I2T) | found.pairs(Direction.T2I)
+        positives = read_positives_json(folder)
+        return positives.pairs(Direction.I2T) | positives.pairs(Direction.T2I)
     verified = verified_pairs(folder)
     return frozenset() if verified is None else verified.judged
 
@@ -52,8 +52,8 @@ def trained_on_release(settings: Settings, names: Sequence[str], release: Path) 
     if not any(taught.values()):
         return {}
     judged = judged_pairs(release)
-    found = {name: len(pairs & judged) for name, pairs in taught.items()}
-    return {name: count for name, count in found.items() if count}
+    counts = {name: len(pairs & judged) for name, pairs in taught.items()}
+    return {name: count for name, count in counts.items() if count}
 
 
 def warnings_of(found: Mapping[str, int]) -> list[str]:
@@ -157,7 +157,7 @@ def refuse_one_sided(request: EvaluationRequest, comers: Comers) -> None:
         "--pseudo-labels": against.pseudo_labels,
     }
     name, sides = comers[0]
-    option = next((option for option, given in options.items() if given), None)
+    option = next((option for option, asked in options.items() if asked), None)
     if option is not None:
         raise UsageError(
             f"{option} compares images with captions, but {name} holds {_alone(sides)}; give embeddings of both sides, "

@@ -118,7 +118,7 @@ def caption_vectors(name: str, of: BaselineInput, what: str) -> NDArray[np.float
         return _kept(encoder, of)
     numbers = of.sides.captions.numbers.tolist()
     items = zip(numbers, of.sides.captions.ids, texts, strict=True)
-    return encoder.vectors([CaptionItem(number, one, 0, text) for number, one, text in items])
+    return encoder.vectors([CaptionItem(number, caption_id, 0, text) for number, caption_id, text in items])
 
 
 def _image_vectors(name: str, of: BaselineInput) -> NDArray[np.float32]:

@@ -105,8 +105,10 @@ def caption_groups(folder: Path, split: str, captions: ModelSide) -> tuple[Ids, 
 
 def across_task(known: Crisscrossed, wanted: Wanted) -> PositivesTask:
     """Image to text and text to image; the ratings hold some of images and captions."""
-    found = across_positives(known.rated[Likeness.SITS])
-    return PositivesTask(NAME, {direction: found[Task(direction.value)] for direction in Direction}, wanted)
+    positives = across_positives(known.rated[Likeness.SITS])
+    return PositivesTask(
+        NAME, {direction: positives[Task(direction.value)] for direction in Direction}, wanted
+    )
 
 
 def score_within_sides(
@@ -118,8 +120,10 @@ def score_within_sides(
     searched: list[tuple[Task, ModelSide, Positives]] = []
     if known.has(NamedTask.T2T, model):
         assert known.groups is not None, "the groups are there where captions are searched with captions"
-        own = sides.captions.numbers, known.groups
-        searched.append((Task.T2T, sides.captions, text_positives(known.rated[Likeness.STS], of_images=own)))
+        image_groups = sides.captions.numbers, known.groups
+        searched.append(
+            (Task.T2T, sides.captions, text_positives(known.rated[Likeness.STS], of_images=image_groups))
+        )
     if known.has(NamedTask.I2I, model):
         searched.append((Task.I2I, sides.images, image_positives(known.rated[Likeness.SIS])))
     return [
@@ -217,9 +221,9 @@ def _pair_similarities(model: Model, rated: RatedPairs, sides: Sides) -> NDArray
 def _lookup(model: Model, kind: Likeness) -> Callable[[Ids, Ids], NDArray[np.float64]] | None:
     """What gives similarities of some first items with some second ones."""
     within, similarities = model.within, model.similarities
-    one, other = kind.sides
+    first, second = kind.sides
     if within is not None:
-        return lambda rows, columns: np.asarray(within.between(one, rows, other, columns))
+        return lambda rows, columns: np.asarray(within.between(first, rows, second, columns))
     if similarities is not None and kind is Likeness.SITS:
         return lambda rows, columns: similarities.block(Direction.I2T, rows)[:, columns]
     return None

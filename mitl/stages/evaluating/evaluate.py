@@ -181,7 +181,7 @@ def evaluate_models(
     rows += _within_sides(gathered, request, progress)
     sets = [*(task.name for task in gathered.tasks), NAME]
     rows.sort(key=lambda row: sets.index(row.positives))
-    found = figures(rows, request.sampling)
+    scores = figures(rows, request.sampling)
     rated, agreement = _correlated(gathered, request)
     sums = rsums(rows, request.sampling)
     tests = []
@@ -189,14 +189,14 @@ def evaluate_models(
         tests = compare(rows, request.paired_with, request.sampling)
         tests += compare_correlations(rated, request.paired_with, request.sampling)
     fair = compare_fairly(settings, request, gathered, progress) if request.against.fair else FairComparison()
-    made = _Evaluation(found, agreement, sums, tests, _labelled(gathered, rated), fair)
-    changed = _write(request, made)
+    evaluation = _Evaluation(scores, agreement, sums, tests, _labelled(gathered, rated), fair)
+    changed = _write(request, evaluation)
     if gathered.project is not None:
         changed.append(
             keep_scores(
                 settings.runs,
-                nested(found, value_of),
-                nested(found, ends_of),
+                nested(scores, value_of),
+                nested(scores, ends_of),
                 of_all=gathered.of_all,
                 environments=gathered.environments,
                 taught={RELEASE: gathered.trained_on_release},
@@ -208,25 +208,25 @@ def evaluate_models(
                 },
             )
         )
-    return _result(request, gathered, made, idle=bool(changed) and not any(changed))
+    return _result(request, gathered, evaluation, idle=bool(changed) and not any(changed))
 
 
 def _sha256(arrays: Iterable[NDArray[Any]]) -> str:
     """Over the arrays' lengths and values."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in arrays:
-        found.update(f"{array.dtype.str} {len(array)} ".encode() + array.tobytes())
-    return found.hexdigest()
+        digest.update(f"{array.dtype.str} {len(array)} ".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def _within_sides(gathered: Gathered, request: EvaluationRequest, progress: Progress) -> list[Scored]:
     """The tasks within one side, of the models that have such similarities."""
-    known = gathered.crisscrossed
-    if known is None or not known.asked & {NamedTask.T2T, NamedTask.I2I}:
+    ratings = gathered.crisscrossed
+    if ratings is None or not ratings.asked & {NamedTask.T2T, NamedTask.I2I}:
         return []
     scored = []
     for model in gathered.models:
-        scored += score_within_sides(model, known, gathered.sides, request.wanted, progress)
+        scored += score_within_sides(model, ratings, gathered.sides, request.wanted, progress)
         if model.within is None:
             gathered.warnings.append(
                 f"{model.name} has no similarities of two captions or two images, so CxC's tasks t2t and i2i are "
@@ -247,15 +247,15 @@ def _correlated(gathered: Gathered, request: EvaluationRequest) -> tuple[_Rated,
     Raises:
         MetricError: that is so of a kind that was asked for by name.
     """
-    known = gathered.crisscrossed
+    ratings = gathered.crisscrossed
     rated: _Rated = {}
     figures: list[Figure] = []
-    for model in gathered.models if known is not None else ():
-        assert known is not None
+    for model in gathered.models if ratings is not None else ():
+        assert ratings is not None
         rated[model.name] = {}
         for kind in Likeness:
             try:
-                pairs = rated_similarities(model, known, gathered.sides, kind)
+                pairs = rated_similarities(model, ratings, gathered.sides, kind)
                 if pairs is not None:
                     figures.append(correlation(model.name, pairs, kind, request.sampling))
                     rated[model.name][kind] = pairs
@@ -275,39 +275,49 @@ def _labelled(
     return on_ratings(gathered.pseudo_labels, gathered.crisscrossed, rated)
 
 
-def _write(request: EvaluationRequest, made: _Evaluation) -> list[bool]:
+def _write(request: EvaluationRequest, evaluation: _Evaluation) -> list[bool]:
     """Write the files that are wanted; whether each of them changed."""
     changed = []
     if request.csv is not None:
-        rows = [*made.figures, *made.agreement, *made.rsums]
-        changed.append(put_file(request.csv, to_csv(rows, made.tests)))
+        rows = [*evaluation.figures, *evaluation.agreement, *evaluation.rsums]
+        changed.append(put_file(request.csv, to_csv(rows, evaluation.tests)))
     if request.latex is not None:
-        changed.append(put_file(request.latex, to_latex([*made.figures, *made.agreement]).encode()))
+        changed.append(
+            put_file(request.latex, to_latex([*evaluation.figures, *evaluation.agreement]).encode())
+        )
     return changed
 
 
-def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *, idle: bool) -> StageResult:
-    queries = _queries(made.figures)
+def _result(
+    request: EvaluationRequest, gathered: Gathered, evaluation: _Evaluation, *, idle: bool
+) -> StageResult:
+    queries = _queries(evaluation.figures)
     idle = idle and not gathered.computed
     computed = (f"{several(gathered.computed, 'ranking')} computed",) if gathered.computed else ()
     counts: EvaluateCounts = {
-        "scores": nested(made.figures, value_of),
-        "intervals": nested(made.figures, ends_of),
+        "scores": nested(evaluation.figures, value_of),
+        "intervals": nested(evaluation.figures, ends_of),
         "queries": queries,
-        "environments": {name: one for name, one in gathered.environments.items() if name in queries},
+        "environments": {
+            name: environment for name, environment in gathered.environments.items() if name in queries
+        },
         "rsum": _two_level(
-            (one.positives, one.model, {"value": one.value, "low": one.low, "high": one.high})
-            for one in made.rsums
+            (rsum.positives, rsum.model, {"value": rsum.value, "low": rsum.low, "high": rsum.high})
+            for rsum in evaluation.rsums
         ),
         "correlations": _two_level(
-            (one.model, one.direction, {"mean": one.value, "std": one.std, "low": one.low, "high": one.high})
-            for one in made.agreement
+            (
+                figure.model,
+                figure.direction,
+                {"mean": figure.value, "std": figure.std, "low": figure.low, "high": figure.high},
+            )
+            for figure in evaluation.agreement
         ),
-        "paired": [asdict(one) for one in made.tests],
-        "pseudo_labels": made.labelled,
-        "fair": [asdict(one) for one in made.fair.figures],
-        "fair_differences": [asdict(one) for one in made.fair.differences],
-        "fair_groups": [asdict(one) for one in made.fair.groups],
+        "paired": [asdict(test) for test in evaluation.tests],
+        "pseudo_labels": evaluation.labelled,
+        "fair": [asdict(figure) for figure in evaluation.fair.figures],
+        "fair_differences": [asdict(difference) for difference in evaluation.fair.differences],
+        "fair_groups": [asdict(group) for group in evaluation.fair.groups],
         "trained_on_release": gathered.trained_on_release,
         "rankings_computed": gathered.computed,
     }
@@ -319,12 +329,12 @@ def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *
     if request.latex is not None:
         paths["latex"] = str(request.latex)
     tables = (
-        *score_tables(made.figures),
-        *rsum_table(made.rsums),
-        *correlation_table(made.agreement),
-        *labelled_table(made.labelled),
-        *comparison_table(made.tests),
-        *fair_tables(made.fair),
+        *score_tables(evaluation.figures),
+        *rsum_table(evaluation.rsums),
+        *correlation_table(evaluation.agreement),
+        *labelled_table(evaluation.labelled),
+        *comparison_table(evaluation.tests),
+        *fair_tables(evaluation.fair),
     )
     return StageResult(
         status="nothing_to_do" if idle else "done",
@@ -334,7 +344,7 @@ def _result(request: EvaluationRequest, gathered: Gathered, made: _Evaluation, *
         tables=tables,
         lines=(
             *(("nothing to do: these scores are kept already",) if idle else computed),
-            *fair_lines(made.fair),
+            *fair_lines(evaluation.fair),
         ),
         next="" if gathered.project is None else "mitl report",
     )
@@ -350,7 +360,7 @@ def _two_level(cells: Iterable[tuple[str, str, dict[str, float | None]]]) -> End
 def _queries(figures: Sequence[Figure]) -> dict[str, dict[str, int]]:
     """Positives → direction → queries that count."""
     counted: dict[str, dict[str, int]] = {}
-    for one in figures:
-        by_direction = counted.setdefault(one.positives, {})
-        by_direction[one.direction] = max(one.queries, by_direction.get(one.direction, 0))
+    for figure in figures:
+        by_direction = counted.setdefault(figure.positives, {})
+        by_direction[figure.direction] = max(figure.queries, by_direction.get(figure.direction, 0))
     return counted

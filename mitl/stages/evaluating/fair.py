@@ -130,16 +130,16 @@ def compare_fairly(
     left_out = 0
     ranker = Ranker(settings, gathered, progress)
     for direction in request.directions:
-        one = _Direction(ranker, request, direction)
+        comparison = _Direction(ranker, request, direction)
         judged = _judged(release, direction, len(gathered.sides.gallery(direction)))
         left_out += len(release.queries[direction]) - len(judged)
         if not len(judged):
             continue
-        found = one.compared(models, release, judged)
-        figures += found[0]
-        differences += found[1]
+        compared = comparison.compared(models, release, judged)
+        figures += compared[0]
+        differences += compared[1]
         if request.paired_with is None:
-            groups += _groups(*found)
+            groups += _groups(*compared)
     if not figures:
         raise MetricError("no query of the release has a positive of its own, so there is nothing to compare")
     return FairComparison(
@@ -152,19 +152,27 @@ def _groups(figures: Sequence[FairFigure], differences: Sequence[FairDifference]
     by_metric: dict[str, dict[str, FairFigure]] = {}
     for figure in figures:
         by_metric.setdefault(figure.metric, {})[figure.model] = figure
-    for metric, own in by_metric.items():
-        names = list(own)
+    for metric, figure_of in by_metric.items():
+        names = list(figure_of)
         signs = np.zeros((len(names), len(names)), np.int64)
-        pairs = {(each.model, each.against): each for each in differences if each.metric == metric}
-        for (one, other), each in pairs.items():
-            a, b = names.index(one), names.index(other)
-            signs[a, b], signs[b, a] = each.sign, -each.sign
+        pairs = {
+            (difference.model, difference.against): difference
+            for difference in differences
+            if difference.metric == metric
+        }
+        for (model, against), difference in pairs.items():
+            a, b = names.index(model), names.index(against)
+            signs[a, b], signs[b, a] = difference.sign, -difference.sign
         first = 1
-        for places_ in rank_groups(np.array([one.settled for one in own.values()]), signs):
+        for places_ in rank_groups(np.array([figure.settled for figure in figure_of.values()]), signs):
             models = [names[place] for place in places_]
-            inside = [each for each in pairs.values() if {each.model, each.against} <= set(models)]
-            more = [each.more for each in inside if not each.apart]
-            known = [each for each in more if each is not None]
+            inside = [
+                difference
+                for difference in pairs.values()
+                if {difference.model, difference.against} <= set(models)
+            ]
+            more = [difference.more for difference in inside if not difference.apart]
+            counts = [count for count in more if count is not None]
             yield FairGroup(
                 figures[0].direction,
                 metric,
@@ -172,8 +180,8 @@ def _groups(figures: Sequence[FairFigure], differences: Sequence[FairDifference]
                 first + len(models) - 1,
                 tuple(models),
                 tuple((names[a], names[b]) for a in places_ for b in places_ if signs[a, b] == 1),
-                min(known, default=None if more else 0),
-                None if None in more else max(known, default=0),
+                min(counts, default=None if more else 0),
+                None if None in more else max(counts, default=0),
             )
             first += len(models)
 
@@ -202,20 +210,22 @@ class Ranker:
         """The model's rankings, as deep as wanted where it can."""
         sides = self.gathered.sides
         depth = min(depth, len(sides.gallery(direction)))
-        known = model.rankings.get(direction)
-        if known is not None and (not model.cut or known.items.shape[1] >= depth):
-            return known
+        rankings = model.rankings.get(direction)
+        if rankings is not None and (not model.cut or rankings.items.shape[1] >= depth):
+            return rankings
         if model.similarities is not None:
             parts = blocks(
                 model.similarities, sides, direction, query_ids, self.progress, f"rank {model.name}"
             )
             return Ranked.whole(query_ids, np.concatenate([part.head(depth) for part in parts]))
         assert self.gathered.project is not None
-        needs = {one: RankingNeed((), 1) for one in Direction} | {
+        needs = {way: RankingNeed((), 1) for way in Direction} | {
             direction: RankingNeed(query_ids.tolist(), depth)
         }
-        (made,), _ = ranked_models(self.settings, [model.name], self.gathered.project, needs, self.progress)
-        return made.rankings[direction]
+        (computed,), _ = ranked_models(
+            self.settings, [model.name], self.gathered.project, needs, self.progress
+        )
+        return computed.rankings[direction]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,7 +244,7 @@ class _Direction:
         self, models: Sequence[Model], release: AuditedRelease, judged: PartialLabels
     ) -> tuple[list[FairFigure], list[FairDifference]]:
         """All models' figures, and the differences of pairs of them."""
-        depth = max(DEPTH, 2 * int(judged.positives.max()), *(one.k for one in self.asked))
+        depth = max(DEPTH, 2 * int(judged.positives.max()), *(asked.k for asked in self.asked))
         ranked = self._ranked(models, judged.query_ids, depth)
         evidence = self._evidence(release, judged, list(ranked.values()))
         needed = evidence.depth(self.asked)
@@ -265,12 +275,12 @@ class _Direction:
         evidence: Evidence,
     ) -> list[FairFigure]:
         labels = evidence.naive.labels
-        ks = [one.k for one in self.asked]
+        ks = [asked.k for asked in self.asked]
         figures = []
-        for name, one in fair.items():
+        for name, scores in fair.items():
             within_r, at = hole_shares(ranked[name], labels, [max(k, 1) for k in ks])
             for place, asked in enumerate(self.asked):
-                powered = one.powered[place]
+                powered = scores.powered[place]
                 low, high = powered.ends
                 figures.append(
                     FairFigure(
@@ -278,8 +288,8 @@ class _Direction:
                         self.direction.value,
                         asked.name,
                         len(labels),
-                        one.naive[place],
-                        one.classical[place].value,
+                        scores.naive[place],
+                        scores.classical[place].value,
                         powered.expected,
                         powered.value,
                         low,
@@ -295,20 +305,20 @@ class _Direction:
     ) -> list[FairDifference]:
         base = self.request.paired_with
         pairs = combinations(fair, 2) if base is None else ((name, base) for name in fair if name != base)
-        found, audit = [], evidence.powered.audit
-        for one, other in pairs:
+        differences, audit = [], evidence.powered.audit
+        for model, against in pairs:
             for place, asked in enumerate(self.asked):
-                difference = evidence.difference(fair[one].powered[place], fair[other].powered[place])
-                settled = values[one][place] - values[other][place]
+                difference = evidence.difference(fair[model].powered[place], fair[against].powered[place])
+                settled = values[model][place] - values[against][place]
                 pool = float((1 / audit.inclusion).sum())
                 more = 0 if difference.sign else more_pairs(len(audit), difference.std_error, settled, pool)
-                found.append(
+                differences.append(
                     FairDifference(
-                        one,
-                        other,
+                        model,
+                        against,
                         self.direction.value,
                         asked.name,
-                        fair[one].naive[place] - fair[other].naive[place],
+                        fair[model].naive[place] - fair[against].naive[place],
                         settled,
                         difference.value,
                         *difference.ends,
@@ -316,4 +326,4 @@ class _Direction:
                         more,
                     )
                 )
-        return found
+        return differences

@@ -51,7 +51,7 @@ class Scored:
 
     def of(self, metric: str) -> QueryValues | None:
         """The values of a metric; None where it was not taken."""
-        return next((one for one in self.values if one.metric == metric), None)
+        return next((values for values in self.values if values.metric == metric), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ def _figure(row: Scored, values: QueryValues, sampling: Sampling) -> Figure:
     queries = len(np.unique(values.query_ids))
     low = high = None
     if sampling.intervals and queries > 1:
-        found = interval(values, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
-        low, high = found.low, found.high
+        ends = interval(values, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
+        low, high = ends.low, ends.high
     return Figure(
         row.positives,
         row.model,
@@ -118,7 +118,7 @@ def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
 
     The two directions have other queries, so each is resampled by itself and the sums are added.
     """
-    found: list[Figure] = []
+    sums: list[Figure] = []
     by_pair: dict[tuple[str, str], dict[str, Scored]] = {}
     for row in rows:
         by_pair.setdefault((row.positives, row.model), {})[row.direction] = row
@@ -126,18 +126,18 @@ def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
         parts = [_recall_sum(by_direction.get(direction)) for direction in ("i2t", "t2i")]
         whole = [part for part in parts if part is not None]
         if len(whole) == len(parts):
-            found.append(_rsum(positives, model, whole, sampling))
-    return found
+            sums.append(_rsum(positives, model, whole, sampling))
+    return sums
 
 
 def _recall_sum(row: Scored | None) -> QueryValues | None:
     """The sum of a query's recalls; None where one is missing."""
     recalls = [None if row is None else row.of(f"R@{k}") for k in RSUM_KS]
-    known = [one for one in recalls if one is not None]
-    if len(known) < len(recalls):
+    present = [recall for recall in recalls if recall is not None]
+    if len(present) < len(recalls):
         return None
-    total = np.sum([one.values for one in known], axis=0)
-    return QueryValues("RSUM", known[0].query_ids, total, weights=known[0].weights)
+    total = np.sum([recall.values for recall in present], axis=0)
+    return QueryValues("RSUM", present[0].query_ids, total, weights=present[0].weights)
 
 
 def _rsum(positives: str, model: str, parts: Sequence[QueryValues], sampling: Sampling) -> Figure:
@@ -168,12 +168,12 @@ def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[Mo
     if len(names) == 1:
         raise UsageError(f"--against {against} needs a second model; name it by --model or --annotator")
     base = {(row.positives, row.direction): row for row in rows if row.model == against}
-    found: list[ModelDifference] = []
+    differences: list[ModelDifference] = []
     for row in rows:
         other = base.get((row.positives, row.direction))
         if row.model != against and other is not None:
-            found += _comparisons(row, other, sampling)
-    return found
+            differences += _comparisons(row, other, sampling)
+    return differences
 
 
 def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[ModelDifference]:
@@ -218,11 +218,11 @@ def _of_queries(values: QueryValues, query_ids: Ids) -> QueryValues:
 def nested(figures: Iterable[Figure], cell: Callable[[Figure], T | None]) -> ByMetric[T]:
     """Positives → model → direction → metric → cell; metrics without one are left out."""
     cells: ByMetric[T] = {}
-    for one in figures:
-        value = cell(one)
+    for figure in figures:
+        value = cell(figure)
         if value is not None:
-            by_direction = cells.setdefault(one.positives, {}).setdefault(one.model, {})
-            by_direction.setdefault(one.direction, {})[one.metric] = value
+            by_direction = cells.setdefault(figure.positives, {}).setdefault(figure.model, {})
+            by_direction.setdefault(figure.direction, {})[figure.metric] = value
     return cells
 
 
@@ -265,7 +265,7 @@ def keep_scores(
         marks: model → hash of what its rankings depend on. Where it is as it was, what is kept of other metrics and of
             the other direction between two sides stays; elsewhere the model's scores on the set are replaced.
     """
-    known, taught, contents, marks = environments or {}, taught or {}, contents or {}, marks or {}
+    environment_of, taught, contents, marks = environments or {}, taught or {}, contents or {}, marks or {}
     path = runs / SCORES_FILE
     kept: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
     for positives, by_model in scores.items():
@@ -282,7 +282,7 @@ def keep_scores(
             }
             | content
             | ({RANKINGS: marks[model]} if model in marks else {})
-            | ({"environment": known[positives]} if positives in known else {})
+            | ({"environment": environment_of[positives]} if positives in environment_of else {})
             | ({"taught_by": taught[positives][model]} if model in taught.get(positives, {}) else {})
             for model, by_direction in by_model.items()
         }

@@ -116,41 +116,43 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     raw = [read_model(files, request.similarity) for files in request.models]
     release = None if request.against.release is None else read_release(request.against.release).by_query
     _require_one_dataset(request, project, raw)
-    found = _searched(request, project, raw, release)
+    gathered = _searched(request, project, raw, release)
     comers = comers_of(request, raw, project)
     two_sided = any(sides == BOTH for _, sides in comers)
     refuse_one_sided(request, comers)
-    found.warnings += [str(fault) for _, fault in load_installed()]
-    found.warnings += left_out(request, comers)
+    gathered.warnings += [str(fault) for _, fault in load_installed()]
+    gathered.warnings += left_out(request, comers)
     if two_sided:
-        _add_sets(found, official, release, request.wanted)
+        _add_sets(gathered, official, release, request.wanted)
     doable = {task.likeness for task in NamedTask if any(task.sides <= sides for _, sides in comers)}
-    _add_ratings(found, request, doable)
-    given = BaselineInput(settings, found.sides, project, found.texts, progress)
-    _add_other_tasks(found, request)
+    _add_ratings(gathered, request, doable)
+    inputs = BaselineInput(settings, gathered.sides, project, gathered.texts, progress)
+    _add_other_tasks(gathered, request)
     if request.against.pseudo_labels:
-        _add_pseudo_labels(found, request.against.label_embeddings, given)
+        _add_pseudo_labels(gathered, request.against.label_embeddings, inputs)
         rankings = [model.name for model in raw if isinstance(model, RankingModel)]
-        found.warnings += [f"{name} has rankings alone, so pseudo-labels are left out" for name in rankings]
+        gathered.warnings += [
+            f"{name} has rankings alone, so pseudo-labels are left out" for name in rankings
+        ]
     environment = None if request.against.release is None else environment_of(request.against.release)
     if environment is not None:
-        found.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
-    _warn_of_others(found, raw)
-    found.models = [model.fitted(found.sides, request.directions) for model in raw]
-    found.models += [fitted_baseline(name, given) for name in request.baselines]
+        gathered.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
+    _warn_of_others(gathered, raw)
+    gathered.models = [model.fitted(gathered.sides, request.directions) for model in raw]
+    gathered.models += [fitted_baseline(name, inputs) for name in request.baselines]
     if project is not None:
-        _addannotators(found, project, settings, request, progress)
-    return found
+        _addannotators(gathered, project, settings, request, progress)
+    return gathered
 
 
 def _project(settings: Settings, request: EvaluationRequest) -> Project | None:
-    there = (settings.project / "mitl.toml").is_file()
-    if (request.models or request.baselines or request.captions) and not (there or request.annotators):
+    has_project = (settings.project / "mitl.toml").is_file()
+    if (request.models or request.baselines or request.captions) and not (has_project or request.annotators):
         return None
     try:
         return read_project(settings)
     except StoreError as error:
-        if there or request.annotators:
+        if has_project or request.annotators:
             raise
         raise StoreError(
             f"{error}; outside a project give a model's files, such as --model NAME=IMAGES,CAPTIONS"
@@ -161,13 +163,13 @@ def _require_one_dataset(
     request: EvaluationRequest, project: Project | None, raw: Sequence[RawModel]
 ) -> None:
     """ReleaseError where the project, the release, the ratings and rankings are not of one data set."""
-    own = () if project is None else (("this project", project.dataset_sha256),)
-    folders = [one for one in (request.against.release, request.against.cxc) if one is not None]
-    files = (table for one in raw if isinstance(one, RankingModel) for table in one.tables.values())
+    of_project = () if project is None else (("this project", project.dataset_sha256),)
+    folders = [folder for folder in (request.against.release, request.against.cxc) if folder is not None]
+    files = (table for model in raw if isinstance(model, RankingModel) for table in model.tables.values())
     require_one_dataset(
-        *own,
-        *((repr(str(one)), dataset_of(one)) for one in folders),
-        *((repr(str(one.path)), one.dataset_sha256) for one in files),
+        *of_project,
+        *((repr(str(folder)), dataset_of(folder)) for folder in folders),
+        *((repr(str(table.path)), table.dataset_sha256) for table in files),
     )
 
 
@@ -186,45 +188,45 @@ def _searched(
     return Gathered(sides.with_references(references), None)
 
 
-def _add_sets(found: Gathered, official: Sequence[str], release: ByQuery | None, wanted: Wanted) -> None:
+def _add_sets(gathered: Gathered, official: Sequence[str], release: ByQuery | None, wanted: Wanted) -> None:
     def add(name: str, by_query: ByQuery, *, inside: bool = False) -> None:
-        positives = located(name, by_query, found.sides, inside=inside)
-        if inside and not any(len(one) for one in positives.values()):
+        positives = located(name, by_query, gathered.sides, inside=inside)
+        if inside and not any(len(table) for table in positives.values()):
             listed = name.removeprefix(OFFICIAL_PREFIX)
-            found.warnings.append(
+            gathered.warnings.append(
                 f"the official set {listed!r} lists no item of this data set, so it was left out"
             )
         else:
-            found.tasks.append(PositivesTask(name, positives, wanted))
+            gathered.tasks.append(PositivesTask(name, positives, wanted))
 
-    if found.project is not None:
-        add(PROJECT_ORIGINALS, found.project.originals())
+    if gathered.project is not None:
+        add(PROJECT_ORIGINALS, gathered.project.originals())
     if release is not None:
         add(RELEASE, release)
     for name in official:
         if name == FOLDS:
-            _add_folds(found, wanted)
+            _add_folds(gathered, wanted)
         else:
             add(f"{OFFICIAL_PREFIX}{name}", official_by_query(name), inside=True)
 
 
-def _add_folds(found: Gathered, wanted: Wanted) -> None:
+def _add_folds(gathered: Gathered, wanted: Wanted) -> None:
     if not wanted.of_first:
-        found.warnings.append(
+        gathered.warnings.append(
             f"the official set {FOLDS!r} has Recall@K and the median rank alone; neither is asked"
         )
         return
-    folds = coco_folds(found.sides)
+    folds = coco_folds(gathered.sides)
     if folds is None:
-        found.warnings.append(
+        gathered.warnings.append(
             f"the official set {FOLDS!r} needs all 5,000 images and 25,000 captions of the test split, so it was left "
             "out"
         )
         return
-    found.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
+    gathered.tasks.append(FoldsTask(f"{OFFICIAL_PREFIX}{FOLDS}", folds, wanted))
 
 
-def _add_ratings(found: Gathered, request: EvaluationRequest, doable: Set[Likeness]) -> None:
+def _add_ratings(gathered: Gathered, request: EvaluationRequest, doable: Set[Likeness]) -> None:
     """The tasks of a folder of ratings, of those that are asked for and that some model can do.
 
     Raises:
@@ -235,34 +237,34 @@ def _add_ratings(found: Gathered, request: EvaluationRequest, doable: Set[Likene
         return
     split = choose_split(folder, request.against.split)
     asked = asked_tasks(request)
-    wanted = doable & {task.likeness for task in asked}
-    known = read_crisscrossed(folder, split, found.sides, wanted)
+    kinds = doable & {task.likeness for task in asked}
+    ratings = read_crisscrossed(folder, split, gathered.sides, kinds)
     for task in request.tasks:
-        if task.needs_ratings and task.likeness in wanted and task.likeness not in known.rated:
+        if task.needs_ratings and task.likeness in kinds and task.likeness not in ratings.rated:
             raise DatasetError(
                 f"the task {task.value} needs {task.likeness.value}_{split}.csv, which {str(folder)!r} lacks or which "
                 "rates nothing of these images and captions"
             )
-    if known.left_out:
-        found.warnings.append(
-            f"{known.left_out:,} of the rated pairs are not among these images and captions: left out"
+    if ratings.left_out:
+        gathered.warnings.append(
+            f"{ratings.left_out:,} of the rated pairs are not among these images and captions: left out"
         )
     groups = None
-    if NamedTask.T2T in asked and Likeness.STS in known.rated:
-        groups = _groups(found, request, split)
-    found.crisscrossed = Crisscrossed(split, known.rated, known.left_out, asked, groups)
-    if Likeness.SITS in known.rated:
-        found.tasks.append(across_task(known, request.wanted))
+    if NamedTask.T2T in asked and Likeness.STS in ratings.rated:
+        groups = _groups(gathered, request, split)
+    gathered.crisscrossed = Crisscrossed(split, ratings.rated, ratings.left_out, asked, groups)
+    if Likeness.SITS in ratings.rated:
+        gathered.tasks.append(across_task(ratings, request.wanted))
 
 
-def _groups(found: Gathered, request: EvaluationRequest, split: str) -> Ids:
+def _groups(gathered: Gathered, request: EvaluationRequest, split: str) -> Ids:
     """(C,) a number for each caption's image."""
-    if found.texts is not None or is_official_split(request):
-        return image_of(found)
+    if gathered.texts is not None or is_official_split(request):
+        return image_of(gathered)
     assert request.against.cxc is not None
-    groups, unknown = caption_groups(request.against.cxc, split, found.sides.captions)
+    groups, unknown = caption_groups(request.against.cxc, split, gathered.sides.captions)
     if unknown:
-        found.warnings.append(
+        gathered.warnings.append(
             f"the images of {unknown:,} of {len(groups):,} captions are not known, so in t2t they match by ratings "
             "alone; --captions FILE names them"
         )
@@ -280,7 +282,9 @@ def image_of(found: Gathered) -> Ids:
     originals = official_by_query("original")[Direction.T2I]
     numbers = found.sides.images.number_of
     try:
-        return np.array([numbers[originals[one][0]] for one in found.sides.captions.ids], np.int64)
+        return np.array(
+            [numbers[originals[caption_id][0]] for caption_id in found.sides.captions.ids], np.int64
+        )
     except KeyError as error:
         raise UsageError(
             f"whose caption {error.args[0]} is cannot be told outside a project; give --captions FILE, work in one, or "
@@ -288,74 +292,74 @@ def image_of(found: Gathered) -> Ids:
         ) from error
 
 
-def _add_other_tasks(found: Gathered, request: EvaluationRequest) -> None:
+def _add_other_tasks(gathered: Gathered, request: EvaluationRequest) -> None:
     """Plausible matches and graded labels."""
     against = request.against
     if against.graded and against.cxc is not None:
-        assert found.crisscrossed is not None
-        sits = found.crisscrossed.rated.get(Likeness.SITS)
+        assert gathered.crisscrossed is not None
+        sits = gathered.crisscrossed.rated.get(Likeness.SITS)
         if sits is None and against.release is None:
             raise DatasetError(
                 f"{str(against.cxc)!r} rates no image and caption of these, so nothing is graded; leave --graded out"
             )
         if sits is not None:
-            found.tasks.append(cxc_grades(sits))
+            gathered.tasks.append(cxc_grades(sits))
     if against.graded and against.release is not None:
-        found.tasks.append(release_grades(against.release, found.sides))
+        gathered.tasks.append(release_grades(against.release, gathered.sides))
     if against.objects:
         files = [read_image_objects(path) for path in against.objects]
-        found.tasks.append(plausible_task(files, found.sides, image_of(found)))
+        gathered.tasks.append(plausible_task(files, gathered.sides, image_of(gathered)))
 
 
-def _add_pseudo_labels(found: Gathered, embeddings: Path | None, given: BaselineInput) -> None:
+def _add_pseudo_labels(gathered: Gathered, embeddings: Path | None, inputs: BaselineInput) -> None:
     """The labels from a file of the captions' embeddings, else from the sentence encoder."""
     vectors = (
-        caption_vectors(SENTENCES, given, "--pseudo-labels")
+        caption_vectors(SENTENCES, inputs, "--pseudo-labels")
         if embeddings is None
-        else read_caption_vectors(embeddings, found.sides.captions)
+        else read_caption_vectors(embeddings, gathered.sides.captions)
     )
-    found.pseudo_labels = pseudo_task(vectors, found.sides, image_of(found))
-    found.tasks.append(found.pseudo_labels)
+    gathered.pseudo_labels = pseudo_task(vectors, gathered.sides, image_of(gathered))
+    gathered.tasks.append(gathered.pseudo_labels)
 
 
-def _warn_of_others(found: Gathered, raw: Sequence[RawModel]) -> None:
+def _warn_of_others(gathered: Gathered, raw: Sequence[RawModel]) -> None:
     for model in raw:
         if isinstance(model, RankingModel):
             continue
-        for side in map(found.sides.of, sorted(model.sides)):
+        for side in map(gathered.sides.of, sorted(model.sides)):
             others = len(set(model.held(side.modality)) - set(side.ids))
             if others:
-                found.warnings.append(
+                gathered.warnings.append(
                     f"{model.name} holds {others:,} {side.plural} that are not among the {len(side):,} searched: they "
                     "are left out of the gallery"
                 )
 
 
 def _addannotators(
-    found: Gathered, project: Project, settings: Settings, request: EvaluationRequest, progress: Progress
+    gathered: Gathered, project: Project, settings: Settings, request: EvaluationRequest, progress: Progress
 ) -> None:
     names = scored_annotators(request, project)
     others = bool(request.models or request.baselines)
-    found.of_all = set(names) >= set(project.annotators) and not others
+    gathered.of_all = set(names) >= set(project.annotators) and not others
     if not names and others:
         return
-    by_ranking = [task for task in found.tasks if not task.deep]
+    by_ranking = [task for task in gathered.tasks if not task.deep]
     needs = {direction: _need(by_ranking, direction, request) for direction in Direction}
     if request.against.release is not None:
-        found.trained_on_release = trained_on_release(settings, names, request.against.release)
-        found.warnings += warnings_of(found.trained_on_release)
-    models, found.computed = ranked_models(settings, names, project, needs, progress)
-    deep = found.crisscrossed is not None or any(one.deep for one in found.tasks)
-    known = similarities_of(settings, names, project, progress) if deep else {}
-    for one in models:
-        own = known.get(one.name)
-        within = own if own is not None and own.within_sides else None
-        found.models.append(replace(one, similarities=own, within=within, cut=True))
-    unknown = [name for name in names if name not in known] if deep else []
+        gathered.trained_on_release = trained_on_release(settings, names, request.against.release)
+        gathered.warnings += warnings_of(gathered.trained_on_release)
+    models, gathered.computed = ranked_models(settings, names, project, needs, progress)
+    deep = gathered.crisscrossed is not None or any(task.deep for task in gathered.tasks)
+    by_name = similarities_of(settings, names, project, progress) if deep else {}
+    for model in models:
+        similarities = by_name.get(model.name)
+        within = similarities if similarities is not None and similarities.within_sides else None
+        gathered.models.append(replace(model, similarities=similarities, within=within, cut=True))
+    unknown = [name for name in names if name not in by_name] if deep else []
     if unknown:
-        found.warnings.append(
+        gathered.warnings.append(
             f"{', '.join(unknown)}: rankings or single pairs are all that there is, so what needs similarities of all "
-            f"images and captions is left out ({', '.join(one.name for one in found.tasks if one.deep)})"
+            f"images and captions is left out ({', '.join(task.name for task in gathered.tasks if task.deep)})"
         )
 
 

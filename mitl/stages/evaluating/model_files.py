@@ -97,20 +97,20 @@ def _read_embeddings(files: ModelFiles, similarity: Similarity) -> EmbeddingMode
 
 
 def _width(table: EmbeddingTable) -> str:
-    return " x ".join(str(one) for one in table.embedding.shape[1:])
+    return " x ".join(str(size) for size in table.embedding.shape[1:])
 
 
 def _read_rankings(files: ModelFiles) -> RankingModel:
-    found: dict[Direction, RankingTable] = {}
+    tables: dict[Direction, RankingTable] = {}
     for path in files.rankings:
         for direction, table in read_rankings(path).items():
-            if direction in found:
+            if direction in tables:
                 raise MetricError(
-                    f"model {files.name!r} has two files of rankings {direction}: {str(found[direction].path)!r} and "
+                    f"model {files.name!r} has two files of rankings {direction}: {str(tables[direction].path)!r} and "
                     f"{str(path)!r}; keep one"
                 )
-            found[direction] = table
-    return RankingModel(files.name, found)
+            tables[direction] = table
+    return RankingModel(files.name, tables)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,8 +125,8 @@ class EmbeddingModel:
     @property
     def sides(self) -> frozenset[Modality]:
         """Those that have embeddings."""
-        known = {"image": self.images, "caption": self.captions}
-        return frozenset(modality for modality, table in known.items() if table is not None)
+        tables = {"image": self.images, "caption": self.captions}
+        return frozenset(modality for modality, table in tables.items() if table is not None)
 
     def held(self, modality: str) -> Sequence[str]:
         """The ids of the embeddings."""
@@ -182,11 +182,11 @@ class RankingModel:
 
     def held(self, modality: str) -> Sequence[str]:
         """The ids that search or are found."""
-        found: list[str] = []
+        ids: list[str] = []
         for direction, table in self.tables.items():
             searches = (modality == "image") is (direction is Direction.I2T)
-            found += table.queries if searches else table.names
-        return found
+            ids += table.queries if searches else table.names
+        return ids
 
     def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
         """The rankings in the sides' numbers; queries that the sides lack are left out.
@@ -194,13 +194,15 @@ class RankingModel:
         Raises:
             MetricError: a direction has no rankings, or they name an item that the gallery lacks.
         """
-        missing = [one for one in directions if one not in self.tables]
+        missing = [direction for direction in directions if direction not in self.tables]
         if missing:
-            known = next(iter(self.tables))
+            ranked = next(iter(self.tables))
             raise MetricError(
-                f"model {self.name!r} has no rankings {missing[0]}; give their file too, or --direction {known}"
+                f"model {self.name!r} has no rankings {missing[0]}; give their file too, or --direction {ranked}"
             )
-        return Model(self.name, {one: self._fitted(self.tables[one], sides) for one in directions})
+        return Model(
+            self.name, {direction: self._fitted(self.tables[direction], sides) for direction in directions}
+        )
 
     def _fitted(self, table: RankingTable, sides: Sides) -> Ranked:
         queries, gallery = sides.queries(table.direction), sides.gallery(table.direction)
@@ -210,7 +212,7 @@ class RankingModel:
                 f"{str(table.path)!r} ranks {len(strange)} {gallery.plural} that are not in the gallery of "
                 f"{len(gallery):,}; first: {strange[0]!r}{strange_ids_hint(gallery.ids, table.names)}"
             )
-        kept = [place for place, one in enumerate(table.queries) if one in queries.number_of]
+        kept = [place for place, query in enumerate(table.queries) if query in queries.number_of]
         if not kept:
             raise MetricError(
                 f"{str(table.path)!r} ranks for none of the {len(queries):,} {queries.plural}"
@@ -240,13 +242,13 @@ def read_caption_vectors(path: Path, captions: ModelSide) -> NDArray[np.float32]
 
 
 def _places(path: Path, place_of: Mapping[str, int], side: ModelSide) -> Ids:
-    missing = [one for one in side.ids if one not in place_of]
+    missing = [name for name in side.ids if name not in place_of]
     if missing:
         raise MetricError(
             f"{str(path)!r} lacks {len(missing):,} of {len(side):,} {side.plural}; first: {missing[0]!r}"
             f"{strange_ids_hint(side.ids, list(place_of))}"
         )
-    return np.array([place_of[one] for one in side.ids], np.int64)
+    return np.array([place_of[name] for name in side.ids], np.int64)
 
 
 def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
@@ -316,19 +318,19 @@ def _refuse_unranked(
 
 def _needed_ids(path: Path, what: str) -> Path:
     """The file of ids beside ``path``; MetricError where there is none."""
-    found = ids_beside(path, what)
-    if found is None:
+    ids_path = ids_beside(path, what)
+    if ids_path is None:
         raise MetricError(
             f"{str(path)!r} has no ids beside it; write them to {path.with_suffix(f'.{what}.txt').name!r}, "
             f"one a line, or give --{what.replace('_', '-')} FILE"
         )
-    return found
+    return ids_path
 
 
 def checked_ids(path: Path, ids: Sequence[str], modality: str) -> dict[str, int]:
     """Place of each id; MetricError where one stands there twice."""
     place_of: dict[str, int] = {}
-    for place, one in enumerate(ids):
-        if place_of.setdefault(one, place) != place:
-            raise MetricError(f"{str(path)!r} has the {modality} id {one!r} twice; keep one row of it")
+    for place, name in enumerate(ids):
+        if place_of.setdefault(name, place) != place:
+            raise MetricError(f"{str(path)!r} has the {modality} id {name!r} twice; keep one row of it")
     return place_of

@@ -44,7 +44,7 @@ class ModelSide:
         kind = id_kind(distinct)
         ordered = tuple(sorted(distinct, key=tie_key(kind)))
         if kind is IdKind.INTEGER:
-            return cls.numbered(modality, ordered, [int(one) for one in ordered])
+            return cls.numbered(modality, ordered, [int(name) for name in ordered])
         return cls.numbered(modality, ordered, range(len(ordered)))
 
     @classmethod
@@ -141,9 +141,9 @@ class Ranked:
 
     def block(self, rows: Ids, start: int, stop: int) -> NDArray[Any]:
         """The items at places ``start + 1`` to ``stop`` of these rows: (n, stop - start)."""
-        found = self.items[rows, start : min(stop, self.items.shape[1])]
-        missing = stop - start - found.shape[1]
-        return found if missing <= 0 else np.pad(found, ((0, 0), (0, missing)), constant_values=NOTHING)
+        items = self.items[rows, start : min(stop, self.items.shape[1])]
+        missing = stop - start - items.shape[1]
+        return items if missing <= 0 else np.pad(items, ((0, 0), (0, missing)), constant_values=NOTHING)
 
 
 class Similarities(Protocol):
@@ -255,8 +255,8 @@ class Block:
         rows, columns = np.nonzero(falling <= worst)  # with all that equal the last one
         order = np.lexsort((columns, falling[rows, columns], rows))
         starts = np.searchsorted(rows, np.arange(len(falling)))
-        found: Ids = self.gallery_ids[columns[order[starts[:, None] + np.arange(depth)]]]
-        return found
+        items: Ids = self.gallery_ids[columns[order[starts[:, None] + np.arange(depth)]]]
+        return items
 
     def of(self, query_ids: Ids) -> Block:
         """The part of it that belongs to some queries."""
@@ -284,26 +284,26 @@ def blocks(
     with progress(label, total=len(query_ids)) as advance:
         for start in range(0, len(query_ids), size):
             some = query_ids[start : start + size]
-            found = similarities.block(direction, queries.places(some))
-            wrong = np.isnan(found).any(axis=1)
+            values = similarities.block(direction, queries.places(some))
+            wrong = np.isnan(values).any(axis=1)
             if wrong.any():
                 name = queries.id_of(int(some[int(np.argmax(wrong))]))
                 raise MetricError(
                     f"a similarity of {queries.modality} {name} is NaN, so its items have no order; mend the "
                     "model's output"
                 )
-            yield Block(some, gallery.numbers, _without_references(found, some, sides, direction))
+            yield Block(some, gallery.numbers, _without_references(values, some, sides, direction))
             advance(len(some))
 
 
 def _without_references(
-    found: NDArray[Any], query_ids: Ids, sides: Sides, direction: Direction
+    values: NDArray[Any], query_ids: Ids, sides: Sides, direction: Direction
 ) -> NDArray[Any]:
     """(B, G) with what a query may not find behind all else, as CIRR's own evaluation leaves it out."""
     forbidden = sides.references.get(direction)
     if not forbidden:
-        return found
-    kept = np.array(found, np.result_type(found, np.float32))
+        return values
+    kept = np.array(values, np.result_type(values, np.float32))
     for row, query in enumerate(query_ids.tolist()):
         if items := forbidden.get(query):
             kept[row, sides.gallery(direction).places(np.array(sorted(items)))] = -np.inf

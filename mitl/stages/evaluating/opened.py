@@ -69,7 +69,7 @@ class Scoring:
     def __post_init__(self) -> None:
         """UsageError if metrics are not texts, or samples or seed not whole numbers from 0."""
         if not isinstance(self.metrics, str) and not (
-            isinstance(self.metrics, (tuple, list)) and all(isinstance(one, str) for one in self.metrics)
+            isinstance(self.metrics, (tuple, list)) and all(isinstance(name, str) for name in self.metrics)
         ):
             raise UsageError(
                 f"metrics is {self.metrics!r}; give names, such as ('R@1', 'mAP@R'), or leave it out for the usual ones"
@@ -154,11 +154,11 @@ class Release:
         Raises:
             UsageError: there is no such direction.
         """
-        known = {name: way for way, name in self.form.way_names.items()}
-        if direction not in known:
-            raise UsageError(f"there is no direction {direction!r}; it is {' or '.join(known)}")
-        found = read_release(self.folder).by_query[known[direction]]
-        return {query: tuple(items) for query, items in found.items()}
+        way_of = {name: way for way, name in self.form.way_names.items()}
+        if direction not in way_of:
+            raise UsageError(f"there is no direction {direction!r}; it is {' or '.join(way_of)}")
+        positives = read_release(self.folder).by_query[way_of[direction]]
+        return {query: tuple(items) for query, items in positives.items()}
 
     def evaluate(
         self,
@@ -194,12 +194,12 @@ class Release:
             )
         metrics = (asked.metrics,) if isinstance(asked.metrics, str) else asked.metrics
         wanted = parse_metrics(metrics, "raise")
-        given = self._given(images, captions, sides)
-        model, searched_items, positives = self._fitted(given, similarities, asked.similarity)
+        embeddings = self._given(images, captions, sides)
+        model, searched_items, positives = self._fitted(embeddings, similarities, asked.similarity)
         task = PositivesTask(RELEASE, positives, wanted)
         rows = score_model(model, [task], searched_items, tuple(Direction), wanted.short, no_progress)
-        found = figures(rows, Sampling(asked.samples, asked.seed, asked.intervals))
-        table = pd.DataFrame([asdict(one) for one in found], columns=list(SCORE_COLUMNS))
+        scores = figures(rows, Sampling(asked.samples, asked.seed, asked.intervals))
+        table = pd.DataFrame([asdict(figure) for figure in scores], columns=list(SCORE_COLUMNS))
         return table.replace({"direction": self.form.way_names})
 
     def rankings(
@@ -229,8 +229,8 @@ class Release:
             raise UsageError(
                 f"depth is {depth!r}; it should be a whole number from 1, the places of a ranking"
             )
-        given = self._given(images, captions, sides)
-        model, searched_items, positives = self._fitted(given, similarities, similarity)
+        embeddings = self._given(images, captions, sides)
+        model, searched_items, positives = self._fitted(embeddings, similarities, similarity)
         by_query = read_release(self.folder).by_query
         best = best_items(model, searched_items, positives, depth, no_progress)
         rows = []
@@ -255,13 +255,13 @@ class Release:
 
     def _fitted(
         self,
-        given: tuple[Embeddings | None, Embeddings | None],
+        embeddings: tuple[Embeddings | None, Embeddings | None],
         similarities: Similarities | None,
         similarity: Similarity,
     ) -> tuple[Model, Sides, Mapping[Direction, Positives]]:
         """The model on the items that it holds, what queries may not find, and the positives in their numbers."""
         try:
-            raw = model_of(*given, similarities, similarity)
+            raw = model_of(*embeddings, similarities, similarity)
             sides = searched([raw], None, whole_split=False).with_references(read_references(self.folder))
             positives = located(RELEASE, read_release(self.folder).by_query, sides)
             return raw.fitted(sides, tuple(Direction)), sides, positives
@@ -271,8 +271,8 @@ class Release:
 
     def _counts(self) -> Iterator[tuple[str, str]]:
         counts = self._manifest.get("counts")
-        known = counts if isinstance(counts, dict) else {}
-        yield from ((key, f"{value:,}") for key, value in known.items() if isinstance(value, int))
+        numbers = counts if isinstance(counts, dict) else {}
+        yield from ((key, f"{value:,}") for key, value in numbers.items() if isinstance(value, int))
 
     def __repr__(self) -> str:
         """One line with the numbers of the manifest."""
@@ -337,11 +337,11 @@ def model_of(
     if images is None or captions is None:
         raise UsageError(_WANTED)
     tables = []
-    for what, given in (("image", images), ("caption", captions)):
-        if isinstance(given, (str, Path)):
-            tables.append(read_embeddings(_there(given), what=f"{what}s"))
+    for what, embeddings in (("image", images), ("caption", captions)):
+        if isinstance(embeddings, (str, Path)):
+            tables.append(read_embeddings(_there(embeddings), what=f"{what}s"))
             continue
-        listed, vectors = _listed(what, given)
+        listed, vectors = _listed(what, embeddings)
         refuse_unusable(f"{what}s", listed, vectors)
         tables.append(EmbeddingTable(Path(f"{what}s"), checked_ids(Path(f"{what}s"), listed, what), vectors))
     widths = [table.embedding.shape[1:] for table in tables]
@@ -392,7 +392,7 @@ def _listed(what: str, given: Any) -> tuple[list[str], NDArray[np.float32]]:
 
 def _id_texts(ids: Any) -> list[str]:
     """Also of a tensor, whose items by themselves do not read as their numbers."""
-    return [str(one) for one in (ids.tolist() if hasattr(ids, "tolist") else ids)]
+    return [str(name) for name in (ids.tolist() if hasattr(ids, "tolist") else ids)]
 
 
 def _array(what: str, given: Any, dtype: type[np.float32] | None = None) -> NDArray[Any]:

@@ -74,15 +74,15 @@ def located(
     Raises:
         MetricError: the sides lack a query.
     """
-    found = {}
+    positives = {}
     for direction in Direction:
         queries = sides.queries(direction).number_of
         table = by_query.get(direction, {})
         if inside:
             table = {query: items for query, items in table.items() if query in queries}
         _refuse_missing(name, table, sides.queries(direction))
-        found[direction] = locate(table, queries, sides.gallery(direction).number_of).positives
-    return found
+        positives[direction] = locate(table, queries, sides.gallery(direction).number_of).positives
+    return positives
 
 
 def _refuse_missing(name: str, table: Mapping[str, Sequence[str]], side: ModelSide) -> None:
@@ -105,10 +105,10 @@ def coco_folds(sides: Sides) -> Mapping[Direction, tuple[Fold, ...]] | None:
         set(captions) <= set(sides.captions.ids) and set(originals[Direction.I2T]) <= set(sides.images.ids)
     ):
         return None
-    known = located(FOLDS, originals, sides)
-    numbers = np.array([sides.captions.number_of[one] for one in captions], np.int64)
-    there, back = split_folds(numbers, known[Direction.T2I], known[Direction.I2T])
-    return {Direction.I2T: there, Direction.T2I: back}
+    positives = located(FOLDS, originals, sides)
+    numbers = np.array([sides.captions.number_of[caption_id] for caption_id in captions], np.int64)
+    i2t, t2i = split_folds(numbers, positives[Direction.T2I], positives[Direction.I2T])
+    return {Direction.I2T: i2t, Direction.T2I: t2i}
 
 
 def is_official_split(request: EvaluationRequest) -> bool:
@@ -148,7 +148,7 @@ def _union(raw: Sequence[RawModel], release: ByQuery) -> Sides:
     for direction, table in release.items():
         queries, items = direction.ordered("image", "caption")
         listed[queries].update(table)
-        listed[items].update(item for found in table.values() for item in found)
+        listed[items].update(item for positives in table.values() for item in positives)
     sides = []
     for modality, ids in listed.items():
         named: set[str] = set(ids)
@@ -240,11 +240,11 @@ def _negatives(content: bytes, sides: Sides) -> Pairs:
 
 
 def _numbers(side: ModelSide, ids: Sequence[object]) -> Ids:
-    missing = [str(one) for one in ids if str(one) not in side.number_of]
+    missing = [str(name) for name in ids if str(name) not in side.number_of]
     if missing:
         raise MetricError(
             f"{len(missing):,} {side.plural} of the release's pool are not among the {len(side):,} searched, first "
             f"{missing[0]!r}; a fair comparison takes models of the whole gallery: embeddings, similarities, or "
             "rankings beside one of these"
         )
-    return np.array([side.number_of[str(one)] for one in ids], np.int64)
+    return np.array([side.number_of[str(name)] for name in ids], np.int64)

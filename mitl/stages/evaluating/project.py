@@ -62,9 +62,11 @@ class Project:
         """Its images and captions, under their numbers of the database."""
         images, captions = self.items.images, self.items.captions
         return Sides(
-            ModelSide.numbered("image", [one.external_id for one in images], [one.id for one in images]),
             ModelSide.numbered(
-                "caption", [one.external_id for one in captions], [one.id for one in captions]
+                "image", [image.external_id for image in images], [image.id for image in images]
+            ),
+            ModelSide.numbered(
+                "caption", [caption.external_id for caption in captions], [caption.id for caption in captions]
             ),
             self.items.references,
         )
@@ -72,17 +74,17 @@ class Project:
     def originals(self) -> dict[Direction, dict[str, list[str]]]:
         """The data set's own positives of the runs' queries; of all where nothing was run."""
         images = {image.id: image.external_id for image in self.items.images}
-        wanted = {direction: set(self.queries[direction]) for direction in Direction}
-        everything = not any(wanted.values())
-        found: dict[Direction, dict[str, list[str]]] = {d: defaultdict(list) for d in Direction}
+        queries = {direction: set(self.queries[direction]) for direction in Direction}
+        everything = not any(queries.values())
+        positives: dict[Direction, dict[str, list[str]]] = {d: defaultdict(list) for d in Direction}
         captions = {caption.id: caption.external_id for caption in self.items.captions}
         for pair in self.original_pairs:
             image, caption = images[pair.image_id], captions[pair.caption_id]
-            if everything or pair.image_id in wanted[Direction.I2T]:
-                found[Direction.I2T][image].append(caption)
-            if everything or pair.caption_id in wanted[Direction.T2I]:
-                found[Direction.T2I][caption].append(image)
-        return found
+            if everything or pair.image_id in queries[Direction.I2T]:
+                positives[Direction.I2T][image].append(caption)
+            if everything or pair.caption_id in queries[Direction.T2I]:
+                positives[Direction.T2I][caption].append(image)
+        return positives
 
 
 def read_project(settings: Settings) -> Project:
@@ -135,10 +137,12 @@ def ranked_models(
     runs = annotator_runs(built, project.items, compute)
     rankings, computed = rank_with(RankingFolder(folder, queries, depth), runs)
     by_name: dict[str, dict[Direction, Ranked]] = {name: {} for name in names}
-    for one in rankings:
-        by_name[one.annotator][one.direction] = Ranked.whole(one.ranking.query_ids, one.ranking.item_ids)
+    for ranked in rankings:
+        by_name[ranked.annotator][ranked.direction] = Ranked.whole(
+            ranked.ranking.query_ids, ranked.ranking.item_ids
+        )
     marks = {run.name: fingerprint(annotator=run.mark(), data=project.dataset_sha256) for run in runs}
-    return [Model(name, found, mark=marks[name]) for name, found in by_name.items()], computed
+    return [Model(name, by_direction, mark=marks[name]) for name, by_direction in by_name.items()], computed
 
 
 def _key(queries: Mapping[Direction, Sequence[int]], depth: Mapping[Direction, int]) -> str:
@@ -218,8 +222,8 @@ class CaptionTexts:
         images = {image.id: image.external_id for image in project.items.images}
         captions = project.items.captions
         return cls(
-            {one.external_id: one.text for one in captions},
-            {one.external_id: images[one.image_id] for one in captions},
+            {caption.external_id: caption.text for caption in captions},
+            {caption.external_id: images[caption.image_id] for caption in captions},
             "the project",
         )
 
@@ -230,24 +234,24 @@ class CaptionTexts:
 
     def of(self, side: ModelSide) -> list[str]:
         """The texts of a side's captions, in its order; MetricError where one has none."""
-        missing = [one for one in side.ids if one not in self.text_of]
+        missing = [caption_id for caption_id in side.ids if caption_id not in self.text_of]
         if missing:
             raise MetricError(
                 f"{self.source} has no text of {len(missing):,} of {len(side):,} captions; first: {missing[0]!r}"
                 f"{strange_ids_hint(side.ids, list(self.text_of))}"
             )
-        return [self.text_of[one] for one in side.ids]
+        return [self.text_of[caption_id] for caption_id in side.ids]
 
     def image_numbers(self, sides: Sides) -> Ids:
         """(C,) the number of each caption's image; MetricError where the sides lack it."""
-        missing = [one for one in sides.captions.ids if one not in self.image_of]
+        missing = [caption_id for caption_id in sides.captions.ids if caption_id not in self.image_of]
         if missing:
             raise MetricError(f"{self.source} does not say whose caption {missing[0]!r} is")
-        images = [self.image_of[one] for one in sides.captions.ids]
-        strange = next((one for one in images if one not in sides.images.number_of), None)
+        images = [self.image_of[caption_id] for caption_id in sides.captions.ids]
+        strange = next((image_id for image_id in images if image_id not in sides.images.number_of), None)
         if strange is not None:
             raise MetricError(f"{self.source} names the image {strange!r}, which is not among those searched")
-        return np.array([sides.images.number_of[one] for one in images], np.int64)
+        return np.array([sides.images.number_of[image_id] for image_id in images], np.int64)
 
 
 def read_texts(path: Path) -> CaptionTexts:
@@ -267,7 +271,7 @@ def read_texts(path: Path) -> CaptionTexts:
     if mute is not None:
         raise DatasetError(f"row {mute} of {str(path)!r} has no text")
     return CaptionTexts(
-        {one: row["text"] for one, row in zip(ids, rows, strict=True)},
-        {one: str(row["image_id"]) for one, row in zip(ids, rows, strict=True)},
+        {caption_id: row["text"] for caption_id, row in zip(ids, rows, strict=True)},
+        {caption_id: str(row["image_id"]) for caption_id, row in zip(ids, rows, strict=True)},
         repr(str(path)),
     )

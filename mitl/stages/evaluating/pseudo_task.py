@@ -72,12 +72,13 @@ class PseudoLabelsTask(ScoredTask):
         Raises:
             MetricError: no query has a value.
         """
-        known = [part for part in parts if part]
-        if not known:
+        scored = [part for part in parts if part]
+        if not scored:
             raise MetricError("the model or the pseudo-labels tell nothing apart, so they do not correlate")
-        left_out = len(self.queries(direction)) - sum(len(part[0]) for part in known)
+        left_out = len(self.queries(direction)) - sum(len(part[0]) for part in scored)
         return tuple(
-            QueryValues(one.metric, one.query_ids, one.values, left_out=left_out) for one in joined(known)
+            QueryValues(values.metric, values.query_ids, values.values, left_out=left_out)
+            for values in joined(scored)
         )
 
 

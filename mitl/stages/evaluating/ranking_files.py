@@ -103,7 +103,7 @@ def checked(table: RankingTable) -> RankingTable:
     if not table.queries:
         raise MetricError(f"{str(table.path)!r} holds no ranking {table.direction}")
     if len(set(table.queries)) != len(table.queries):
-        twice = next(one for place, one in enumerate(table.queries) if one in table.queries[:place])
+        twice = next(query for place, query in enumerate(table.queries) if query in table.queries[:place])
         raise MetricError(f"{str(table.path)!r} ranks for query {twice} twice; keep one of its rankings")
     step = max(1, _CELLS // max(1, len(table.names)))
     for start in range(0, len(table.items), step):
@@ -147,8 +147,8 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
     if not path.is_file():
         raise MetricError(f"there is no file {str(path)!r}; it should hold rankings")
     if path.suffix == ".parquet":
-        found = _from_parquet(path)
-        return {found.direction: found}
+        table = _from_parquet(path)
+        return {table.direction: table}
     if path.suffix == ".json":
         return _from_json(path)
     if path.suffix == ".npz":
@@ -157,13 +157,13 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
 
 
 def _named_direction(path: Path) -> Direction:
-    found = _IN_NAME.search(path.stem.lower())
-    if found is None:
+    match = _IN_NAME.search(path.stem.lower())
+    if match is None:
         raise MetricError(
             f"{str(path)!r} does not say which direction it ranks; call it {path.stem + '.i2t' + path.suffix!r} "
             f"(images search captions) or {path.stem + '.t2i' + path.suffix!r}"
         )
-    return DIRECTION_OF[found[1]]
+    return DIRECTION_OF[match[1]]
 
 
 def _from_json(path: Path) -> dict[Direction, RankingTable]:
@@ -182,12 +182,12 @@ def _from_json(path: Path) -> dict[Direction, RankingTable]:
 
 def _each_once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these keys, none of them doubled: JSON readers would keep the last silently."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    by_key = dict(pairs)
+    if len(by_key) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for place, key in enumerate(keys) if key in keys[:place])
         raise MetricError(f"{str(path)!r} ranks for query {twice} twice; keep one of its rankings")
-    return found
+    return by_key
 
 
 def _lists(path: Path, direction: Direction, value: object) -> RankingTable:
@@ -205,16 +205,16 @@ def _from_npz(path: Path) -> dict[Direction, RankingTable]:
         direction = _named_direction(path)
         return {direction: _ranked(path, direction, arrays, "")}
     whole = [way for way in DIRECTION_OF if {f"{way}_query_ids", f"{way}_item_ids"} <= set(arrays)]
-    found = {
+    tables = {
         direction: _ranked(path, direction, arrays, f"{way}_")
         for way, direction in directions_among(whole, repr(str(path))).items()
     }
-    if not found:
+    if not tables:
         raise MetricError(
             f"{str(path)!r} lacks the arrays query_ids and item_ids (or i2t_query_ids, i2t_item_ids …); "
             f"it holds {', '.join(arrays) or 'none'}"
         )
-    return found
+    return tables
 
 
 def _ranked(path: Path, direction: Direction, arrays: dict[str, Any], prefix: str) -> RankingTable:
@@ -246,11 +246,11 @@ def _from_parquet(path: Path) -> RankingTable:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise MetricError(f"{str(path)!r} is not readable as rankings in Parquet: {reason}") from error
-    found = from_rows(
+    rankings = from_rows(
         path,
         direction,
         (queries.indices.to_numpy(), queries.dictionary.to_pylist()),
         ranks,
         (items.indices.to_numpy(), items.dictionary.to_pylist()),
     )
-    return replace(found, dataset_sha256=said.get(DATASET_KEY, b"").decode())
+    return replace(rankings, dataset_sha256=said.get(DATASET_KEY, b"").decode())

@@ -83,7 +83,7 @@ class Wanted:
     @property
     def of_first(self) -> tuple[Asked, ...]:
         """Those that follow from each query's first positive."""
-        return tuple(one for one in self.metrics if one.metric.positives == "first")
+        return tuple(asked for asked in self.metrics if asked.metric.positives == "first")
 
 
 @dataclass(frozen=True, slots=True)

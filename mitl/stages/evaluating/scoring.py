@@ -79,7 +79,7 @@ def score_model(
     """
     if model.is_one_sided:
         return []
-    found: dict[tuple[str, Direction], Scored] = {}
+    scored: dict[tuple[str, Direction], Scored] = {}
     for direction in directions:
         by_blocks = []
         for task in tasks:
@@ -95,16 +95,16 @@ def score_model(
             with named(model.name, task.name, sides, direction):
                 ends = _short(rankings, sides, direction, short)
                 values = task.ranked(direction, rankings, ends)
-            found[task.name, direction] = Scored(task.name, model.name, direction.value, values)
+            scored[task.name, direction] = Scored(task.name, model.name, direction.value, values)
         for task, parts in _run(model, by_blocks, sides, direction, progress):
             with named(model.name, task.name, sides, direction):
                 values = task.values(direction, parts)
-            found[task.name, direction] = Scored(task.name, model.name, direction.value, values)
+            scored[task.name, direction] = Scored(task.name, model.name, direction.value, values)
     return [
-        found[task.name, direction]
+        scored[task.name, direction]
         for task in tasks
         for direction in directions
-        if (task.name, direction) in found
+        if (task.name, direction) in scored
     ]
 
 
@@ -115,12 +115,12 @@ def _run(
     if not tasks:
         return []
     assert model.similarities is not None
-    wanted = [task.queries(direction) for task in tasks]
+    queries = [task.queries(direction) for task in tasks]
     kept: list[list[Any]] = [[] for _ in tasks]
-    query_ids = np.unique(np.concatenate(wanted))
+    query_ids = np.unique(np.concatenate(queries))
     label = f"score {model.name} {direction}"
     for block in blocks(model.similarities, sides, direction, query_ids, progress, label):
-        for task, theirs, parts in zip(tasks, wanted, kept, strict=True):
+        for task, theirs, parts in zip(tasks, queries, kept, strict=True):
             mine = block.of(theirs)
             if len(mine.query_ids):
                 with named(model.name, task.name, sides, direction):
@@ -139,11 +139,11 @@ def named(model: str, task: str, sides: Sides, direction: Direction) -> Iterator
     """Say which model and set an error is about, and name queries and items by their own ids."""
     sides_of = {"query": sides.queries(direction), "item": sides.gallery(direction)}
 
-    def id_of(found: re.Match[str]) -> str:
+    def id_of(match: re.Match[str]) -> str:
         try:
-            return f"{found[1]} {sides_of[found[1]].id_of(int(found[2]))}"
+            return f"{match[1]} {sides_of[match[1]].id_of(int(match[2]))}"
         except MetricError:
-            return found[0]
+            return match[0]
 
     try:
         yield
@@ -160,17 +160,17 @@ def best_items(
     Args:
         depth: places, as far as the gallery goes; as many as a query has positives where that is more.
     """
-    found: dict[Direction, Mapping[str, Sequence[str]]] = {}
-    for direction, known in positives.items():
-        if not len(known):
+    heads: dict[Direction, Mapping[str, Sequence[str]]] = {}
+    for direction, listed in positives.items():
+        if not len(listed):
             continue
-        deep = max(depth, int(known.counts.max()))
+        deep = max(depth, int(listed.counts.max()))
         queries, gallery = sides.queries(direction), sides.gallery(direction)
-        found[direction] = {
+        heads[direction] = {
             queries.id_of(int(query)): [gallery.id_of(int(item)) for item in row if item != NOTHING]
-            for query, row in _heads(model, sides, direction, known.query_ids, deep, progress)
+            for query, row in _heads(model, sides, direction, listed.query_ids, deep, progress)
         }
-    return found
+    return heads
 
 
 def _heads(

@@ -115,10 +115,10 @@ def show(pairs: pd.DataFrame, project: str | Path = ".", *, most: int = 20) -> S
             f"the frame has the columns {', '.join(map(str, pairs.columns))}; pairs have {' and '.join(names)}"
         )
     files = {
-        one.external_id: one.path
-        for one in known.items.images
-        if one.path is not None and one.kind is PartKind.IMAGE
+        image.external_id: image.path
+        for image in known.items.images
+        if image.path is not None and image.kind is PartKind.IMAGE
     }
-    documents = {one.external_id: "\n".join(one.texts) for one in known.items.images if one.texts}
+    documents = {image.external_id: "\n".join(image.texts) for image in known.items.images if image.texts}
     texts = CaptionTexts.of_project(known).text_of
     return ShownPairs(head, texts, files, len(pairs), documents, form.sides)

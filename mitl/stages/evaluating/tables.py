@@ -45,11 +45,11 @@ class _Row:
 def score_tables(figures: Sequence[Figure]) -> tuple[Table, ...]:
     """A table for each set of positives: a row a model and direction, a column a metric."""
     tables = []
-    for positives in dict.fromkeys(one.positives for one in figures):
-        rows, metrics = _rows([one for one in figures if one.positives == positives])
+    for positives in dict.fromkeys(figure.positives for figure in figures):
+        rows, metrics = _rows([figure for figure in figures if figure.positives == positives])
         title = f"{positives}, {unit(figures, metrics)}"
         body = tuple(
-            (row.model, row.direction, row.queries, *(_cell(row.by_metric.get(one)) for one in metrics))
+            (row.model, row.direction, row.queries, *(_cell(row.by_metric.get(metric)) for metric in metrics))
             for row in rows
         )
         tables.append(Table(title, ("model", "direction", "queries", *metrics), body))
@@ -60,10 +60,12 @@ def rsum_table(rsums: Sequence[Figure]) -> tuple[Table, ...]:
     """One table: a row a model, a column a set; nothing where there is none."""
     if not rsums:
         return ()
-    sets = list(dict.fromkeys(one.positives for one in rsums))
-    known = {(one.model, one.positives): one for one in rsums}
-    models = dict.fromkeys(one.model for one in rsums)
-    body = tuple((model, *(_cell(known.get((model, one))) for one in sets)) for model in models)
+    sets = list(dict.fromkeys(figure.positives for figure in rsums))
+    figure_of = {(figure.model, figure.positives): figure for figure in rsums}
+    models = dict.fromkeys(figure.model for figure in rsums)
+    body = tuple(
+        (model, *(_cell(figure_of.get((model, positives))) for positives in sets)) for model in models
+    )
     return (Table("RSUM: R@1 + R@5 + R@10 of both directions, 0 to 600", ("model", *sets), body),)
 
 
@@ -71,11 +73,11 @@ def correlation_table(agreement: Sequence[Figure]) -> tuple[Table, ...]:
     """One row a model, a column a kind of people's scores; nothing where there is none."""
     if not agreement:
         return ()
-    kinds = list(dict.fromkeys(one.direction for one in agreement))
-    known = {(one.model, one.direction): one for one in agreement}
+    kinds = list(dict.fromkeys(figure.direction for figure in agreement))
+    figure_of = {(figure.model, figure.direction): figure for figure in agreement}
     body = tuple(
-        (model, *(_with_std(known.get((model, kind))) for kind in kinds))
-        for model in dict.fromkeys(one.model for one in agreement)
+        (model, *(_with_std(figure_of.get((model, kind))) for kind in kinds))
+        for model in dict.fromkeys(figure.model for figure in agreement)
     )
     title = "Spearman's correlation with people's scores x 100: mean ± standard deviation of the samples"
     return (Table(title, ("model", *(kind.upper() for kind in kinds)), body),)
@@ -86,8 +88,8 @@ def labelled_table(labelled: LabelledRatings | None) -> tuple[Table, ...]:
     if labelled is None:
         return ()
     rows = [
-        (model, f"{one['with_scores']:.3f}", f"{one['with_labels']:.3f}")
-        for model, one in labelled["models"].items()
+        (model, f"{correlations['with_scores']:.3f}", f"{correlations['with_labels']:.3f}")
+        for model, correlations in labelled["models"].items()
     ]
     title = f"Pearson's correlation over {labelled['pairs']:,} rated pairs of images and captions"
     head = ("pseudo-labels", f"{labelled['labels_with_scores']:.3f}", None)
@@ -104,50 +106,56 @@ def comparison_table(comparisons: Sequence[ModelDifference]) -> tuple[Table, ...
         return ()
     body = tuple(
         (
-            one.positives,
-            one.model,
-            one.direction,
-            one.metric,
-            _difference(one),
-            f"{one.p_value:.3f}",
+            comparison.positives,
+            comparison.model,
+            comparison.direction,
+            comparison.metric,
+            _difference(comparison),
+            f"{comparison.p_value:.3f}",
         )
-        for one in comparisons
+        for comparison in comparisons
     )
     title = f"minus {comparisons[0].against}, query by query: difference (95 % interval), p of a paired test"
     return (Table(title, ("positives", "model", "direction", "metric", "difference", "p"), body),)
 
 
-def _difference(one: ModelDifference) -> str:
+def _difference(comparison: ModelDifference) -> str:
     """With its interval, fine enough to show on which side of 0 the ends are."""
-    digits = 3 if one.metric.startswith(_FROM_MINUS_1) else 2
+    digits = 3 if comparison.metric.startswith(_FROM_MINUS_1) else 2
     middle, low, high = (
-        f"{scaled(one.metric, value):+.{digits}f}" for value in (one.difference, one.low, one.high)
+        f"{scaled(comparison.metric, value):+.{digits}f}"
+        for value in (comparison.difference, comparison.low, comparison.high)
     )
     return f"{middle} ({low} to {high})"
 
 
 def to_csv(figures: Sequence[Figure], comparisons: Sequence[ModelDifference]) -> bytes:
     """CSV: one row a figure, in the metric's own unit (shares from 0 to 1), with the paired test where there is one."""
-    tests = {(one.positives, one.model, one.direction, one.metric): one for one in comparisons}
+    tests = {
+        (comparison.positives, comparison.model, comparison.direction, comparison.metric): comparison
+        for comparison in comparisons
+    }
     rows: list[Sequence[object]] = [COLUMNS]
-    for one in figures:
-        test = tests.get((one.positives, one.model, one.direction, one.metric))
+    for figure in figures:
+        test = tests.get((figure.positives, figure.model, figure.direction, figure.metric))
         compared = (
             ("",) * 5 if test is None else (test.against, test.difference, test.low, test.high, test.p_value)
         )
-        about = one.positives, one.model, one.direction, one.metric
-        rows.append((*about, one.value, one.low, one.high, one.queries, one.left_out, *compared))
+        about = figure.positives, figure.model, figure.direction, figure.metric
+        rows.append(
+            (*about, figure.value, figure.low, figure.high, figure.queries, figure.left_out, *compared)
+        )
     return csv_bytes(rows)
 
 
 def _rows(figures: Sequence[Figure]) -> tuple[list[_Row], list[str]]:
-    metrics = list(dict.fromkeys(one.metric for one in figures))
+    metrics = list(dict.fromkeys(figure.metric for figure in figures))
     by_row: dict[tuple[str, str], dict[str, Figure]] = {}
-    for one in figures:
-        by_row.setdefault((one.model, one.direction), {})[one.metric] = one
+    for figure in figures:
+        by_row.setdefault((figure.model, figure.direction), {})[figure.metric] = figure
     return [
-        _Row(model, direction, max(one.queries for one in found.values()), found)
-        for (model, direction), found in by_row.items()
+        _Row(model, direction, max(figure.queries for figure in by_metric.values()), by_metric)
+        for (model, direction), by_metric in by_row.items()
     ], metrics
 
 
@@ -155,7 +163,7 @@ def unit(figures: Iterable[Figure], metrics: Iterable[str]) -> str:
     """What the numbers of a table are in, for its title."""
     plain = [metric for metric in metrics if _is_plain(metric)]
     unit = "in percent" + (f" but {' and '.join(plain)}" if plain else "")
-    return f"{unit}, with 95 % intervals" if any(one.low is not None for one in figures) else unit
+    return f"{unit}, with 95 % intervals" if any(figure.low is not None for figure in figures) else unit
 
 
 def _cell(figure: Figure | None) -> str | None:
@@ -178,8 +186,8 @@ def digits_of(metric: str) -> int:
 
 def _is_plain(metric: str) -> bool:
     """Whether it is not a share, so not shown in percent."""
-    known = metric_named(metric)
-    return metric.startswith(_FROM_MINUS_1) if known is None else not known.is_share
+    definition = metric_named(metric)
+    return metric.startswith(_FROM_MINUS_1) if definition is None else not definition.is_share
 
 
 def scaled(metric: str, value: float) -> float:
@@ -190,22 +198,22 @@ def scaled(metric: str, value: float) -> float:
 def to_latex(figures: Sequence[Figure]) -> str:
     """A tabular for each set in the style of the package booktabs: a row a model, the directions side by side."""
     return "\n".join(
-        _tabular(positives, [one for one in figures if one.positives == positives])
-        for positives in dict.fromkeys(one.positives for one in figures)
+        _tabular(positives, [figure for figure in figures if figure.positives == positives])
+        for positives in dict.fromkeys(figure.positives for figure in figures)
     )
 
 
 def _tabular(positives: str, figures: Sequence[Figure]) -> str:
-    directions = list(dict.fromkeys(one.direction for one in figures))
+    directions = list(dict.fromkeys(figure.direction for figure in figures))
     columns = [
         (direction, metric)
         for direction in directions
-        for metric in dict.fromkeys(one.metric for one in figures if one.direction == direction)
+        for metric in dict.fromkeys(figure.metric for figure in figures if figure.direction == direction)
     ]
-    known = {(one.model, one.direction, one.metric): one for one in figures}
+    figure_of = {(figure.model, figure.direction, figure.metric): figure for figure in figures}
     heads, rules, first = [], [], 2
     for direction in directions:
-        width = sum(one == direction for one, _ in columns)
+        width = sum(way == direction for way, _ in columns)
         heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_tex(direction)}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
         first += width
@@ -219,8 +227,8 @@ def _tabular(positives: str, figures: Sequence[Figure]) -> str:
         " & ".join(["model", *(escape_tex(metric) for metric in metrics)]) + r" \\",
         r"\midrule",
     ]
-    for model in dict.fromkeys(one.model for one in figures):
-        cells = [_tex_cell(known.get((model, *column))) for column in columns]
+    for model in dict.fromkeys(figure.model for figure in figures):
+        cells = [_tex_cell(figure_of.get((model, *column))) for column in columns]
         lines.append(" & ".join([escape_tex(model), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -256,7 +264,9 @@ def fair_tables(made: FairComparison) -> tuple[Table, ...]:
     tables = []
     if made.figures:
         title = "release, if every pair of the pool were judged: in percent, with 95 % intervals over audits"
-        tables.append(Table(title, _FAIR_FIGURES, tuple(_fair_figure(one, made) for one in made.figures)))
+        tables.append(
+            Table(title, _FAIR_FIGURES, tuple(_fair_figure(figure, made) for figure in made.figures))
+        )
     if made.differences and made.groups:
         title = "ranking by fair scores: models in groups that the audit tells apart"
         tables.append(Table(title, _RANKING, tuple(map(_fair_group, made.groups))))
@@ -286,62 +296,82 @@ def fair_lines(made: FairComparison) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _fair_figure(one: FairFigure, made: FairComparison) -> tuple[object, ...]:
-    peers = [each for each in made.figures if (each.direction, each.metric) == (one.direction, one.metric)]
-    naive = 1 + sum(each.naive > one.naive for each in peers)
+def _fair_figure(figure: FairFigure, comparison: FairComparison) -> tuple[object, ...]:
+    peers = [
+        peer
+        for peer in comparison.figures
+        if (peer.direction, peer.metric) == (figure.direction, figure.metric)
+    ]
+    naive = 1 + sum(peer.naive > figure.naive for peer in peers)
     return (
-        one.model,
-        one.direction,
-        one.metric,
-        one.queries,
-        f"{100 * one.naive:.1f} #{naive}",
-        f"{100 * one.settled:.1f}{_places(one, made.differences, len(peers))}",
-        f"{100 * one.prediction_powered:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})",
-        f"{100 * one.horvitz_thompson:.1f}",
-        f"{100 * one.holes:.1f}",
+        figure.model,
+        figure.direction,
+        figure.metric,
+        figure.queries,
+        f"{100 * figure.naive:.1f} #{naive}",
+        f"{100 * figure.settled:.1f}{_places(figure, comparison.differences, len(peers))}",
+        f"{100 * figure.prediction_powered:.1f} ({100 * figure.low:.1f} to {100 * figure.high:.1f})",
+        f"{100 * figure.horvitz_thompson:.1f}",
+        f"{100 * figure.holes:.1f}",
     )
 
 
-def _places(one: FairFigure, differences: Sequence[FairDifference], models: int) -> str:
+def _places(figure: FairFigure, differences: Sequence[FairDifference], models: int) -> str:
     """Behind all that are apart and ahead, ahead of all that are apart and behind; nothing if not all were compared."""
-    own = [
-        (each, 1 if each.model == one.model else -1)
-        for each in differences
-        if one.model in (each.model, each.against)
-        and (each.direction, each.metric) == (one.direction, one.metric)
+    signed = [
+        (difference, 1 if difference.model == figure.model else -1)
+        for difference in differences
+        if figure.model in (difference.model, difference.against)
+        and (difference.direction, difference.metric) == (figure.direction, figure.metric)
     ]
-    if len(own) < models - 1 or models == 1:
+    if len(signed) < models - 1 or models == 1:
         return ""
-    signs = [sign * each.sign for each, sign in own]
+    signs = [sign * difference.sign for difference, sign in signed]
     first, last = 1 + signs.count(-1), models - signs.count(1)
     return f" #{first}" if first == last else f" #{first}-{last}"
 
 
-def _fair_group(one: FairGroup) -> tuple[object, ...]:
-    place = f"#{one.first}" if one.first == one.last else f"#{one.first}-{one.last}"
-    return one.direction, one.metric, place, ", ".join(one.models), "; ".join(_standing(one))
+def _fair_group(group: FairGroup) -> tuple[object, ...]:
+    place = f"#{group.first}" if group.first == group.last else f"#{group.first}-{group.last}"
+    return group.direction, group.metric, place, ", ".join(group.models), "; ".join(_standing(group))
 
 
-def _standing(one: FairGroup) -> Iterator[str]:
+def _standing(group: FairGroup) -> Iterator[str]:
     """What of a group is known, and what would tell more."""
-    if len(one.models) == 1:
+    if len(group.models) == 1:
         yield "apart from all others"
         return
     yield "tie"
-    for ahead, behind in one.ahead:
+    for ahead, behind in group.ahead:
         yield f"{ahead} is ahead of {behind}"
-    if one.more_for_two is None:
+    if group.more_for_two is None:
         yield "no audit of this pool would separate any two"
-    elif one.more_for_all == one.more_for_two:
-        yield f"about {one.more_for_all:,} more audited pairs would separate them"
+    elif group.more_for_all == group.more_for_two:
+        yield f"about {group.more_for_all:,} more audited pairs would separate them"
     else:
-        rest = "no audit of this pool all" if one.more_for_all is None else f"about {one.more_for_all:,} all"
-        yield f"about {one.more_for_two:,} more audited pairs would separate some two, {rest}"
+        rest = (
+            "no audit of this pool all" if group.more_for_all is None else f"about {group.more_for_all:,} all"
+        )
+        yield f"about {group.more_for_two:,} more audited pairs would separate some two, {rest}"
 
 
-def _fair_difference(one: FairDifference) -> tuple[object, ...]:
-    more = "no audit would" if one.more is None else f"about {one.more:,} more audited pairs would"
-    apart = "apart" if one.apart else f"not told apart; {more}"
-    interval = f"{100 * one.prediction_powered:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
-    naive, fair = f"{100 * one.naive:+.1f}", f"{100 * one.settled:+.1f}"
-    return one.model, one.against, one.direction, one.metric, naive, fair, interval, apart
+def _fair_difference(difference: FairDifference) -> tuple[object, ...]:
+    more = (
+        "no audit would" if difference.more is None else f"about {difference.more:,} more audited pairs would"
+    )
+    apart = "apart" if difference.apart else f"not told apart; {more}"
+    middle, low, high = (
+        f"{100 * value:+.1f}" for value in (difference.prediction_powered, difference.low, difference.high)
+    )
+    interval = f"{middle} ({low} to {high})"
+    naive, fair = f"{100 * difference.naive:+.1f}", f"{100 * difference.settled:+.1f}"
+    return (
+        difference.model,
+        difference.against,
+        difference.direction,
+        difference.metric,
+        naive,
+        fair,
+        interval,
+        apart,
+    )

@@ -42,7 +42,7 @@ class PositivesTask(ScoredTask):
     @property
     def deep(self) -> bool:
         """Whether a rank that matters can lie anywhere."""
-        return any(one.metric.places == "any" for one in self.wanted.metrics)
+        return any(asked.metric.places == "any" for asked in self.wanted.metrics)
 
     def queries(self, direction: Direction) -> Ids:
         """Those that the set lists."""
@@ -51,12 +51,12 @@ class PositivesTask(ScoredTask):
     def depth(self, direction: Direction) -> int:
         """The largest K or R."""
         counts = self.positives[direction].counts
-        reaches = [int(one.reach(counts).max(initial=0)) for one in self.wanted.metrics]
+        reaches = [int(asked.reach(counts).max(initial=0)) for asked in self.wanted.metrics]
         return max([1, *(reach for reach in reaches if reach < ANYWHERE)])
 
     def content(self) -> Sequence[NDArray[Any]]:
         """Its positives of both directions."""
-        return [array for one in Direction for array in _arrays(self.positives[one])]
+        return [array for direction in Direction for array in _arrays(self.positives[direction])]
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``score_metrics``."""
@@ -82,7 +82,7 @@ class FoldsTask(ScoredTask):
 
     def content(self) -> Sequence[NDArray[Any]]:
         """The positives and the galleries of all folds."""
-        folds = [fold for one in Direction for fold in self.folds[one]]
+        folds = [fold for direction in Direction for fold in self.folds[direction]]
         return [array for fold in folds for array in (*_arrays(fold.positives), fold.item_ids)]
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
@@ -126,10 +126,10 @@ def first_ranks_within(block: Block, fold: Fold) -> Ids:
     columns = np.flatnonzero(np.isin(block.gallery_ids, fold.item_ids))
     inside = Block(block.query_ids, block.gallery_ids[columns], block.similarities[:, columns])
     positives = fold.positives.of_queries(block.query_ids)
-    (found,) = block_values(inside, positives, asked_metrics([MEDIAN_RANK]))
+    (values,) = block_values(inside, positives, asked_metrics([MEDIAN_RANK]))
     order = np.argsort(block.query_ids, kind="stable")
     ranks = np.empty(len(order), np.int64)
-    ranks[order] = found.values.astype(np.int64)
+    ranks[order] = values.values.astype(np.int64)
     return ranks
 
 
@@ -173,12 +173,12 @@ class PlausibleTask(ScoredTask):
     def _whole(self, direction: Direction, query_ids: Ids, items: Ids, queries: ObjectVectors) -> Values:
         """Of rankings of the whole gallery."""
         gallery = self._vectors(direction)[1]
-        found: list[QueryValues] = []
+        values: list[QueryValues] = []
         for zetas, cap in ((ZETAS, None), ((0,), CAP)):
-            found += plausible_r_precision(
+            values += plausible_r_precision(
                 query_ids, items, queries, gallery, zetas=zetas, cap=cap, no_positives="leave_out"
             )
-        return tuple(found)
+        return tuple(values)
 
     def _vectors(self, direction: Direction) -> tuple[ObjectVectors, ObjectVectors]:
         """Of the queries and of the gallery."""
@@ -201,12 +201,12 @@ def plausible_task(files: Sequence[ImageObjects], sides: Sides, image_of: Ids) -
     Raises:
         MetricError: the files do not tell of an image.
     """
-    known = {one for file in files for one in file.image_ids}
-    missing = [one for one in sides.images.ids if one not in known]
+    told_ids = {image_id for file in files for image_id in file.image_ids}
+    missing = [image_id for image_id in sides.images.ids if image_id not in told_ids]
     if missing:
         raise MetricError(
             f"the objects are not told of {len(missing):,} of {len(sides.images):,} images; first: {missing[0]!r}"
-            f"{strange_ids_hint(sides.images.ids, list(known))}"
+            f"{strange_ids_hint(sides.images.ids, list(told_ids))}"
         )
     images = ObjectVectors(sides.images.numbers, _vectors(files, sides))
     captions = images.of_captions(sides.captions.numbers, image_of)
@@ -218,9 +218,9 @@ def _vectors(files: Sequence[ImageObjects], sides: Sides) -> NDArray[np.bool_]:
     classes = sorted({name for file in files for name in file.classes})
     place_of = {name: place for place, name in enumerate(classes)}
     vectors = np.zeros((len(sides.images), len(classes)), dtype=np.bool_)
-    row_of = {one: row for row, one in enumerate(sides.images.ids)}
+    row_of = {image_id: row for row, image_id in enumerate(sides.images.ids)}
     for file in files:
-        inside = [place for place, one in enumerate(file.image_ids) if one in row_of]
+        inside = [place for place, image_id in enumerate(file.image_ids) if image_id in row_of]
         rows = np.array([row_of[file.image_ids[place]] for place in inside], np.int64)
         columns = np.array([place_of[name] for name in file.classes], np.int64)
         vectors[rows[:, None], columns] |= file.vectors[inside]
@@ -246,7 +246,11 @@ class GradedTask(ScoredTask):
 
     def content(self) -> Sequence[NDArray[Any]]:
         """Its graded pairs of both directions."""
-        return [array for one in Direction for array in (*_arrays(self.labels[one]), self.labels[one].grades)]
+        return [
+            array
+            for direction in Direction
+            for array in (*_arrays(self.labels[direction]), self.labels[direction].grades)
+        ]
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """nDCG@10."""

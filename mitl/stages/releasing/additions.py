@@ -77,16 +77,16 @@ def learning(session: Session, environment: Environment) -> Learning:
     if trained:
         configuration["trained"] = [
             {
-                "name": one.name,
-                "base": one.base,
+                "name": machine.name,
+                "base": machine.base,
                 "base_fingerprint": row.base_fingerprint,
-                "round": one.round,
-                "weights_sha256": one.weights_sha256,
-                "answers": one.answers,
-                "pairs": one.pairs,
+                "round": machine.round,
+                "weights_sha256": machine.weights_sha256,
+                "answers": machine.answers,
+                "pairs": machine.pairs,
                 "recipe": {key: value for key, value in row.recipe.items() if key != "outcome"},
             }
-            for row, one in zip(learnt, trained, strict=True)
+            for row, machine in zip(learnt, trained, strict=True)
         ]
     return Learning(
         rounds=tuple(
@@ -140,11 +140,11 @@ def collected(texts: Sequence[CollectedText], ids: Iterable[str]) -> tuple[Colle
 
 def collecting(context: Context) -> Collecting | None:
     """How many were asked for and given; None where no item was chosen to get a partner."""
-    known = standing(context.session, context.environment)
-    if not known:
+    standings = standing(context.session, context.environment)
+    if not standings:
         return None
     paid = collection_store.paid_cents(context.session, context.environment)
-    return Collecting(**asdict(tally(known)), paid_cents=paid)
+    return Collecting(**asdict(tally(standings)), paid_cents=paid)
 
 
 def with_certificate(

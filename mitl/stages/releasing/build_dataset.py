@@ -161,12 +161,12 @@ def release_card(settings: Settings) -> ReleaseCard:
     return card
 
 
-def _configuration(settings: Settings, known: ReleaseFacts, rules: MergeRules) -> dict[str, object]:
+def _configuration(settings: Settings, facts: ReleaseFacts, rules: MergeRules) -> dict[str, object]:
     return {
         "recipe": rules.recipe.value,
-        "runs": [run.config for run in known.runs],
-        "batches": [_batch(settings, batch) for batch in known.batches],
-        "exclusions": known.n_exclusions,
+        "runs": [run.config for run in facts.runs],
+        "batches": [_batch(settings, batch) for batch in facts.batches],
+        "exclusions": facts.n_exclusions,
         "gold_rule": {
             "positive": [label.value for label in settings.gold_positive_passes],
             "negative": [label.value for label in settings.gold_negative_passes],
@@ -176,16 +176,16 @@ def _configuration(settings: Settings, known: ReleaseFacts, rules: MergeRules) -
 
 def _batch(settings: Settings, batch: BatchRow) -> dict[str, object]:
     """What decided a batch; of past work from a file nobody here knows which page its workers saw."""
-    known: dict[str, object] = {
+    facts: dict[str, object] = {
         "name": batch.name,
         "source": batch.source.value,
         "assignments": batch.assignments,
         "reward_cents": batch.reward_cents,
     }
     if batch.source is JudgementSource.IMPORT:
-        return known
+        return facts
     return {
-        **known,
+        **facts,
         "template": batch.template,
         "template_sha256": load_template(batch.template, settings.wordings).content_hash,
         "direction": batch.direction,
@@ -237,11 +237,11 @@ def build_dataset(
     with open_context(settings, environment, unposted=Environment.LIVE) as context:
         session = context.session
         with reading(session):
-            known = _with_queries(release_facts(context), options.queries)
-            data = release_input(context, known, release_name, options)
-            data, uncertified = with_certificate(context, data, known.exclusions)
-            undecided, ids = known.undecided, known.private_ids if check_privacy else {}
-            del known  # a record for each submission, which the files no longer need
+            facts = _with_queries(release_facts(context), options.queries)
+            data = release_input(context, facts, release_name, options)
+            data, uncertified = with_certificate(context, data, facts.exclusions)
+            undecided, ids = facts.undecided, facts.private_ids if check_privacy else {}
+            del facts  # a record for each submission, which the files no longer need
         # What the lists are called; their folders are nobody's business.
         names = {direction.value: file.name for direction, file in options.queries.given.items()}
         data = replace(
@@ -258,14 +258,14 @@ def build_dataset(
     return replace(result, warnings=(*result.warnings, uncertified)) if uncertified else result
 
 
-def _with_queries(known: ReleaseFacts, lists: QueryLists) -> ReleaseFacts:
+def _with_queries(facts: ReleaseFacts, lists: QueryLists) -> ReleaseFacts:
     """The facts with the queries that are named, in place of those that were proposed for."""
-    chosen = dict(known.queries)
+    chosen = dict(facts.queries)
     for direction, file in lists.given.items():
-        items = known.image_ids if direction is Direction.I2T else known.caption_ids
+        items = facts.image_ids if direction is Direction.I2T else facts.caption_ids
         surrogates = {external: surrogate for surrogate, external in items.items()}
         chosen[direction] = tuple(query_ids(file, direction, surrogates))
-    return replace(known, queries=chosen)
+    return replace(facts, queries=chosen)
 
 
 def _result(
@@ -336,7 +336,7 @@ def privacy_proof(ids: Mapping[str, Collection[str]]) -> str:
     """What ``--check-privacy`` found to be so, by kind of id."""
     checked = sum(map(len, ids.values()))
     short = sum(map(short_ids, ids.values()))
-    found = f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
-    return found + (
+    line = f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
+    return line + (
         f"; {short:,} of them, under {MIN_ID} characters, were looked for as hashes alone" if short else ""
     )

@@ -86,18 +86,24 @@ def compare(
     require_one_dataset(*datasets)
     _require_common(sets[:-1], queries, last)
     positives = {
-        one.name: {d.value: count(one.positives.by_query[d], queries[d]) for d in Direction} for one in sets
+        positive_set.name: {d.value: count(positive_set.positives.by_query[d], queries[d]) for d in Direction}
+        for positive_set in sets
     }
     warnings = []
     if last.verified is None:
         warnings.append(
             f"{last.name} holds no judgements: its positives count as verified, and every pair as looked at"
         )
-    qualities = {one.name: {d: _quality(one, last, queries[d], d) for d in Direction} for one in sets[:-1]}
+    qualities = {
+        positive_set.name: {d: _quality(positive_set, last, queries[d], d) for d in Direction}
+        for positive_set in sets[:-1]
+    }
     compared = [
-        (name, d, found) for name, by_direction in qualities.items() for d, found in by_direction.items()
+        (name, d, measured)
+        for name, by_direction in qualities.items()
+        for d, measured in by_direction.items()
     ]
-    overlaps = {one.name: _overlaps(one, last, queries) for one in sets[:-1]}
+    overlaps = {positive_set.name: _overlaps(positive_set, last, queries) for positive_set in sets[:-1]}
     paths: ComparePaths = {}
     if differences is not None:
         write_kept(differences, _differences(sets[0], last, queries), replace=replace)
@@ -106,7 +112,7 @@ def compare(
         "queries": {d.value: len(queries[d]) for d in Direction},
         "positives": positives,
         "quality": {
-            name: {d.value: asdict(found) for d, found in by_direction.items()}
+            name: {d.value: asdict(measured) for d, measured in by_direction.items()}
             for name, by_direction in qualities.items()
         },
         "overlap": overlaps,
@@ -137,7 +143,7 @@ def _read_sets(
         raise UsageError(f"{twice!r} is named twice; name each set once, the verified one last")
     if settings is None or not (settings.project / CONFIG_FILE).is_file():
         sets = [read_set(name) for name in names]
-        return sets, [(one.name, one.dataset_sha256) for one in sets]
+        return sets, [(positive_set.name, positive_set.dataset_sha256) for positive_set in sets]
     project: dict[str, str | None] = {}
 
     def image_of() -> dict[str, str]:
@@ -149,49 +155,54 @@ def _read_sets(
         return {caption.external_id: images[caption.image_id] for caption in captions}
 
     sets = [read_set(name, image_of) for name in names]
-    return sets, [*project.items(), *((one.name, one.dataset_sha256) for one in sets)]
+    return sets, [
+        *project.items(),
+        *((positive_set.name, positive_set.dataset_sha256) for positive_set in sets),
+    ]
 
 
 def _require_one_form(others: Sequence[PositiveSet], last: PositiveSet) -> None:
-    for one in others:
-        if one.form != last.form:
-            mine, its = (" and ".join(of.form.nouns) for of in (one, last))
+    for other in others:
+        if other.form != last.form:
+            mine, its = (" and ".join(of.form.nouns) for of in (other, last))
             raise FormError(
-                f"{one.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
+                f"{other.name} is of {mine}, but {last.name} of {its}; compare sets of one data set, with the same ids"
             )
 
 
 def _require_common(
     others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: PositiveSet
 ) -> None:
-    for one in others:
-        if not any(set(queries[d]) & set(one.positives.by_query[d]) for d in Direction):
+    for other in others:
+        if not any(set(queries[d]) & set(other.positives.by_query[d]) for d in Direction):
             raise ReleaseError(
-                f"{one.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"
+                f"{other.name} and {last.name} have no query in common; compare sets of one data set, with the same ids"
             )
 
 
-def _quality(one: PositiveSet, last: PositiveSet, queries: Sequence[str], direction: Direction) -> Quality:
-    positives = one.positives.by_query[direction]
+def _quality(other: PositiveSet, last: PositiveSet, queries: Sequence[str], direction: Direction) -> Quality:
+    positives = other.positives.by_query[direction]
     verified = last.verified
     if verified is None:
         right = last.positives.pairs(direction)
-        looked_at = right | _within(one, queries, direction)
+        looked_at = right | _within(other, queries, direction)
         verified = Verified(looked_at, right)
     return quality(positives, verified, queries, direction)
 
 
 def _overlaps(
-    one: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]
+    other: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]
 ) -> dict[str, dict[str, int]]:
-    tables = one.positives.by_query, last.positives.by_query
+    tables = other.positives.by_query, last.positives.by_query
     return {d.value: asdict(overlap(tables[0][d], tables[1][d], queries[d])) for d in Direction}
 
 
-def _within(one: PositiveSet, queries: Sequence[str], direction: Direction) -> frozenset[tuple[str, str]]:
-    tables = one.positives.by_query
-    wanted = {query: tables[direction][query] for query in queries if query in tables[direction]}
-    return replace_fields(one.positives, by_query={**tables, direction: wanted}).pairs(direction)
+def _within(
+    positive_set: PositiveSet, queries: Sequence[str], direction: Direction
+) -> frozenset[tuple[str, str]]:
+    tables = positive_set.positives.by_query
+    listed = {query: tables[direction][query] for query in queries if query in tables[direction]}
+    return replace_fields(positive_set.positives, by_query={**tables, direction: listed}).pairs(direction)
 
 
 def _count_table(
@@ -202,8 +213,12 @@ def _count_table(
     first = counts[sets[0].name]
 
     def cell(name: str, direction: Direction) -> str:
-        found, base = counts[name][direction.value], first[direction.value]
-        return f"{found:,}" if name == sets[0].name or not base else f"{found:,} (×{found / base:.2f})"
+        positives, base = counts[name][direction.value], first[direction.value]
+        return (
+            f"{positives:,}"
+            if name == sets[0].name or not base
+            else f"{positives:,} (×{positives / base:.2f})"
+        )
 
     form = sets[-1].form
     asked = [
@@ -213,25 +228,32 @@ def _count_table(
     return Table(
         f"positives of {sets[-1].name}'s queries: {', '.join(asked)}",
         ("set", *(f"positive {noun}" for noun in form.nouns)),
-        tuple((one.name, cell(one.name, Direction.T2I), cell(one.name, Direction.I2T)) for one in sets),
+        tuple(
+            (
+                positive_set.name,
+                cell(positive_set.name, Direction.T2I),
+                cell(positive_set.name, Direction.I2T),
+            )
+            for positive_set in sets
+        ),
     )
 
 
 def _overlap_table(overlaps: Mapping[str, Mapping[str, Mapping[str, int]]], last: str) -> Table:
     rows = tuple(
-        (name, direction, found["both"], found["only_first"], found["only_second"])
+        (name, direction, sizes["both"], sizes["only_first"], sizes["only_second"])
         for name, by_direction in overlaps.items()
-        for direction, found in by_direction.items()
+        for direction, sizes in by_direction.items()
     )
     return Table("pairs", ("set", "direction", "in both", "in it alone", f"in {last} alone"), rows)
 
 
 def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> bytes:
     """CSV of the pairs that one of the two holds alone, in tie order, with the evidence of releases."""
-    evidence = [_evidence(one) for one in (first, last)]
+    evidence = [_evidence(positive_set) for positive_set in (first, last)]
     rows: list[Sequence[object]] = [_COLUMNS]
     for direction in Direction:
-        pairs = [_within(one, queries[direction], direction) for one in (first, last)]
+        pairs = [_within(positive_set, queries[direction], direction) for positive_set in (first, last)]
         for image, caption in sorted(pairs[0] ^ pairs[1], key=_tie_order):
             holder = 0 if (image, caption) in pairs[0] else 1
             name = (first, last)[holder].name
@@ -251,27 +273,27 @@ class _Evidence:
         self.answers: dict[tuple[str, str], list[str]] = {}
 
 
-def _evidence(one: PositiveSet) -> _Evidence:
-    found = _Evidence()
-    if one.folder is None:
-        return found
-    for row in read_table(one.folder, "positives.parquet"):
-        found.positives[str(row["image_id"]), str(row["caption_id"])] = row
-    for row in read_table(one.folder, "judgements.parquet"):
+def _evidence(positive_set: PositiveSet) -> _Evidence:
+    evidence = _Evidence()
+    if positive_set.folder is None:
+        return evidence
+    for row in read_table(positive_set.folder, "positives.parquet"):
+        evidence.positives[str(row["image_id"]), str(row["caption_id"])] = row
+    for row in read_table(positive_set.folder, "judgements.parquet"):
         if row["usable"] and row["label"] is not None:
             pair = str(row["image_id"]), str(row["caption_id"])
-            found.answers.setdefault(pair, []).append(str(row["label"]))
-    return found
+            evidence.answers.setdefault(pair, []).append(str(row["label"]))
+    return evidence
 
 
 def _spoken(evidence: Sequence[_Evidence], pair: tuple[str, str]) -> Iterator[str]:
     """Label, sources, answers and annotators of a pair, as the later of the two sets that know it has them."""
-    known = next((one.positives[pair] for one in reversed(evidence) if pair in one.positives), {})
-    answers = next((one.answers[pair] for one in reversed(evidence) if pair in one.answers), [])
-    yield str(known.get("label") or "")
-    yield "|".join(_texts(known.get("sources")))
+    row = next((release.positives[pair] for release in reversed(evidence) if pair in release.positives), {})
+    answers = next((release.answers[pair] for release in reversed(evidence) if pair in release.answers), [])
+    yield str(row.get("label") or "")
+    yield "|".join(_texts(row.get("sources")))
     yield "|".join(sorted(answers))
-    yield "|".join(_texts(known.get("annotators")))
+    yield "|".join(_texts(row.get("annotators")))
 
 
 def _texts(value: object) -> list[str]:

@@ -134,18 +134,18 @@ def _checked(request: ExportRequest) -> Format:
     form = FORMATS.get(request.form)
     if form is None:
         raise UsageError(f"there is no export called {request.form!r}; known: {', '.join(FORMATS)}")
-    wanted = (
+    options = (
         ("--with-texts", request.with_texts, "holds_texts"),
         ("--with-media", request.with_media, "holds_media"),
         ("--objects", bool(request.objects), "holds_objects"),
         ("--language", bool(request.languages), "holds_languages"),
         ("--model and --annotator", bool(request.models or request.annotators), "holds_runs"),
     )
-    for option, given, held in wanted:
+    for option, given, held in options:
         if given and not getattr(form, held):
-            able = ", ".join(name for name, one in FORMATS.items() if getattr(one, held))
+            able = ", ".join(name for name, other in FORMATS.items() if getattr(other, held))
             raise UsageError(f"--format {request.form} has no place for {option}; choose of: {able}")
-    wrong = next((one for one in request.languages if not _LANGUAGE.fullmatch(one)), None)
+    wrong = next((language for language in request.languages if not _LANGUAGE.fullmatch(language)), None)
     if wrong is not None:
         raise UsageError(
             f"--language is {wrong!r}, but mteb wants a language of ISO 639-3 and a script of ISO 15924, such as "
@@ -158,7 +158,7 @@ def _check_form(request: ExportRequest, target: Format, form: SetForm) -> None:
     """FormError where the tool, or the option, is not for such items."""
     nouns = " and ".join(form.nouns)
     if form.composed and target.no_composed:
-        able = ", ".join(name for name, one in FORMATS.items() if not one.no_composed)
+        able = ", ".join(name for name, other in FORMATS.items() if not other.no_composed)
         raise FormError(
             f"--format {request.form} cannot hold queries of an image and a text: {target.no_composed}; "
             f"choose of: {able}"
@@ -198,7 +198,7 @@ def _content(
     runs: dict[str, dict[Direction, ByQuery]] = {}
     project: Project | None
     if request.models or request.annotators:
-        wanted = Wanted(asked_metrics([*USUAL, f"R@{request.depth}"]), "zero")
+        metrics = Wanted(asked_metrics([*USUAL, f"R@{request.depth}"]), "zero")
         gathered = gather(
             settings,
             EvaluationRequest(
@@ -206,14 +206,16 @@ def _content(
                 request.models,
                 request.annotators,
                 similarity=request.similarity,
-                wanted=wanted,
+                wanted=metrics,
             ),
             progress,
         )
         sides, project = gathered.sides, gathered.project
         runs = {
-            one.name: best_items(one, sides, located("the release", by_query, sides), request.depth, progress)
-            for one in gathered.models
+            model.name: best_items(
+                model, sides, located("the release", by_query, sides), request.depth, progress
+            )
+            for model in gathered.models
         }
     else:
         project = read_project(settings) if (settings.project / "mitl.toml").is_file() else None
@@ -272,14 +274,18 @@ def _sides_of(
         left, right = (SideContent(kinds) for kinds in form.parts)
         return left, right
     images, captions = project.items.images, project.items.captions
-    paths = {one.id: one.path for one in images}
+    paths = {image.id: image.path for image in images}
     texts: tuple[Mapping[str, Sequence[str]], ...] = (
-        {one.external_id: one.texts for one in images},
-        {one.external_id: (one.text,) for one in captions},
+        {image.external_id: image.texts for image in images},
+        {caption.external_id: (caption.text,) for caption in captions},
     )
     media: tuple[Mapping[str, Path | None], ...] = (
-        {one.external_id: one.path for one in images},
-        {one.external_id: paths.get(one.reference_id) for one in captions if one.reference_id is not None},
+        {image.external_id: image.path for image in images},
+        {
+            caption.external_id: paths.get(caption.reference_id)
+            for caption in captions
+            if caption.reference_id is not None
+        },
     )
     left, right = (
         SideContent(kinds, told if request.with_texts else None, files if request.with_media else None)
@@ -313,7 +319,7 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> bool:
 
 
 def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
-    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return there == set(files) and all(
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return present == set(files) and all(
         (folder / name).read_bytes() == content for name, content in files.items()
     )

@@ -110,16 +110,16 @@ def originals(
     """List the originals that people or CxC refused, with what a person has said of them so far."""
     with open_context(settings, environment, read_only=True) as context:
         known = _known(context, cxc_below)
-    waiting = [one for one in known.refused if _waits(known, one)]
+    waiting = [original for original in known.refused if _waits(known, original)]
     counts: OriginalsCounts = {
         "refused": len(known.refused),
         "waiting": len(waiting),
-        "captions": [known.captions[one.pair.caption_id].external_id for one in waiting],
+        "captions": [known.captions[original.pair.caption_id].external_id for original in waiting],
     }
     if not known.refused:
         return StageResult.nothing("neither people nor CxC refused an original", counts)
     header = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
-    rows = tuple(_row(known, one) for one in known.refused)
+    rows = tuple(_row(known, original) for original in known.refused)
     title = f"{len(known.refused):,} originals refused, {len(waiting):,} waiting for a person"
     return StageResult(
         counts=counts,
@@ -209,20 +209,20 @@ def _known(context: Context, cxc_below: float) -> _Known:
     answers = majority_answers(columns.judgement_columns(session, context.environment))
     refused = refused_originals(pairs, answers, item_store.ratings(session), cxc_below=cxc_below)
     lists = item_store.exclusions(session)
-    listed = {one.pair for one in refused if any(entry.covers(one.pair) for entry in lists)}
+    listed = {original.pair for original in refused if any(entry.covers(original.pair) for entry in lists)}
     return _Known(images, captions, refused, releases.verdicts(session), listed)
 
 
-def _waits(known: _Known, one: RefusedOriginal) -> bool:
-    return one.pair.caption_id not in known.verdicts and one.pair not in known.listed
+def _waits(known: _Known, original: RefusedOriginal) -> bool:
+    return original.pair.caption_id not in known.verdicts and original.pair not in known.listed
 
 
-def _row(known: _Known, one: RefusedOriginal) -> tuple[object, ...]:
-    caption, image = known.captions[one.pair.caption_id], known.images[one.pair.image_id]
+def _row(known: _Known, original: RefusedOriginal) -> tuple[object, ...]:
+    caption, image = known.captions[original.pair.caption_id], known.images[original.pair.image_id]
     verdict = known.verdicts.get(caption.id)
-    said = verdict.value if verdict is not None else "listed" if one.pair in known.listed else "waits"
-    people = None if one.answer is None else f"no ({one.answer.n_judgements})"
-    score = None if one.score is None else f"{one.score:.2f}"
+    said = verdict.value if verdict is not None else "listed" if original.pair in known.listed else "waits"
+    people = None if original.answer is None else f"no ({original.answer.n_judgements})"
+    score = None if original.score is None else f"{original.score:.2f}"
     picture = str(image.path or image.url or "")
     return (caption.external_id, image.external_id, people, score, said, caption.text, picture)
 
@@ -250,14 +250,14 @@ def refused_originals(
     Source: Chun et al., ECCV Caption, appendix C.1, step 1. On the COCO test split CxC alone refuses 29 originals;
     all of them are among the 32 captions that the paper lists.
     """
-    found = []
+    listed = []
     for pair in sorted(originals):
         answer, score = answers.get(pair), ratings.get(pair)
         refused = answer if answer is not None and answer.label is Label.NO else None
         low = score if score is not None and score < cxc_below else None
         if refused is not None or low is not None:
-            found.append(RefusedOriginal(pair, refused, low))
-    return found
+            listed.append(RefusedOriginal(pair, refused, low))
+    return listed
 
 
 SOURCE = "duplicates by perceptual hash"
@@ -290,11 +290,11 @@ def duplicates(
     if both is not None:
         raise DatasetError(f"{str(both)!r} is the project's own picture; name the folder of another set")
     with progress("hash pictures", len(paths) + len(others)) as advance:
-        found = nearest(
+        copies = nearest(
             picture_hashes(paths, advance), picture_hashes(others, advance), max_distance=max_distance
         )
     missing = len(images) - len(here)
-    return _result([image for image, _ in here], others, found, missing)
+    return _result([image for image, _ in here], others, copies, missing)
 
 
 def exclude(settings: Settings, external_ids: Sequence[str]) -> StageResult:
@@ -329,11 +329,11 @@ def exclude(settings: Settings, external_ids: Sequence[str]) -> StageResult:
 
 
 def _result(
-    images: Sequence[ImageItem], others: Sequence[Path], found: Sequence[Duplicate], missing: int
+    images: Sequence[ImageItem], others: Sequence[Path], copies: Sequence[Duplicate], missing: int
 ) -> StageResult:
     rows = tuple(
-        (images[one.place].external_id, one.distance, str(images[one.place].path), str(others[one.other]))
-        for one in sorted(found, key=lambda one: (one.distance, one.place))
+        (images[copy.place].external_id, copy.distance, str(images[copy.place].path), str(others[copy.other]))
+        for copy in sorted(copies, key=lambda copy: (copy.distance, copy.place))
     )
     looked = f"{several(len(images), 'image')} against {several(len(others), 'picture')}"
     warnings = (f"not looked at for want of a picture file: {several(missing, 'image')}",) if missing else ()

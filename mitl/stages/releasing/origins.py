@@ -258,19 +258,19 @@ def pay(settings: Settings, environment: Environment, settled: Sequence[SettledW
     if not work:
         return None
     floor = floor_cents(settings, environment)
-    earned = [one for one in worker_pay(work) if one.hourly_cents is not None]
-    timed = [(one.reward_cents, one.time.ms) for one in work if one.time.ms is not None]
+    earned = [worker for worker in worker_pay(work) if worker.hourly_cents is not None]
+    timed = [(page.reward_cents, page.time.ms) for page in work if page.time.ms is not None]
     return Pay(
-        rewards_cents=sum(one.reward_cents for one in work),
-        bonuses_cents=sum(one.bonus_cents for one in work),
-        fees_cents=sum(one.fee_cents for one in work),
-        bonus_workers=len({one.worker for one in work if one.bonus_cents}),
+        rewards_cents=sum(page.reward_cents for page in work),
+        bonuses_cents=sum(page.bonus_cents for page in work),
+        fees_cents=sum(page.fee_cents for page in work),
+        bonus_workers=len({page.worker for page in work if page.bonus_cents}),
         floor_cents=floor,
         timed_workers=len(earned),
-        median_hourly_cents=int(statistics.median(one.hourly_cents or 0 for one in earned))
+        median_hourly_cents=int(statistics.median(worker.hourly_cents or 0 for worker in earned))
         if earned
         else None,
-        workers_under=sum(one.shortfall_cents(floor) > 0 for one in earned),
+        workers_under=sum(worker.shortfall_cents(floor) > 0 for worker in earned),
         timed_pages=len(timed),
         pages=len(work),
         median_page_s=statistics.median(ms for _, ms in timed) / 1000 if timed else None,
@@ -278,11 +278,11 @@ def pay(settings: Settings, environment: Environment, settled: Sequence[SettledW
     )
 
 
-def _past_work(session: Session, known: ReleaseFacts) -> tuple[PastWork, ...]:
+def _past_work(session: Session, facts: ReleaseFacts) -> tuple[PastWork, ...]:
     """What was read from files, by the batch that it was put into."""
     files = imports.imports(session).values()
     workers: dict[str, list[str]] = defaultdict(list)
-    for row in known.submissions:
+    for row in facts.submissions:
         workers[row.batch].append(row.worker)
     return tuple(
         PastWork(
@@ -291,7 +291,7 @@ def _past_work(session: Session, known: ReleaseFacts) -> tuple[PastWork, ...]:
             submissions=len(workers[batch.name]),
             workers=len(set(workers[batch.name])),
         )
-        for batch in known.batches
+        for batch in facts.batches
         if batch.source is JudgementSource.IMPORT
     )
 

@@ -67,10 +67,10 @@ def push(request: PushRequest) -> StageResult:
     """
     if _TO.fullmatch(request.to) is None:
         raise UsageError(f"{request.to!r} is no place to push to; write hub:NAME or hub:OWNER/NAME")
-    found = verify_release(request.release)
-    if found.differences:
+    verification = verify_release(request.release)
+    if verification.differences:
         raise ReleaseError(
-            f"{str(request.release)!r} is not as it was released: {found.differences[0]}; build it again"
+            f"{str(request.release)!r} is not as it was released: {verification.differences[0]}; build it again"
         )
     # What was verified is flat, and holds nothing but the release.
     files = tuple(sorted(path.name for path in request.release.iterdir()))
@@ -85,25 +85,26 @@ def push(request: PushRequest) -> StageResult:
         raise SettingsError("there is no token for the hub; set HF_TOKEN, or log in by `hf auth login`")
     api = HfApi(token=token)
     with _one_line(api.endpoint, token):
-        return _pushed(api, request, found.name, files)
+        return _pushed(api, request, verification.name, files)
 
 
 def _pushed(api: HfApi, request: PushRequest, title: str, files: tuple[str, ...]) -> StageResult:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-    made = api.create_repo(
+    repository = api.create_repo(
         request.to.removeprefix("hub:"), repo_type="dataset", private=not request.public, exist_ok=True
     )
-    name = made.repo_id
+    name = repository.repo_id
     before = api.dataset_info(name)
-    there = {one.rfilename for one in before.siblings or ()} - _OWN
-    if there and MANIFEST not in there:
+    present = {file.rfilename for file in before.siblings or ()} - _OWN
+    if present and MANIFEST not in present:
         raise ReleaseError(
-            f"{made} holds {several(len(there), 'file')} and no release, so it is left alone; choose another name"
+            f"{repository} holds {several(len(present), 'file')} and no release, so it is left alone; choose another "
+            "name"
         )
-    old = sorted(there - set(files))
-    operations = [CommitOperationAdd(one, request.release / one) for one in files]
-    removals = [CommitOperationDelete(one) for one in old]
+    old = sorted(present - set(files))
+    operations = [CommitOperationAdd(file, request.release / file) for file in files]
+    removals = [CommitOperationDelete(file) for file in old]
     commit = api.create_commit(
         name,
         [*operations, *removals],
@@ -113,15 +114,15 @@ def _pushed(api: HfApi, request: PushRequest, title: str, files: tuple[str, ...]
     )
     changed = commit.oid != before.sha
     counts: PushCounts = {"files": len(files), "removed": len(old), "private": bool(before.private)}
-    paths: PushPaths = {"release": str(request.release), "hub": str(made), "commit": commit.oid}
+    paths: PushPaths = {"release": str(request.release), "hub": str(repository), "commit": commit.oid}
     seen = "private: its owner alone sees it" if before.private else "public: everybody sees it"
-    told = f"{several(len(files), 'file')} of {title} at {made}"
+    told = f"{several(len(files), 'file')} of {title} at {repository}"
     sandbox = environment_of(request.release) == "sandbox"
     return StageResult(
         status="done" if changed else "nothing_to_do",
         counts=counts,
         paths=paths,
-        lines=(told if changed else f"nothing to do: {made} holds this release", seen),
+        lines=(told if changed else f"nothing to do: {repository} holds this release", seen),
         warnings=("its answers come of the sandbox: they are no data of people",) if sandbox else (),
     )
 

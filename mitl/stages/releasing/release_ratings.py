@@ -113,32 +113,32 @@ def release_ratings(
     with open_context(settings, environment, unposted=Environment.LIVE) as context:
         session = context.session
         with reading(session):
-            known = release_facts(context, SIMILARITY)
-            data = _input(context, known, rules, release_name)
+            facts = release_facts(context, SIMILARITY)
+            data = _input(context, facts, rules, release_name)
         data = replace(data, salt=releases.salt(session, SALT + release_name))
         session.commit()
-        ids = known.private_ids if check_privacy else {}
+        ids = facts.private_ids if check_privacy else {}
         written = write_ratings(out, data, private_ids=ids, replace=replace_earlier)
-    return _result(data, written, known.undecided, ids)
+    return _result(data, written, facts.undecided, ids)
 
 
-def _input(context: Context, known: ReleaseFacts, rules: RatingRules, name: str) -> RatingInput:
+def _input(context: Context, facts: ReleaseFacts, rules: RatingRules, name: str) -> RatingInput:
     """All but the salt."""
     settings = context.settings
     state = standing(context, rules.method)
-    given, texts = _given(context, known, state, with_texts=rules.with_texts)
+    ratings, texts = _given(context, facts, state, with_texts=rules.with_texts)
     rated = [task for task in TASKS if len(state.of(task)[0])]
-    wordings = _wordings(settings, known.batches)
+    wordings = _wordings(settings, facts.batches)
     return RatingInput(
         name=name,
-        dataset=known.dataset.name,
-        dataset_sha256=known.dataset.content_sha256,
+        dataset=facts.dataset.name,
+        dataset_sha256=facts.dataset.content_sha256,
         environment=context.environment,
-        id_kind=known.dataset.id_kind,
+        id_kind=facts.dataset.id_kind,
         split=rules.split,
-        names=_names(context, known),
+        names=_names(context, facts),
         listed=state.listed,
-        given=given,
+        given=ratings,
         salt=b"",
         method=rules.method,
         min_ratings=rules.min_ratings,
@@ -148,20 +148,20 @@ def _input(context: Context, known: ReleaseFacts, rules: RatingRules, name: str)
         asked={
             task: tuple(_asked(wordings[template]) for template in templates)
             for task in rated
-            if (templates := sorted({batch.template for batch in known.batches if batch.direction == task}))
+            if (templates := sorted({batch.template for batch in facts.batches if batch.direction == task}))
         },
         controls=_controls(state.ratings),
         rule=RULE.removeprefix("rule: "),
         seeds={"project": settings.seed},
-        configuration={"batches": [_batch(batch, wordings[batch.template]) for batch in known.batches]},
-        origins=_origins(context, known, given),
+        configuration={"batches": [_batch(batch, wordings[batch.template]) for batch in facts.batches]},
+        origins=_origins(context, facts, ratings),
         texts=texts,
         card=release_card(settings),
     )
 
 
 def _given(
-    context: Context, known: ReleaseFacts, state: TaskStanding, *, with_texts: bool
+    context: Context, facts: ReleaseFacts, state: TaskStanding, *, with_texts: bool
 ) -> tuple[pd.DataFrame, TextScan | None]:
     """The ratings that a release shows (``GIVEN``), and what the scan of their texts found."""
     roles = [SIMILARITY_ROLES.index(role) for role in SHOWN_ROLES]
@@ -178,22 +178,22 @@ def _given(
     told = shown.merge(written, on=places, how="left")
     told = told.assign(text=told["text"].astype("category"))[[*columns, "text"]]
     every_row = np.ones(len(told), np.bool_)
-    return scrubbed_columns(told, chain.from_iterable(known.private_ids.values()), every_row)
+    return scrubbed_columns(told, chain.from_iterable(facts.private_ids.values()), every_row)
 
 
-def _names(context: Context, known: ReleaseFacts) -> Mapping[str, Mapping[int, str]]:
+def _names(context: Context, facts: ReleaseFacts) -> Mapping[str, Mapping[int, str]]:
     """What the files call images and captions: COCO's as CxC does, others by their own ids."""
-    dataset = known.dataset
+    dataset = facts.dataset
     if dataset.kind != "coco" or dataset.id_kind is not IdKind.INTEGER:
         return {
-            "image": own_names("image", known.image_ids),
-            "caption": own_names("caption", known.caption_ids),
+            "image": own_names("image", facts.image_ids),
+            "caption": own_names("caption", facts.caption_ids),
         }
     captions = item_store.captions(context.session, dataset.id)
     images = item_store.images(context.session, dataset.id, context.settings.project)
     return coco_names(
-        known.image_ids,
-        known.caption_ids,
+        facts.image_ids,
+        facts.caption_ids,
         {caption.id: caption.image_id for caption in captions},
         {image.id: f"{image.path or ''} {image.url or ''}" for image in images},
     )
@@ -263,12 +263,12 @@ def _controls(ratings: pd.DataFrame) -> tuple[ControlRecord, ...]:
     )
 
 
-def _origins(context: Context, known: ReleaseFacts, given: pd.DataFrame) -> Origins:
-    names = {batch.name for batch in known.batches}
+def _origins(context: Context, facts: ReleaseFacts, ratings: pd.DataFrame) -> Origins:
+    names = {batch.name for batch in facts.batches}
     return Origins(
-        crowd=crowd(context, [row for row in known.submissions if row.batch in names], given["worker"]),
-        batches=batch_pay(known),
-        pay=pay(context.settings, context.environment, known.settled),
+        crowd=crowd(context, [row for row in facts.submissions if row.batch in names], ratings["worker"]),
+        batches=batch_pay(facts),
+        pay=pay(context.settings, context.environment, facts.settled),
     )
 
 
@@ -290,7 +290,7 @@ def _result(
             f"{several(undecided, 'submission')} not decided yet, so the ratings are not in this release; run `mitl "
             "harvest` and `mitl review`"
         )
-    left = sum(found["incomplete"] for found in tasks.values())
+    left = sum(figures["incomplete"] for figures in tasks.values())
     if left:
         warnings.append(
             f"{several(left, 'pair')} with fewer than {several(data.min_ratings, 'rating')} left out and listed in "
@@ -318,19 +318,21 @@ def _result(
                 tuple(
                     (
                         task,
-                        found["pairs"],
-                        found["rows"],
-                        found["mean"],
-                        None if found["positive_share"] is None else f"{100 * found['positive_share']:.1f} %",
-                        found["incomplete"],
+                        figures["pairs"],
+                        figures["rows"],
+                        figures["mean"],
+                        None
+                        if figures["positive_share"] is None
+                        else f"{100 * figures['positive_share']:.1f} %",
+                        figures["incomplete"],
                     )
-                    for task, found in tasks.items()
+                    for task, figures in tasks.items()
                 ),
             ),
         ),
         lines=(
             f"{release_words(data.name)}: {several(summary['ratings_counted'], 'rating')} in scores of "
-            f"{several(sum(found['pairs'] for found in tasks.values()), 'pair')}"
+            f"{several(sum(figures['pairs'] for figures in tasks.values()), 'pair')}"
             if written.changed
             else f"nothing to do: {written.folder} holds exactly this release already",
             *([] if data.texts is None else [data.texts.line]),

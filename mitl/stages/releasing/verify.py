@@ -41,42 +41,43 @@ def verify(folder: Path) -> Verdict:
     Raises:
         ReleaseError: the folder is not a release.
     """
-    found = verify_release(folder)
+    verification = verify_release(folder)
     counts: ReleaseVerifyCounts = {
-        "files": found.files,
-        "certified": found.certificate is not None and not found.differences,
-        "audited": found.audited,
-        "answers": found.answers,
-        "certificate": None if found.certificate is None else found.certificate.as_json(),
-        "differences": list(found.differences),
+        "files": verification.files,
+        "certified": verification.certificate is not None and not verification.differences,
+        "audited": verification.audited,
+        "answers": verification.answers,
+        "certificate": None if verification.certificate is None else verification.certificate.as_json(),
+        "differences": list(verification.differences),
     }
     paths: ReleasePaths = {"release": str(folder)}
     ours = versions()["mitl"]
     warnings = (
-        (f"mitl {found.made_by} made it and {ours} checks it: another version may bound otherwise",)
-        if found.differences and found.made_by != ours
+        (f"mitl {verification.made_by} made it and {ours} checks it: another version may bound otherwise",)
+        if verification.differences and verification.made_by != ours
         else ()
     )
-    result = StageResult(counts=counts, paths=paths, lines=tuple(_lines(found)), warnings=warnings)
-    if not found.differences:
+    result = StageResult(counts=counts, paths=paths, lines=tuple(_lines(verification)), warnings=warnings)
+    if not verification.differences:
         return Verdict(result)
-    first, more = found.differences[0], len(found.differences) - 1
+    first, more = verification.differences[0], len(verification.differences) - 1
     return Verdict(
-        result, f"{found.name} is not as it was released: {first}" + (f"; {more:,} more" if more else "")
+        result,
+        f"{verification.name} is not as it was released: {first}" + (f"; {more:,} more" if more else ""),
     )
 
 
-def _lines(found: Verification) -> list[str]:
-    if found.differences:
-        rest = found.differences[1:]
+def _lines(verification: Verification) -> list[str]:
+    if verification.differences:
+        rest = verification.differences[1:]
         left = len(rest) - _SHOWN
         return [*rest[:_SHOWN], *([f"and {left:,} more"] if left > 0 else [])]
-    lines = [f"{found.name}: {several(found.files, 'file')} as released"]
-    if found.certificate is None:
+    lines = [f"{verification.name}: {several(verification.files, 'file')} as released"]
+    if verification.certificate is None:
         return [*lines, "no certificate: it was released without a complete audit"]
     return [
         *lines,
-        f"certified by {several(found.audited, 'audited pair')} with {several(found.answers, 'blind answer')}, "
-        "computed again from these files alone:",
-        *found.certificate.lines(),
+        f"certified by {several(verification.audited, 'audited pair')} with "
+        f"{several(verification.answers, 'blind answer')}, computed again from these files alone:",
+        *verification.certificate.lines(),
     ]

@@ -28,10 +28,10 @@ def released_now(context: Context) -> tuple[ReleaseFacts, ReleaseInput, str]:
     """
     built = releases.built(context.session)
     rules = MergeRules(**json.loads(built[-1].rules)) if built else MergeRules()
-    known = release_facts(context)
-    name = built[-1].name if built else known.dataset.name
-    data = release_input(context, known, name, ReleaseOptions(rules))
-    return known, *with_certificate(context, data, known.exclusions)
+    facts = release_facts(context)
+    name = built[-1].name if built else facts.dataset.name
+    data = release_input(context, facts, name, ReleaseOptions(rules))
+    return facts, *with_certificate(context, data, facts.exclusions)
 
 
 def audit_section(context: Context, project: ProjectSnapshot) -> AnalysisSection | None:
@@ -52,17 +52,17 @@ def audit_section(context: Context, project: ProjectSnapshot) -> AnalysisSection
     audit, proof = data.audit, data.audit.certificate
     held = audit.held["stratum"].value_counts()
     rows = tuple(
-        (one.name, one.size, int(held.get(place, 0)), one.sample)
-        for place, one in enumerate(audit.record.design.strata)
+        (stratum.name, stratum.size, int(held.get(place, 0)), stratum.sample)
+        for place, stratum in enumerate(audit.record.design.strata)
     )
-    found = (
+    note = (
         f"the release also holds {several(proof.found, 'match', 'matches')} that only the audit found, marked audit; "
         "no other section of this page counts them, except the scores on the release"
     )
     return AnalysisSection(
         section,
         tables=(Table("The parts of the sample", ("stratum", "pairs", "held as positives", "drawn"), rows),),
-        lines=(*proof.lines(), *([found] if proof.found else [])),
+        lines=(*proof.lines(), *([note] if proof.found else [])),
         highlight=f"A random sample of {several(audit.record.design.sample, 'pair')} proves, with "
         f"{proof.confidence:.6g} confidence each, a recall of at least {lower_bound(proof.measured.recall)} and a "
         f"precision of at least {lower_bound(proof.measured.precision)}.",

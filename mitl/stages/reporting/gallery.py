@@ -144,22 +144,22 @@ def found_pairs(project: ProjectSnapshot) -> Found:
     matches = [pair for pair in beyond if pair in kept and not project.is_refused(pair)]
 
     def weight(pair: Pair) -> tuple[float, int, Pair]:
-        given = project.given(pair)
-        return (-given.count(Label.YES) / len(given), -project.people(pair), pair)
+        labels = project.given(pair)
+        return (-labels.count(Label.YES) / len(labels), -project.people(pair), pair)
 
     shown, _ = _apart(sorted(matches, key=weight))
-    own: dict[int, list[str]] = {pair.image_id: [] for pair in shown}
+    captions: dict[int, list[str]] = {pair.image_id: [] for pair in shown}
     images: dict[int, list[str]] = {pair.caption_id: [] for pair in shown}
     for original in project.originals:
-        if original.image_id in own:
-            own[original.image_id].append(project.caption_of[original.caption_id].text)
+        if original.image_id in captions:
+            captions[original.image_id].append(project.caption_of[original.caption_id].text)
         if original.caption_id in images:
             images[original.caption_id].append(project.image_ids[original.image_id])
 
     def with_annotation(pair: Pair) -> FoundPair:
         with_caption = ", ".join(images[pair.caption_id])
         return FoundPair(
-            _disputed(project, pair), project.people(pair), tuple(own[pair.image_id]), with_caption
+            _disputed(project, pair), project.people(pair), tuple(captions[pair.image_id]), with_caption
         )
 
     return Found(len(matches), len(beyond), tuple(map(with_annotation, shown)))
@@ -171,15 +171,15 @@ def disputes(project: ProjectSnapshot, true: Collection[Pair] | None = None) -> 
     Args:
         true: the pairs that are a match in truth; None where nobody knows.
     """
-    found = [_workers(project), _originals(project)]
+    possible = [_workers(project), _originals(project)]
     if project.ratings:
-        found.append(_cxc(project))
+        possible.append(_cxc(project))
     if len(project.annotators) > 1:
-        found.append(_machines(project))
-    found.append(_wrong(project))
+        possible.append(_machines(project))
+    possible.append(_wrong(project))
     if true is not None:
-        found.append(_truth(project, true))
-    return tuple(dispute for dispute in found if dispute.of)
+        possible.append(_truth(project, true))
+    return tuple(dispute for dispute in possible if dispute.of)
 
 
 def _workers(project: ProjectSnapshot) -> Dispute:
@@ -187,10 +187,10 @@ def _workers(project: ProjectSnapshot) -> Dispute:
     several = [pair for pair, answer in project.answers.items() if answer.n_judgements > 1]
 
     def weight(pair: Pair) -> Weight | None:
-        given = project.given(pair)
-        if given[0].is_positive == given[-1].is_positive:
+        labels = project.given(pair)
+        if labels[0].is_positive == labels[-1].is_positive:
             return None
-        return (given[0].code - given[-1].code, -len(given))
+        return (labels[0].code - labels[-1].code, -len(labels))
 
     return _dispute(project, DisputeKind.WORKERS, several, weight)
 
@@ -264,7 +264,7 @@ def _dispute(
     pairs: Collection[Pair],
     weight: Callable[[Pair], Weight | None],
 ) -> Dispute:
-    weighed = [(found, pair) for pair in pairs if (found := weight(pair)) is not None]
+    weighed = [(key, pair) for pair in pairs if (key := weight(pair)) is not None]
     first, others = _apart(pair for _, pair in sorted(weighed))
     chosen = [*first, *others[: SHOWN - len(first)]]
     return Dispute(kind, len(weighed), len(pairs), tuple(_disputed(project, pair) for pair in chosen))

@@ -84,12 +84,12 @@ def facts(context: Context) -> tuple[Facts, str]:
     """What happened, by the rules of the latest release; and in one line why an audit certifies nothing."""
     session, settings = context.session, context.settings
     built = releases.built(session)
-    known, data, uncertified = released_now(context)
+    released, data, uncertified = released_now(context)
     return (
         Facts(
             data=data,
             summary=summarise(data, listed_queries(data.merged, data.queries)),
-            dataset_kind=known.dataset.kind,
+            dataset_kind=released.dataset.kind,
             machines=tuple(_machines(context)),
             release=built[-1].name if built else None,
             other_work=_other_work(context),
@@ -109,14 +109,14 @@ def _machines(context: Context) -> list[UsedMachine]:
     from annotators.catalog import MINIS
     from annotators.registry import network_of
 
-    made = []
+    machines = []
     for row in proposal_store.annotators(context.session):
         config = json.loads(row.config)
         mini = MINIS.get(row.name) if not config.get("network") else None
         own_files = any(key in config for key in ("embeddings", "rankings", "similarities"))
         network = None if own_files else mini.network if mini is not None else network_of(row.name, config)
-        made.append(UsedMachine(row.name, row.kind, row.fingerprint, network, mini is not None))
-    return made
+        machines.append(UsedMachine(row.name, row.kind, row.fingerprint, network, mini is not None))
+    return machines
 
 
 def _other_work(context: Context) -> tuple[tuple[str, int], ...]:
@@ -127,16 +127,16 @@ def _other_work(context: Context) -> tuple[tuple[str, int], ...]:
         if batch.kind != BatchKind.PAIRS and batch.source is JudgementSource.CROWD
     }
     hits = hit_store.hits(context.session, context.environment, kind=None)
-    found = Counter(
+    counts = Counter(
         kinds[hit.batch_id] for hit in hits if hit.batch_id in kinds and hit.mturk_hit_id is not None
     )
-    return tuple(sorted(found.items()))
+    return tuple(sorted(counts.items()))
 
 
 def figures(of: Facts) -> dict[str, Any]:
     """The numbers that the section states, by name; what did not happen is not there."""
     summary, origins = of.summary, of.data.origins
-    made: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "images": len(of.data.image_ids),
         "captions": len(of.data.caption_ids),
         "candidates": summary.proposed,
@@ -149,33 +149,33 @@ def figures(of: Facts) -> dict[str, Any]:
         "alpha": summary.agreement.alpha.alpha,
     }
     if origins.crowd is not None:
-        made |= {
+        numbers |= {
             "workers": origins.crowd.workers,
             "submissions": origins.crowd.submissions,
             "rejected": origins.crowd.rejected,
         }
     if origins.controls is not None:
         kinds = (origins.controls.positive, origins.controls.negative)
-        made |= {
+        numbers |= {
             "controls_seen": sum(kind.seen for kind in kinds),
             "controls_passed": sum(kind.passed for kind in kinds),
         }
     if origins.pay is not None:
         pay = origins.pay
-        made |= {
+        numbers |= {
             "paid_cents": pay.rewards_cents + pay.bonuses_cents + pay.fees_cents,
             "median_hourly_cents": pay.median_hourly_cents,
         }
     if of.data.has_machine_labels:
-        made["machine_labels"] = machine_counts(of.data)[0]
+        numbers["machine_labels"] = machine_counts(of.data)[0]
     if of.data.audit is not None:
         proof = of.data.audit.certificate
-        made |= {
+        numbers |= {
             "audited": of.data.audit.record.design.sample,
             "recall_at_least": proof.measured.recall,
             "precision_at_least": proof.measured.precision,
         }
-    return {name: value for name, value in made.items() if value is not None}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 _NAMES = {
@@ -205,15 +205,15 @@ _NAMES = {
 
 def rows(of: Facts) -> list[tuple[str, str]]:
     """The table: figures in the order of the work, then fingerprints."""
-    known = figures(of)
-    made = [
-        (of_form(name, of.data.form), _shown(key, known[key]))
+    numbers = figures(of)
+    lines = [
+        (of_form(name, of.data.form), _shown(key, numbers[key]))
         for key, name in _NAMES.items()
-        if known.get(key) not in (None, 0)
+        if numbers.get(key) not in (None, 0)
     ]
-    made.append(("content of the data set (SHA-256)", of.data.dataset_sha256[:16]))
-    made += [(f"fingerprint of {one.name}", one.fingerprint[:16]) for one in of.machines]
-    return made
+    lines.append(("content of the data set (SHA-256)", of.data.dataset_sha256[:16]))
+    lines += [(f"fingerprint of {machine.name}", machine.fingerprint[:16]) for machine in of.machines]
+    return lines
 
 
 def _shown(key: str, value: Any) -> str:
@@ -230,8 +230,8 @@ _BRACKETS = str.maketrans({"[": "{[}", "]": "{]}"})
 
 def as_markdown(of: Facts) -> str:
     """The section with its table; citations as ``[@key]``, for Pandoc."""
-    found = paragraphs(of)
-    told = [f"**{one.title}.** {_text(one, _plain, _cite_markdown)}" for one in found]
+    parts = paragraphs(of)
+    told = [f"**{paragraph.title}.** {_text(paragraph, _plain, _cite_markdown)}" for paragraph in parts]
     cells = [(_plain(name), _plain(value)) for name, value in rows(of)]
     return "\n\n".join(["## Methods", *told, table(("", ""), cells)]) + "\n"
 
@@ -242,8 +242,8 @@ def as_latex(of: Facts, bibliography: str) -> str:
     Args:
         bibliography: name of the .bib file without its ending.
     """
-    found = paragraphs(of)
-    told = [rf"\paragraph{{{one.title}.}} {_text(one, _tex, _cite_tex)}" for one in found]
+    parts = paragraphs(of)
+    told = [rf"\paragraph{{{paragraph.title}.}} {_text(paragraph, _tex, _cite_tex)}" for paragraph in parts]
     cells = "\n".join(rf"{_tex(name)} & {_tex(value)} \\" for name, value in rows(of))
     figure = "\n".join(
         [
@@ -259,7 +259,7 @@ def as_latex(of: Facts, bibliography: str) -> str:
         ]
     )
     reads = "\\bibliographystyle{plain}\n" + rf"\bibliography{{{bibliography}}}"
-    end = [reads] if cited(found) else []
+    end = [reads] if cited(parts) else []
     return "\n\n".join(["% needs the package booktabs", r"\section{Methods}", *told, figure, *end]) + "\n"
 
 
@@ -269,7 +269,7 @@ def bibliography(of: Facts) -> str:
 
 
 def _text(paragraph: Paragraph, escape: Callable[[str], str], cite: Callable[[Sequence[str]], str]) -> str:
-    return " ".join(_sentence(one, escape, cite) for one in paragraph.sentences)
+    return " ".join(_sentence(sentence, escape, cite) for sentence in paragraph.sentences)
 
 
 def _sentence(sentence: Sentence, escape: Callable[[str], str], cite: Callable[[Sequence[str]], str]) -> str:

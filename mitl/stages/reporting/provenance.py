@@ -161,12 +161,12 @@ def _flags(rules: MergeRules) -> Iterator[str]:
         yield from ("--aggregate", rules.aggregator.value)
     if rules.cxc_threshold != CXC_POSITIVE:
         yield from ("--cxc-threshold", f"{rules.cxc_threshold:g}")
-    for given, flag in (
+    for applies, flag in (
         (rules.recipe is MergeRecipe.PAPER and not rules.official, "--recipe paper"),
         (rules.strict, "--strict"),
         (rules.official, "--official-filters"),
     ):
-        if given:
+        if applies:
             yield from flag.split()
 
 

@@ -176,7 +176,7 @@ def report(
     Raises:
         DatasetError: that folder cannot be read.
     """
-    analyses = sum(one.section is not None for one in ANALYSES.values()) + len(_OF_THE_PAGE)
+    analyses = sum(analysis.section is not None for analysis in ANALYSES.values()) + len(_OF_THE_PAGE)
     # Reading, what is made of it, rendering.
     with _no_sweeps(), progress("report", 1 + len(SECTIONS) + analyses + 1) as advance:
         source = collect(settings, environment, advance)
@@ -235,11 +235,11 @@ def collect(
         file = report_file(session, settings.project, chosen)
         context = Context(session, settings, chosen)
         advance(1)
-        made = []
+        parts = []
         for section in SECTIONS:
-            made.append(section(context, project))
+            parts.append(section(context, project))
             advance(1)
-        sections = tuple(one for one in made if one is not None)
+        sections = tuple(part for part in parts if part is not None)
         salt = releases.kept_salt(session, _REPORT_SALT)
     warnings: tuple[str, ...] = ()
     if salt is None:
@@ -251,13 +251,13 @@ def _new_salt(settings: Settings) -> tuple[bytes, tuple[str, ...]]:
     """The pseudonyms' secret of all later reports too; of this one alone, with a warning, where it cannot be kept."""
     try:
         with open_database(settings.db_url) as session:
-            made = releases.salt(session, _REPORT_SALT)
+            salt = releases.salt(session, _REPORT_SALT)
             session.commit()
     except StoreError as error:
         return secrets.token_bytes(32), (
             f"the next report will give workers other names, for the secret of this one's could not be kept: {error}",
         )
-    return made, ()
+    return salt, ()
 
 
 def report_file(session: Session, project: Path, environment: Environment) -> Path:
@@ -309,7 +309,9 @@ def report_input(
         truth=None if true is None else truth_stats(project, merged, true),
         evaluation=scores,
         multiplicity=_made(MULTIPLICITY, of, advance) or (),
-        completeness={one.direction: one.bound for one in _made(COMPLETENESS, of, advance) or ()},
+        completeness={
+            incidence.direction: incidence.bound for incidence in _made(COMPLETENESS, of, advance) or ()
+        },
         reliability=reliability(project, true),
         found=found_pairs(project),
         examples=() if merged is None else examples(project),

@@ -56,28 +56,32 @@ def rounds_section(context: Context, project: ProjectSnapshot) -> AnalysisSectio
     rows = round_store.rounds(context.session, context.environment)
     if not rows:
         return None
-    found = [figures_of(context, row) for row in rows]
-    names = list(dict.fromkeys(name for one in found for name in one["proposed_by"]))
+    rounds = [figures_of(context, row) for row in rows]
+    names = list(dict.fromkeys(name for numbers in rounds for name in numbers["proposed_by"]))
     place = {row.name: at for at, row in enumerate(project.annotators)}  # without those withdrawn
     shares = tuple(
-        (name, *(points(_percent(one["proposed_by"].get(name))) for one in found))
+        (name, *(points(_percent(numbers["proposed_by"].get(name))) for numbers in rounds))
         for name in sorted(names, key=lambda name: (place.get(name, len(place)), name))
     )
     who = Table(
         "Of a round's matches, the percentage that an annotator has proposed by now, whoever did first",
-        ("annotator", *(f"round {one['round']}" for one in found)),
+        ("annotator", *(f"round {numbers['round']}" for numbers in rounds)),
         shares,
     )
     figures = [
         RoundFound(
-            one["round"], one["answered"], one["paid_cents"], one["positives"], one["beyond_originals"]
+            numbers["round"],
+            numbers["answered"],
+            numbers["paid_cents"],
+            numbers["positives"],
+            numbers["beyond_originals"],
         )
-        for one in found
+        for numbers in rounds
     ]
     return AnalysisSection(
         Section("rounds", "Rounds", "What each round asked, cost and found", "Pairs"),
-        tables=(_told(rounds_table(found), found), *([who] if shares else [])),
-        lines=_rounds_lines(context.environment, found),
+        tables=(_told(rounds_table(rounds), rounds), *([who] if shares else [])),
+        lines=_rounds_lines(context.environment, rounds),
         drawings={"rounds": lambda: rounds_svg(figures)},
         captions={
             "rounds": "Pairs that people call a match, all rounds so far; the number is the round's. Paid are all HITs "
@@ -90,11 +94,12 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def _told(table: Table, found: Sequence[RoundFigures]) -> Table:
+def _told(table: Table, rounds: Sequence[RoundFigures]) -> Table:
     """With how many learnt; who they are stands beside how they learnt."""
     at = table.columns.index("learnt")
     rows = (
-        (*row[:at], len(one["trained"]), *row[at + 1 :]) for row, one in zip(table.rows, found, strict=True)
+        (*row[:at], len(numbers["trained"]), *row[at + 1 :])
+        for row, numbers in zip(table.rows, rounds, strict=True)
     )
     return Table(
         "A match is a pair of the round that people call one; new is what the original annotation lacks. Bounds are "
@@ -104,8 +109,8 @@ def _told(table: Table, found: Sequence[RoundFigures]) -> Table:
     )
 
 
-def _rounds_lines(environment: Environment, found: Sequence[RoundFigures]) -> tuple[str, ...]:
-    back = [str(one["round"]) for one in found if one["state"] == "rolled_back"]
+def _rounds_lines(environment: Environment, rounds: Sequence[RoundFigures]) -> tuple[str, ...]:
+    back = [str(numbers["round"]) for numbers in rounds if numbers["state"] == "rolled_back"]
     lines = []
     if environment is Environment.SANDBOX:
         lines.append("paid is practice money of the sandbox")
@@ -182,7 +187,7 @@ def crowd_stats(project: ProjectSnapshot, people: CrowdConduct, salt: bytes) -> 
     count = Counter(row.decision for row in project.submissions)
     times = usual_seconds(project.settled, project.environment)
     pay_of = worker_pay(paid_work(project.settled, project.environment))
-    hourly = {one.worker: one.hourly_cents for one in pay_of}
+    hourly = {paid.worker: paid.hourly_cents for paid in pay_of}
     return CrowdStats(
         hits_posted=sum(hit.state in (HitState.POSTED, HitState.CLOSED) for hit in project.hits),
         submitted=len(project.submissions),
@@ -194,16 +199,16 @@ def crowd_stats(project: ProjectSnapshot, people: CrowdConduct, salt: bytes) -> 
         agreement=pair_agreement(project.judgements) if counts(project.judgements).any() else None,
         workers=tuple(
             WorkerSummary(
-                pseudonym=pseudonym(one.worker, salt),
-                hits=one.submissions,
-                golds_seen=one.record.golds,
-                golds_right=one.record.passes,
-                standing=WorkerStanding(one.standing),
-                median_active_s=times.get(one.worker),
-                earned_cents=one.earned_cents,
-                hourly_cents=hourly.get(one.worker),
+                pseudonym=pseudonym(worker.worker, salt),
+                hits=worker.submissions,
+                golds_seen=worker.record.golds,
+                golds_right=worker.record.passes,
+                standing=WorkerStanding(worker.standing),
+                median_active_s=times.get(worker.worker),
+                earned_cents=worker.earned_cents,
+                hourly_cents=hourly.get(worker.worker),
             )
-            for one in sorted(people.workers, key=lambda one: (-one.submissions, one.worker))
+            for worker in sorted(people.workers, key=lambda worker: (-worker.submissions, worker.worker))
         ),
     )
 
@@ -241,9 +246,9 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
 def batch_rows(project: ProjectSnapshot) -> tuple[BatchSummary, ...]:
     """Each batch with its reward and how long its HITs took."""
     times: dict[str, list[float]] = defaultdict(list)
-    for one in paid_work(project.settled, project.environment):
-        if one.time.ms is not None:
-            times[one.batch].append(one.time.ms / 1000)
+    for page in paid_work(project.settled, project.environment):
+        if page.time.ms is not None:
+            times[page.batch].append(page.time.ms / 1000)
     return tuple(
         BatchSummary(
             name=batch.name,
@@ -262,10 +267,10 @@ def preference(project: ProjectSnapshot) -> PreferenceTable | None:
     if not any(batch.kind == BatchKind.RANKINGS for batch in project.batches):
         return None
     try:
-        found = score_votes(project.settings, project.environment)
+        scores = score_votes(project.settings, project.environment)
     except MitlError as error:
         return PreferenceTable("", (), (), (str(error),))
-    if not found.tables:
-        return PreferenceTable("", (), (), found.lines)
-    table = found.tables[0]
-    return PreferenceTable(table.title, tuple(table.columns), tuple(table.rows), found.lines)
+    if not scores.tables:
+        return PreferenceTable("", (), (), scores.lines)
+    table = scores.tables[0]
+    return PreferenceTable(table.title, tuple(table.columns), tuple(table.rows), scores.lines)

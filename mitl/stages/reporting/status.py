@@ -114,12 +114,12 @@ class _Seen(NamedTuple):
 def _kept(settings: Settings, environment: Environment | None) -> _Seen | None:
     """What is kept of an environment; None where it has to be counted."""
     with connectable(settings.db_url, read_only=True) as engine, engine.connect() as connection:
-        known = standings.kept(connection)
-        any_of_them = next(iter(known.values()), None)
+        kept = standings.kept(connection)
+        any_of_them = next(iter(kept.values()), None)
         if any_of_them is None:
             return None
         chosen = environment or Environment(any_of_them["default"])
-        found = known.get(chosen)
+        found = kept.get(chosen)
         if found is None or found["audited"] or found["rule"] != standings.rule_of(settings.gold_rule):
             return None
         return _seen(connection, chosen, found)

@@ -46,21 +46,21 @@ def annotator_proposals(project: ProjectSnapshot) -> tuple[AnnotatorProposals, .
     earlier: set[Pair] = set()
     rows = []
     for row in project.annotators:
-        own = proposed[row.name]
-        judged = [answers[pair] for pair in own if pair in answers]
+        pairs = proposed[row.name]
+        judged = [answers[pair] for pair in pairs if pair in answers]
         rows.append(
             AnnotatorProposals(
                 name=row.name,
                 kind=row.kind.value,
                 proposed=places[row.name],
-                distinct=len(own),
-                new=len(own - earlier),
-                overlap=sum(len(project.ranks[pair]) > 1 for pair in own),
+                distinct=len(pairs),
+                new=len(pairs - earlier),
+                overlap=sum(len(project.ranks[pair]) > 1 for pair in pairs),
                 usable=len(judged) if answers else None,
                 positive=sum(answer.label.is_positive for answer in judged) if answers else None,
             )
         )
-        earlier |= own
+        earlier |= pairs
     return tuple(rows)
 
 
@@ -173,7 +173,7 @@ def _by_hit_rule(project: ProjectSnapshot) -> list[Judgement]:
     pages: dict[int, list[StoredJudgement]] = defaultdict(list)
     for row in project.stored:
         pages[row.assignment_id].append(row)
-    found: dict[Pair, Judgement] = {}
+    earliest: dict[Pair, Judgement] = {}
     for submission in project.submissions:
         page = pages[submission.id]
         records = [row.record for row in page]
@@ -181,8 +181,8 @@ def _by_hit_rule(project: ProjectSnapshot) -> list[Judgement]:
         decision = decide(check).decision
         for record in records:
             if record.role.is_asked and is_usable(record, decision):
-                found.setdefault(record.pair, replace(record, usable=True))
-    return list(found.values())
+                earliest.setdefault(record.pair, replace(record, usable=True))
+    return list(earliest.values())
 
 
 def _positive(judgements: Iterable[Judgement]) -> set[Pair]:
@@ -199,19 +199,21 @@ def reliability(project: ProjectSnapshot, true: Ints | None) -> tuple[Reliabilit
         true: packed pairs that are a match in truth, sorted; None where nobody knows.
     """
     judgements, rules, withdrawn = project.judgements, project.merge_rules, project.golds.withdrawn
-    found = []
+    reliabilities = []
     if true is not None:
         answers = pair_answers(judgements, rules, withdrawn).pairs
         if len(answers):
             right = contains(true, answers["pair"].to_numpy())
-            found.append(_reliability("the known truth", rules, answers["probability"].to_numpy(), right))
+            reliabilities.append(
+                _reliability("the known truth", rules, answers["probability"].to_numpy(), right)
+            )
     if rules.aggregator is not Aggregator.MAJORITY:
         _, table = table_with_controls(judgements, withdrawn, ["pair", "gold"])
         if (table.known >= 0).sum() >= FOLDS:
             items, probability = _kept_out(table, lambda part: aggregate(part, rules.aggregator).probability)
             positive = table.known[items] < POSITIVE_LABELS
-            found.append(_reliability("controls kept from the fit", rules, probability, positive))
-    return tuple(found)
+            reliabilities.append(_reliability("controls kept from the fit", rules, probability, positive))
+    return tuple(reliabilities)
 
 
 def _kept_out(table: AnswerTable, fit: Fit) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -228,13 +230,13 @@ def _kept_out(table: AnswerTable, fit: Fit) -> tuple[NDArray[np.int64], NDArray[
 def _reliability(
     against: str, rules: MergeRules, probability: NDArray[np.float64], true: NDArray[np.bool_]
 ) -> Reliability:
-    found = calibration(probability, true)
+    curve = calibration(probability, true)
     bins = []
     for stated, observed, cases in zip(
-        found.stated.tolist(), found.observed.tolist(), found.cases.tolist(), strict=True
+        curve.stated.tolist(), curve.observed.tolist(), curve.cases.tolist(), strict=True
     ):
         low, high = clopper_pearson(round(observed * cases), cases, CONFIDENCE)
         bins.append(ReliabilityBin(stated, observed, cases, low, high))
     return Reliability(
-        against, rules.aggregator.value, found.n, found.error, found.brier, found.log_loss, tuple(bins)
+        against, rules.aggregator.value, curve.n, curve.error, curve.brier, curve.log_loss, tuple(bins)
     )
