@@ -37,10 +37,10 @@ def suffix_of(path: Path, kind: PartKind) -> str:
             f"has {size / 1e6:,.0f} MB, and workers are shown up to {MAX_MEDIA_BYTES / 1e6:.0f} MB: shorten or "
             "compress it"
         )
-    found = format_of(head)
-    if fault or found is None:
+    media_format = format_of(head)
+    if fault or media_format is None:
         raise DatasetError(f"{path} {fault}")
-    return found.suffix
+    return media_format.suffix
 
 
 def place(source: Path, target: Path) -> None:
@@ -112,11 +112,11 @@ def beginning(reply: httpx.Response, most: int) -> bytes:
         httpx.ReadTimeout: it drips.
     """
     deadline = time.monotonic() + WITHIN_S
-    found = bytearray()
+    head = bytearray()
     for chunk in reply.iter_bytes():
-        found += chunk
-        if len(found) >= most:
+        head += chunk
+        if len(head) >= most:
             break
         if time.monotonic() > deadline:
-            raise httpx.ReadTimeout(f"only {len(found):,} bytes came in {WITHIN_S:.0f} s")
-    return bytes(found)
+            raise httpx.ReadTimeout(f"only {len(head):,} bytes came in {WITHIN_S:.0f} s")
+    return bytes(head)

@@ -103,7 +103,7 @@ def estimate_of(pilots: Sequence[PilotBatch], template: HitTemplate, page_size: 
     Args:
         page_size: questions of a usual HIT, as the pilots' times were reckoned for.
     """
-    own = page_size * template.seconds_per_pair
+    seconds = page_size * template.seconds_per_pair
     plain = f"the wording's {template.seconds_per_pair} s a pair"
     done = [pilot for pilot in pilots if not pilot.out]
     for pilot in reversed(done):
@@ -112,12 +112,12 @@ def estimate_of(pilots: Sequence[PilotBatch], template: HitTemplate, page_size: 
             return WorkingTime(
                 max(1, math.ceil(statistics.median(pilot.seconds))),
                 pilot.batch,
-                f"median of {several(n, 'submission')} of pilot {pilot.batch}; the wording says {own} s",
+                f"median of {several(n, 'submission')} of pilot {pilot.batch}; the wording says {seconds} s",
                 is_kept=True,
             )
     if done:
-        return WorkingTime(own, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
-    return WorkingTime(own, None, plain)
+        return WorkingTime(seconds, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
+    return WorkingTime(seconds, None, plain)
 
 
 T = TypeVar("T")

@@ -81,16 +81,16 @@ def reconcile(context: Context, listed: Iterable[ListedHit]) -> int:
     by_annotation = {annotation(project_id, hit): hit for hit in unposted}
     session.rollback()
     adopted = 0
-    for there in listed:
-        hit = by_annotation.pop(there.annotation or "", None)
+    for listed_hit in listed:
+        hit = by_annotation.pop(listed_hit.annotation or "", None)
         if hit is None:
             continue
         adopted += 1
         now, call = context.now(), create_call(project_id, hit)
         # A restored database may not have written down yet that the HIT was to be sent.
         journal.plan(session, CREATE, [(call.key, call.token, json.dumps(call.request))], now)
-        hit_store.set_posted(session, {hit.id: there.hit_id})
-        reply = json.dumps({"HITId": there.hit_id})
+        hit_store.set_posted(session, {hit.id: listed_hit.hit_id})
+        reply = json.dumps({"HITId": listed_hit.hit_id})
         journal.mark(session, CREATE, [hit.key], JournalState.DONE, now, reply=reply)
     session.commit()
     return adopted
@@ -161,9 +161,9 @@ def sweep_server(context: Context, client: MTurkClient, listed: Iterable[ListedH
     on_server = {hit.hit_id: hit for hit in (client.list_hits() if listed is None else listed)}
     adopted = reconcile(context, on_server.values())
     with reading(session):
-        known = hit_store.hits(session, environment)
+        stored_hits = hit_store.hits(session, environment)
         stored = answer_store.stored_counts(session, environment)
-    missing = look_up_missing(client, known, on_server)
+    missing = look_up_missing(client, stored_hits, on_server)
     deleted = {hit: there for hit, there in missing.items() if there is None or there.status == DISPOSED}
     unfetched = [hit for hit, there in deleted.items() if there and there.n_submitted > stored.get(hit.id, 0)]
     gone = [hit for hit in deleted if hit not in unfetched]
@@ -171,7 +171,7 @@ def sweep_server(context: Context, client: MTurkClient, listed: Iterable[ListedH
     session.commit()
     prefix = annotation_prefix(context.settings.project_id)
     ours = [hit for hit in on_server.values() if (hit.annotation or "").startswith(prefix)]
-    ids = {hit.mturk_hit_id for hit in known}
+    ids = {hit.mturk_hit_id for hit in stored_hits}
     return Sweep(
         adopted=adopted,
         orphans=tuple(hit for hit in ours if hit.hit_id not in ids),
@@ -194,14 +194,14 @@ def look_up_missing(
     """
     missing = [hit for hit in hits if hit.state is HitState.POSTED and hit.mturk_hit_id not in listed]
     with ThreadPoolExecutor(THREADS, thread_name_prefix="look-up") as pool:
-        there = list(pool.map(client.get_hit, [hit.mturk_hit_id or "" for hit in missing]))
+        replies = list(pool.map(client.get_hit, [hit.mturk_hit_id or "" for hit in missing]))
     # A deleted HIT is known as such, so one that is not known says something only beside others that are.
-    if missing and not any(there) and not any(hit.mturk_hit_id in listed for hit in hits):
+    if missing and not any(replies) and not any(hit.mturk_hit_id in listed for hit in hits):
         raise EndpointError(
             f"{client.url} knows none of the {len(missing):,} HITs that were posted; it is another server or another "
             "requester's account: check --endpoint-url and the AWS keys; nothing was changed"
         )
-    return dict(zip(missing, there, strict=True))
+    return dict(zip(missing, replies, strict=True))
 
 
 def gone_warning(hits: Sequence[StoredHit]) -> str:

@@ -58,8 +58,8 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
             "pairs_open": pairs.open,
             "pairs_judged": pairs.judged,
             "hits": {state.value: states[state] for state in HitState},
-            "submissions": sum(one.submissions for one in groups),
-            "queued": sum(one.submissions for one in groups if one.decision is Decision.QUEUED),
+            "submissions": sum(group.submissions for group in groups),
+            "queued": sum(group.submissions for group in groups if group.decision is Decision.QUEUED),
             "calls_open": desk_store.unsent(session, environment, groups),
             "hits_to_ask_again": sum(again.values()),
             "golds_answered": sum(record.golds for record in golds.records.values()),
@@ -83,8 +83,8 @@ def _texts(session: Session, environment: Environment) -> dict[str, int] | None:
 
 def keep_standing(session: Session, environment: Environment, rule: GoldRule) -> None:
     """Count and keep it, where it is not known, and commit; for the end of a command that writes."""
-    known = standings.kept(session.connection()).get(environment)
-    if known is None or known["rule"] != standings.rule_of(rule):
+    kept = standings.kept(session.connection()).get(environment)
+    if kept is None or kept["rule"] != standings.rule_of(rule):
         standings.keep(session, environment, standing(session, environment, rule))
     session.commit()
 
@@ -104,8 +104,8 @@ def keep_standings(settings: Settings) -> None:
 def false_standings(session: Session) -> int:
     """How many of those that are kept say something else than the rows; it looks at every row."""
     return sum(
-        known != standing(session, environment, _rule(known))
-        for environment, known in standings.kept(session.connection()).items()
+        kept != standing(session, environment, _rule(kept))
+        for environment, kept in standings.kept(session.connection()).items()
     )
 
 

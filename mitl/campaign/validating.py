@@ -59,25 +59,25 @@ def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], kee
         DatasetError: a page's picture cannot be shown.
     """
     project_id = context.settings.project_id
-    pages.prepare([each.items for each in due])
+    pages.prepare([due_hit.items for due_hit in due])
     with (
         ValidatingClient(ValidatingTransport(keep)) as client,
         context.progress("check", len(due)) as advance,
     ):
         guard = exclusion_qualification(client, project_id)
         types: dict[tuple[str, int], str] = {}
-        for each in due:
+        for due_hit in due:
             try:
-                pages.kind.check_page(each.items, each.hit.key)
-                pages.check(each.items, each.wording)
+                pages.kind.check_page(due_hit.items, due_hit.hit.key)
+                pages.check(due_hit.items, due_hit.wording)
                 # Put together only for whoever looks at requests: all of it was checked in its parts.
-                question = "" if keep is None else pages.question(each.items, each.wording)
+                question = "" if keep is None else pages.question(due_hit.items, due_hit.wording)
             except (TemplateError, PackingError) as error:
-                raise type(error)(f"HIT {each.hit.key}: {error}") from error
-            terms = (each.wording.template.name, each.reward_cents)
+                raise type(error)(f"HIT {due_hit.hit.key}: {error}") from error
+            terms = (due_hit.wording.template.name, due_hit.reward_cents)
             if terms not in types:
-                types[terms] = create_hit_type(client, each.wording.template, each.reward_cents, guard)
-            create_hit(client, project_id, each.hit, types[terms], question)
+                types[terms] = create_hit_type(client, due_hit.wording.template, due_hit.reward_cents, guard)
+            create_hit(client, project_id, due_hit.hit, types[terms], question)
             advance(1)
     return pages.largest
 
@@ -175,9 +175,9 @@ class DryRunFolder:
             escape(sources[name]): quote(os.path.relpath(file, folder))
             for name, file in pages.files().items()
         }
-        for each in due:
-            root = ElementTree.fromstring(pages.question(each.items, each.wording))  # noqa: S314 - we made it
+        for due_hit in due:
+            root = ElementTree.fromstring(pages.question(due_hit.items, due_hit.wording))  # noqa: S314 - we made it
             html = root.findtext(f"{{{HTML_QUESTION_NAMESPACE}}}HTMLContent") or ""
             shown = _SRC.sub(lambda src: near.get(src[1], src[1]), html)
-            name = each.hit.key.replace(":", "-")
+            name = due_hit.hit.key.replace(":", "-")
             (folder / f"{name}.html").write_text(shown, encoding="utf-8")

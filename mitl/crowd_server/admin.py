@@ -142,7 +142,7 @@ def invite(
 ) -> list[NewInvitation]:
     """New invitations: ``n`` personal ones, each for one worker, or ``n`` open ones of ``open_uses`` workers each."""
     now = clock()
-    made = []
+    new = []
     with Database(engine).write(environment) as connection:
         books = Books(connection, environment, now)
         for _ in range(n):
@@ -155,8 +155,8 @@ def invite(
                 personal=open_uses is None,
                 max_uses=1 if open_uses is None else open_uses,
             )
-            made.append(NewInvitation(own_id, environment, token, now + lasts))
-    return made
+            new.append(NewInvitation(own_id, environment, token, now + lasts))
+    return new
 
 
 def invitations(engine: Engine) -> list[InvitationRow]:
@@ -247,27 +247,27 @@ def add_panel(
             completes the study.
         StoreError: the slug belongs to another panel.
     """
-    wanted = _row(environment, plan, clock())
+    row = _row(environment, plan, clock())
     with Database(engine).write(environment) as connection:
-        kept = panels.find(connection, wanted.slug)
+        kept = panels.find(connection, row.slug)
         if kept is None:
             # Its workers belong to an invitation whose token is thrown away, so that nobody can join by it.
             invitation_id = workers.add_invitation(
                 Books(connection, environment, clock()),
                 ids.secret(),
-                label=f"panel {wanted.slug}",
+                label=f"panel {row.slug}",
                 lasts=_LASTS,
                 personal=False,
                 max_uses=None,
             )
-            own_id = panels.add(connection, replace(wanted, invitation_id=invitation_id))
-            return replace(wanted, id=own_id, invitation_id=invitation_id), True
-    same = replace(wanted, id=kept.id, invitation_id=kept.invitation_id, created_at=kept.created_at)
+            own_id = panels.add(connection, replace(row, invitation_id=invitation_id))
+            return replace(row, id=own_id, invitation_id=invitation_id), True
+    same = replace(row, id=kept.id, invitation_id=kept.invitation_id, created_at=kept.created_at)
     if kept != same:
         raise StoreError(
-            f"another panel, or a closed one, is called {wanted.slug!r}; pick another --slug "
+            f"another panel, or a closed one, is called {row.slug!r}; pick another --slug "
             "(`mitl crowd panel list` shows all), or correct that panel's codes and links with "
-            f"`mitl crowd panel change {wanted.slug}`"
+            f"`mitl crowd panel change {row.slug}`"
         )
     return kept, False
 
@@ -400,10 +400,12 @@ def _row(environment: Environment, plan: PanelPlan, now: dt.datetime) -> PanelRo
         raise UsageError(f"--slug is {slug!r}; use 1 to 63 small letters, digits and hyphens")
     if not 1 <= plan.hits_per_visit <= MAX_HITS_PER_VISIT:
         raise UsageError(f"--hits-per-visit is {plan.hits_per_visit}; use 1 to {MAX_HITS_PER_VISIT}")
-    given, usual = plan.parameters or LinkParameters(""), profile.parameters
+    parameters, usual = plan.parameters or LinkParameters(""), profile.parameters
     names = check_parameters(
         LinkParameters(
-            given.worker or usual.worker, given.study or usual.study, given.session or usual.session
+            parameters.worker or usual.worker,
+            parameters.study or usual.study,
+            parameters.session or usual.session,
         )
     )
     return PanelRow(

@@ -56,20 +56,20 @@ def _answer(path: Path) -> Response | None:
         if not stat.S_ISREG(status.st_mode):
             return None
         head = os.read(file, HEAD)
-        found = format_of(head)
-        if found is None or status.st_size > _most(found):
+        media_format = format_of(head)
+        if media_format is None or status.st_size > _most(media_format):
             return None
         headers = {
             "Cache-Control": "public, max-age=604800",
             "X-Content-Type-Options": "nosniff",
             "ETag": f'"{status.st_mtime_ns:x}-{status.st_size:x}"',
         }
-        if found.kind is PartKind.IMAGE:
+        if media_format.kind is PartKind.IMAGE:
             content = head + os.read(file, status.st_size - len(head))
-            return Response(content, headers=headers, media_type=found.media_type)
+            return Response(content, headers=headers, media_type=media_format.media_type)
     finally:
         os.close(file)
-    return FileResponse(path, headers=headers, media_type=found.media_type, stat_result=status)
+    return FileResponse(path, headers=headers, media_type=media_format.media_type, stat_result=status)
 
 
 def _most(found: MediaFormat) -> int:

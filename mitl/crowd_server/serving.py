@@ -77,8 +77,8 @@ def _allow_files() -> None:
     """Many systems allow a process 1,024 files, and more to one that asks; without a file, no connection is taken."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < MOST_FILES:
-        wanted = MOST_FILES if hard < 0 else min(hard, MOST_FILES)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        most = MOST_FILES if hard < 0 else min(hard, MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 MOST_THREADS, LEAST_THREADS = 16, 8
@@ -365,9 +365,9 @@ class PatientProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _make_room(self) -> None:
-        ours = (one for one in self.connections if isinstance(one, PatientProtocol) and one is not self)
-        idle = (one for one in ours if not one._is_answering() and not one.transport.is_closing())
-        longest = min(idle, key=lambda one: one._waits_since, default=None)
+        ours = (peer for peer in self.connections if isinstance(peer, PatientProtocol) and peer is not self)
+        idle = (peer for peer in ours if not peer._is_answering() and not peer.transport.is_closing())
+        longest = min(idle, key=lambda peer: peer._waits_since, default=None)
         if longest is not None:
             longest.transport.abort()  # who asks nothing may not say goodbye either, which TLS would wait for
 

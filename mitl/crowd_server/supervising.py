@@ -146,7 +146,10 @@ class Supervisor:
     def _look(self) -> None:
         """Wait a moment for news of the workers, and see to those that died."""
         watched = [worker.process.sentinel for worker in self._workers.values()]
-        wait([*watched, *(own.reports for own in self._workers.values() if not own.is_ready)], TICK_S)
+        wait(
+            [*watched, *(child.reports for child in self._workers.values() if not child.is_ready)],
+            TICK_S,
+        )
         for place, worker in list(self._workers.items()):
             if not worker.is_ready and worker.reports.poll():
                 with contextlib.suppress(EOFError):
@@ -186,9 +189,9 @@ class Supervisor:
             worker.process.terminate()
         give_up = time.monotonic() + DRAIN_S
         while time.monotonic() < give_up and any(
-            own.process.exitcode is None for own in self._workers.values()
+            child.process.exitcode is None for child in self._workers.values()
         ):
-            wait([own.process.sentinel for own in self._workers.values()], TICK_S)
+            wait([child.process.sentinel for child in self._workers.values()], TICK_S)
             for number in self._signals[1 + passed_on :]:
                 passed_on += 1
                 for worker in self._workers.values():

@@ -66,7 +66,12 @@ def fitting(request: Request, dataset: DatasetRow | None, wordings: Path | None)
     wording = wording_of(request.kind, request.template, wordings)
     if wording.asks != form.asks:
         shown = next(
-            (" and ".join(one.nouns) for one in SET_FORMS.values() if one.asks == wording.asks), "others"
+            (
+                " and ".join(set_form.nouns)
+                for set_form in SET_FORMS.values()
+                if set_form.asks == wording.asks
+            ),
+            "others",
         )
         raise FormError(
             f"the wording {request.template!r} shows {shown}, and this data set has {' and '.join(form.nouns)}; leave "
@@ -107,9 +112,9 @@ def to_ask_again(
     Args:
         tallies: those of this environment, where they are at hand.
     """
-    found: dict[str, Sequence[HitToReplace]] = {
+    to_replace: dict[str, Sequence[HitToReplace]] = {
         pairs_command(session, environment): open_work.hits_to_replace(session, environment, tallies)
     }
     for kind in other_kinds_asked(session, environment):
-        found[kind.command] = kind.to_replace(session, environment)
-    return {command: hits for command, hits in found.items() if hits}
+        to_replace[kind.command] = kind.to_replace(session, environment)
+    return {command: hits for command, hits in to_replace.items() if hits}

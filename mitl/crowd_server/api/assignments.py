@@ -27,8 +27,8 @@ def list_assignments(call: ApiCall) -> Reply:
     """List the submitted assignments of a HIT with their answers, whatever the HIT's status."""
     hit_id = key(call)
     portion = call.portion()
-    given = call.params.choices("AssignmentStatuses", tuple(_BY_STATUS))
-    states = [_BY_STATUS[status] for status in given] or DONE_STATES
+    statuses = call.params.choices("AssignmentStatuses", tuple(_BY_STATUS))
+    states = [_BY_STATUS[status] for status in statuses] or DONE_STATES
     rows = assignments.list_of_hit(call.connection, hit_id, states, portion)
     form = questions.form_of(hits.form(call.connection, hit_id)) if rows else None
     return call.paged(portion, rows, "Assignments", lambda own: _shape(own, form))
@@ -37,11 +37,11 @@ def list_assignments(call: ApiCall) -> Reply:
 @operation("GetAssignment", writes=False)
 def get_assignment(call: ApiCall) -> Reply:
     """Return a submitted assignment together with its HIT, including the question."""
-    own = _find(call)
-    hit = _hit(call, own)
+    assignment = _find(call)
+    hit = _hit(call, assignment)
     question = hits.question(call.connection, hit.id)
     return {
-        "Assignment": _shape(own, questions.form_of(question)),
+        "Assignment": _shape(assignment, questions.form_of(question)),
         "HIT": shapes.hit(hit, call.now, question),
     }
 
@@ -49,58 +49,60 @@ def get_assignment(call: ApiCall) -> Reply:
 @operation("ApproveAssignment", writes=True)
 def approve_assignment(call: ApiCall) -> None:
     """Approve a submitted assignment, or with OverrideRejection a rejected one up to 30 days after submission."""
-    own = _find(call)
+    assignment = _find(call)
     feedback = call.params.text("RequesterFeedback", longest=1024)
     override = call.params.flag("OverrideRejection")
-    if own.state is AssignmentState.REJECTED and override:
-        if _hit(call, own).deleted_at is not None:
-            raise turk("InvalidAssignmentState", f"{_OVERRIDING}, but the HIT {own.hit} was deleted.")
-        if own.submitted_at + OVERRIDABLE_FOR < call.now:
+    if assignment.state is AssignmentState.REJECTED and override:
+        if _hit(call, assignment).deleted_at is not None:
+            raise turk("InvalidAssignmentState", f"{_OVERRIDING}, but the HIT {assignment.hit} was deleted.")
+        if assignment.submitted_at + OVERRIDABLE_FOR < call.now:
             raise turk(
                 "InvalidAssignmentState",
-                f"{_OVERRIDING}, but this one was submitted on {own.submitted_at:%Y-%m-%d %H:%M} UTC.",
+                f"{_OVERRIDING}, but this one was submitted on {assignment.submitted_at:%Y-%m-%d %H:%M} UTC.",
             )
-    elif own.state is not AssignmentState.SUBMITTED:
-        raise _wrong_state(own, "Submitted, Rejected" if override else "Submitted")
-    assignments.approve(call, own, feedback)
-    if own.state is AssignmentState.REJECTED:
+    elif assignment.state is not AssignmentState.SUBMITTED:
+        raise _wrong_state(assignment, "Submitted, Rejected" if override else "Submitted")
+    assignments.approve(call, assignment, feedback)
+    if assignment.state is AssignmentState.REJECTED:
         workers.tell_worker(
-            call, own.worker, *notifications.reversal(_hit(call, own).type.values.title, feedback)
+            call,
+            assignment.worker,
+            *notifications.reversal(_hit(call, assignment).type.values.title, feedback),
         )
 
 
 @operation("RejectAssignment", writes=True)
 def reject_assignment(call: ApiCall) -> None:
     """Reject a submitted assignment and tell the worker why."""
-    own = _find(call)
+    assignment = _find(call)
     feedback = call.params.text("RequesterFeedback", longest=1024, required=True)
-    if own.state is not AssignmentState.SUBMITTED:
-        raise _wrong_state(own, "Submitted")
-    assignments.reject(call, own, feedback)
+    if assignment.state is not AssignmentState.SUBMITTED:
+        raise _wrong_state(assignment, "Submitted")
+    assignments.reject(call, assignment, feedback)
     workers.tell_worker(
-        call, own.worker, *notifications.rejection(_hit(call, own).type.values.title, feedback)
+        call, assignment.worker, *notifications.rejection(_hit(call, assignment).type.values.title, feedback)
     )
 
 
 @operation("SendBonus", writes=True)
 def send_bonus(call: ApiCall) -> None:
     """Grant a worker a bonus for an assignment they submitted."""
-    own = _find(call)
+    assignment = _find(call)
     worker = call.params.worker("WorkerId")
     cents = call.params.cents("BonusAmount")
     reason = call.params.text("Reason", longest=2000, required=True)
     token = fresh_token(call, "bonus", "BonusAlreadyGranted", "Bonuses", "request")
-    if worker != own.worker:
-        raise invalid("WorkerId", f"assignment {own.mturk_id} was not submitted by {worker}")
+    if worker != assignment.worker:
+        raise invalid("WorkerId", f"assignment {assignment.mturk_id} was not submitted by {worker}")
     if cents < 1:
         raise out_of_range("BonusAmount", amount(cents), "at least 0.01")
-    assignments.add_bonus(call, own, cents=cents, reason=reason)
+    assignments.add_bonus(call, assignment, cents=cents, reason=reason)
     if token:
         accounts.remember(call, "bonus", token, call.request_id)
     workers.tell_worker(
         call,
-        own.worker,
-        *notifications.bonus(f"${amount(cents)}", _hit(call, own).type.values.title, reason),
+        assignment.worker,
+        *notifications.bonus(f"${amount(cents)}", _hit(call, assignment).type.values.title, reason),
     )
 
 
@@ -131,9 +133,9 @@ def get_account_balance(call: ApiCall) -> Reply:
 
 def _find(call: ApiCall) -> AssignmentRow:
     mturk_id = call.params.entity("AssignmentId")
-    own = assignments.find(call, mturk_id)
-    if own is not None:
-        return own
+    assignment = assignments.find(call, mturk_id)
+    if assignment is not None:
+        return assignment
     if assignments.is_known(call, mturk_id):
         raise turk(
             "InvalidAssignmentState",

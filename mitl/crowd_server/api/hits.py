@@ -98,18 +98,18 @@ def update_expiration(call: ApiCall) -> None:
 @operation("UpdateHITTypeOfHIT", writes=True)
 def update_hit_type(call: ApiCall) -> None:
     """Change the HIT type of a HIT; workers who have accepted it are never paid less than they were promised."""
-    hit, wanted = _undeleted(call, find(call)), existing_type(call)
-    if wanted.id == hit.type.id:
+    hit, hit_type = _undeleted(call, find(call)), existing_type(call)
+    if hit_type.id == hit.type.id:
         return
-    lower = wanted.values.reward_cents < hit.type.values.reward_cents
+    lower = hit_type.values.reward_cents < hit.type.values.reward_cents
     if lower and hits.is_promised(call, hit.id):
         raise turk(
             "InvalidHITState",
             "Workers accepted or submitted this HIT at its present reward, so it cannot be moved to a HIT type "
-            f"that pays less ({amount(wanted.values.reward_cents)} instead of "
+            f"that pays less ({amount(hit_type.values.reward_cents)} instead of "
             f"{amount(hit.type.values.reward_cents)}).",
         )
-    accounts.change_type(call, hit.id, wanted.id, wanted.values.reward_cents)
+    accounts.change_type(call, hit.id, hit_type.id, hit_type.values.reward_cents)
 
 
 @operation("UpdateHITReviewStatus", writes=True)

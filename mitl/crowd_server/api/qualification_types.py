@@ -76,8 +76,8 @@ _OF_LOCALES = ("EqualTo", "NotEqualTo", "In", "NotIn", *_WITHOUT_VALUE)
 
 def read_requirements(call: ApiCall) -> str:
     """The QualificationRequirements of a request, as the JSON that a HIT type keeps."""
-    given = call.params.structures("QualificationRequirements", longest=MAX_REQUIREMENTS)
-    return json.dumps([_requirement(call, own) for own in given], sort_keys=True)
+    structures = call.params.structures("QualificationRequirements", longest=MAX_REQUIREMENTS)
+    return json.dumps([_requirement(call, structure) for structure in structures], sort_keys=True)
 
 
 def mention(type_id: str) -> str:
@@ -168,12 +168,12 @@ def create_qualification_type(call: ApiCall) -> Reply:
 def update_qualification_type(call: ApiCall) -> Reply:
     """Change a type, except its name and keywords; a new test replaces the old test and its answer key."""
     params = call.params
-    own = find_type(call)
+    row = find_type(call)
     changed = replace(
-        own,
-        description=params.text("Description", longest=MAX_DESCRIPTION) or own.description,
-        active=params.choice("QualificationTypeStatus", _STATUSES, _STATUSES[not own.active]) == "Active",
-        terms=read_terms(params, own.terms),
+        row,
+        description=params.text("Description", longest=MAX_DESCRIPTION) or row.description,
+        active=params.choice("QualificationTypeStatus", _STATUSES, _STATUSES[not row.active]) == "Active",
+        terms=read_terms(params, row.terms),
     )
     qualifications.update_type(call, changed)
     return {"QualificationType": qualification_type(changed)}
@@ -182,11 +182,11 @@ def update_qualification_type(call: ApiCall) -> Reply:
 @operation("DeleteQualificationType", writes=True)
 def delete_qualification_type(call: ApiCall) -> None:
     """Delete a type and reject the requests for it; workers who hold it keep it for HITs that require it."""
-    own = find_type(call)
-    letter = notifications.refused(own.name, _DELETED)
-    for worker_id in qualifications.reject_undecided(call, own.id, _DELETED):
+    row = find_type(call)
+    letter = notifications.refused(row.name, _DELETED)
+    for worker_id in qualifications.reject_undecided(call, row.id, _DELETED):
         workers.tell(call, worker_id, *letter)
-    qualifications.delete_type(call, own)
+    qualifications.delete_type(call, row)
 
 
 @operation("GetQualificationType", writes=False)

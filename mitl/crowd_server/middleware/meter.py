@@ -108,9 +108,9 @@ class Meter:
     def be(self, place: int) -> None:
         """Count in this part from now on: this process has it to itself."""
         self._own = place
-        own = self._processes[place]
-        own[_Place.RUNNING], own[_Place.PID] = 0, os.getpid()
-        self._cpu_before = own[_Place.CPU_S]
+        counters = self._processes[place]
+        counters[_Place.RUNNING], counters[_Place.PID] = 0, os.getpid()
+        self._cpu_before = counters[_Place.CPU_S]
 
     def leave(self, place: int) -> None:
         """The process that had this part is gone; what it counted stays."""
@@ -119,7 +119,7 @@ class Meter:
     @property
     def workers(self) -> int:
         """How many processes answer now."""
-        return sum(own[_Place.PID] > 0 for own in self._processes)
+        return sum(counters[_Place.PID] > 0 for counters in self._processes)
 
     @property
     def wanted(self) -> int:
@@ -133,15 +133,15 @@ class Meter:
 
     def end(self, kind: str, method: str, status: int, seconds: float) -> None:
         """It was answered; ``status`` 0 says that the caller went away before."""
-        known = self._kinds.get(kind, len(self._kinds) - 1)
-        own, counts = self._processes[self._own], self._counts[self._own]
+        kind_place = self._kinds.get(kind, len(self._kinds) - 1)
+        counters, counts = self._processes[self._own], self._counts[self._own]
         asked = _METHODS.index(method if method in _METHODS else OTHER)
         with self._lock:
-            own[_Place.RUNNING] -= 1
-            own[_Place.CPU_S] = self._cpu_before + time.process_time()
-            counts[(known * len(_METHODS) + asked) * _STATUSES + status] += 1
-            counts[self._times_from + known * _BUCKETS + bisect_left(BUCKETS_S, seconds)] += 1
-            self._seconds[self._own][known] += seconds
+            counters[_Place.RUNNING] -= 1
+            counters[_Place.CPU_S] = self._cpu_before + time.process_time()
+            counts[(kind_place * len(_METHODS) + asked) * _STATUSES + status] += 1
+            counts[self._times_from + kind_place * _BUCKETS + bisect_left(BUCKETS_S, seconds)] += 1
+            self._seconds[self._own][kind_place] += seconds
 
     def metrics(self) -> tuple[ServerMetric, ...]:
         """What was counted so far."""

@@ -143,15 +143,15 @@ def revoke(site: Site, request: Request, fields: Fields) -> Response:
 
 def _token(site: Site, key: str, place: int) -> str:
     """A link's token follows from the form, so that a form sent twice leads to the same links; the key is not kept."""
-    own = hmac.new(site.secret.encode(), f"invitation\0{key}\0{place}".encode(), hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(own[:30]).decode()
+    digest = hmac.new(site.secret.encode(), f"invitation\0{key}\0{place}".encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest[:30]).decode()
 
 
 def _count(fields: Fields, name: str, noun: str, most: int) -> int:
-    given = fields.get(name, "")
-    if not (given.isascii() and given.isdigit() and 1 <= int(given[:9]) <= most and len(given) < 9):
-        raise UsageError(f"{noun} is {given[:20]!r}; give a whole number from 1 to {most:,}.")
-    return int(given)
+    text = fields.get(name, "")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most and len(text) < 9):
+        raise UsageError(f"{noun} is {text[:20]!r}; give a whole number from 1 to {most:,}.")
+    return int(text)
 
 
 def _invitation(site: Site, request: Request) -> InvitationRow:

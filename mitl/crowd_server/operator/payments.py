@@ -82,8 +82,8 @@ CHOICES: dict[str, Callable[[Payee], int]] = {
 
 def formats_of(profile: str) -> tuple[PayFormat, ...]:
     """The files that make sense for a panel of this kind."""
-    own = {kind.name: kind for kind in (PROLIFIC, CONNECT)}
-    return (own[profile], GENERIC) if profile in own else (GENERIC,)
+    by_name = {kind.name: kind for kind in (PROLIFIC, CONNECT)}
+    return (by_name[profile], GENERIC) if profile in by_name else (GENERIC,)
 
 
 def to_pay(payees: Iterable[Payee], kind: PayFormat, choice: str) -> list[tuple[Payee, int]]:
@@ -191,9 +191,9 @@ def panel_csv(site: Site, request: Request) -> Response:
         if row is None:
             raise _no_file()
         payees = reports.payees(connection, row)
-    wanted = request.query_params
-    kind = next((kind for kind in formats_of(row.profile) if kind.name == wanted.get("format")), None)
-    choice, part = wanted.get("pay", ""), wanted.get("part", "1")
+    query = request.query_params
+    kind = next((kind for kind in formats_of(row.profile) if kind.name == query.get("format")), None)
+    choice, part = query.get("pay", ""), query.get("part", "1")
     if kind is None or choice not in CHOICES:
         raise _no_file()
     files = parts(to_pay(payees, kind, choice), kind)
@@ -218,10 +218,10 @@ def _no_file() -> NoticeError:
 
 
 def _environment(request: Request) -> Environment:
-    given = request.path_params["environment"]
-    if given not in list(Environment):
+    name = request.path_params["environment"]
+    if name not in list(Environment):
         raise _no_file()
-    return Environment(given)
+    return Environment(name)
 
 
 def _file(name: str, text: str) -> Response:

@@ -20,13 +20,13 @@ def pack(
     counts: dict[str, int] = {}
     listed = []
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one in held:
+        for data in held:
             files = []
-            for part in one.parts:
-                name = f"{one.folder}/{part.name}.json"
+            for part in data.parts:
+                name = f"{data.folder}/{part.name}.json"
                 counts[name] = _write(archive, name, part, now)
                 files.append((name, counts[name], part.means))
-            listed.append((one.title, files))
+            listed.append((data.title, files))
         with_project = any(name.startswith("project") for name in counts)
         page = templates.get_template("held.html.j2")
         readme = page.render(listed=listed, now=now, with_project=with_project)

@@ -154,26 +154,26 @@ def check_parameters(parameters: LinkParameters) -> LinkParameters:
     Raises:
         UsageError: a name is odd, the worker's is missing, or two are the same.
     """
-    given = [name for name in (parameters.worker, parameters.study, parameters.session) if name]
-    for name in given:
+    names = [name for name in (parameters.worker, parameters.study, parameters.session) if name]
+    for name in names:
         if not _PARAMETER.fullmatch(name):
             raise UsageError(
                 f"{name!r} cannot be a parameter's name in a link; use a letter, then letters, digits, _ . or -"
             )
     if not parameters.worker:
         raise UsageError("a panel needs the name of the worker's parameter: --worker-parameter NAME")
-    if len(set(given)) < len(given):
-        raise UsageError(f"the parameters of a link need different names, not {', '.join(given)}")
+    if len(set(names)) < len(names):
+        raise UsageError(f"the parameters of a link need different names, not {', '.join(names)}")
     return parameters
 
 
 def _id(name: str, query: Sequence[tuple[str, str]], pattern: re.Pattern[str], looks_like: str) -> str:
-    given = {value.strip() for key, value in query if key == name}
-    if not given or given == {""}:
+    values = {value.strip() for key, value in query if key == name}
+    if not values or values == {""}:
         raise ArrivalError(f"The link has no {name} in it.", is_bare=True)
-    if len(given) > 1:
+    if len(values) > 1:
         raise ArrivalError(f"The link has more than one {name} in it.")
-    [value] = given
+    [value] = values
     if len(value) > MAX_ID:
         raise ArrivalError(f"The {name} in the link is {len(value)} characters long, too long for an id.")
     if _PLACEHOLDER.search(value):

@@ -130,7 +130,7 @@ def _selection_problem(field: Selection, answer: Answer) -> str:
 
 def xml(answers: Iterable[Answer]) -> str:
     """QuestionFormAnswers XML of the answers that were given: ASCII with character references."""
-    made = "".join(
+    elements = "".join(
         f"<Answer><QuestionIdentifier>{xml_ascii(answer.question.identifier)}</QuestionIdentifier>"
         f"{_values(answer)}</Answer>"
         for answer in answers
@@ -138,17 +138,17 @@ def xml(answers: Iterable[Answer]) -> str:
     )
     return (
         '<?xml version="1.0" encoding="ASCII"?>'
-        f'<QuestionFormAnswers xmlns="{ANSWERS_NAMESPACE}">{made}</QuestionFormAnswers>'
+        f'<QuestionFormAnswers xmlns="{ANSWERS_NAMESPACE}">{elements}</QuestionFormAnswers>'
     )
 
 
 def _values(answer: Answer) -> str:
     if isinstance(answer.question.field, FreeText):
         return f"<FreeText>{xml_ascii(answer.text)}</FreeText>"
-    made = "".join(
+    elements = "".join(
         f"<SelectionIdentifier>{xml_ascii(option)}</SelectionIdentifier>" for option in answer.identifiers
     )
-    return made + (
+    return elements + (
         f"<OtherSelectionText>{xml_ascii(answer.text)}</OtherSelectionText>" if answer.other else ""
     )
 
@@ -253,10 +253,10 @@ def _question(element: Element, form: QuestionForm) -> KeyQuestion:
             options.append(child)
     if not options:
         raise turk_xml.refusal(f"Question {identifier[:80]} of the AnswerKey has no AnswerOption.")
-    known = _selections(identifier, form)
+    selections = _selections(identifier, form)
     scores: dict[frozenset[str], int] = {}
     for option in options:
-        chosen, score = _option(option, known)
+        chosen, score = _option(option, selections)
         if chosen in scores:
             raise turk_xml.refusal(
                 f"Question {identifier[:80]} has two AnswerOptions of the same selections."
@@ -292,18 +292,18 @@ def _mapping(element: Element) -> Mapped:
     mappings = turk_xml.children(element, kinds)
     if len(mappings) != 1:
         raise turk_xml.refusal(f"QualificationValueMapping must hold exactly one of {', '.join(kinds)}.")
-    own = mappings[0]
-    if turk_xml.name(own) == "PercentageMapping":
-        maximum = turk_xml.fields(own, ("MaximumSummedScore",))["MaximumSummedScore"]
+    mapping = mappings[0]
+    if turk_xml.name(mapping) == "PercentageMapping":
+        maximum = turk_xml.fields(mapping, ("MaximumSummedScore",))["MaximumSummedScore"]
         return PercentageMapping(turk_xml.integer(maximum, 1, _INT))
-    if turk_xml.name(own) == "ScaleMapping":
-        text = turk_xml.text(turk_xml.fields(own, ("SummedScoreMultiplier",))["SummedScoreMultiplier"])
+    if turk_xml.name(mapping) == "ScaleMapping":
+        text = turk_xml.text(turk_xml.fields(mapping, ("SummedScoreMultiplier",))["SummedScoreMultiplier"])
         if not _DECIMAL.fullmatch(text):
             raise turk_xml.refusal(
                 f"SummedScoreMultiplier is {text[:40]!r}, but must be a number such as 2.5."
             )
         return ScaleMapping(Decimal(text))
-    return _ranges(own)
+    return _ranges(mapping)
 
 
 def _ranges(element: Element) -> RangeMapping:

@@ -51,8 +51,8 @@ def sanitized(xhtml: str) -> tuple[Markup, frozenset[str]]:
     except (ParseError, DefusedXmlException, ValueError) as error:
         raise _refusal(f"it is not well-formed: {error}") from error
     origins: set[str] = set()
-    made = _inside(root, origins, 0)
-    return made, frozenset(origins)
+    markup = _inside(root, origins, 0)
+    return markup, frozenset(origins)
 
 
 def origin(url: str) -> str:
@@ -72,10 +72,10 @@ def _character(entity: re.Match[str]) -> str:
 def _inside(element: Element, origins: set[str], depth: int) -> Markup:
     if depth > MAX_DEPTH:
         raise _refusal(f"its elements are nested more than {MAX_DEPTH} deep")
-    made = escape(element.text or "")
+    markup = escape(element.text or "")
     for child in element:
-        made += _shown(child, origins, depth) + escape(child.tail or "")
-    return made
+        markup += _shown(child, origins, depth) + escape(child.tail or "")
+    return markup
 
 
 def _shown(element: Element, origins: set[str], depth: int) -> Markup:
@@ -90,7 +90,7 @@ def _shown(element: Element, origins: set[str], depth: int) -> Markup:
 
 
 def _attributes(tag: str, element: Element, origins: set[str]) -> Markup:
-    made = Markup()
+    markup = Markup()
     for name, value in element.items():
         if tag == "img" and name == "src":
             if not PICTURE.fullmatch(value):
@@ -107,12 +107,12 @@ def _attributes(tag: str, element: Element, origins: set[str]) -> Markup:
             continue
         elif not (tag == "img" and name == "alt"):
             raise _refusal(f"the element {tag} may not have the attribute {name[:80]}")
-        made += Markup(' {}="{}"').format(name, value)
+        markup += Markup(' {}="{}"').format(name, value)
     if tag == "a":
-        made += Markup(' target="_blank" rel="noopener noreferrer"')
+        markup += Markup(' target="_blank" rel="noopener noreferrer"')
     if tag == "img" and element.get("alt") is None:
-        made += Markup(' alt=""')
-    return made
+        markup += Markup(' alt=""')
+    return markup
 
 
 def _refusal(details: str) -> TurkError:

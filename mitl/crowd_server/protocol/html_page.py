@@ -105,9 +105,9 @@ class AllowedSources:
         if parts.scheme not in ("", "http", "https"):
             return None
         host = parts.netloc.lower()
-        own, owners = _OWN.get(parts.path.rpartition("/")[2].lower(), ("", ()))
-        if own and (not host or any(host == owner or host.endswith(f".{owner}") for owner in owners)):
-            return f"/w/static/{own}"
+        ours, owners = _OWN.get(parts.path.rpartition("/")[2].lower(), ("", ()))
+        if ours and (not host or any(host == owner or host.endswith(f".{owner}") for owner in owners)):
+            return f"/w/static/{ours}"
         if not host:
             return None
         if self.file(host + parts.path) is not None:
@@ -198,8 +198,8 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: AllowedSources
     Scripts and styles that are answered here get that address. A page with this server's own marks keeps its forms,
     which are bound by those.
     """
-    own = _MARK.search(html) is not None
-    if own and not _loads(html):
+    is_ours = _MARK.search(html) is not None
+    if is_ours and not _loads(html):
         return html
     tags = list(_tags(html))
     named = any(_names_submission(tag.attributes.get("action", "")) for tag in tags if tag.name == "form")
@@ -209,7 +209,7 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: AllowedSources
         if tag.name in ("!doctype", "html", "head") and not pieces:
             begin = tag.end
         changes = _loading(tag, sources)
-        if not own:
+        if not is_ours:
             changes |= _sending(tag, submit_url, assignment_id, named)
         if changes:
             kept = {name: value for name, value in (tag.attributes | changes).items() if value is not None}
@@ -222,7 +222,7 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: AllowedSources
                 done = imported.end(1)
     bound = "".join([*pieces, html[done:]])
     scripts = _elements(tags)
-    if not own:
+    if not is_ours:
         about = {"src": "/w/static/frame.js", "data-submit": submit_url, "data-assignment": assignment_id}
         scripts = f"{_written('script', about)}</script>{scripts}"
     # Nothing before it was changed, so the place is the same in the bound page.
@@ -233,8 +233,8 @@ def _elements(tags: list[_Tag]) -> str:
     """What loads the crowd elements, where a page has some and does not load them itself."""
     source = "/w/static/crowd-html-elements.js"
     loaded = any(AllowedSources().answer(tag.attributes.get("src", "")) == source for tag in tags)
-    wanted = not loaded and any(tag.name in CROWD_ELEMENTS for tag in tags)
-    return f'<script src="{source}"></script>' if wanted else ""
+    is_needed = not loaded and any(tag.name in CROWD_ELEMENTS for tag in tags)
+    return f'<script src="{source}"></script>' if is_needed else ""
 
 
 def _loading(tag: _Tag, sources: AllowedSources) -> dict[str, str | None]:
@@ -360,8 +360,8 @@ def _unsendable(tags: list[_Tag]) -> Iterator[str]:
     by_id = {form["id"]: form for form in reversed(forms) if form.get("id")}
 
     def form_of(field: _Tag) -> dict[str, str] | None:
-        wanted = field.attributes.get("form")
-        return field.form if wanted is None else by_id.get(wanted)
+        form_id = field.attributes.get("form")
+        return field.form if form_id is None else by_id.get(form_id)
 
     files = [
         tag.attributes["name"][:200]

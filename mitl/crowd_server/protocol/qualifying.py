@@ -66,9 +66,9 @@ def _meets(requirement: Mapping[str, Any], held: Mapping[str, int | None]) -> bo
     value = held.get(type_id)
     if value is None:
         return False
-    wanted = requirement.get("IntegerValues", [])
+    integers = requirement.get("IntegerValues", [])
     if comparator == "In":
-        return value in wanted
+        return value in integers
     if comparator == "NotIn":
-        return value not in wanted
-    return _ONE_VALUE[comparator](value, wanted[0])
+        return value not in integers
+    return _ONE_VALUE[comparator](value, integers[0])

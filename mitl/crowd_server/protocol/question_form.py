@@ -97,8 +97,8 @@ def read_field(element: Element) -> Field:
     fields = turk_xml.children(element, ("FreeTextAnswer", "SelectionAnswer"))
     if len(fields) != 1:
         raise turk_xml.refusal("AnswerSpecification must hold one FreeTextAnswer or one SelectionAnswer.")
-    own = fields[0]
-    return _free_text(own) if turk_xml.name(own) == "FreeTextAnswer" else _selection(own)
+    answer = fields[0]
+    return _free_text(answer) if turk_xml.name(answer) == "FreeTextAnswer" else _selection(answer)
 
 
 def _free_text(element: Element) -> FreeText:

@@ -32,9 +32,9 @@ def parse(parameter: str, xml: str, root: str, versions: Collection[str]) -> Ele
         TurkError: the XML is too long, malformed, declares a document type, or is of another schema.
     """
     element = parse_any(parameter, xml)
-    known = [f"{_SCHEMAS}{version}/{root}.xsd" for version in versions]
-    if element.tag not in [f"{{{namespace}}}{root}" for namespace in known]:
-        raise refusal(f"It must be a {root} of {' or '.join(known)}, not {str(element.tag)[:200]}.")
+    namespaces = [f"{_SCHEMAS}{version}/{root}.xsd" for version in versions]
+    if element.tag not in [f"{{{namespace}}}{root}" for namespace in namespaces]:
+        raise refusal(f"It must be a {root} of {' or '.join(namespaces)}, not {str(element.tag)[:200]}.")
     return element
 
 

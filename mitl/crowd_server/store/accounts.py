@@ -82,8 +82,8 @@ def place(connection: Connection, question: str) -> str:
         where = str(connection.exec_driver_sql(_CLUSTER).scalar_one())
     else:
         file = Path(connection.exec_driver_sql("PRAGMA database_list").all()[0][2])
-        found = file.stat() if file.is_file() else None  # a database in memory has no file
-        where = f"{found.st_dev} {found.st_ino}" if found else ""
+        status = file.stat() if file.is_file() else None  # a database in memory has no file
+        where = f"{status.st_dev} {status.st_ino}" if status else ""
     return keyed_hash(settings(connection)["secret"], "place", f"{where} {question}")
 
 
@@ -108,8 +108,8 @@ def key_pairs(connection: Connection) -> dict[Environment, tuple[str, str]]:
 def add_account(books: Books, keys: tuple[str, str], cents: int) -> None:
     """Open an environment's account with its first budget."""
     sums = {"budget_cents": 0, "held_cents": 0, "spent_cents": 0}
-    own = {"environment": books.environment, "access_key": keys[0], "secret_key": keys[1]}
-    books.connection.execute(insert(Account).values(own | sums))
+    values = {"environment": books.environment, "access_key": keys[0], "secret_key": keys[1]}
+    books.connection.execute(insert(Account).values(values | sums))
     add_budget(books, cents)
 
 
@@ -199,8 +199,8 @@ _FIND_TOKEN = select(RequestToken.id, RequestToken.result, RequestToken.used_at)
 
 def recall(books: Books, kind: str, token: str) -> str | None:
     """What the earlier request with this token made; None after 24 hours or for a new token."""
-    wanted = {"environment": books.environment, "kind": kind, "token": token}
-    row = books.connection.execute(_FIND_TOKEN, wanted).one_or_none()
+    values = {"environment": books.environment, "kind": kind, "token": token}
+    row = books.connection.execute(_FIND_TOKEN, values).one_or_none()
     if row is None:
         return None
     own_id, result, used_at = row
@@ -311,11 +311,11 @@ def _hold_more(books: Books, hit_id: int, cents: int) -> None:
 
 def _auto_approve(books: Books) -> None:
     due = {"of": books.environment, "now": books.now}
-    wanted = select(
+    query = select(
         CrowdAssignment.id, CrowdAssignment.hit_id, HitType.reward_cents, CrowdAssignment.auto_approve_at
     )
     rows = books.connection.execute(
-        wanted.select_from(WORK).where(*_DUE).order_by(CrowdAssignment.id), due
+        query.select_from(WORK).where(*_DUE).order_by(CrowdAssignment.id), due
     ).all()
     if not rows:
         return

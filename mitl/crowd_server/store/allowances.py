@@ -52,8 +52,8 @@ class SharedAllowance:
 
 def failed_sign_ins(connection: Connection, caller: str, now: dt.datetime) -> tuple[int, dt.datetime]:
     """How many wrong tokens a caller gave in a row, and when the last one."""
-    wanted = select(SignIn.failed, SignIn.last_at).where(SignIn.caller == caller)
-    row = connection.execute(wanted).one_or_none()
+    query = select(SignIn.failed, SignIn.last_at).where(SignIn.caller == caller)
+    row = connection.execute(query).one_or_none()
     return (0, now) if row is None else (row.failed, row.last_at)
 
 
@@ -82,5 +82,5 @@ def end_session(connection: Connection, session: str, ends_at: dt.datetime, now:
 
 def has_ended(connection: Connection, session: str) -> bool:
     """Whether a session was signed out."""
-    wanted = select(EndedSession.session).where(EndedSession.session == session)
-    return connection.scalar(wanted) is not None
+    query = select(EndedSession.session).where(EndedSession.session == session)
+    return connection.scalar(query) is not None

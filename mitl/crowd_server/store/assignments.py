@@ -102,26 +102,26 @@ def list_of_hit(
     connection: Connection, hit_id: int, states: Sequence[AssignmentState], portion: Portion
 ) -> list[AssignmentRow]:
     """A HIT's assignments in these states, oldest first."""
-    wanted = {"hit_id": hit_id, "states": states, "after": portion.after, "limit": portion.limit}
-    return every(connection, AssignmentRow, _OF_HIT, **wanted)
+    values = {"hit_id": hit_id, "states": states, "after": portion.after, "limit": portion.limit}
+    return every(connection, AssignmentRow, _OF_HIT, **values)
 
 
 def find(books: Books, mturk_id: str) -> AssignmentRow | None:
     """The submitted assignment of this id."""
-    wanted = {"mturk_id": mturk_id, "environment": books.environment}
-    return first(books.connection, AssignmentRow, _FIND, **wanted)
+    values = {"mturk_id": mturk_id, "environment": books.environment}
+    return first(books.connection, AssignmentRow, _FIND, **values)
 
 
 def latest_of_type(connection: Connection, hit_type_id: int, *, limit: int) -> list[AssignmentRow]:
     """The submissions of a HIT type that were accepted last, latest first."""
-    wanted = _SELECT.where(CrowdHit.hit_type_id == hit_type_id, CrowdAssignment.submitted_at.is_not(None))
-    return every(connection, AssignmentRow, wanted.order_by(CrowdAssignment.id.desc()).limit(limit))
+    query = _SELECT.where(CrowdHit.hit_type_id == hit_type_id, CrowdAssignment.submitted_at.is_not(None))
+    return every(connection, AssignmentRow, query.order_by(CrowdAssignment.id.desc()).limit(limit))
 
 
 def find_row(connection: Connection, own_id: int) -> AssignmentRow | None:
     """The submitted assignment of this row, of either environment."""
-    wanted = _SELECT.where(CrowdAssignment.id == own_id, CrowdAssignment.submitted_at.is_not(None))
-    return first(connection, AssignmentRow, wanted)
+    query = _SELECT.where(CrowdAssignment.id == own_id, CrowdAssignment.submitted_at.is_not(None))
+    return first(connection, AssignmentRow, query)
 
 
 def is_known(books: Books, mturk_id: str) -> bool:
@@ -163,17 +163,17 @@ def list_bonuses(
     books: Books, portion: Portion, *, hit_id: int | None, assignment_id: int | None
 ) -> list[BonusRow]:
     """Bonuses granted for this HIT and this assignment where given, oldest first."""
-    wanted = (
+    query = (
         select(*columns(BonusRow, Bonus, worker=CrowdWorker.mturk_id, assignment=CrowdAssignment.mturk_id))
         .join(CrowdAssignment, CrowdAssignment.id == Bonus.assignment_id)
         .join(CrowdWorker, CrowdWorker.id == CrowdAssignment.worker_id)
         .where(Bonus.environment == books.environment, Bonus.id > portion.after)
     )
     if hit_id is not None:
-        wanted = wanted.where(CrowdAssignment.hit_id == hit_id)
+        query = query.where(CrowdAssignment.hit_id == hit_id)
     if assignment_id is not None:
-        wanted = wanted.where(CrowdAssignment.id == assignment_id)
-    return every(books.connection, BonusRow, wanted.order_by(Bonus.id).limit(portion.limit))
+        query = query.where(CrowdAssignment.id == assignment_id)
+    return every(books.connection, BonusRow, query.order_by(Bonus.id).limit(portion.limit))
 
 
 MAX_LATE = 5
@@ -264,8 +264,8 @@ def submissions(connection: Connection, worker_id: int, part: slice) -> list[Wor
     bonuses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
     for assignment_id, cents, reason in connection.execute(_BONUSES, {"me": worker_id}):
         bonuses[assignment_id].append((cents, reason))
-    wanted = {"me": worker_id, "skipped": part.start, "most": part.stop - part.start}
-    rows = connection.execute(_SUBMISSIONS, wanted)
+    values = {"me": worker_id, "skipped": part.start, "most": part.stop - part.start}
+    rows = connection.execute(_SUBMISSIONS, values)
     return [WorkRow(tuple(bonuses[row[0]]), *row[1:]) for row in rows]
 
 
@@ -276,16 +276,16 @@ def late_answers(connection: Connection, worker_id: int) -> list[LateWork]:
 
 def keep_late(connection: Connection, assignment_id: int, answer: str, now: dt.datetime) -> None:
     """Keep answers that came after their time; the same again, or more than a person sends, is not kept."""
-    own = LateAnswer.assignment_id == assignment_id
-    kept = connection.scalars(select(LateAnswer.answer).where(own)).all()
+    of_assignment = LateAnswer.assignment_id == assignment_id
+    kept = connection.scalars(select(LateAnswer.answer).where(of_assignment)).all()
     if answer not in kept and len(kept) < MAX_LATE:
         add_row(connection, LateAnswer, assignment_id=assignment_id, answer=answer, received_at=now)
 
 
 def is_late_kept(connection: Connection, assignment_id: int) -> bool:
     """Whether a late answer of an assignment is kept."""
-    own = LateAnswer.assignment_id == assignment_id
-    return connection.scalar(select(LateAnswer.id).where(own).limit(1)) is not None
+    of_assignment = LateAnswer.assignment_id == assignment_id
+    return connection.scalar(select(LateAnswer.id).where(of_assignment).limit(1)) is not None
 
 
 def latest_hit(connection: Connection, lease: LeaseRow) -> int | None:
@@ -330,7 +330,7 @@ class UsualTimes:
         shown = (
             (group, self.of_hit(connection, group.hit_type_id, group.sample)) for group in groups[:_LOOKED_AT]
         )
-        return {group.hit_type_id: own for group, own in shown if own is not None}
+        return {group.hit_type_id: estimate for group, estimate in shown if estimate is not None}
 
     def of_hit(self, connection: Connection, hit_type_id: int, hit: str) -> TimeEstimate | None:
         """The estimate of one HIT: as measured for its type, else as its page says."""
@@ -360,7 +360,7 @@ def _medians(connection: Connection) -> dict[int, int]:
     for hit_type_id, accepted_at, submitted_at in connection.execute(_TIMES):
         assert submitted_at is not None
         taken[hit_type_id].append((submitted_at - accepted_at).total_seconds())
-    return {own: round(median(times)) for own, times in taken.items() if len(times) >= _ENOUGH}
+    return {type_id: round(median(times)) for type_id, times in taken.items() if len(times) >= _ENOUGH}
 
 
 def _stated(question_xml: str) -> TimeEstimate | None:

@@ -202,8 +202,8 @@ def add_row(connection: Connection, table: type[CrowdBase], **values: object) ->
 
 @cache
 def _insertion(table: type[CrowdBase], names: tuple[str, ...]) -> Prepared:
-    wanted = insert(table).values({name: bindparam(name) for name in names})
-    return Prepared(wanted.returning(table.__table__.c.id))
+    statement = insert(table).values({name: bindparam(name) for name in names})
+    return Prepared(statement.returning(table.__table__.c.id))
 
 
 def change_row(connection: Connection, table: type[CrowdBase], key: int, **values: object) -> None:
@@ -229,14 +229,14 @@ class Prepared:
         plan = self._plans.get(dialect.name) or self._plans.setdefault(
             dialect.name, _plan(self._wanted, dialect)
         )
-        given: Any = plan.constants | {name: write(values[name]) for name, write in plan.given}
+        parameters: Any = plan.constants | {name: write(values[name]) for name, write in plan.given}
         if plan.order is not None:
-            given = [given[name] for name in plan.order]
+            parameters = [parameters[name] for name in plan.order]
         cursor = driver.info.get(_CURSOR) or _new_cursor(connection)
-        connection.dispatch.before_cursor_execute(connection, cursor, plan.sql, given, None, False)
+        connection.dispatch.before_cursor_execute(connection, cursor, plan.sql, parameters, None, False)
         try:
-            cursor.execute(plan.sql, given)
-            connection.dispatch.after_cursor_execute(connection, cursor, plan.sql, given, None, False)
+            cursor.execute(plan.sql, parameters)
+            connection.dispatch.after_cursor_execute(connection, cursor, plan.sql, parameters, None, False)
             rows = cursor.fetchall() if plan.read else ()
         except dialect.loaded_dbapi.Error as error:
             if dialect.is_disconnect(error, driver, cursor):
@@ -285,17 +285,19 @@ def _plan(wanted: Wide | Insert | Update, dialect: Dialect) -> _Plan:
     compiled = wanted.compile(dialect=dialect)
     assert isinstance(compiled, SQLCompiler)
     write = {
-        name: own.type.dialect_impl(dialect).bind_processor(dialect) or _same
-        for name, own in compiled.binds.items()
+        name: bound.type.dialect_impl(dialect).bind_processor(dialect) or _same
+        for name, bound in compiled.binds.items()
     }
     constants = {
-        name: write[name](own.effective_value) for name, own in compiled.binds.items() if not own.required
+        name: write[name](bound.effective_value)
+        for name, bound in compiled.binds.items()
+        if not bound.required
     }
     return _Plan(
         str(compiled),
         compiled.positiontup,
         constants,
-        [(name, write[name]) for name, own in compiled.binds.items() if own.required],
+        [(name, write[name]) for name, bound in compiled.binds.items() if bound.required],
         [
             column.type.dialect_impl(dialect).result_processor(dialect, None)
             for column in wanted.exported_columns

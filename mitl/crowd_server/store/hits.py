@@ -54,13 +54,13 @@ _FIND_TYPE = _TYPE.where(
 
 def add_type(books: Books, digest: str, values: TypeValues) -> TypeRow:
     """The HIT type of these values, made at its first use."""
-    wanted = _TYPE.where(HitType.environment == books.environment, HitType.digest == digest)
-    kept = first(books.connection, _type_row, wanted)
+    query = _TYPE.where(HitType.environment == books.environment, HitType.digest == digest)
+    kept = first(books.connection, _type_row, query)
     if kept is not None:
         return kept
     mturk_id, group_id = entity_id(), entity_id()
-    own = {"environment": books.environment, "digest": digest, "created_at": books.now, **asdict(values)}
-    own_id = add_row(books.connection, HitType, mturk_id=mturk_id, group_id=group_id, **own)
+    row = {"environment": books.environment, "digest": digest, "created_at": books.now, **asdict(values)}
+    own_id = add_row(books.connection, HitType, mturk_id=mturk_id, group_id=group_id, **row)
     return TypeRow(own_id, mturk_id, group_id, values)
 
 
@@ -170,8 +170,8 @@ def is_promised(books: Books, hit_id: int) -> bool:
     """Whether somebody has this HIT, or submitted it and may still be paid for it."""
     open_states = (AssignmentState.SUBMITTED, AssignmentState.REJECTED)
     promised = or_(CrowdAssignment.state.in_(open_states), IS_LIVE)
-    wanted = select(CrowdAssignment.id).where(CrowdAssignment.hit_id == hit_id, promised).limit(1)
-    return books.connection.scalar(wanted, {"now": books.now}) is not None
+    query = select(CrowdAssignment.id).where(CrowdAssignment.hit_id == hit_id, promised).limit(1)
+    return books.connection.scalar(query, {"now": books.now}) is not None
 
 
 def question(connection: Connection, hit_id: int) -> str:
@@ -228,15 +228,15 @@ _OF_REQUESTER = (CrowdHit.environment == bindparam("environment"), CrowdHit.dele
 
 def list_hits(books: Books, portion: Portion, *narrowing: ColumnElement[bool]) -> list[HitRow]:
     """HITs that are not deleted, oldest first."""
-    wanted = _HIT.where(*_OF_REQUESTER, *narrowing, CrowdHit.id > portion.after)
+    query = _HIT.where(*_OF_REQUESTER, *narrowing, CrowdHit.id > portion.after)
     of = {"environment": books.environment, "now": books.now}
-    return _rows(books, wanted.order_by(CrowdHit.id).limit(portion.limit), of)
+    return _rows(books, query.order_by(CrowdHit.id).limit(portion.limit), of)
 
 
 def list_of_type(books: Books, hit_type_id: int, portion: Portion) -> list[HitRow]:
     """HITs of a HIT type, deleted ones too, oldest first."""
-    wanted = _HIT.where(CrowdHit.hit_type_id == hit_type_id, CrowdHit.id > portion.after)
-    return _rows(books, wanted.order_by(CrowdHit.id).limit(portion.limit), {})
+    query = _HIT.where(CrowdHit.hit_type_id == hit_type_id, CrowdHit.id > portion.after)
+    return _rows(books, query.order_by(CrowdHit.id).limit(portion.limit), {})
 
 
 def list_reviewable(

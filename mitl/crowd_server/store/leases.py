@@ -258,8 +258,8 @@ _TAKE_SLOT = Prepared(
 
 def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
     """HIT types with HITs that this worker may take, oldest first; qualifications are the caller's business."""
-    wanted = {"environment": worker.environment, "me": worker.id, "now": books.now}
-    return every(books.connection, OpenGroup, _GROUPS, **wanted)
+    values = {"environment": worker.environment, "me": worker.id, "now": books.now}
+    return every(books.connection, OpenGroup, _GROUPS, **values)
 
 
 def at_hand(
@@ -269,8 +269,8 @@ def at_hand(
 
     The HIT is its assignment row and when it was accepted.
     """
-    wanted = {"me": worker.id, "now": books.now, "hit_type": hit_type}
-    requirements, own_id, accepted_at = _AT_HAND.rows(books.connection, wanted)[0]
+    values = {"me": worker.id, "now": books.now, "hit_type": hit_type}
+    requirements, own_id, accepted_at = _AT_HAND.rows(books.connection, values)[0]
     return requirements, None if own_id is None else (own_id, accepted_at)
 
 
@@ -291,8 +291,8 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     offered to them again until its old deadline.
     """
     connection, now = books.connection, books.now
-    wanted = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
-    rows = _NEXT.rows(connection, wanted) or _AGAIN.rows(connection, wanted)
+    values = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
+    rows = _NEXT.rows(connection, values) or _AGAIN.rows(connection, values)
     if not rows:
         return None
     hit_id, duration_s, idle_id, own_id = rows[0]

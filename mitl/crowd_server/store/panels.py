@@ -126,13 +126,13 @@ def visit_records(connection: Connection, panel_id: int) -> list[VisitRecord]:
     """All visits of a panel, oldest first."""
     known_as = select(func.min(PanelIdentity.external_id)).where(PanelIdentity.worker_id == CrowdWorker.id)
     names = {"worker": CrowdWorker.mturk_id, "external_id": known_as.scalar_subquery()}
-    wanted = (
+    query = (
         select(*columns(VisitRecord, PanelVisit, **names))
         .join(CrowdWorker, CrowdWorker.id == PanelVisit.worker_id)
         .where(PanelVisit.panel_id == panel_id)
         .order_by(PanelVisit.id)
     )
-    return every(connection, VisitRecord, wanted)
+    return every(connection, VisitRecord, query)
 
 
 def close(connection: Connection, panel_id: int, now: dt.datetime) -> None:
@@ -158,8 +158,8 @@ def visit(connection: Connection, visit_id: int) -> VisitRow | None:
 
 def find_visit(connection: Connection, panel_id: int, session: str) -> VisitRow | None:
     """The visit of this panel's session."""
-    wanted = _VISIT.where(PanelVisit.panel_id == panel_id, PanelVisit.session == session)
-    return first(connection, VisitRow, wanted)
+    query = _VISIT.where(PanelVisit.panel_id == panel_id, PanelVisit.session == session)
+    return first(connection, VisitRow, query)
 
 
 def add_visit(
@@ -208,23 +208,23 @@ def find_identity(
 
 def add_identity(connection: Connection, worker: WorkerRow, scope: str, external_id: str) -> None:
     """Remember which worker this participant is."""
-    own = {"environment": worker.environment, "worker_id": worker.id}
-    add_row(connection, PanelIdentity, **own, profile=scope, external_id=external_id)
+    owner = {"environment": worker.environment, "worker_id": worker.id}
+    add_row(connection, PanelIdentity, **owner, profile=scope, external_id=external_id)
 
 
 def external_id(connection: Connection, worker_id: int) -> str | None:
     """The panel's id of this worker; None once it was forgotten."""
-    wanted = select(PanelIdentity.external_id).where(PanelIdentity.worker_id == worker_id)
-    return connection.scalar(wanted.limit(1))
+    query = select(PanelIdentity.external_id).where(PanelIdentity.worker_id == worker_id)
+    return connection.scalar(query.limit(1))
 
 
 def identified(connection: Connection, environment: Environment, name: str | None = None) -> list[int]:
     """Rows of this environment's workers whose panel's id is known; with a name, those of this worker or panel's id."""
-    wanted = select(PanelIdentity.worker_id).where(PanelIdentity.environment == environment)
+    query = select(PanelIdentity.worker_id).where(PanelIdentity.environment == environment)
     if name is not None:
         by_name = or_(PanelIdentity.external_id == name, CrowdWorker.mturk_id == name)
-        wanted = wanted.join(CrowdWorker, CrowdWorker.id == PanelIdentity.worker_id).where(by_name)
-    return list(connection.scalars(wanted))
+        query = query.join(CrowdWorker, CrowdWorker.id == PanelIdentity.worker_id).where(by_name)
+    return list(connection.scalars(query))
 
 
 def forget(connection: Connection, worker_ids: Sequence[int]) -> None:

@@ -39,8 +39,8 @@ from mitl.records.persons import HeldData, HeldPart
 
 def _own(table: type[CrowdBase], *others: SQLColumnExpression[Any]) -> Wide:
     """All of a table's columns but its keys, and these of others."""
-    own = [column for column in table.__table__.columns if column.name != "id" and not column.foreign_keys]
-    return select(*own, *others)
+    shown = [column for column in table.__table__.columns if column.name != "id" and not column.foreign_keys]
+    return select(*shown, *others)
 
 
 def _own_on_work(table: type[LateAnswer | Bonus | LedgerEntry]) -> Wide:
@@ -138,8 +138,7 @@ def held(connection: Connection, worker_id: int, folder: str = "server") -> Held
     names = select(CrowdWorker.mturk_id, CrowdWorker.environment).where(CrowdWorker.id == worker_id)
     worker, environment = connection.execute(names).one()
     parts = (
-        HeldPart(name, means, _rows(connection, wanted, worker_id))
-        for name, (means, wanted) in _PARTS.items()
+        HeldPart(name, means, _rows(connection, query, worker_id)) for name, (means, query) in _PARTS.items()
     )
     return HeldData(folder, f"The crowd server, {environment}, worker {worker}", parts)
 
@@ -168,15 +167,15 @@ def find(connection: Connection, name: str) -> list[NamedWorker]:
     called = PanelIdentity.external_id == name if worker is None else PanelIdentity.worker_id == worker
     known_as = select(PanelIdentity.profile, PanelIdentity.external_id).where(called).distinct()
     same = tuple_(PanelIdentity.profile, PanelIdentity.external_id).in_(known_as)
-    wanted = (
+    query = (
         select(*columns(NamedWorker, CrowdWorker, worker=CrowdWorker.mturk_id, scope=PanelIdentity.profile))
         .outerjoin(PanelIdentity, PanelIdentity.worker_id == CrowdWorker.id)
         .where(or_(same, CrowdWorker.id == worker))
     )
-    return every(connection, NamedWorker, wanted.order_by(CrowdWorker.id))
+    return every(connection, NamedWorker, query.order_by(CrowdWorker.id))
 
 
 def submitted(connection: Connection, worker_id: int) -> set[str]:
     """The ids of what a worker submitted."""
-    own = (CrowdAssignment.worker_id == worker_id, CrowdAssignment.submitted_at.is_not(None))
-    return set(connection.scalars(select(CrowdAssignment.mturk_id).where(*own)))
+    of_worker = (CrowdAssignment.worker_id == worker_id, CrowdAssignment.submitted_at.is_not(None))
+    return set(connection.scalars(select(CrowdAssignment.mturk_id).where(*of_worker)))

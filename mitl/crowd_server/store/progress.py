@@ -242,8 +242,8 @@ def expire_some(connection: Connection, group: GroupKey, now: dt.datetime, *, li
     portion did stands, so an interruption costs nothing but another call.
     """
     is_open = (CrowdHit.hit_type_id == group.id, CrowdHit.deleted_at.is_(None), CrowdHit.expires_at > now)
-    wanted = select(CrowdHit.id).where(CrowdHit.environment == group.environment, *is_open)
-    ids = connection.scalars(wanted.order_by(CrowdHit.id).limit(limit)).all()
+    query = select(CrowdHit.id).where(CrowdHit.environment == group.environment, *is_open)
+    ids = connection.scalars(query.order_by(CrowdHit.id).limit(limit)).all()
     if ids:
         connection.execute(update(CrowdHit).where(CrowdHit.id.in_(ids)).values(expires_at=now))
     for hit_id in ids:

@@ -163,8 +163,8 @@ def _type_row(*row: Any) -> QualificationTypeRow:
 
 def find(connection: Connection, type_id: int, worker_id: int) -> QualificationRow | None:
     """What this worker holds, or held, of this type."""
-    wanted = _HELD.where(Qualification.qualification_type_id == type_id, Qualification.worker_id == worker_id)
-    return first(connection, QualificationRow, wanted)
+    query = _HELD.where(Qualification.qualification_type_id == type_id, Qualification.worker_id == worker_id)
+    return first(connection, QualificationRow, query)
 
 
 def find_held(connection: Connection, type_id: int, worker_id: int) -> QualificationRow | None:
@@ -175,8 +175,8 @@ def find_held(connection: Connection, type_id: int, worker_id: int) -> Qualifica
 
 def list_held(connection: Connection, worker_id: int) -> dict[str, QualificationRow]:
     """What a worker holds, by type id."""
-    wanted = _HELD.where(Qualification.worker_id == worker_id, Qualification.revoked_at.is_(None))
-    return {row.type: row for row in every(connection, QualificationRow, wanted)}
+    query = _HELD.where(Qualification.worker_id == worker_id, Qualification.revoked_at.is_(None))
+    return {row.type: row for row in every(connection, QualificationRow, query)}
 
 
 def grant(books: Books, type_id: int, worker_id: int, value: int | None) -> None:
@@ -184,8 +184,8 @@ def grant(books: Books, type_id: int, worker_id: int, value: int | None) -> None
     kept = find(books.connection, type_id, worker_id)
     granted = {"value": value, "granted_at": books.now, "revoked_at": None}
     if kept is None:
-        own = {"qualification_type_id": type_id, "worker_id": worker_id}
-        add_row(books.connection, Qualification, **own, **granted)
+        holder = {"qualification_type_id": type_id, "worker_id": worker_id}
+        add_row(books.connection, Qualification, **holder, **granted)
     else:
         change_row(books.connection, Qualification, kept.id, **granted)
 
@@ -201,8 +201,8 @@ def list_holders(
     """Who holds this type, or whose was revoked, oldest first."""
     state = Qualification.revoked_at.is_(None) if granted else Qualification.revoked_at.is_not(None)
     of_type = (Qualification.qualification_type_id == type_id, Qualification.id > portion.after, state)
-    wanted = _HELD.where(*of_type).order_by(Qualification.id).limit(portion.limit)
-    return every(connection, QualificationRow, wanted)
+    query = _HELD.where(*of_type).order_by(Qualification.id).limit(portion.limit)
+    return every(connection, QualificationRow, query)
 
 
 def held_by(connection: Connection, worker: WorkerRow) -> dict[str, int | None]:
@@ -292,21 +292,21 @@ def latest_requests(
     last = select(func.max(QualificationRequest.id)).where(QualificationRequest.worker_id == worker_id)
     if type_id is not None:
         last = last.where(QualificationRequest.type_id == type_id)
-    wanted = _REQUEST.where(QualificationRequest.id.in_(last.group_by(QualificationRequest.type_id)))
-    return {row.type: row for row in every(connection, RequestRow, wanted)}
+    query = _REQUEST.where(QualificationRequest.id.in_(last.group_by(QualificationRequest.type_id)))
+    return {row.type: row for row in every(connection, RequestRow, query)}
 
 
 def list_requests(books: Books, portion: Portion, *, type_id: int | None) -> list[RequestRow]:
     """Requests that wait for a decision, of all types or of one, oldest first."""
-    wanted = _REQUEST.where(
+    query = _REQUEST.where(
         QualificationRequest.environment == books.environment,
         QualificationRequest.state == RequestState.PENDING,
         QualificationRequest.id > portion.after,
     )
     if type_id is not None:
-        wanted = wanted.where(QualificationRequest.type_id == type_id)
-    wanted = wanted.order_by(QualificationRequest.id).limit(portion.limit)
-    return every(books.connection, RequestRow, wanted)
+        query = query.where(QualificationRequest.type_id == type_id)
+    query = query.order_by(QualificationRequest.id).limit(portion.limit)
+    return every(books.connection, RequestRow, query)
 
 
 def tests_of(connection: Connection, type_ids: Sequence[int]) -> dict[int, str]:
@@ -348,7 +348,7 @@ def reject_undecided(books: Books, type_id: int, reason: str) -> list[int]:
 def asked_for(books: Books) -> set[str]:
     """The types that workers need for a HIT which can be taken now; one that shuts its holders out is none."""
     is_open = (CrowdHit.slots_left > 0, CrowdHit.expires_at > books.now, CrowdHit.deleted_at.is_(None))
-    wanted = (
+    query = (
         select(HitType.requirements)
         .where(HitType.environment == books.environment, HitType.requirements != "[]")
         .where(exists().where(CrowdHit.hit_type_id == HitType.id, *is_open))
@@ -356,7 +356,7 @@ def asked_for(books: Books) -> set[str]:
     )
     return {
         requirement["QualificationTypeId"]
-        for requirements in books.connection.scalars(wanted)
+        for requirements in books.connection.scalars(query)
         for requirement in json.loads(requirements)
         if requirement["Comparator"] != "DoesNotExist"
     }

@@ -109,7 +109,7 @@ def bonus_sums(connection: Connection) -> dict[Environment, int]:
 def ledger(connection: Connection, environment: Environment, *, after: int) -> list[LedgerRow]:
     """The next portion of an environment's ledger, oldest first, from the row after id ``after``."""
     ids = {"hit": CrowdHit.mturk_id, "assignment": CrowdAssignment.mturk_id, "worker": CrowdWorker.mturk_id}
-    wanted = (
+    query = (
         select(*columns(LedgerRow, LedgerEntry, **ids))
         .outerjoin(CrowdHit, CrowdHit.id == LedgerEntry.hit_id)
         .outerjoin(CrowdAssignment, CrowdAssignment.id == LedgerEntry.assignment_id)
@@ -118,7 +118,7 @@ def ledger(connection: Connection, environment: Environment, *, after: int) -> l
         .order_by(LedgerEntry.id)
         .limit(LEDGER_PORTION)
     )
-    return every(connection, LedgerRow, wanted)
+    return every(connection, LedgerRow, query)
 
 
 def payments(connection: Connection, environment: Environment) -> list[Payment]:
@@ -129,7 +129,11 @@ def payments(connection: Connection, environment: Environment) -> list[Payment]:
         .where(CrowdWorker.environment == environment)
         .order_by(CrowdWorker.mturk_id)
     )
-    return [Payment(environment, mturk_id, *owed[own]) for own, mturk_id in workers if own in owed]
+    return [
+        Payment(environment, mturk_id, *owed[worker_id])
+        for worker_id, mturk_id in workers
+        if worker_id in owed
+    ]
 
 
 def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[int, int, int]]:
@@ -152,7 +156,10 @@ def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[in
             .group_by(CrowdAssignment.worker_id)
         )
     }
-    return {own: (*rewards.get(own, (0, 0)), bonuses.get(own, 0)) for own in rewards.keys() | bonuses.keys()}
+    return {
+        worker: (*rewards.get(worker, (0, 0)), bonuses.get(worker, 0))
+        for worker in rewards.keys() | bonuses.keys()
+    }
 
 
 def invitations(connection: Connection, *, limit: int) -> tuple[list[InvitationRow], int]:
@@ -201,8 +208,8 @@ def late_answers(connection: Connection) -> list[LateRow]:
 
 def late_answer(connection: Connection, own_id: int) -> tuple[LateRow, str] | None:
     """One late answer with its QuestionFormAnswers XML."""
-    wanted = _LATE.add_columns(LateAnswer.answer).where(LateAnswer.id == own_id)
-    row = connection.execute(wanted).one_or_none()
+    query = _LATE.add_columns(LateAnswer.answer).where(LateAnswer.id == own_id)
+    row = connection.execute(query).one_or_none()
     return None if row is None else (LateRow(*row[:-1]), row[-1])
 
 
@@ -252,7 +259,9 @@ def payees(connection: Connection, panel: PanelRow) -> list[Payee]:
     people = connection.execute(
         select(CrowdWorker.id, CrowdWorker.mturk_id).where(CrowdWorker.id.in_(visitors))
     )
-    payees = [Payee(names.get(own, ""), worker, *owed[own]) for own, worker in people if own in owed]
+    payees = [
+        Payee(names.get(row_id, ""), worker, *owed[row_id]) for row_id, worker in people if row_id in owed
+    ]
     return sorted(payees, key=lambda payee: (payee.external_id, payee.worker))
 
 

@@ -124,10 +124,10 @@ def add_invitation(
     books: Books, token: str, *, label: str, lasts: dt.timedelta, personal: bool, max_uses: int | None
 ) -> int:
     """Keep a new invitation, by its token's hash."""
-    own = {"environment": books.environment, "token_sha256": token_hash(token), "label": label}
+    values = {"environment": books.environment, "token_sha256": token_hash(token), "label": label}
     uses = {"personal": personal, "max_uses": max_uses, "uses": 0}
     times = {"created_at": books.now, "expires_at": books.now + lasts}
-    return add_row(books.connection, Invitation, **own, **uses, **times)
+    return add_row(books.connection, Invitation, **values, **uses, **times)
 
 
 def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow | None:
@@ -162,8 +162,8 @@ def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRo
 def add_worker(connection: Connection, invitation: InvitationRow, now: dt.datetime) -> WorkerRow:
     """A new worker by this invitation, whose use is counted."""
     mturk_id = worker_id()
-    own = {"environment": invitation.environment, "mturk_id": mturk_id, "invitation_id": invitation.id}
-    own_id = add_row(connection, CrowdWorker, **own, created_at=now)
+    values = {"environment": invitation.environment, "mturk_id": mturk_id, "invitation_id": invitation.id}
+    own_id = add_row(connection, CrowdWorker, **values, created_at=now)
     _COUNT_USE.rows(connection, {"own": invitation.id})
     return WorkerRow(own_id, mturk_id, invitation.environment, invitation.id)
 
@@ -175,8 +175,8 @@ def find_worker(connection: Connection, mturk_id: str) -> WorkerRow | None:
 
 def known_worker(books: Books, mturk_id: str) -> WorkerRow | None:
     """The worker of this id, whether shut out or not."""
-    wanted = _WORKER.where(CrowdWorker.mturk_id == mturk_id, CrowdWorker.environment == books.environment)
-    return first(books.connection, WorkerRow, wanted)
+    query = _WORKER.where(CrowdWorker.mturk_id == mturk_id, CrowdWorker.environment == books.environment)
+    return first(books.connection, WorkerRow, query)
 
 
 _APPROVED = CrowdAssignment.state == AssignmentState.APPROVED
@@ -226,8 +226,8 @@ def block(books: Books, worker: WorkerRow, reason: str) -> bool:
     kept = update(WorkerBlock).where(WorkerBlock.worker_id == worker.id).values(reason=reason)
     if books.connection.execute(kept).rowcount:
         return False
-    own = {"environment": worker.environment, "reason": reason, "blocked_at": books.now}
-    books.connection.execute(insert(WorkerBlock).values(worker_id=worker.id, **own))
+    values = {"environment": worker.environment, "reason": reason, "blocked_at": books.now}
+    books.connection.execute(insert(WorkerBlock).values(worker_id=worker.id, **values))
     return True
 
 
@@ -239,14 +239,14 @@ def unblock(books: Books, worker_id: int) -> bool:
 
 def list_blocks(books: Books, portion: Portion) -> list[BlockRow]:
     """Who is blocked, in the order in which they joined."""
-    wanted = (
+    query = (
         select(WorkerBlock.worker_id, CrowdWorker.mturk_id, WorkerBlock.reason)
         .join(CrowdWorker, CrowdWorker.id == WorkerBlock.worker_id)
         .where(WorkerBlock.environment == books.environment, WorkerBlock.worker_id > portion.after)
         .order_by(WorkerBlock.worker_id)
         .limit(portion.limit)
     )
-    return every(books.connection, BlockRow, wanted)
+    return every(books.connection, BlockRow, query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +293,8 @@ def record_consent(
     connection: Connection, worker_id: int, version: int, given: bool, now: dt.datetime
 ) -> None:
     """Keep a worker's answer; a later one to the same version takes its place."""
-    own = (Consent.worker_id == worker_id, Consent.version == version)
-    if connection.execute(update(Consent).where(*own).values(given=given, at=now)).rowcount == 0:
+    of_worker = (Consent.worker_id == worker_id, Consent.version == version)
+    if connection.execute(update(Consent).where(*of_worker).values(given=given, at=now)).rowcount == 0:
         connection.execute(insert(Consent).values(worker_id=worker_id, version=version, given=given, at=now))
 
 
@@ -377,10 +377,10 @@ def messages_of(
     connection: Connection, worker_id: int, *, before: int | None, limit: int
 ) -> list[MessageRow]:
     """A worker's messages, newest first, older than the one of id ``before``."""
-    wanted = select(*columns(MessageRow, Message)).where(Message.worker_id == worker_id)
+    query = select(*columns(MessageRow, Message)).where(Message.worker_id == worker_id)
     if before is not None:
-        wanted = wanted.where(Message.id < before)
-    return every(connection, MessageRow, wanted.order_by(Message.id.desc()).limit(limit))
+        query = query.where(Message.id < before)
+    return every(connection, MessageRow, query.order_by(Message.id.desc()).limit(limit))
 
 
 def mark_read(connection: Connection, worker_id: int, ids: Iterable[int], now: dt.datetime) -> None:
@@ -396,11 +396,11 @@ def acquaintances(books: Books, mturk_ids: Iterable[str]) -> dict[str, tuple[int
     """For those ids that are workers: (key of the row, whether work was decided, whether work waits)."""
     decided = CrowdAssignment.state.in_((AssignmentState.APPROVED, AssignmentState.REJECTED))
     waits = CrowdAssignment.state == AssignmentState.SUBMITTED
-    wanted: Wide = select(
+    query: Wide = select(
         CrowdWorker.mturk_id,
         CrowdWorker.id,
         exists().where(CrowdAssignment.worker_id == CrowdWorker.id, decided),
         exists().where(CrowdAssignment.worker_id == CrowdWorker.id, waits),
     ).where(CrowdWorker.environment == books.environment, CrowdWorker.mturk_id.in_(list(mturk_ids)))
-    rows = books.connection.execute(wanted)
+    rows = books.connection.execute(query)
     return {mturk_id: (own_id, bool(decided), bool(waits)) for mturk_id, own_id, decided, waits in rows}

@@ -58,12 +58,12 @@ def gate(visitor: Visitor) -> Response | None:
     """
     with visitor.read() as books:
         standing = visitor.standing(books.connection)
-        study, given = standing.study, standing.consent
-        if study is None or not study.is_shown_first or given:
+        study, consent = standing.study, standing.consent
+        if study is None or not study.is_shown_first or consent:
             return None
         visit = visitor.visit(books.connection)
     # A new visit is a new chance to agree; what counts is how this one ended.
-    refused = given is False and (visit is None or visit.state is VisitState.NO_CONSENT)
+    refused = consent is False and (visit is None or visit.state is VisitState.NO_CONSENT)
     if not refused:
         return visitor.page("study.html.j2", study=study, given=False, current=None)
     if visit is None:
@@ -91,29 +91,29 @@ def study(visitor: Visitor) -> Response:
         standing = visitor.standing(books.connection)
     if standing.study is None or not standing.study.is_shown_first:
         return RedirectResponse("/w", 303)
-    given = standing.consent is True
-    return visitor.page("study.html.j2", study=standing.study, given=given, current=current_lease(visitor))
+    agreed = standing.consent is True
+    return visitor.page("study.html.j2", study=standing.study, given=agreed, current=current_lease(visitor))
 
 
 @form
 def answer(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/study``: keep the worker's answer and go on."""
     worker, now = visitor.worker, visitor.now
-    given = {"yes": True, "no": False}.get(fields.get("answer", ""))
+    agreed = {"yes": True, "no": False}.get(fields.get("answer", ""))
     with visitor.write() as books:
         described = workers.find_study(books.connection, worker.environment)
         if described is None:
             return RedirectResponse("/w", 303)
         # The text may have changed while the page was open; nobody agrees to what they have not seen.
-        if given is None or fields.get("version") != str(described.version):
+        if agreed is None or fields.get("version") != str(described.version):
             return RedirectResponse("/w/study", 303)
-        workers.record_consent(books.connection, worker.id, described.version, given, now)
-        if not given:
+        workers.record_consent(books.connection, worker.id, described.version, agreed, now)
+        if not agreed:
             leases.withdraw(books, worker)
         visit = visitor.visit(books.connection)
         if visit is None:
             return RedirectResponse("/w", 303)
-        if not given:
+        if not agreed:
             if visit.is_open:
                 panels.set_state(books.connection, visit.id, VisitState.NO_CONSENT, now)
             return RedirectResponse("/w", 303)
@@ -133,8 +133,8 @@ def proceed(visitor: Visitor, books: Books, visit: VisitRow, wish: str = "") -> 
     if current is not None:
         return f"/w/a/{token_of(site, current)}"
     # Read again, because the transaction that counted the last HIT may have just ended.
-    known = panels.visit(books.connection, visit.id)
-    if known is None or not known.is_open:
+    kept = panels.visit(books.connection, visit.id)
+    if kept is None or not kept.is_open:
         return "/w"
     held = qualifications.held_by(books.connection, worker)
     groups = leases.groups(books, worker)
@@ -143,7 +143,7 @@ def proceed(visitor: Visitor, books: Books, visit: VisitRow, wish: str = "") -> 
             leased = leases.accept(books, worker, group.mturk_id)
             if leased is not None:
                 return f"/w/a/{seal_lease(site, *leased)}"
-    state = VisitState.COMPLETED if known.hits_done else VisitState.NOTHING_LEFT
+    state = VisitState.COMPLETED if kept.hits_done else VisitState.NOTHING_LEFT
     panels.set_state(books.connection, visit.id, state, now)
     return "/w"
 
@@ -244,11 +244,11 @@ def _visit(
     if visit is not None:
         return visit.id if visit.worker_id == worker.id else None
     now = site.clock()
-    own = panels.add_visit(connection, panel.id, worker.id, arrival.session, arrival.study, now)
+    visit_id = panels.add_visit(connection, panel.id, worker.id, arrival.session, arrival.study, now)
     # Who comes after the panel was closed goes back to it by the way for whom nothing is left.
     if panels.is_closed(connection, panel.id):
-        panels.set_state(connection, own, VisitState.NOTHING_LEFT, now)
-    return own
+        panels.set_state(connection, visit_id, VisitState.NOTHING_LEFT, now)
+    return visit_id
 
 
 def start(site: Site, request: Request) -> Response:

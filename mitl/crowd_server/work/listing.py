@@ -71,7 +71,7 @@ def listing(visitor: Visitor) -> Response:
             for group in offered
             if qualifying.may("discover", group.requirements, held)
         ]
-        known = len(groups)
+        n_groups = len(groups)
         words = " ".join(visitor.request.query_params.get("q", "").replace("\0", "").split())[:MAX_WORDS]
         groups = [shown for shown in groups if _has(shown[0], words)]
         times = visitor.site.times.of_groups(books.connection, [group for group, _ in groups])
@@ -82,7 +82,7 @@ def listing(visitor: Visitor) -> Response:
     return visitor.page(
         "listing.html.j2",
         groups=sorted(groups, key=lambda shown: _rank(shown[0], times.get(shown[0].hit_type_id), order)),
-        known=known,
+        known=n_groups,
         words=words,
         order=order,
         orders=ORDERS,

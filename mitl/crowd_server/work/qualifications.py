@@ -107,13 +107,15 @@ def overview(visitor: Visitor) -> Response:
         last = qualifications.latest_requests(books.connection, worker.id)
         asked_for = qualifications.asked_for(books)
         types = qualifications.list_types(books)
-    standings = [standing(own, held.get(own.mturk_id), last.get(own.mturk_id), now) for own in types]
-    shown = [own for own in standings if is_shown(own, asked_for)]
+    standings = [standing(row, held.get(row.mturk_id), last.get(row.mturk_id), now) for row in types]
+    shown = [item for item in standings if is_shown(item, asked_for)]
     return visitor.page(
         "qualifications.html.j2",
-        held=[own for own in shown if own.held is not None],
-        offered=[own for own in shown if own.held is None and own.last is None and own.may_request],
-        requested=[own for own in shown if own.last is not None and (own.held is None or own.is_undecided)],
+        held=[item for item in shown if item.held is not None],
+        offered=[item for item in shown if item.held is None and item.last is None and item.may_request],
+        requested=[
+            item for item in shown if item.last is not None and (item.held is None or item.is_undecided)
+        ],
         now=now,
         notice=visitor.notice(NOTICES),
     )
@@ -124,11 +126,11 @@ def overview(visitor: Visitor) -> Response:
 def about(visitor: Visitor) -> Response:
     """``/w/qualifications/<type>``: what a qualification is and what asking for it takes, before any clock runs."""
     with visitor.read() as books:
-        own = _type(visitor, books)
-        stands = _standing(visitor, books, own)
+        row = _type(visitor, books)
+        stands = _standing(visitor, books, row)
     questions = 0
-    if own.terms.test is not None:
-        questions = len(question_form.parse(own.terms.test).questions)
+    if row.terms.test is not None:
+        questions = len(question_form.parse(row.terms.test).questions)
     return visitor.page("qualification.html.j2", own=stands, questions=questions, now=visitor.now)
 
 
@@ -137,8 +139,8 @@ def about(visitor: Visitor) -> Response:
 def ask(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/qualifications/<type>/request``: start the test, or send the request where there is none."""
     with visitor.write() as books:
-        own = _type(visitor, books)
-        stands = _standing(visitor, books, own)
+        row = _type(visitor, books)
+        stands = _standing(visitor, books, row)
         if stands.state == "testing" and stands.last is not None:
             return RedirectResponse(f"{HOME}/requests/{stands.last.mturk_id}", 303)
         if stands.state == "pending":
@@ -147,15 +149,15 @@ def ask(visitor: Visitor, fields: Fields) -> Response:
             return RedirectResponse(f"{HOME}?notice=closed", 303)
         if workers.is_blocked(books.connection, visitor.worker.id):
             return RedirectResponse(f"{HOME}?notice=blocked", 303)
-        return RedirectResponse(_open(visitor, books, own), 303)
+        return RedirectResponse(_open(visitor, books, row), 303)
 
 
 def _open(visitor: Visitor, books: Books, own: QualificationTypeRow) -> str:
     """Make the request; gives the page that comes next."""
     worker = visitor.worker
     if own.terms.test is not None:
-        made = qualifications.add_request(books, worker, own.id, RequestState.TESTING)
-        return f"{HOME}/requests/{made.mturk_id}"
+        request = qualifications.add_request(books, worker, own.id, RequestState.TESTING)
+        return f"{HOME}/requests/{request.mturk_id}"
     if own.terms.auto_granted_value is not None:
         qualifications.add_request(books, worker, own.id, RequestState.GRANTED)
         qualifications.grant(books, own.id, worker.id, own.terms.auto_granted_value)
@@ -165,10 +167,10 @@ def _open(visitor: Visitor, books: Books, own: QualificationTypeRow) -> str:
 
 
 def _type(visitor: Visitor, books: Books) -> QualificationTypeRow:
-    own = qualifications.find_type(books, visitor.request.path_params["type_id"])
-    if own is None:
+    row = qualifications.find_type(books, visitor.request.path_params["type_id"])
+    if row is None:
         raise _gone()
-    return own
+    return row
 
 
 def _standing(visitor: Visitor, books: Books, own: QualificationTypeRow) -> QualificationStanding:

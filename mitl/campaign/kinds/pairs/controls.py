@@ -40,7 +40,7 @@ def draw_controls(
     used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
     originals = item_store.originals(session, dataset.id)
     refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn
-    known = {
+    known_pairs = {
         *originals,
         *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),
         *_judged_positive(session, environment),
@@ -67,7 +67,7 @@ def draw_controls(
             (queries[Direction.I2T], queries[Direction.T2I]),
             (image_ids, [caption.id for caption in captions]),
             ranked=ranked,
-            known_positives=pack_pairs([*known, *withdrawn, *without]),
+            known_positives=pack_pairs([*known_pairs, *withdrawn, *without]),
             n=wanted,
             seed=seed,
         )

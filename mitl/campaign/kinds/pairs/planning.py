@@ -203,12 +203,12 @@ def _open_plan(
     from mitl.campaign.kinds.pairs.controls import draw_controls  # which loads pandas and scipy
 
     positives, negatives = draw_controls(session, settings, environment, n_pages)
-    items = hit_store.hit_items(session, [wanted.hit.id for wanted in to_replace])
+    items = hit_store.hit_items(session, [lost.hit.id for lost in to_replace])
     again = tuple(
         _replacement(
-            wanted, items[wanted.hit.id], rotated(positives, place), rotated(negatives, place), settings.seed
+            lost, items[lost.hit.id], rotated(positives, place), rotated(negatives, place), settings.seed
         )
-        for place, wanted in enumerate(to_replace)
+        for place, lost in enumerate(to_replace)
     )
     golds = (rotated(positives, len(to_replace)), rotated(negatives, len(to_replace)))
     fresh = pack(now.pairs, *golds, seed=settings.seed, audits=now.audits)
@@ -259,12 +259,12 @@ def _open_questions(
     drawn = audit_store.drawn_for_labels(session, environment)
     asked = open_work.asked_pairs(session, environment)
     again = open_work.hits_to_replace(session, environment)
-    wanted = audit_store.open_questions(session, environment)
+    missing = audit_store.open_questions(session, environment)
     disputed = audit_store.disputes(session, environment)
     disputed.update(pair for pair in doubts if pair in asked)  # who has lost all answers is a candidate again
     for hit in again:
         asked.update(hit.pairs)
-        wanted.subtract(dict.fromkeys(hit.audits, hit.missing))
+        missing.subtract(dict.fromkeys(hit.audits, hit.missing))
         disputed.subtract(dict.fromkeys(hit.pairs, hit.missing))
     may_ask = {*drawn, *candidates} if request.chosen else drawn
     if request.chosen:
@@ -280,7 +280,7 @@ def _open_questions(
         pairs=sorted(pairs, key=lambda pair: pair not in drawn),
         n_drawn=sum(pair in drawn for pair in pairs),
         # A HIT of several workers gives several answers.
-        audits=[pair for pair, count in wanted.items() for _ in range(-(-count // request.assignments))],
+        audits=[pair for pair, count in missing.items() for _ in range(-(-count // request.assignments))],
         again=sorted(again, key=lambda hit: drawn.isdisjoint(hit.pairs)),
         disputed=dict(
             islice(

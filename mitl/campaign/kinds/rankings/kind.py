@@ -106,10 +106,10 @@ def make_plan(
     n_again = sum(n_asked(page.page.items) for page in again)
     still = still if limit is None else still[: limit - n_again]
     n_limited = len(still) + n_again
-    wanted = n_pages(len(still), request.per_hit, request.controls) * request.controls
+    n_controls = n_pages(len(still), request.per_hit, request.controls) * request.controls
     fresh = pack_comparisons(
         still,
-        draw_controls(session, settings, request, chosen, wanted),
+        draw_controls(session, settings, request, chosen, n_controls),
         direction=request.direction,
         seed=settings.seed,
         per_hit=request.per_hit,
@@ -174,9 +174,9 @@ def _control(
     originals: Sequence[int],
     gallery: Sequence[int],
 ) -> ComparisonControl:
-    known = contest.positives.get(query, ())
+    positives = contest.positives.get(query, ())
     first = contest.rankings[contest.systems[0].name][query]
-    better = known or tuple(dict.fromkeys([*originals, *first]))[: study.top_k]
+    better = positives or tuple(dict.fromkeys([*originals, *first]))[: study.top_k]
     listed = {item for lists in contest.rankings.values() for item in lists[query]}
     taken = {*better, *originals}
     rest = shuffled(
@@ -300,24 +300,25 @@ class RankingsKind:
         """By the page's controls."""
         ids = [row.id for row in rows]
         controls = comparison_store.controls(session, ids)
-        given = comparison_store.answers(session, ids)
-        found = {}
+        answers = comparison_store.answers(session, ids)
+        by_assignment = {}
         for row in rows:
-            answered = any(answer.answer is not None for answer in given.get(row.id, ()))
-            found[row.id] = check_comparisons(controls.get(row.id, ()), answered=answered)
-        return found
+            answered = any(answer.answer is not None for answer in answers.get(row.id, ()))
+            by_assignment[row.id] = check_comparisons(controls.get(row.id, ()), answered=answered)
+        return by_assignment
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All comparisons of a submission with their answers."""
         page = comparison_store.comparisons(session, [row.hit_id])[row.hit_id]
-        given = {
+        answers = {
             answer.place: answer for answer in comparison_store.answers(session, [row.id]).get(row.id, ())
         }
         sides = item_store.names(session, item_store.dataset(session).id)
         names = dict(zip(Direction, sides, strict=True))
         columns = ("place", "role", "left", "right", "answer", "expected", "s", "own words", "query")
         rows = tuple(
-            _evidence_row(item, given.get(item.place), names[item.direction][item.query_id]) for item in page
+            _evidence_row(item, answers.get(item.place), names[item.direction][item.query_id])
+            for item in page
         )
         return Table(f"submission {row.id} · HIT {row.batch}:{row.number} · preferences", columns, rows), RULE
 
@@ -331,24 +332,24 @@ def check_comparisons(controls: Controls, *, answered: bool) -> list[Finding]:
     On a control only the better side is right: that both are equal is not.
     """
     findings = [] if answered else [Finding(NO_ANSWER, "no comparison was answered")]
-    for place, expected, given in controls:
-        if given is None:
+    for place, expected, answer in controls:
+        if answer is None:
             findings.append(Finding(CONTROL_MISSING, f"place {place} is a control and was not answered"))
-        elif given is not expected:
+        elif answer is not expected:
             findings.append(
-                Finding(CONTROL_FAILED, f"place {place}: {given.value}, though {expected.value} is better")
+                Finding(CONTROL_FAILED, f"place {place}: {answer.value}, though {expected.value} is better")
             )
     return findings
 
 
 def _evidence_row(item: Comparison, answer: ComparisonAnswer | None, query: str) -> tuple[object, ...]:
-    given = None if answer is None else answer.answer
+    preference = None if answer is None else answer.answer
     return (
         item.place,
         item.role.value,
         item.left,
         item.right,
-        given.value if given else "–" if answer is None else answer.outcome.value,
+        preference.value if preference else "–" if answer is None else answer.outcome.value,
         "" if item.expected is None else item.expected.value,
         None if answer is None or answer.active_ms is None else f"{answer.active_ms / 1000:.1f}",
         "" if answer is None else answer.text,

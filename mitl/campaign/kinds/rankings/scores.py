@@ -103,7 +103,7 @@ def score(ballots: Ballots, method: Method, *, seed: int) -> ScoredSystems:
         MetricError: the strengths have no maximum.
     """
     wins, ties = ballots.total_wins, ballots.total_ties
-    made = strengths(wins, ties, rule=method.ties, prior=method.prior, names=ballots.systems)
+    scored = strengths(wins, ties, rule=method.ties, prior=method.prior, names=ballots.systems)
     bounds = bootstrap(
         ballots.wins,
         ballots.ties,
@@ -113,7 +113,7 @@ def score(ballots: Ballots, method: Method, *, seed: int) -> ScoredSystems:
         rule=method.ties,
         prior=method.prior,
     )
-    return ScoredSystems(ballots, made, bounds)
+    return ScoredSystems(ballots, scored, bounds)
 
 
 def score_votes(
@@ -220,13 +220,13 @@ def score_counts(
 
 
 def _batches(session: Session, environment: Environment, wanted: Sequence[str]) -> Sequence[str]:
-    known = [row.name for row in hit_store.batches(session, environment) if row.kind == BatchKind.RANKINGS]
+    names = [row.name for row in hit_store.batches(session, environment) if row.kind == BatchKind.RANKINGS]
     for name in wanted:
-        if name not in known:
+        if name not in names:
             raise UsageError(
-                f"there is no preference batch {name!r} on {environment}; known: {', '.join(known) or 'none'}"
+                f"there is no preference batch {name!r} on {environment}; known: {', '.join(names) or 'none'}"
             )
-    return wanted or known
+    return wanted or names
 
 
 def _queued(
@@ -331,18 +331,18 @@ def read_counts(path: Path) -> tuple[list[str], Floats]:
     Raises:
         MetricError: the file is missing, or is no such table.
     """
-    wanted = "a CSV table of counts has a first row of names and the same names down its first column"
+    layout = "a CSV table of counts has a first row of names and the same names down its first column"
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
-        raise MetricError(f"cannot read {str(path)!r}: {reason}; {wanted}") from error
+        raise MetricError(f"cannot read {str(path)!r}: {reason}; {layout}") from error
     names = [cell.strip() for cell in rows[0][1:]] if rows else []
     down = [row[0].strip() for row in rows[1:]]
     if len(names) < 2 or down != names or len(set(names)) != len(names):
         told = f"{', '.join(names[:_NAMED]) or 'nothing'} across and {', '.join(down[:_NAMED]) or 'nothing'} down"
-        raise MetricError(f"{str(path)!r} names {told}; {wanted}")
+        raise MetricError(f"{str(path)!r} names {told}; {layout}")
     wins = np.zeros((len(names), len(names)))
     for i, row in enumerate(rows[1:]):
         if len(row) != len(names) + 1:

@@ -110,9 +110,9 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
         ReleaseError: a file, or the release that tells positives, is of another data set.
     """
     if study.designed is not None:
-        made, positives = designed_rankings(session, settings, study, study.designed)
-        systems = tuple(System(name, f"made of {study.designed}") for name in sorted(made))
-        return Contest(systems, tuple(sorted(positives)), made, positives)
+        rankings, positives = designed_rankings(session, settings, study, study.designed)
+        systems = tuple(System(name, f"made of {study.designed}") for name in sorted(rankings))
+        return Contest(systems, tuple(sorted(positives)), rankings, positives)
     dataset = item_store.dataset(session)
     images, captions = item_store.id_maps(session, dataset.id)
     query_ids, item_ids = study.direction.ordered(images, captions)
@@ -124,14 +124,14 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
             path = ranking_path(settings.runs / run, name, study.direction)
             lists[name] = _from_run(path, query_ids, item_ids, name, study.top_k)
             compared.append(System(name, f"run {run}"))
-    known = [set(own) for own in lists.values()]
-    known += [_queries_of(path, query_ids, dataset.content_sha256) for _, path in study.files]
-    if len(known) < 2:
+    query_sets = [set(by_query) for by_query in lists.values()]
+    query_sets += [_queries_of(path, query_ids, dataset.content_sha256) for _, path in study.files]
+    if len(query_sets) < 2:
         raise UsageError(
-            f"a study compares two systems or more, but {len(known)} is given; name annotators with --system, or files "
-            "with --rankings NAME=FILE"
+            f"a study compares two systems or more, but {len(query_sets)} is given; name annotators with --system, "
+            "or files with --rankings NAME=FILE"
         )
-    common = sorted(set.intersection(*known))
+    common = sorted(set.intersection(*query_sets))
     if len(common) < study.queries:
         raise ProposalError(
             f"cannot sample {study.queries} queries; the systems have {len(common)} in common in the direction "
@@ -146,7 +146,7 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
         rows = zip(queries, ranking.item_ids.tolist(), strict=True)
         lists[name] = {query: tuple(row) for query, row in rows}
         compared.append(System(name, f"file {path.name} sha256 {file_sha256(path)[:_SHA]}"))
-    chosen = {name: {query: own[query] for query in queries} for name, own in lists.items()}
+    chosen = {name: {query: by_query[query] for query in queries} for name, by_query in lists.items()}
     return Contest(tuple(sorted(compared, key=lambda system: system.name)), tuple(queries), chosen, {})
 
 
@@ -158,13 +158,13 @@ def _annotators(session: Session, study: PreferenceStudy) -> tuple[str, list[str
             f"the latest run {run.hash} has no {study.direction} queries; give the other --direction, or run "
             "`mitl propose` with such queries"
         )
-    known = [entry["name"] for entry in run.config["annotators"]]
-    unknown = [name for name in study.systems if name not in known]
+    names = [entry["name"] for entry in run.config["annotators"]]
+    unknown = [name for name in study.systems if name not in names]
     if unknown:
         raise UsageError(
-            f"{unknown[0]!r} is not an annotator of the latest run {run.hash}; known: {', '.join(known)}"
+            f"{unknown[0]!r} is not an annotator of the latest run {run.hash}; known: {', '.join(names)}"
         )
-    return run.hash, list(study.systems) or known
+    return run.hash, list(study.systems) or names
 
 
 def _from_run(

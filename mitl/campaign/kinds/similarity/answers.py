@@ -39,14 +39,14 @@ def _score(place: int, values: Sequence[str], findings: FindingLog) -> float | N
     """0 to 5 in steps of 0.01; None where nothing was set, or nothing that could be meant."""
     if len(values) > 1:
         findings.add("duplicate_field", f"p{place:02d}_score came {len(values)} times")
-    given = {value.strip() for value in values} - {""}
-    for value in sorted(given):
+    texts = {value.strip() for value in values} - {""}
+    for value in sorted(texts):
         if not _SCORE.fullmatch(value) or not LOWEST <= float(value) <= HIGHEST:
             findings.add(
                 "bad_value", f"p{place:02d}_score is {shown(value)}; 0.00 to 5.00 in steps of 0.01 are right"
             )
             return None
-    scores = {float(value) for value in given}
+    scores = {float(value) for value in texts}
     return scores.pop() if len(scores) == 1 else None
 
 

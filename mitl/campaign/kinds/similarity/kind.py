@@ -151,19 +151,19 @@ class SimilarityKind:
     ) -> Mapping[int, Sequence[Finding]]:
         """By the page's controls as far as they are trusted."""
         pages = rating_pages.questions(session, [row.hit_id for row in rows])
-        given = rating_pages.answers(session, [row.id for row in rows])
+        answers = rating_pages.answers(session, [row.id for row in rows])
         ratings = similarity_store.ratings_of(session, list(pages))
         no_controls = ratings[untrusted(ratings)].groupby("hit")["place"].unique().to_dict()
-        found = {}
+        by_assignment = {}
         for row in rows:
             distrusted = no_controls.get(row.hit_id, ())
-            found[row.id] = check_ratings(pages[row.hit_id], given.get(row.id, ()), distrusted)
-        return found
+            by_assignment[row.id] = check_ratings(pages[row.hit_id], answers.get(row.id, ()), distrusted)
+        return by_assignment
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All ratings of a submission, the rule of its controls, and how its worker uses the scale."""
         page = rating_pages.questions(session, [row.hit_id])[row.hit_id]
-        given = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}
+        answers = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}
         dataset = item_store.dataset(session)
         images, _ = item_store.names(session, dataset.id)
         texts = desk_store.caption_texts(
@@ -174,7 +174,7 @@ class SimilarityKind:
             "caption": {number: text for number, (text, _) in texts.items()},
         }
         rows = tuple(
-            _evidence_row(item, page, given.get(item.place), [names[side][n] for side, n in _shown(item)])
+            _evidence_row(item, page, answers.get(item.place), [names[side][n] for side, n in _shown(item)])
             for item in page
         )
         fields = ("place", "role", "score", "expected", "s", "own words", "first", "second")

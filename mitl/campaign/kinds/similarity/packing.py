@@ -121,9 +121,9 @@ def pack_ratings(
     sides = _Sides(task, pairs, seed)
     count = n_pages(len(pairs), per_hit, controlled=controls is not None)
     pages = []
-    for number, own in enumerate(_deal(pairs, count, task), 1):
-        asked = [sides.question(pair, SimilarityRole.ASKED) for pair in own]
-        checks = [] if controls is None else _checks(sides, own, controls, number - 1)
+    for number, on_page in enumerate(_deal(pairs, count, task), 1):
+        asked = [sides.question(pair, SimilarityRole.ASKED) for pair in on_page]
+        checks = [] if controls is None else _checks(sides, on_page, controls, number - 1)
         order = shuffled([*asked, *checks], seed, f"places {task} {number}", name=_name)
         if controls is not None:
             order = _with_repetition(order, sides.changes, seed, f"repetition {task} {number}")

@@ -218,7 +218,10 @@ def _sharing_pages(lacking: Sequence[LackingHit], per_hit: int) -> list[list[Lac
     for hit in in_order:
         group = groups[-1] if groups else []
         of_one_kind = group and (group[0].hit.batch_id, group[0].missing) == (hit.hit.batch_id, hit.missing)
-        if of_one_kind and sum(len(own.questions) for own in [*group, hit]) <= per_hit - N_CONTROLS:
+        if (
+            of_one_kind
+            and sum(len(lacking_hit.questions) for lacking_hit in [*group, hit]) <= per_hit - N_CONTROLS
+        ):
             group.append(hit)
         else:
             groups.append([hit])

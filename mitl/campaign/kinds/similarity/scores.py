@@ -140,7 +140,7 @@ def score_ratings(
         UsageError: the CSV file cannot be written.
     """
     with open_context(settings, environment, read_only=True) as context, reading(context.session):
-        known = standing(context, method)
+        ratings = standing(context, method)
         waiting = _waiting(context)
         queued = sum(decision is Decision.QUEUED for decision in waiting)
         about: RatedCounts = {
@@ -149,13 +149,13 @@ def score_ratings(
             "min_ratings": min_ratings,
             "queued": queued,
         }
-        rated = [task for task in tasks if len(known.of(task)[0])]
+        rated = [task for task in tasks if len(ratings.of(task)[0])]
         if not rated:
-            return _nothing(context, known, tasks, about, waiting)
-    agreements = {task: agreement(known.of(task)[0], seed=settings.seed) for task in rated}
-    figures = {task: _figures(known, task, min_ratings, agreements[task]) for task in rated}
+            return _nothing(context, ratings, tasks, about, waiting)
+    agreements = {task: agreement(ratings.of(task)[0], seed=settings.seed) for task in rated}
+    figures = {task: _figures(ratings, task, min_ratings, agreements[task]) for task in rated}
     if to is not None:
-        write_kept(to, scores_csv(known, tasks), replace=True)
+        write_kept(to, scores_csv(ratings, tasks), replace=True)
     lacking = [task for task in rated if figures[task]["incomplete"]]
     lines = [
         f"{several(figures[task]['unrated'], 'sampled pair')} of {task.upper()} without any rating yet"
@@ -171,12 +171,12 @@ def score_ratings(
     return StageResult(
         counts=RatedCounts(**about, tasks={task.value: figures[task] for task in rated}),
         paths=CsvPaths() if to is None else CsvPaths(csv=str(to)),
-        warnings=known.aggregated.warnings,
+        warnings=ratings.aggregated.warnings,
         tables=(
             _overview(figures, method, min_ratings),
             _by_method(figures),
             _agreement_table(agreements),
-            *(_lacking(known, task, min_ratings) for task in lacking),
+            *(_lacking(ratings, task, min_ratings) for task in lacking),
         ),
         lines=tuple(lines),
         next=following,
@@ -255,9 +255,9 @@ def _figures(known: TaskStanding, task: Likeness, min_ratings: int, agreed: Rate
         "seconds": _number(times.median() / 1000),
         **{
             name: None
-            if found.value is None
-            else {"value": found.value, "low": found.low, "high": found.high}
-            for name, found in agreed.estimates.items()
+            if figure.value is None
+            else {"value": figure.value, "low": figure.low, "high": figure.high}
+            for name, figure in agreed.estimates.items()
         },
     }
 
@@ -276,13 +276,13 @@ def _overview(figures: Mapping[Likeness, Mapping[str, Any]], method: Aggregation
         tuple(
             (
                 task.value,
-                *(found[name] for name in ("pairs", "ratings", "raters", "incomplete")),
-                *(_shown(found[name], 3) for name in ("mean", "sd")),
+                *(of_task[name] for name in ("pairs", "ratings", "raters", "incomplete")),
+                *(_shown(of_task[name], 3) for name in ("mean", "sd")),
                 f"{task.positive_from:g}",
-                f"{100 * found['positive_share']:.1f} %" if found["positive_share"] is not None else "–",
-                _shown(found["seconds"], 1),
+                f"{100 * of_task['positive_share']:.1f} %" if of_task["positive_share"] is not None else "–",
+                _shown(of_task["seconds"], 1),
             )
-            for task, found in figures.items()
+            for task, of_task in figures.items()
         ),
     )
 
@@ -293,8 +293,8 @@ def _by_method(figures: Mapping[Likeness, Mapping[str, Any]]) -> Table:
         ("method", "rows", "mean", "positive"),
         tuple(
             (method, row["rows"], _shown(row["mean"], 3), f"{100 * row['positive_share']:.1f} %")
-            for found in figures.values()
-            for method, row in found["by_method"].items()
+            for of_task in figures.values()
+            for method, row in of_task["by_method"].items()
         ),
     )
 
@@ -306,11 +306,11 @@ def _agreement_table(agreements: Mapping[Likeness, RaterAgreement]) -> Table:
         tuple(
             (
                 task.value,
-                agreed.words[name] + (f" ({found.reason})" if found.reason else ""),
-                *(_shown(value, 3) for value in (found.value, found.low, found.high)),
+                agreed.words[name] + (f" ({figure.reason})" if figure.reason else ""),
+                *(_shown(value, 3) for value in (figure.value, figure.low, figure.high)),
             )
             for task, agreed in agreements.items()
-            for name, found in agreed.estimates.items()
+            for name, figure in agreed.estimates.items()
         ),
     )
 

@@ -56,7 +56,7 @@ def draw_unrelated(
         )
 
     chosen: list[tuple[int, int]] = []
-    known: set[tuple[int, int]] = set()
+    drawn_before: set[tuple[int, int]] = set()
     for number in range(n):
         drawn: list[tuple[int, int]] = []
         for turn in range(_DRAWS * _TRIES):
@@ -65,7 +65,7 @@ def draw_unrelated(
             other = second[draw_below(len(second), seed, stream, "second", turn)]
             pair = (min(one, other), max(one, other)) if task.sides[0] == task.sides[1] else (one, other)
             left, right = images(pair)
-            if left != right and (left, right) not in joined and pair not in known:
+            if left != right and (left, right) not in joined and pair not in drawn_before:
                 drawn.append(pair)
                 if len(drawn) == _DRAWS:
                     break
@@ -73,7 +73,7 @@ def draw_unrelated(
             break
         fresh = [pair for pair in drawn if pair not in met] or drawn
         chosen.append(min(fresh, key=lambda pair: words.in_common(images(pair))))
-        known.add(chosen[-1])
+        drawn_before.add(chosen[-1])
     if not chosen:
         raise ProposalError(
             f"no two items of {task} are unrelated: all that the data set has were sampled with each other; leave "

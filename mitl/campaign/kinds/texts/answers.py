@@ -95,8 +95,8 @@ def is_in(text: str, language: str) -> bool:
     if language == ANY:
         return True
     letters = [letter for letter in text if letter.isalpha()]
-    own = sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters)
-    if not letters or own < LEAST_LETTERS * len(letters):
+    n_latin = sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters)
+    if not letters or n_latin < LEAST_LETTERS * len(letters):
         return False
     words = [word.casefold() for word in _WORD.findall(text)]
     return len(words) < TOLD_BY_WORDS or not set(words).isdisjoint(USUAL_WORDS[language].split())
@@ -129,21 +129,23 @@ def normalised(text: str) -> str:
 def check_text(text: str, rules: TextRules) -> list[Finding]:
     """What is wrong with a text by itself; nothing where it keeps to the rules."""
     words, plain = words_of(text), normalised(text)
-    found = []
+    findings = []
     if len(words) < rules.least_words:
-        found.append(Finding(TOO_SHORT, f"{len(words)} words, but {rules.least_words} are the fewest"))
+        findings.append(Finding(TOO_SHORT, f"{len(words)} words, but {rules.least_words} are the fewest"))
     if len(words) > rules.most_words:
-        found.append(Finding(TOO_LONG, f"{len(words)} words, but {rules.most_words} are the most"))
+        findings.append(Finding(TOO_LONG, f"{len(words)} words, but {rules.most_words} are the most"))
     if len(text) > rules.most_characters:
-        found.append(Finding(TOO_LONG, f"{len(text)} characters, but {rules.most_characters} are the most"))
+        findings.append(
+            Finding(TOO_LONG, f"{len(text)} characters, but {rules.most_characters} are the most")
+        )
     if not is_in(text, rules.language):
-        found.append(Finding(LANGUAGE, f"does not read as {rules.language!r}"))
+        findings.append(Finding(LANGUAGE, f"does not read as {rules.language!r}"))
     start = next((s for s in rules.forbidden_starts if f"{plain} ".startswith(f"{normalised(s)} ")), None)
     if start is not None:
-        found.append(Finding(START, f"begins with {start!r}"))
+        findings.append(Finding(START, f"begins with {start!r}"))
     if plain in {normalised(example) for example in EXAMPLES}:
-        found.append(Finding(COPY, "is an example of the instructions"))
-    return found
+        findings.append(Finding(COPY, "is an example of the instructions"))
+    return findings
 
 
 def check_beside(text: str, own_before: Collection[str], of_dataset: Collection[str]) -> list[Finding]:
@@ -169,15 +171,17 @@ def check_controls(
     Args:
         given: place → label; None where nothing was answered.
     """
-    found = []
+    findings = []
     for question in page:
         if question.role is not CollectionRole.CONTROL:
             continue
         label = given.get(question.place)
         role = PairRole.GOLD_POSITIVE if question.matches else PairRole.GOLD_NEGATIVE
         if label is None:
-            found.append(Finding(CONTROL_MISSING, f"place {question.place} was not answered"))
+            findings.append(Finding(CONTROL_MISSING, f"place {question.place} was not answered"))
         elif not rule.passed(role, label):
-            known = "matches" if question.matches else "does not match"
-            found.append(Finding(CONTROL_FAILED, f"place {question.place}: {label.value}, though it {known}"))
-    return found
+            truth = "matches" if question.matches else "does not match"
+            findings.append(
+                Finding(CONTROL_FAILED, f"place {question.place}: {label.value}, though it {truth}")
+            )
+    return findings

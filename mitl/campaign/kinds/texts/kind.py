@@ -81,7 +81,9 @@ class TextsKind:
         """Closed HITs that were the last to ask for an item that is open again."""
         closed = {hit.id: hit for hit in hit_store.hits(session, environment, (HitState.CLOSED,), TEXTS)}
         last = [
-            one.hits[-1] for one in standing(session, environment) if one.state is ItemState.OPEN and one.hits
+            item.hits[-1]
+            for item in standing(session, environment)
+            if item.state is ItemState.OPEN and item.hits
         ]
         return [HitToReplace(closed[hit], 1) for hit in sorted(set(last)) if hit in closed]
 
@@ -172,10 +174,10 @@ class TextsKind:
             {normalised(caption.text) for caption in captions},
         )
         pages = collection_store.questions(session, [row.hit_id for row in rows])
-        given = collection_store.STORED.rows(session, [row.id for row in rows])
-        found = {}
+        answers_of = collection_store.STORED.rows(session, [row.id for row in rows])
+        by_assignment = {}
         for row in rows:
-            answers = given.get(row.id, [])
+            answers = answers_of.get(row.id, [])
             findings = [
                 Finding(fault.code, f"place {answer.place}: {fault.detail}")
                 for answer in answers
@@ -186,19 +188,19 @@ class TextsKind:
             )
             if not any(answer.outcome is Outcome.ANSWERED for answer in answers):
                 findings.append(Finding(NO_ANSWER, "nothing was written, picked or reviewed"))
-            found[row.id] = findings
-        return found
+            by_assignment[row.id] = findings
+        return by_assignment
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
         """All answers of a submission, and the rules that its texts are held to."""
         page = collection_store.questions(session, [row.hit_id])[row.hit_id]
-        given = {answer.place: answer for answer in collection_store.STORED.rows(session, [row.id])[row.id]}
+        answers = {answer.place: answer for answer in collection_store.STORED.rows(session, [row.id])[row.id]}
         dataset = item_store.dataset(session)
         images, _ = item_store.names(session, dataset.id)
         captions = {caption.id: caption.text for caption in item_store.captions(session, dataset.id)}
         rows = []
         for item in page:
-            answer = given.get(item.place)
+            answer = answers.get(item.place)
             said = "–" if answer is None else answer.text or (answer.label and answer.label.value)
             if answer is not None and answer.picked_id is not None:
                 said = f"image {images[answer.picked_id]}"

@@ -96,12 +96,14 @@ def pack_texts(
         beside = f" beside {N_CONTROLS} controls" if controls else ""
         raise PackingError(f"a HIT of {per_hit} leaves nothing to ask{beside}; it has up to {MAX_PER_HIT}")
     pages = []
-    for number, own in enumerate(deal(questions, room), 1):
+    for number, on_page in enumerate(deal(questions, room), 1):
         checks = controls[(number - 1) % len(controls)] if controls else ()
         mixed = (
-            shuffled([*own, *checks], seed, f"reviews {number}", name=lambda q: (q.image, q.caption, q.text))
+            shuffled(
+                [*on_page, *checks], seed, f"reviews {number}", name=lambda q: (q.image, q.caption, q.text)
+            )
             if checks
-            else own
+            else on_page
         )
         placed = tuple(replace(question, place=place) for place, question in enumerate(mixed, 1))
         pages.append(Page(number, placed))

@@ -99,12 +99,12 @@ def make_plan(session: Session, settings: Settings, request: CollectTexts, *, ad
     if left:
         fullest = max((len(page) for page in left.pages.values()), default=request.per_hit)
         return TextPlan(left=left, per_hit=fullest)
-    known = standing(session, request.environment)
-    if not known:
+    items = standing(session, request.environment)
+    if not items:
         raise RoundError(
             "no item was chosen to be described; choose some with `mitl collect choose --strategy random --count 20`"
         )
-    still, n_unranked = _open(session, settings, request, known)
+    still, n_unranked = _open(session, settings, request, items)
     out, limit = plans_out(session, request)
     now = still if limit is None else still[:limit]
     controls = _controls(session, settings, request, len(now))
@@ -125,13 +125,14 @@ def _open(
 ) -> tuple[list[CollectionQuestion], int]:
     """What may be asked, in the order in which the items were chosen; and how many captions lack images to offer."""
     if request.task is CollectionRole.REVIEW:
-        return [_review(one) for one in known if one.to_review is not None], 0
+        return [_review(item) for item in known if item.to_review is not None], 0
     of_images = request.task is CollectionRole.WRITE
-    waiting = [one for one in known if one.state is ItemState.OPEN and one.choice.is_image is of_images]
+    waiting = [item for item in known if item.state is ItemState.OPEN and item.choice.is_image is of_images]
     if of_images:
         rules = request.terms.rules
         return [
-            CollectionQuestion(0, CollectionRole.WRITE, image=one.choice.item, rules=rules) for one in waiting
+            CollectionQuestion(0, CollectionRole.WRITE, image=item.choice.item, rules=rules)
+            for item in waiting
         ], 0
     offered = _offered(session, settings, request, waiting)
     if waiting and not offered:
@@ -173,13 +174,13 @@ def _offered(
     ranked: dict[int, dict[int, None]] = {}
     for image, caption in zip(images[order].tolist(), captions[order].tolist(), strict=True):
         ranked.setdefault(caption, {})[image] = None
-    found = {}
-    for one in waiting:
-        caption = one.choice.item
-        fresh = [image for image in ranked.get(caption, ()) if image not in one.offered]
+    offered = {}
+    for item in waiting:
+        caption = item.choice.item
+        fresh = [image for image in ranked.get(caption, ()) if image not in item.offered]
         if len(fresh) >= 2:
-            found[caption] = tuple(shuffled(fresh[: request.offered], settings.seed, f"offered {caption}"))
-    return found
+            offered[caption] = tuple(shuffled(fresh[: request.offered], settings.seed, f"offered {caption}"))
+    return offered
 
 
 def _controls(
@@ -222,11 +223,11 @@ def _control(image: int, caption: int, matches: bool) -> CollectionQuestion:
 def due_task(settings: Settings, environment: Environment) -> CollectionRole:
     """Reviews first where texts wait for them; else what is open; else to write."""
     with open_context(settings, environment, read_only=True) as context:
-        known = standing(context.session, environment)
-    if any(one.to_review is not None for one in known):
+        items = standing(context.session, environment)
+    if any(item.to_review is not None for item in items):
         return CollectionRole.REVIEW
     for task in TASKS[:2]:
         of_images = task is CollectionRole.WRITE
-        if any(one.state is ItemState.OPEN and one.choice.is_image is of_images for one in known):
+        if any(item.state is ItemState.OPEN and item.choice.is_image is of_images for item in items):
             return task
     return CollectionRole.WRITE

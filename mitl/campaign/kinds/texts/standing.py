@@ -71,19 +71,19 @@ class ItemStanding:
     @property
     def accepted(self) -> Attempt | None:
         """The text or pick that was accepted."""
-        return next((one for one in self.attempts if one.accepted), None)
+        return next((attempt for attempt in self.attempts if attempt.accepted), None)
 
     @property
     def to_review(self) -> Attempt | None:
         """What waits to be put on a page of reviews."""
-        waiting = (one for one in self.attempts if not one.faults and one.verdict is None)
+        waiting = (attempt for attempt in self.attempts if not attempt.faults and attempt.verdict is None)
         return next(waiting, None) if self.state is ItemState.WRITTEN else None
 
 
 def tally(known: Sequence[ItemStanding]) -> Tally:
     """Count them."""
-    attempts = [attempt for one in known for attempt in one.attempts]
-    written = sum(len(one.attempts) for one in known if one.choice.is_image)
+    attempts = [attempt for item in known for attempt in item.attempts]
+    written = sum(len(item.attempts) for item in known if item.choice.is_image)
     return Tally(
         chosen=len(known),
         written=written,
@@ -138,16 +138,16 @@ def faults_of(
 ) -> dict[int, tuple[Finding, ...]]:
     """Answer → what is wrong with its text; a text that came before counts where the same worker gave it."""
     before: dict[str, set[str]] = defaultdict(set)
-    found = {}
+    faults = {}
     for spot in spots:
         if spot.role is CollectionRole.WRITE and spot.answer is not None and spot.text:
-            own = before[spot.worker]
-            found[spot.answer] = (
+            earlier_texts = before[spot.worker]
+            faults[spot.answer] = (
                 *check_text(spot.text, terms[spot.batch].rules),
-                *check_beside(spot.text, own, of_dataset),
+                *check_beside(spot.text, earlier_texts, of_dataset),
             )
-            own.add(normalised(spot.text))
-    return found
+            earlier_texts.add(normalised(spot.text))
+    return faults
 
 
 def _item(
@@ -184,9 +184,9 @@ def _reviewed(
     """The first review that counts decides; one by the writer does not."""
     if any(one.spot.worker == spot.worker for one in before):
         faults = (*faults, Finding("same_writer", "the worker's earlier answer for it was refused"))
-    own = reviews.get(spot.answer or 0, ())
-    said = [one for one in own if one.counts and one.label is not None and one.worker != spot.worker]
-    out = any(one.live for one in own)
+    of_text = reviews.get(spot.answer or 0, ())
+    said = [one for one in of_text if one.counts and one.label is not None and one.worker != spot.worker]
+    out = any(one.live for one in of_text)
     if not said:
         return Attempt(spot, tuple(faults), review_out=out)
     first = said[0]
@@ -195,11 +195,11 @@ def _reviewed(
 
 
 def _state(spots: Sequence[CollectionPlace], attempts: Sequence[Attempt]) -> ItemState:
-    if any(one.accepted for one in attempts):
+    if any(attempt.accepted for attempt in attempts):
         return ItemState.ACCEPTED
-    for one in attempts:
-        if not one.is_refused:
-            return ItemState.IN_REVIEW if one.review_out else ItemState.WRITTEN
+    for attempt in attempts:
+        if not attempt.is_refused:
+            return ItemState.IN_REVIEW if attempt.review_out else ItemState.WRITTEN
     if any(spot.live for spot in spots):
         return ItemState.OUT
     return ItemState.GIVEN_UP if len(attempts) >= MOST_TRIES else ItemState.OPEN
