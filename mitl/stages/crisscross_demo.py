@@ -94,7 +94,7 @@ def crisscross_demo(
     )
     written = steps.run("report", partial(report, settings, page, SANDBOX, progress=progress))
     sampled: Any = evaluated.counts["correlations"]
-    means = {model: {task: one["mean"] for task, one in of.items()} for model, of in sampled.items()}
+    means = {model: {task: figures["mean"] for task, figures in of.items()} for model, of in sampled.items()}
     counts = dict(LikenessCounts(tasks=against_truth(settings), correlations=means))
     mark.write(counts)
     # Release and report hold what every step came to: where they are the same, no step did anything.
@@ -110,14 +110,14 @@ def against_truth(settings: Settings, *, seed: int = 0) -> dict[str, dict[str, A
     """
     world = read_world(settings.project / WORLD_FOLDER)
     with open_context(settings, SANDBOX, read_only=True) as context:
-        known = standing(context)
+        standings = standing(context)
     tasks = {}
     for task in TASKS:
-        ratings, orders = known.of(task)
+        ratings, orders = standings.of(task)
         pairs = orders[orders["n_ratings"] > 0].drop_duplicates("pair")
         if len(pairs) < 3:
             continue
-        truth = graded_similarity(world, task, *map(list, zip(*known.named(task, pairs), strict=True)))
+        truth = graded_similarity(world, task, *map(list, zip(*standings.named(task, pairs), strict=True)))
         scores = pairs["score"].to_numpy()
         of_pair = dict(zip(pairs["pair"].tolist(), truth.tolist(), strict=True))
         alone = np.array([of_pair[pair] for pair in ratings["pair"].tolist()])

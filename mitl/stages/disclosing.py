@@ -67,21 +67,21 @@ def person(settings: Settings, name: str, out: Path, *, replace: bool = False) -
             if _has_project(settings)
             else None
         )
-        found = on_server.find(connection, name)
-        ids = [one.worker for one in found] or [name]
+        named = on_server.find(connection, name)
+        ids = [one.worker for one in named] or [name]
         held = [
-            on_server.held(connection, one.id, _numbered("server", place)) for place, one in enumerate(found)
+            on_server.held(connection, one.id, _numbered("server", place)) for place, one in enumerate(named)
         ]
         if session is not None:
-            known = [(one, of) for one in ids for of in in_project.environments_of(session, one)]
+            projects = [(one, of) for one in ids for of in in_project.environments_of(session, one)]
             held += [
                 _of_project(session, settings, *one, _numbered("project", place))
-                for place, one in enumerate(known)
+                for place, one in enumerate(projects)
             ]
-        _require_one(name, found, anyone=bool(held))
+        _require_one(name, named, anyone=bool(held))
         sink = io.BytesIO()
         files = pack(sink, held, now, template_environment())
-        sent = {one for row in found for one in on_server.submitted(connection, row.id)}
+        sent = {one for row in named for one in on_server.submitted(connection, row.id)}
         elsewhere = sent - (in_project.submitted(session) if session is not None else set())
     write_kept(out, sink.getvalue(), replace=replace, mode=0o600)
     entries = sum(files.values())
@@ -140,8 +140,11 @@ def _of_project(
             "releases",
             "The releases that were built, and the name that stands for you in each if your answers are in it.",
             [
-                {"release": one.name, "your_name": pseudonym(worker, releases.salt(session, one.name))}
-                for one in releases.built(session)
+                {
+                    "release": release.name,
+                    "your_name": pseudonym(worker, releases.salt(session, release.name)),
+                }
+                for release in releases.built(session)
             ],
         )
 

@@ -229,8 +229,8 @@ def invite(
     """Make invitation links; each is shown once and kept only as a hash."""
     base = base_of(base_url)
     with crowd_database(settings) as engine:
-        made = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
-    links = [base + invitation.path for invitation in made]
+        invitations = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
+    links = [base + invitation.path for invitation in invitations]
     whom = "hand it to its person" if open_uses in (None, 1) else f"it admits {open_uses} people"
     return StageResult(
         counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),

@@ -49,8 +49,8 @@ class Compared:
         packed = np.concatenate([pairs for _, pairs in parts])
         pairs, at = np.unique(packed, return_inverse=True)
         spread, chance = np.zeros(len(pairs)), np.zeros(len(pairs))
-        np.add.at(spread, at, np.concatenate([one.spread for one, _ in parts]))
-        np.maximum.at(chance, at, np.concatenate([one.labels.chances for one, _ in parts]))
+        np.add.at(spread, at, np.concatenate([effects.spread for effects, _ in parts]))
+        np.maximum.at(chance, at, np.concatenate([effects.labels.chances for effects, _ in parts]))
         held = positives[pool.holds(positives)]
         others = pool.holds(pairs) & ~contains(held, pairs)
         pairs, spread, chance = pairs[others], spread[others], chance[others]
@@ -70,26 +70,26 @@ class Compared:
     def wanted(self, strata: Strata) -> list[tuple[str, str, Direction, float, int | None]]:
         """Two models, a direction, the expected difference, and how many audited pairs tell them apart by then."""
         listed = strata.listed()
-        known = listed["pair"].to_numpy()
+        pair_ids = listed["pair"].to_numpy()
         weights = shares(strata.guesses)
         factor = np.array([guess.size for guess in strata.guesses]) / np.maximum(weights, 1e-12)
-        found = []
-        for direction, (one, pairs) in self.by_direction.items():
-            each = factor[listed["stratum"].to_numpy()[np.searchsorted(known, pairs)]]
+        rows = []
+        for direction, (effects, pairs) in self.by_direction.items():
+            factors = factor[listed["stratum"].to_numpy()[np.searchsorted(pair_ids, pairs)]]
             for a, b in combinations(range(len(self.names)), 2):
-                difference = float(one.expected[a] - one.expected[b])
-                variance = each @ ((one.effects[a] - one.effects[b]) ** 2 * one.doubt)
-                wanted = wanted_pairs(
+                difference = float(effects.expected[a] - effects.expected[b])
+                variance = factors @ ((effects.effects[a] - effects.effects[b]) ** 2 * effects.doubt)
+                needed = wanted_pairs(
                     1, float(variance**0.5), difference, len(listed) + strata.guesses[-1].size
                 )
-                found.append((self.names[a], self.names[b], direction, difference, wanted))
-        return found
+                rows.append((self.names[a], self.names[b], direction, difference, needed))
+        return rows
 
 
 def shares(guesses: Sequence[Guess]) -> Floats:
     """(H,) of the sample."""
-    found = np.array([SHARES[guess.name] * (guess.size > 0) for guess in guesses])
-    return np.asarray(found / found.sum())
+    sizes = np.array([SHARES[guess.name] * (guess.size > 0) for guess in guesses])
+    return np.asarray(sizes / sizes.sum())
 
 
 def compared_models(
@@ -127,9 +127,9 @@ def compared_models(
         if len(labels):
             depth = max(DEPTH, 2 * int(labels.positives.max()))
             rankings = [ranker.ranked(model, direction, labels.query_ids, depth) for model in gathered.models]
-            one = influence(labels, rankings, asked, settings.seed)
-            asks, found = one.labels.query_ids[one.labels.rows], one.labels.items
-            by_direction[direction] = one, pack_ids(*direction.ordered(asks, found))
+            effects = influence(labels, rankings, asked, settings.seed)
+            asks, items = effects.labels.query_ids[effects.labels.rows], effects.labels.items
+            by_direction[direction] = effects, pack_ids(*direction.ordered(asks, items))
     if not by_direction:
         raise UsageError(
             "no asked query has a positive yet, so models have no score to compare; harvest first"
@@ -140,8 +140,8 @@ def compared_models(
 def _judged(direction: Direction, queries: Ints, gallery: int, judged: tuple[Ints, Ints]) -> PartialLabels:
     """What people judged of the queries with a positive."""
     pairs = np.concatenate(judged)
-    asks, found = direction.ordered(*unpack_ids(pairs))
+    asks, items = direction.ordered(*unpack_ids(pairs))
     positive = np.arange(len(pairs)) < len(judged[0])
     scored = np.intersect1d(queries, asks[positive])
-    chances, known = positive.astype(np.float64), np.ones(len(pairs), np.bool_)
-    return PartialLabels.of(scored, gallery, (asks, found), chances, known)
+    chances, is_known = positive.astype(np.float64), np.ones(len(pairs), np.bool_)
+    return PartialLabels.of(scored, gallery, (asks, items), chances, is_known)

@@ -30,8 +30,8 @@ class HitPrice:
 
     def answers_for(self, cents: int) -> int:
         """The most pairs that can be asked for so many cents."""
-        each = self.bill(1).total_cents
-        return CANDIDATES_PER_HIT * (cents // each) if each else 0
+        hit_cents = self.bill(1).total_cents
+        return CANDIDATES_PER_HIT * (cents // hit_cents) if hit_cents else 0
 
     def bill(self, hits: int) -> Bill:
         """Of so many HITs."""

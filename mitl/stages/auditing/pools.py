@@ -127,11 +127,11 @@ def strata_for_recall(context: Context, pool: Pool) -> Strata:
     ranked = ranked_pairs(
         list(all_rankings(context.session, context.settings, item_store.dataset(context.session).id))
     )
-    known = distinct(np.concatenate([proposed, judged, ranked]))
-    known = known[pool.holds(known) & ~contains(positives, known)]
-    was_judged = contains(judged, known)
-    is_candidate = was_judged | contains(proposed, known)
-    chance = _chances(context, merged, proposals, known, is_candidate)
+    found_pairs = distinct(np.concatenate([proposed, judged, ranked]))
+    found_pairs = found_pairs[pool.holds(found_pairs) & ~contains(positives, found_pairs)]
+    was_judged = contains(judged, found_pairs)
+    is_candidate = was_judged | contains(proposed, found_pairs)
+    chance = _chances(context, merged, proposals, found_pairs, is_candidate)
     refused = chance * FALSE_NO / (chance * FALSE_NO + (1 - chance) * (1 - FALSE_NO))
     parts = [(_POSITIVES, positives, np.full(len(positives), 1 - WRONG))]
     for name, flags, chances in (
@@ -139,8 +139,8 @@ def strata_for_recall(context: Context, pool: Pool) -> Strata:
         (UNANSWERED, is_candidate & ~was_judged, chance),
         (_RANKED, ~is_candidate, chance),
     ):
-        parts += _banded(name, known[flags], chances[flags])
-    remainder = RemainderOf(pool, np.concatenate([positives, known]))
+        parts += _banded(name, found_pairs[flags], chances[flags])
+    remainder = RemainderOf(pool, np.concatenate([positives, found_pairs]))
     least = min((float(chances.mean()) for _, pairs, chances in parts[1:] if len(pairs)), default=0.01)
     guesses = [
         Guess(name, len(pairs), len(pairs) * (name == _POSITIVES), float(chances.mean()))
@@ -178,11 +178,11 @@ def _banded(
 ) -> list[tuple[str, Ints, Floats]]:
     """The pairs by band of probability, the likeliest first; a band may be empty."""
     band = np.searchsorted(-np.array(bands), -chances, side="left")
-    found = []
+    parts = []
     for place, (low, high) in enumerate(zip((*bands, 0.0), (1.0, *bands), strict=True)):
         here = band == place
-        found.append((f"{name}, {low:g} to {high:g}", pairs[here], chances[here]))
-    return found
+        parts.append((f"{name}, {low:g} to {high:g}", pairs[here], chances[here]))
+    return parts
 
 
 def _chances(

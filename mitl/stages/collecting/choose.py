@@ -78,8 +78,8 @@ def choose(
             CollectTexts(context.environment), item_store.find_dataset(context.session), settings.wordings
         )
         _, items = read_items(context.session, settings)
-        known = collection_store.choices(context.session, context.environment)
-        before = {choice.item for choice in known if choice.is_image is wish.from_images}
+        choices = collection_store.choices(context.session, context.environment)
+        before = {choice.item for choice in choices if choice.is_image is wish.from_images}
         listed = _unpaired(items, wish)
         free = [item for item in listed if item not in before]
         n = min(wish.count, len(free))
@@ -103,7 +103,7 @@ def choose(
             annotator=name,
             chosen=new,
             unpaired=len(free),
-            all=len(known) + new,
+            all=len(choices) + new,
         )
     what = several(new, _noun(wish))
     return StageResult(
@@ -129,12 +129,12 @@ def _unpaired(items: SearchedItems, wish: CollectWish) -> list[int]:
         direction = Direction.I2T if wish.from_images else Direction.T2I
         return query_ids(wish.items, direction, {item.external_id: item.id for item in side})
     told = {caption.image_id for caption in items.captions}
-    found = [image.id for image in items.images if image.id not in told] if wish.from_images else []
-    if not found:
+    untold = [image.id for image in items.images if image.id not in told] if wish.from_images else []
+    if not untold:
         raise RoundError(
             f"every {_noun(wish)} of this data set has a partner; name those that are to get another one with --items"
         )
-    return found
+    return untold
 
 
 def _by_vectors(
@@ -165,8 +165,8 @@ def _by_vectors(
     at = np.flatnonzero(np.isin(row_ids, free))
     if wish.strategy == "core-set":
         others = np.flatnonzero(np.isin(row_ids, sorted(set(listed) - set(free))))
-        known = np.flatnonzero(is_paired)
-        may = np.concatenate([at, known, others])
+        paired = np.flatnonzero(is_paired)
+        may = np.concatenate([at, paired, others])
         order, distance = core_set(rows[may], np.arange(len(at), len(may)), n)
         scores = [float(value) if np.isfinite(value) else 0.0 for value in distance.tolist()]
         return annotator.name, list(zip(row_ids[may[order]].tolist(), scores, strict=True))
@@ -184,8 +184,8 @@ def _columns(
     row_ids, partner = ids
     place = {item: turn for turn, item in enumerate(row_ids[paired].tolist())}
     used = np.array([turn for turn, item in enumerate(partner.tolist()) if item in place], np.int64)
-    own = np.array([place[item] for item in partner[used].tolist()], np.int64)
-    return Unpaired(of_vectors(of[0], of[1][used]), at, paired, own)
+    partner_places = np.array([place[item] for item in partner[used].tolist()], np.int64)
+    return Unpaired(of_vectors(of[0], of[1][used]), at, paired, partner_places)
 
 
 def _annotator(context: Context, compute: ComputeContext, wanted: str) -> Annotator:

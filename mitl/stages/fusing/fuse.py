@@ -105,12 +105,12 @@ def fuse(
         said = kept.described()
         if said is not None and kept.read() is not None:
             return _again(context, kept, said)
-        found = evidence(context, answers, check)
-        parts = KeptParts.of(kept.path.parent, found, config)
+        gathered = evidence(context, answers, check)
+        parts = KeptParts.of(kept.path.parent, gathered, config)
         with parts.held():
-            made = _fused(found, context, parts)
-            counts = _counts(found, made, excluded)
-            kept.write(made.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
+            fusion = _fused(gathered, context, parts)
+            counts = _counts(gathered, fusion, excluded)
+            kept.write(fusion.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
         parts.remove()
         return _result(kept, counts)
 
@@ -137,8 +137,8 @@ def _place(settings: Settings, config: Mapping[str, Any]) -> KeptScores:
 
 def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageResult:
     """The same as made before; where others were made since, these are the newest again."""
-    found = kept_scores(context.settings, context.environment, said["runs"])
-    newest = next(found, (None, kept))[1]
+    kept_before = kept_scores(context.settings, context.environment, said["runs"])
+    newest = next(kept_before, (None, kept))[1]
     if newest.path == kept.path:
         return _result(kept, said["counts"], "nothing_to_do")
     kept.describe({**said, "made_at": stamp(context.now())})
@@ -217,21 +217,21 @@ def _annotators(found: FusionEvidence, judged: _Judged) -> dict[str, AreaCounts]
         rows = found.ranked[found.ranked["annotator"] == name]
         scores = np.full(len(found.pairs), rows["similarity"].min() - 1)
         scores[places(found.pairs, rows["pair"].to_numpy())] = rows["similarity"].to_numpy()
-        one = judged.area(scores)
-        areas[str(name)] = {"auc": one.value, "low": one.low, "high": one.high}
+        judged_area = judged.area(scores)
+        areas[str(name)] = {"auc": judged_area.value, "low": judged_area.low, "high": judged_area.high}
     return areas
 
 
 def _result(kept: KeptScores, counts: Mapping[str, Any], status: str = "done") -> StageResult:
     names = ("scored by", "AUC", "95 % from", "to")
-    own = sorted(counts["annotators"].items(), key=lambda one: -one[1]["auc"])
+    by_auc = sorted(counts["annotators"].items(), key=lambda of_name: -of_name[1]["auc"])
     rows = (
         ("fusion", counts["auc"], counts["auc_low"], counts["auc_high"]),
-        *((name, one["auc"], one["low"], one["high"]) for name, one in own),
+        *((name, of_name["auc"], of_name["low"], of_name["high"]) for name, of_name in by_auc),
     )
     asked = tuple(
-        (f"lost ≤ {one['lost']:.0%}, wrong ≤ {one['wrong']:.0%}", f"{100 * one['share']:.0f} %")
-        for one in counts["still_asked"]
+        (f"lost ≤ {saving['lost']:.0%}, wrong ≤ {saving['wrong']:.0%}", f"{100 * saving['share']:.0f} %")
+        for saving in counts["still_asked"]
     )
     return StageResult(
         status=status,

@@ -107,9 +107,9 @@ class ProjectItems:
 
     def _caption_of_text(self, text: str, image: int | None) -> int | None:
         """Of captions that read alike the image's own; else there must be one alone."""
-        found = self.by_text.get(text, ())
-        own = [caption for caption, of_image in found if of_image == image]
-        candidates = own[:1] or [caption for caption, _ in found]
+        captions = self.by_text.get(text, ())
+        of_this_image = [caption for caption, of_image in captions if of_image == image]
+        candidates = of_this_image[:1] or [caption for caption, _ in captions]
         return candidates[0] if len(candidates) == 1 else None
 
 
@@ -190,7 +190,7 @@ def derive(
         read = {document.id: _read(document, readings, items) for document in documents}
         pages = _pages(documents, read)
         roles = {
-            hit: [(pair, _role(before, given)) for (pair, before), given in page.items()]
+            hit: [(pair, _role(before, answer)) for (pair, before), answer in page.items()]
             for hit, page in pages.items()
         }
         import_store.set_items(session, roles)

@@ -71,13 +71,13 @@ class Parser:
         wordings: Path,
     ) -> None:
         self._session, self._environment = session, environment
-        own = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
-        self._kinds = [kind_of(name) for name in sorted({BatchKind.PAIRS.value, *(b.kind for b in own)})]
+        of_crowd = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
+        self._kinds = [kind_of(name) for name in sorted({BatchKind.PAIRS.value, *(b.kind for b in of_crowd)})]
         asks = {
             (batch.template, batch.kind): wording_of(batch.kind, batch.template, wordings).questions
-            for batch in own
+            for batch in of_crowd
         }
-        self._questions = {batch.id: asks[batch.template, batch.kind] for batch in own}
+        self._questions = {batch.id: asks[batch.template, batch.kind] for batch in of_crowd}
         self._pages: dict[int, tuple[tuple[Question, ...], list[int]]] = {}
 
     def parse_left(self) -> int:
@@ -95,8 +95,8 @@ class Parser:
         """Parse these submissions and commit; one that somebody else has parsed meanwhile is left alone."""
         asked = hit_store.other_kinds(self._session, self._environment)
         for kind in self._kinds:
-            if own := [row for row in rows if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]:
-                self._parse(kind, own)
+            if of_kind := [row for row in rows if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]:
+                self._parse(kind, of_kind)
 
     def reparse(self, progress: Progress) -> int:
         """Read every raw document again, in the transaction at hand; returns how many."""
@@ -146,18 +146,18 @@ class HitsOut:
 
     def is_finished(self, hit: StoredHit) -> bool:
         """Whether nobody can work on this HIT any more."""
-        found = self.found.get(hit.id)
-        return hit in self.deleted or (found is not None and found.status in _FINISHED)
+        listed = self.found.get(hit.id)
+        return hit in self.deleted or (listed is not None and listed.status in _FINISHED)
 
     def n_submitted(self, hit: StoredHit) -> int:
         """How many submissions of this HIT the server has; 0 where it no longer knows."""
-        found = self.found.get(hit.id)
-        return 0 if found is None else found.n_submitted
+        listed = self.found.get(hit.id)
+        return 0 if listed is None else listed.n_submitted
 
     def n_settled(self, hit: StoredHit) -> int:
         """How many submissions of this HIT are approved or rejected there; 0 where it no longer knows."""
-        found = self.found.get(hit.id)
-        return 0 if found is None else found.n_completed
+        listed = self.found.get(hit.id)
+        return 0 if listed is None else listed.n_completed
 
 
 def sweep(client: MTurkClient, known: Sequence[StoredHit], listed: Mapping[str, ListedHit]) -> HitsOut:
@@ -172,10 +172,12 @@ def sweep(client: MTurkClient, known: Sequence[StoredHit], listed: Mapping[str, 
     """
     missing = look_up_missing(client, known, listed)
     names = {hit.id: hit.mturk_hit_id or "" for hit in known if hit.state is HitState.POSTED}
-    found = {id_: listed[name] for id_, name in names.items() if name in listed}
-    found.update({hit.id: one for hit, one in missing.items() if one is not None})
-    deleted = [hit for hit, one in missing.items() if one is None or one.status == DISPOSED]
-    return HitsOut(found, tuple(deleted))
+    hits = {id_: listed[name] for id_, name in names.items() if name in listed}
+    hits.update({hit.id: listed_hit for hit, listed_hit in missing.items() if listed_hit is not None})
+    deleted = [
+        hit for hit, listed_hit in missing.items() if listed_hit is None or listed_hit.status == DISPOSED
+    ]
+    return HitsOut(hits, tuple(deleted))
 
 
 WINDOW = 64
@@ -226,7 +228,9 @@ class Fetcher:
         with quick_turns(), progress as advance, closing(self._windows(changed, swept)) as windows:
             for window in windows:
                 lost += [hit for hit, submissions in window if submissions is None]
-                counts += self._store([one for _, submissions in window for one in submissions or ()])
+                counts += self._store(
+                    [submission for _, submissions in window for submission in submissions or ()]
+                )
                 advance(len(window))
         return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost))
 
@@ -264,50 +268,52 @@ class Fetcher:
 
     def _listed(self, hit: StoredHit, swept: HitsOut) -> _Listed:
         """A HIT's submissions, each once; None where the HIT was deleted and the server gives none."""
-        found: dict[tuple[str, str], ListedAssignment] = {}
+        assignments: dict[tuple[str, str], ListedAssignment] = {}
         try:
             for _ in range(_LOOKS):
-                for one in self._client.list_assignments(str(hit.mturk_hit_id)):
-                    found[one.assignment_id, one.worker_id] = one
-                if len(found) >= swept.n_submitted(hit):
+                for assignment in self._client.list_assignments(str(hit.mturk_hit_id)):
+                    assignments[assignment.assignment_id, assignment.worker_id] = assignment
+                if len(assignments) >= swept.n_submitted(hit):
                     break
         except CrowdError:
             if hit not in swept.deleted:
                 raise
             return hit, None
-        return hit, [(hit, one) for one in found.values()]
+        return hit, [(hit, assignment) for assignment in assignments.values()]
 
     def _store(self, listed: Sequence[tuple[StoredHit, ListedAssignment]]) -> Counter[str]:
         """Keep what is new, raw and committed first; returns how many are new, settled and recovered."""
         if not listed:
             return Counter()
-        given = [
+        submissions = [
             NewSubmission(
                 hit_id=hit.id,
-                worker=one.worker_id,
-                mturk_assignment_id=one.assignment_id,
-                accepted_at=one.accepted_at,
-                submitted_at=one.submitted_at,
-                status=one.status,
-                raw_xml=one.answer_xml,
+                worker=assignment.worker_id,
+                mturk_assignment_id=assignment.assignment_id,
+                accepted_at=assignment.accepted_at,
+                submitted_at=assignment.submitted_at,
+                status=assignment.status,
+                raw_xml=assignment.answer_xml,
             )
-            for hit, one in listed
+            for hit, assignment in listed
         ]
         batches = {hit.id: self._batches[hit.batch_id] for hit, _ in listed}
-        known = submission_store.stored_submissions(self._session, list(batches))
-        added = submission_store.add_submissions(self._session, self._environment, given)
-        for id_, one in added.items():
-            if one.status == APPROVED:  # by itself, because nobody harvested in time
-                self._book(id_, one, batches[one.hit_id])
+        stored = submission_store.stored_submissions(self._session, list(batches))
+        added = submission_store.add_submissions(self._session, self._environment, submissions)
+        for id_, submission in added.items():
+            if submission.status == APPROVED:  # by itself, because nobody harvested in time
+                self._book(id_, submission, batches[submission.hit_id])
         counts = Counter(new=len(added))
-        for one in given:
-            before = known.get(one.key)
-            if before is not None and before.status == SUBMITTED and one.status != SUBMITTED:
-                ours = self._settle(before, one, batches[one.hit_id])
+        for submission in submissions:
+            before = stored.get(submission.key)
+            if before is not None and before.status == SUBMITTED and submission.status != SUBMITTED:
+                ours = self._settle(before, submission, batches[submission.hit_id])
                 counts["settled"] += not ours
-                counts["recovered"] += ours and one.status == APPROVED
+                counts["recovered"] += ours and submission.status == APPROVED
         self._session.commit()
-        self._parser.parse([RawSubmission(id_, one.hit_id, one.raw_xml) for id_, one in added.items()])
+        self._parser.parse(
+            [RawSubmission(id_, submission.hit_id, submission.raw_xml) for id_, submission in added.items()]
+        )
         return counts
 
     def _settle(self, before: StoredSubmission, now: NewSubmission, batch: BatchRow) -> bool:

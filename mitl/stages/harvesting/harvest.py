@@ -121,9 +121,9 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     reconcile(Context(session, settings, environment), listed.values())
     require_same_server(session, endpoint, environment)
     with reading(session):
-        known = hit_store.hits(session, environment)
-    swept = sweep(client, known, listed)
-    posted = [hit for hit in known if hit.state is HitState.POSTED]
+        hits = hit_store.hits(session, environment)
+    swept = sweep(client, hits, listed)
+    posted = [hit for hit in hits if hit.state is HitState.POSTED]
     fetched = Fetcher(context, endpoint, client).fetch(swept, posted)
     judge(session, environment, settings.gold_rule)
     ended = _close_expired(context, swept)

@@ -90,9 +90,9 @@ def _decide(session: Session, environment: Environment, state: GoldState, rule: 
     undecided = answer_store.assignments(session, environment, _UNDECIDED)
     verdicts: dict[int, GoldVerdict] = {}
     for kind in kinds_asked(session, environment) if undecided else ():
-        own = [row for row in undecided if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]
-        unread = kind.submissions.unparsed(session, environment, [row.id for row in own])
-        waiting = [row for row in own if row.id not in unread]
+        of_kind = [row for row in undecided if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]
+        unread = kind.submissions.unparsed(session, environment, [row.id for row in of_kind])
+        waiting = [row for row in of_kind if row.id not in unread]
         findings = kind.findings(session, environment, waiting, rule, state.withdrawn)
         for row in waiting:
             record = state.record(row.worker)
@@ -101,7 +101,7 @@ def _decide(session: Session, environment: Environment, state: GoldState, rule: 
     for row in undecided:
         if row.id in verdicts and verdicts[row.id].decision is not row.decision:
             changed[verdicts[row.id].decision].append(row.id)
-    parse_store.add_all_findings(session, {id_: one.findings for id_, one in verdicts.items()})
+    parse_store.add_all_findings(session, {id_: decided.findings for id_, decided in verdicts.items()})
     for decision, ids in changed.items():
         answer_store.set_decision(session, ids, decision)
 
@@ -128,11 +128,11 @@ def _weigh(work: SubmissionColumns, records: Mapping[int, GoldRecord]) -> _Weigh
         counts.append(is_usable(_ANSWERED, DECISIONS[place], record, excluded=bool(code % 2)))
         is_late.append(DECISIONS[place] is Decision.PASS and record.is_bad)
     rows = int(work.id.max(initial=0)) + 1
-    found = _Weights(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
-    found.counts[work.id] = np.array(counts, np.bool_)[group]
-    found.is_late[work.id] = np.array(is_late, np.bool_)[group]
-    found.turn[work.id] = np.arange(len(work.id))
-    return found
+    weights = _Weights(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
+    weights.counts[work.id] = np.array(counts, np.bool_)[group]
+    weights.is_late[work.id] = np.array(is_late, np.bool_)[group]
+    weights.turn[work.id] = np.arange(len(work.id))
+    return weights
 
 
 def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> Flags:

@@ -117,7 +117,7 @@ def label(
         judgements = columns.judgement_columns(context.session, context.environment)
         judgements = judgements[speaks(judgements)]
         cuts = _cuts(judgements, fused, sampled)
-        found = label_pairs(
+        labelled = label_pairs(
             _open(context, audit, fused, sampled),
             audited,
             audit.design,
@@ -125,20 +125,20 @@ def label(
             siding=_siding(judgements, sampled, promise),
             cuts=cuts,
         )
-        line = refusal(found, promise, audit.design)
+        line = refusal(labelled, promise, audit.design)
         if line is not None:
             raise AuditError(line)
-        config = _config(promise, found, cuts, about)
-        same = _stands(context, audit, config, found)
+        config = _config(promise, labelled, cuts, about)
+        same = _stands(context, audit, config, labelled)
         if not dry_run and not same:
             audit_store.withdraw(context.session, context.environment, context.now())
             audit_store.add_labelling(
-                context.session, context.environment, audit.id, config, found.labels, context.now()
+                context.session, context.environment, audit.id, config, labelled.labels, context.now()
             )
             context.session.commit()
         following = _following(context)
-    result = _result(found, promise, len(audited), dry_run=dry_run, same=same)
-    result = replace(result, next=following if found.left else "mitl build-dataset --out DIR")
+    result = _result(labelled, promise, len(audited), dry_run=dry_run, same=same)
+    result = replace(result, next=following if labelled.left else "mitl build-dataset --out DIR")
     if scores is None:
         return result
     taken = f"that {scores.name} was made without the sample's answers is taken on your word; the bound rests on it"
@@ -230,10 +230,10 @@ def _siding(judgements: pd.DataFrame, sampled: Ints, promise: Promise) -> float:
     if promise.siding is not None:
         return promise.siding
     others = judgements[~contains(sampled, judgements["pair"].to_numpy())]
-    each = others.drop_duplicates(["pair", "worker"]).sort_values("pair", kind="stable")
-    number = each.groupby("pair").cumcount().to_numpy()
+    first_answers = others.drop_duplicates(["pair", "worker"]).sort_values("pair", kind="stable")
+    number = first_answers.groupby("pair").cumcount().to_numpy()
     second = np.flatnonzero(number == 1)  # the first answer on its pair stands right before it
-    labels = each["label"].to_numpy()
+    labels = first_answers["label"].to_numpy()
     return siding_upper(labels[second - 1], labels[second], (1 - promise.confidence) * SIDING_SHARE)
 
 
@@ -300,7 +300,7 @@ def _result(
     found: MachineLabels, promise: Promise, n_sampled: int, *, dry_run: bool, same: bool
 ) -> StageResult:
     strata = [_stratum(part) for part in found.strata]
-    made: LabelCounts = {
+    counts: LabelCounts = {
         "labelled": len(found.labels),
         "left": found.left,
         "sampled": n_sampled,
@@ -321,17 +321,17 @@ def _result(
     )
     rows = tuple(
         (
-            one["stratum"],
-            one["pairs"],
-            one["sampled"],
-            round(one["loss"], 2) if promise.loss is Loss.ORDINAL else int(one["loss"]),
+            stratum["stratum"],
+            stratum["pairs"],
+            stratum["sampled"],
+            round(stratum["loss"], 2) if promise.loss is Loss.ORDINAL else int(stratum["loss"]),
             _surer(part),
-            one["labelled"],
-            one["left"],
-            f"{upper_bound(100 * one['bound'], 2)}%",
-            f"{upper_bound(100 * one['bound_among_labelled'], 2)}%",
+            stratum["labelled"],
+            stratum["left"],
+            f"{upper_bound(100 * stratum['bound'], 2)}%",
+            f"{upper_bound(100 * stratum['bound_among_labelled'], 2)}%",
         )
-        for part, one in zip(found.strata, strata, strict=True)
+        for part, stratum in zip(found.strata, strata, strict=True)
     )
     lost = f", {100 * promise.lost:.4g}% of those called no match," if promise.lost is not None else ""
     title = (
@@ -351,7 +351,7 @@ def _result(
         )
     return StageResult(
         "nothing_to_do" if same else "done",
-        made,
+        counts,
         warnings=warnings,
         tables=(Table(title, heads, rows),),
         lines=tuple(lines),
@@ -392,8 +392,8 @@ def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFr
     rows = pd.DataFrame(read_rows(path, _HOLDS, _COLUMNS), columns=list(_COLUMNS))
     ids: list[Ints] = []
     known_ids = item_store.id_maps(context.session, item_store.dataset(context.session).id)
-    for column, known in zip(_COLUMNS[:2], known_ids, strict=True):
-        numbers = rows[column].astype(str).map(known)
+    for column, id_of in zip(_COLUMNS[:2], known_ids, strict=True):
+        numbers = rows[column].astype(str).map(id_of)
         if numbers.isna().any():
             name = rows.loc[numbers.isna(), column].iloc[0]
             raise DatasetError(
@@ -404,8 +404,8 @@ def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFr
     probability = pd.to_numeric(rows["probability"], errors="coerce").to_numpy(np.float64)
     wrong = ~((probability >= 0) & (probability <= 1))
     if wrong.any():
-        found = rows["probability"].iloc[int(wrong.argmax())]
-        raise DatasetError(f"{str(path)!r} holds the probability {found!r}; each is a number from 0 to 1")
+        worst = rows["probability"].iloc[int(wrong.argmax())]
+        raise DatasetError(f"{str(path)!r} holds the probability {worst!r}; each is a number from 0 to 1")
     pairs = pack_ids(ids[0], ids[1])
     order = np.argsort(pairs, kind="stable")
     if (np.diff(pairs[order]) == 0).any():

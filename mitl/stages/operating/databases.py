@@ -59,14 +59,14 @@ def existing(settings: Settings, only: Line | None = None) -> list[Place]:
     Raises:
         StoreError: there is none.
     """
-    wanted = [place for place in places(settings) if only in (None, place.line)]
-    found = [place for place in wanted if place.exists()]
-    if not found:
+    asked = [place for place in places(settings) if only in (None, place.line)]
+    existing_places = [place for place in asked if place.exists()]
+    if not existing_places:
         what = "database" if only is None else f"{only} database"
         raise StoreError(
             f"there is no {what} in {settings.project}; run `mitl init` first, or name --project"
         )
-    return found
+    return existing_places
 
 
 @contextmanager
@@ -153,9 +153,9 @@ def current(settings: Settings) -> StageResult:
     rows = []
     for place in existing(settings):
         with opened(place, read_only=True) as engine:
-            found = migrate.current(engine) or "empty"
-        rows.append((place.name, place.line, found, migrate.head(place.line)))
-    behind = any(found != newest for _, _, found, newest in rows)
+            at = migrate.current(engine) or "empty"
+        rows.append((place.name, place.line, at, migrate.head(place.line)))
+    behind = any(at != newest for _, _, at, newest in rows)
     return StageResult(
         counts=cast(CurrentCounts, {line: revision for _, line, revision, _ in rows}),
         tables=(Table("", ("database", "line", "revision", "newest"), tuple(rows)),),

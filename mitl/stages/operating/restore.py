@@ -57,13 +57,17 @@ def restore(
     copies: list[str] = []
     left_alone, learnt = 0, 0
     with open_dump(source) as dump, ExitStack() as stack:
-        wanted = _wanted(settings, dump, only)
-        dump.check(tuple(place.line for place in wanted))
-        for place in wanted:
+        targets = _wanted(settings, dump, only)
+        dump.check(tuple(place.line for place in targets))
+        for place in targets:
             connection = stack.enter_context(_changing(place))
             part = dump.manifest.databases[place.line]
-            if replace and place.file is not None and (found := migrate.revision_of(connection)) is not None:
-                copies.append(str(keep_copy(place.file, found)))
+            if (
+                replace
+                and place.file is not None
+                and (revision := migrate.revision_of(connection)) is not None
+            ):
+                copies.append(str(keep_copy(place.file, revision)))
             if not replace and _holds(place.line, connection, dump):
                 left_alone += 1
             else:
@@ -77,7 +81,7 @@ def restore(
     counts = cast(RestoreCounts, {line: count for _, line, _, _, count in rows} | {"copies": copies})
     if learnt:
         kept = (*kept, f"put back: {several(learnt, 'file')} of {TRAINED}/")
-    if left_alone == len(wanted) and not learnt:
+    if left_alone == len(targets) and not learnt:
         return StageResult.nothing("the databases hold this very dump", counts, "mitl db verify")
     return StageResult(
         counts=counts,
@@ -88,15 +92,15 @@ def restore(
 
 
 def _wanted(settings: Settings, dump: Dump, only: Line | None) -> list[Place]:
-    found = [
+    restorable = [
         place
         for place in places(settings)
         if place.line in dump.manifest.databases and only in (None, place.line)
     ]
-    if not found:
+    if not restorable:
         held = ", ".join(dump.manifest.databases) or "none"
         raise StoreError(f"{dump.where} holds no {only or 'database'}; it holds: {held}")
-    return found
+    return restorable
 
 
 def _put_trained(dump: Dump, folder: Path) -> int:
@@ -130,8 +134,8 @@ def _holds(line: Line, connection: Connection, dump: Dump) -> bool:
     with rehearsed(line, dump) as fresh, tempfile.TemporaryDirectory(prefix="mitl-restore-") as folder:
         (Path(folder) / "there").mkdir()
         (Path(folder) / "fresh").mkdir()
-        there = write_database(line, connection, Path(folder) / "there")
-        return there == write_database(line, fresh, Path(folder) / "fresh")
+        written = write_database(line, connection, Path(folder) / "there")
+        return written == write_database(line, fresh, Path(folder) / "fresh")
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def past_of_foreign(
     Raises:
         DatasetError: labels or roles that the mapping has no word for.
     """
-    found, unmapped, strange = [], Counter[str](), Counter[str]()
+    submissions, unmapped, strange = [], Counter[str](), Counter[str]()
     for row in rows:
         kept = KeptRows(file.sha256, file.columns, (row.row.cells,))
         read = read_rows(reading, kept)
@@ -98,7 +98,7 @@ def past_of_foreign(
         strange.update(read.unmapped_roles)
         answers = own_answers(layout, row.cells)
         said = row.submission
-        found.append(
+        submissions.append(
             PastSubmission(
                 hit_id=said.hit_id or None,
                 page=said.assignment_id,
@@ -123,7 +123,7 @@ def past_of_foreign(
         raise DatasetError(
             f"[roles] has no word for {_counted(strange)}; map each to candidate, gold_positive or gold_negative"
         )
-    return found
+    return submissions
 
 
 def _counted(values: Counter[str]) -> str:
@@ -142,13 +142,13 @@ def past_batch(reading: Reading, rows: Sequence[SubmissionRow]) -> PastBatch:
 
 def _columns_within(layout: Layout, rows: Sequence[SubmissionRow]) -> Mapping[str, None]:
     """The columns that answer documents and crowd-forms within the rows amount to."""
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     for row in rows:
         try:
-            found.update(dict.fromkeys(expanded_cells(layout, row.cells)))
+            columns.update(dict.fromkeys(expanded_cells(layout, row.cells)))
         except AnswerError:
             continue  # becomes a finding of that submission
-    return found
+    return columns
 
 
 def read_official(
@@ -194,31 +194,34 @@ def store_proposals(
     run_hash = hashlib.sha256(f"import:{file.sha256}".encode()).hexdigest()[:16]
     if proposal_store.find_run(session, run_hash) is not None:
         return 0
-    found = []
-    for one in proposals:
-        pair = items.pair(MappedAnswer(one.image, one.caption, by_text=False, answer=None), numbered=numbered)
+    stored = []
+    for mapped in proposals:
+        pair = items.pair(
+            MappedAnswer(mapped.image, mapped.caption, by_text=False, answer=None), numbered=numbered
+        )
         if pair is not None:
-            found.append(Proposal(pair, one.model, one.direction, one.rank, one.score))
-    known = {row.name: row for row in proposal_store.annotators(session)}
-    names = dict.fromkeys(proposal.annotator for proposal in found)
+            stored.append(Proposal(pair, mapped.model, mapped.direction, mapped.rank, mapped.score))
+    annotators = {row.name: row for row in proposal_store.annotators(session)}
+    names = dict.fromkeys(proposal.annotator for proposal in stored)
     origin = json.dumps({"import": file.sha256})
     rows = [
-        known.get(name) or AnnotatorRow(name, AnnotatorKind.RANKING, origin, file.sha256) for name in names
+        annotators.get(name) or AnnotatorRow(name, AnnotatorKind.RANKING, origin, file.sha256)
+        for name in names
     ]
     queries = {
-        Direction.I2T: sorted({p.pair.image_id for p in found if p.direction is Direction.I2T}),
-        Direction.T2I: sorted({p.pair.caption_id for p in found if p.direction is Direction.T2I}),
+        Direction.I2T: sorted({p.pair.image_id for p in stored if p.direction is Direction.I2T}),
+        Direction.T2I: sorted({p.pair.caption_id for p in stored if p.direction is Direction.T2I}),
     }
     directions = tuple(Direction)
     columns = {
-        "pair": pack_each(proposal.pair for proposal in found),
-        "annotator": [proposal.annotator for proposal in found],
-        "direction": [directions.index(proposal.direction) for proposal in found],
-        "rank": [proposal.rank for proposal in found],
-        "similarity": [proposal.similarity for proposal in found],
+        "pair": pack_each(proposal.pair for proposal in stored),
+        "annotator": [proposal.annotator for proposal in stored],
+        "direction": [directions.index(proposal.direction) for proposal in stored],
+        "rank": [proposal.rank for proposal in stored],
+        "similarity": [proposal.similarity for proposal in stored],
     }
     proposal_store.add_run(session, run_hash, config, queries, rows, frame(PROPOSALS, columns))
-    return len(found)
+    return len(stored)
 
 
 def _submission(
@@ -246,4 +249,6 @@ def _is_numbered(judgements: Sequence[OfficialJudgement], items: ProjectItems) -
     """Whether the ids are a release's integers for ids that are texts."""
     if items.id_kind is IdKind.INTEGER:
         return False
-    return not any(one.image in items.images and one.caption in items.captions for one in judgements)
+    return not any(
+        judgement.image in items.images and judgement.caption in items.captions for judgement in judgements
+    )

@@ -42,7 +42,7 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
     Raises:
         DatasetError: a row lacks one of its ids, or repeats a submission with other cells.
     """
-    found: dict[tuple[str, str], SubmissionRow] = {}
+    rows: dict[tuple[str, str], SubmissionRow] = {}
     unanswered = 0
     for row in file.rows:
         cells = dict(zip(file.columns, row.cells, strict=True))
@@ -51,13 +51,13 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
             unanswered += 1
             continue
         _require_ids(file, layout, row, said)
-        first = found.setdefault((said.assignment_id, said.worker_id), SubmissionRow(row, cells, said))
+        first = rows.setdefault((said.assignment_id, said.worker_id), SubmissionRow(row, cells, said))
         if first.row.cells != row.cells:
             raise DatasetError(
                 f"line {row.line} of {file.name!r} repeats submission {said.assignment_id} of line "
                 f"{first.row.line} with other cells; keep the right one of them"
             )
-    return list(found.values()), unanswered
+    return list(rows.values()), unanswered
 
 
 def sort_rows(
@@ -134,7 +134,7 @@ def store_own(
     """Keep the submissions that are new, raw; they are parsed once that is committed. Returns how many."""
     session, environment = context.session, context.environment
     _adopt(session, own)
-    given = [
+    submissions = [
         NewSubmission(
             hit_id=hit.id,
             worker=row.submission.worker_id,
@@ -150,11 +150,11 @@ def store_own(
     ]
     batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
     batch_ids = {hit.id: hit.batch_id for hit, _ in own}
-    added = submission_store.add_submissions(session, environment, given)
-    for id_, one in added.items():
-        if one.status == APPROVED:
-            batch = batches[batch_ids[one.hit_id]]
-            key = answer_store.submission_key(one.mturk_assignment_id, one.worker)
+    added = submission_store.add_submissions(session, environment, submissions)
+    for id_, new in added.items():
+        if new.status == APPROVED:
+            batch = batches[batch_ids[new.hit_id]]
+            key = answer_store.submission_key(new.mturk_assignment_id, new.worker)
             # Our crowd server says its name and charges nothing; Amazon's said none and did.
             due = payment(session, id_, key, batch, charges_fee=batch.server_id is None)
             journal.add_ledger(session, due)

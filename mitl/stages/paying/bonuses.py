@@ -169,13 +169,13 @@ class BonusSender:
 
 def send_once(client: MTurkClient, bonus: PlannedBonus) -> int:
     """Send a bonus unless the server has it; returns the cents that it has granted."""
-    known = _granted(client, bonus)
-    if known is not None:
-        return known
+    granted = _granted(client, bonus)
+    if granted is not None:
+        return granted
     if client.bonus(bonus.assignment, bonus.worker, bonus.cents, bonus.reason, token=bonus.token):
         return bonus.cents
-    known = _granted(client, bonus)
-    return bonus.cents if known is None else known
+    granted = _granted(client, bonus)
+    return bonus.cents if granted is None else granted
 
 
 def _granted(client: MTurkClient, bonus: PlannedBonus) -> int | None:
@@ -269,11 +269,11 @@ def compensate(
         key = _key(chosen, gift)
         with reading(session):
             row = _latest(session, chosen, gift.worker)
-            known = journal.find(session, BONUS, key)
-        if known is not None and known.state is JournalState.DONE:
+            call = journal.find(session, BONUS, key)
+        if call is not None and call.state is JournalState.DONE:
             return StageResult.nothing(
                 f"{gift.worker} was sent {format_dollars(gift.cents)} for this reason on "
-                f"{known.at:%Y-%m-%d %H:%M} UTC; give another reason to pay once more",
+                f"{call.at:%Y-%m-%d %H:%M} UTC; give another reason to pay once more",
                 _counts(chosen, gift.worker),
             )
         with open_endpoint(settings, chosen) as endpoint:

@@ -89,14 +89,14 @@ def check_pay(
         with open_endpoint(settings, context.environment) as endpoint:
             with reading(context.session):
                 require_same_server(context.session, endpoint, context.environment)
-                known = _Books.of(context)
-            there = _listed(endpoint.client(), known.hit_ids, progress)
+                books = _Books.of(context)
+            on_server = _listed(endpoint.client(), books.hit_ids, progress)
         adopted: list[ListedBonus] = []
         if adopt:
-            adopted = _adopt(context, known, there, charges_fee=endpoint.charges_fee)
+            adopted = _adopt(context, books, on_server, charges_fee=endpoint.charges_fee)
             with reading(context.session):
-                known = _Books.of(context)
-    return _verdict(known, there, adopted)
+                books = _Books.of(context)
+    return _verdict(books, on_server, adopted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ def _listed(client: MTurkClient, hit_ids: Sequence[str], progress: Progress) -> 
 def _of_hit(client: MTurkClient, hit_id: str) -> OnServer:
     try:
         statuses = {
-            submission_key(one.assignment_id, one.worker_id): one.status
-            for one in client.list_assignments(hit_id)
+            submission_key(assignment.assignment_id, assignment.worker_id): assignment.status
+            for assignment in client.list_assignments(hit_id)
         }
         return OnServer(hit_id, statuses, tuple(client.list_bonuses(hit_id=hit_id)))
     except CrowdError as error:
@@ -162,15 +162,15 @@ def _of_hit(client: MTurkClient, hit_id: str) -> OnServer:
 
 def _differences(known: _Books, there: Sequence[OnServer]) -> list[Difference]:
     differences: list[Difference] = []
-    own: dict[str, list[str]] = defaultdict(list)
+    keys_of: dict[str, list[str]] = defaultdict(list)
     for key, row in known.settled.items():
-        own[row.mturk_hit_id].append(key)
+        keys_of[row.mturk_hit_id].append(key)
     for hit in there:
         if hit.gone:
             continue
         reward = known.rewards[hit.hit_id]
-        differences += _reward_differences(known, hit, reward, own[hit.hit_id])
-        differences += _bonus_differences(known, hit, own[hit.hit_id])
+        differences += _reward_differences(known, hit, reward, keys_of[hit.hit_id])
+        differences += _bonus_differences(known, hit, keys_of[hit.hit_id])
     return differences
 
 
@@ -192,14 +192,14 @@ def _bonus_differences(known: _Books, hit: OnServer, own: Iterable[str]) -> Iter
     for bonus in hit.bonuses:
         key = submission_key(bonus.assignment_id, bonus.worker_id)
         granted.setdefault(key, Counter())[bonus.cents] += 1
-    for key, there in sorted(granted.items()):
+    for key, on_server in sorted(granted.items()):
         row = known.settled.get(key)
         here = Counter(known.bonuses.get(row.id, ()) if row is not None else ())
-        if here != there:
+        if here != on_server:
             yield {
                 "submission": key,
-                "here": _bonus_words(here - there),
-                "there": _bonus_words(there - here),
+                "here": _bonus_words(here - on_server),
+                "there": _bonus_words(on_server - here),
             }
 
 
@@ -258,7 +258,10 @@ def _verdict(known: _Books, there: Sequence[OnServer], adopted: Sequence[ListedB
         "differences": differences,
     }
     warning = f"{lost:,} submissions are on HITs that the server no longer has, and cannot be compared"
-    shown = tuple((one["submission"], one["here"], one["there"]) for one in differences[:_SHOWN])
+    shown = tuple(
+        (difference["submission"], difference["here"], difference["there"])
+        for difference in differences[:_SHOWN]
+    )
     more = f", the first {_SHOWN}" if len(differences) > _SHOWN else ""
     title = f"differences: {len(differences):,}{more}"
     lines = [
@@ -267,7 +270,7 @@ def _verdict(known: _Books, there: Sequence[OnServer], adopted: Sequence[ListedB
         f"bonuses {format_dollars(bonuses)}"
     ]
     if adopted:
-        cents = sum(one.cents for one in adopted)
+        cents = sum(bonus.cents for bonus in adopted)
         lines.append(
             f"{len(adopted):,} bonuses of {format_dollars(cents)} were booked that only the server knew"
         )

@@ -258,11 +258,11 @@ def write_csv(
         times: milliseconds of the approved submissions, which count; None where nothing is known.
     """
     rows: list[Sequence[object]] = [_HEADER]
-    for group, own in _grouped(settled, lambda row: (row.batch, row.template, row.worker)):
-        sums, known = sum_of(own), [times[row.id] for row in own if row.id in times]
-        seconds = f"{sum(ms or 0 for ms in known) / 1000:.3f}"
+    for group, of_group in _grouped(settled, lambda row: (row.batch, row.template, row.worker)):
+        sums, counted_ms = sum_of(of_group), [times[row.id] for row in of_group if row.id in times]
+        seconds = f"{sum(ms or 0 for ms in counted_ms) / 1000:.3f}"
         counted = environment.value, *group, sums.submitted, sums.approved, *map(amount, sums.money)
-        rows.append((*counted, seconds, sum(ms is None for ms in known)))
+        rows.append((*counted, seconds, sum(ms is None for ms in counted_ms)))
     put_file(path, csv_text(rows).encode(), mode=0o600)
 
 

@@ -156,9 +156,9 @@ class _Run:
                 self._sender.send(fresh)
         every = [self._sender.sent.get(bonus.key, bonus) for bonus in (*earlier, *fresh)]
         left_out = [
-            one.worker
-            for one in pay
-            if one.worker in self._terms.skip and one.shortfall_cents(self._floor) > 0
+            due.worker
+            for due in pay
+            if due.worker in self._terms.skip and due.shortfall_cents(self._floor) > 0
         ]
         lines = [self._outcome(every)]
         if later:
@@ -195,8 +195,8 @@ class _Run:
             self._announce(tables, lines)
 
     def _check_skipped(self) -> None:
-        known = {row.worker for row in ledger.settled_work(self._session, self._environment)}
-        strangers = sorted(self._terms.skip - known)
+        workers = {row.worker for row in ledger.settled_work(self._session, self._environment)}
+        strangers = sorted(self._terms.skip - workers)
         if strangers:
             raise UsageError(
                 f"nobody of id {strangers[0]!r} has submitted work on {self._environment}; see `mitl pay`"
@@ -216,7 +216,7 @@ class _Run:
             f"{format_dollars(self._floor)} for each hour of it."
         )
         proposed = []
-        for worker, cents in ((one.worker, one.shortfall_cents(self._floor)) for one in pay):
+        for worker, cents in ((due.worker, due.shortfall_cents(self._floor)) for due in pay):
             if cents and worker not in self._terms.skip | waiting:
                 stem = prefix + worker
                 key = f"{stem}:{numbers.get(stem, 0) + 1}"
@@ -233,14 +233,14 @@ class _Run:
 
     def _offer_table(self, fresh: Sequence[PlannedBonus], pay: Sequence[WorkerPay]) -> Table:
         """The bonuses beside what their workers have earned so far."""
-        known = {one.worker: one for one in pay}
+        pay_of = {worker_pay_.worker: worker_pay_ for worker_pay_ in pay}
         rows = tuple(
             (
                 bonus.worker,
-                known[bonus.worker].submissions,
-                minutes(known[bonus.worker].ms),
-                format_dollars(known[bonus.worker].paid_cents),
-                money(known[bonus.worker].hourly_cents),
+                pay_of[bonus.worker].submissions,
+                minutes(pay_of[bonus.worker].ms),
+                format_dollars(pay_of[bonus.worker].paid_cents),
+                money(pay_of[bonus.worker].hourly_cents),
                 format_dollars(bonus.cents),
             )
             for bonus in fresh

@@ -84,16 +84,16 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         raise AuditError(f"{nobody}; run `mitl harvest`") if project.hits else TooFewAnswersError(nobody)
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
-        own = [one.pair for one in project.proposals if one.direction is direction]
-        at = places(pairs, pack_each(own))
-        asking = [query_of(pair, direction) for pair in own]
+        pairs_of_way = [ranked.pair for ranked in project.proposals if ranked.direction is direction]
+        at = places(pairs, pack_each(pairs_of_way))
+        asking = [query_of(pair, direction) for pair in pairs_of_way]
         queries[at] = (number << _QUERY_BITS) + np.array(asking, np.int64)
     judged = list(project.answers)
     at = places(pairs, pack_each(judged))
-    known = at >= 0
+    is_candidate = at >= 0
     labels = np.array([project.answers[pair].label.is_positive for pair in judged], np.bool_)
-    order = np.argsort(at[known], kind="stable")
-    answered = at[known][order]
+    order = np.argsort(at[is_candidate], kind="stable")
+    answered = at[is_candidate][order]
     pilots = {batch.id for batch in project.batches if batch.pilot}
     random = {
         item.pair
@@ -104,7 +104,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     }
     from_samples = np.sort(np.fromiter(sampled, np.int64, len(sampled)))
     drawn = contains(pack_pairs(random), pairs[answered]) | contains(from_samples, pairs[answered])
-    return Candidates(pairs, queries, answered, labels[known][order], drawn)
+    return Candidates(pairs, queries, answered, labels[is_candidate][order], drawn)
 
 
 def sample(project: ProjectSnapshot, found: Candidates, fused: pd.DataFrame | None, seed: int) -> Sampled:
@@ -139,10 +139,12 @@ def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
     ways = {direction: number for number, direction in enumerate(Direction)}
     rows = project.proposals
     features = rank_features(
-        np.array([names[one.annotator] * len(ways) + ways[one.direction] for one in rows], np.int64),
-        places(found.pairs, pack_each([one.pair for one in rows])),
-        np.array([one.rank for one in rows], np.int64),
-        np.array([one.similarity for one in rows], np.float64),
+        np.array(
+            [names[proposal.annotator] * len(ways) + ways[proposal.direction] for proposal in rows], np.int64
+        ),
+        places(found.pairs, pack_each([proposal.pair for proposal in rows])),
+        np.array([proposal.rank for proposal in rows], np.int64),
+        np.array([proposal.similarity for proposal in rows], np.float64),
         len(found.pairs),
     )
     return pilot_scores(features, found.queries, found.answered, found.matches, seed)
@@ -252,7 +254,7 @@ class PlannedWays:
 
     def option(self, key: str) -> WayToGoOn | None:
         """The option of that key, where it can be had."""
-        return next((one for one in self.options if one.key == key), None)
+        return next((way for way in self.options if way.key == key), None)
 
     @property
     def saves(self) -> bool:
@@ -330,14 +332,14 @@ def _options(frontier: Frontier, wish: PlanWish) -> tuple[WayToGoOn, ...]:
 
 def best_labelling(frontier: Frontier, tolerance: Tolerance) -> BoundedLabelling | None:
     """Machine labels under a bound at the size of sample that leaves least to people; None where none passes."""
-    made = [
-        one
+    labellings = [
+        labelling
         for size in SAMPLE_SIZES
         if size <= frontier.open
-        for one in [frontier.labelling(size, tolerance)]
-        if one is not None
+        for labelling in [frontier.labelling(size, tolerance)]
+        if labelling is not None
     ]
-    return min(made, key=lambda one: one.people.value, default=None)
+    return min(labellings, key=lambda labelling: labelling.people.value, default=None)
 
 
 def _curves(frontier: Frontier, wish: PlanWish) -> tuple[Curve, ...]:
@@ -353,7 +355,7 @@ def _curves(frontier: Frontier, wish: PlanWish) -> tuple[Curve, ...]:
 
 
 def _rows(estimates: Sequence[ResampledEstimate]) -> list[tuple[float, float, float]]:
-    return [(one.value, one.low, one.high) for one in estimates]
+    return [(part.value, part.low, part.high) for part in estimates]
 
 
 PARTS = ((0.75, "three quarters"), (0.5, "half"), (0.25, "a quarter"))

@@ -70,20 +70,20 @@ def plan(
         _naming_what_asks(context),
     ):
         project = read_project(context.session, settings, context.environment)
-        found = candidates(project, random_samples(context))
-        if not found.open:
+        pool = candidates(project, random_samples(context))
+        if not pool.open:
             return StageResult(
                 status="nothing_to_do",
                 counts=PlanCounts(
                     environment=context.environment.value,
-                    candidates=len(found.pairs),
-                    answered=len(found.answered),
+                    candidates=len(pool.pairs),
+                    answered=len(pool.answered),
                     open=0,
                 ),
-                lines=(f"nothing to plan: all {several(len(found.pairs), 'candidate')} are answered",),
+                lines=(f"nothing to plan: all {several(len(pool.pairs), 'candidate')} are answered",),
                 next="mitl audit plan, for matches that no annotator proposed",
             )
-        planned = make_plan(context, project, found, wish)
+        planned = make_plan(context, project, pool, wish)
         audit = None if certify is None else audit_cost(context, certify)
         asking = pairs_command(context.session, context.environment)
         pilot = _pilot_out(context)
@@ -120,7 +120,8 @@ def _pilot_out(context: Context) -> str | None:
     """The name of a pilot of which HITs are out; None where there is none."""
     batches = hit_store.batches(context.session, context.environment)
     return next(
-        (one.name for one in batches if one.pilot and pilot_progress(context.session, one.id)[0]), None
+        (batch.name for batch in batches if batch.pilot and pilot_progress(context.session, batch.id)[0]),
+        None,
     )
 
 
@@ -162,10 +163,10 @@ def plan_section(context: Context, project: ProjectSnapshot) -> AnalysisSection 
     """The report's section; None where nothing is open or too little is answered to plan from."""
     section = Section("plan", "What next", "What further answers would bring", "Pairs")
     try:
-        found = candidates(project, random_samples(context))
-        if not found.open:
+        pool = candidates(project, random_samples(context))
+        if not pool.open:
             return None
-        planned = make_plan(context, project, found, PlanWish())
+        planned = make_plan(context, project, pool, PlanWish())
     except MitlError:
         return None
     return AnalysisSection(

@@ -106,7 +106,7 @@ class PlanCounts(TypedDict, total=False):
 
 def about(planned: PlannedWays) -> list[str]:
     """What the plan rests on, in words."""
-    frontier, found = planned.frontier, planned.found
+    frontier, pool = planned.frontier, planned.found
     matches, auc = frontier.matches, frontier.auc
     by = (
         "fused scores"
@@ -114,7 +114,7 @@ def about(planned: PlannedWays) -> list[str]:
         else "the annotators' ranks, calibrated on the answers"
     )
     return [
-        f"{len(found.pairs):,} candidates, {len(found.answered):,} answered, {found.open:,} open; expected matches "
+        f"{len(pool.pairs):,} candidates, {len(pool.answered):,} answered, {pool.open:,} open; expected matches "
         f"{matches.value:,.0f} ({matches.low:,.0f}–{matches.high:,.0f}), of which {frontier.known:,} are found",
         f"AUC of {by}: {auc.value:.3f} ({auc.low:.3f}–{auc.high:.3f}); {planned.sampled.note}",
         "recall is that of the candidates' matches; what no annotator proposed is beyond any plan here (`mitl audit "
@@ -180,10 +180,10 @@ def _interval(one: ResampledEstimate) -> PlannedInterval:
 def needs(planned: PlannedWays) -> list[PlannedNeed]:
     """What the usual tolerances, and those wished for, leave to people."""
     frontier = planned.frontier
-    made = []
+    rows = []
     for lost, wrong in dict.fromkeys([*TOLERATED, planned.wish.tolerated]):
         answers = frontier.people(lost, wrong)
-        made.append(
+        rows.append(
             PlannedNeed(
                 lost=lost,
                 wrong=wrong,
@@ -193,17 +193,17 @@ def needs(planned: PlannedWays) -> list[PlannedNeed]:
                 share_by_auc=share_left(max(frontier.auc.value, 0.5), lost, wrong, planned.prevalence),
             )
         )
-    return made
+    return rows
 
 
 def counts(planned: PlannedWays, audit: AuditPlan | None) -> PlanCounts:
     """What ``--json`` prints."""
-    frontier, found, price = planned.frontier, planned.found, planned.price
+    frontier, pool, price = planned.frontier, planned.found, planned.price
     return {
         "environment": planned.environment.value,
-        "candidates": len(found.pairs),
-        "answered": len(found.answered),
-        "open": found.open,
+        "candidates": len(pool.pairs),
+        "answered": len(pool.answered),
+        "open": pool.open,
         "random": planned.sampled.random,
         "scored_by": planned.sampled.scored_by,
         "auc": _interval(frontier.auc),

@@ -41,7 +41,7 @@ def list_annotators(settings: Settings) -> StageResult:
     what = {line.name: line.what for line in described}
     for row in learnt.values():  # oldest first: what learnt from another one is what that is
         what[row.name] = what.get(row.base, what.get(row.name, ""))
-    known = [
+    listed = [
         replace(line, what=what[line.name], needs=f"learnt here from {learnt[line.name].base}")
         if line.name in learnt
         else line
@@ -49,16 +49,16 @@ def list_annotators(settings: Settings) -> StageResult:
     ]
     rows = tuple(
         (line.name, "yes" if line.ready else f"lacks {', '.join(line.missing)}", line.what, line.needs)
-        for line in known
+        for line in listed
     )
     lines = ["to download (settings go to mitl.toml; docs/annotators.md says more):"]
-    for line in known:
+    for line in listed:
         for place, text in enumerate(line.download):
             lines.append(f"  {line.name if place == 0 else '':<5} {text}")
     counts = AnnotatorsCounts(
-        known=len(known),
-        ready=sum(line.ready for line in known),
-        annotators=[{"name": line.name, "ready": line.ready, **asdict(line)} for line in known],
+        known=len(listed),
+        ready=sum(line.ready for line in listed),
+        annotators=[{"name": line.name, "ready": line.ready, **asdict(line)} for line in listed],
     )
     table = Table("", ("name", "ready", "what it is", "what it needs"), rows)
     return StageResult(counts=counts, tables=(table,), lines=tuple(lines))
@@ -174,21 +174,22 @@ def _with_vocabulary(findings: _Findings, path: Path) -> _Findings:
         raise AnnotatorError(
             f"{findings.examination.network!r} has no vocabulary of words; leave --vocabulary out"
         )
-    known = read_vocabulary(path)
+    vocabulary = read_vocabulary(path)
     problems: list[str] = []
     held = findings.checkpoint.values.get("word2idx")
-    if len(known) != words:
+    if len(vocabulary) != words:
         problems.append(
-            f"the vocabulary {str(path)!r} has {known.description}, but the weights were trained with {words:,} words"
+            f"the vocabulary {str(path)!r} has {vocabulary.description}, but the weights were trained with "
+            f"{words:,} words"
         )
-    elif isinstance(held, dict) and Vocabulary.from_word2idx(held).words != known.words:
+    elif isinstance(held, dict) and Vocabulary.from_word2idx(held).words != vocabulary.words:
         problems.append(f"the vocabulary {str(path)!r} has other words than the weights file's own word2idx")
-    odd = not problems and known.fingerprint not in LISTS
+    odd = not problems and vocabulary.fingerprint not in LISTS
     warning = f"{str(path)!r} is none of the released vocabularies; in another order its words are noise"
     return replace(
         findings,
         examination=replace(findings.examination, problems=(*findings.examination.problems, *problems)),
-        vocabulary=known.description,
+        vocabulary=vocabulary.description,
         warnings=(warning,) if odd else (),
     )
 

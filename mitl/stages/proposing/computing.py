@@ -168,7 +168,7 @@ class ComputeContext:
     @property
     def shortlists(self) -> dict[str, dict[str, object]]:
         """How much of the true top k each shortlist holds, by annotator and direction."""
-        own = {
+        of_scores = {
             key: {"k": it.k, "depth": it.count, "share": it.recall, "queries": it.queries}
             for key, it in self.own_recalls.items()
         }
@@ -176,7 +176,7 @@ class ComputeContext:
             key: {**asdict(recall), "candidates": round(recall.candidates, 1)}
             for key, recall in self.recalls.items()
         }
-        return {f"{name} {direction}": of for (name, direction), of in {**measured, **own}.items()}
+        return {f"{name} {direction}": of for (name, direction), of in {**measured, **of_scores}.items()}
 
     @property
     def shortlist_lines(self) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) 
 
     recipes = {}
     for name in names:
-        for one in (name, *ComputeContext.of(settings).scope(name).sources):
-            config, _ = split_scope(one, settings.annotator_config.get(one, {}))
-            recipes[one] = AnnotatorRecipe(one, config, settings.project)
+        for annotator in (name, *ComputeContext.of(settings).scope(name).sources):
+            config, _ = split_scope(annotator, settings.annotator_config.get(annotator, {}))
+            recipes[annotator] = AnnotatorRecipe(annotator, config, settings.project)
     return RayEngine(recipes, address=computing.ray_address, backend=backend)

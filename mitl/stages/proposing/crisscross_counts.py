@@ -90,7 +90,7 @@ def method_counts(samples: pd.DataFrame, new: pd.DataFrame, *, n_images: int) ->
     """
     counts: dict[str, MethodCounts] = {}
     for place, method in enumerate(METHODS):
-        of_method, of_run = (one[one["method"] == place] for one in (samples, new))
+        of_method, of_run = (table[table["method"] == place] for table in (samples, new))
         val, test = (round(rows * n_images / COCO_IMAGES, 1) for rows in CXC_ROWS[method])
         counts[method.value] = {
             "task": method.task.value,
@@ -153,14 +153,14 @@ def encoder_counts(
     for side, name, what in encoders:
         method = SamplingMethod.I2I_CSIM if side == "caption" else SamplingMethod.C2C_ISIM
         of_method = samples[samples["method"] == METHODS.index(method)]
-        own, others = of_method[of_method["encoder"] == name], of_method[of_method["encoder"] != name]
+        of_encoder, others = of_method[of_method["encoder"] == name], of_method[of_method["encoder"] != name]
         exclusive = n_pairs(of_method, within=True) - n_pairs(others, within=True)
         counts.append(
             {
                 "encoder": name,
                 "side": side,
                 "what": what,
-                "chosen": n_pairs(own, within=True),
+                "chosen": n_pairs(of_encoder, within=True),
                 "exclusive": exclusive,
             }
         )

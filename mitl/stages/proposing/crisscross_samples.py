@@ -80,13 +80,13 @@ def side_encoders(
     }
     built = [build_encoder(name, modality, configs, settings.project) for name in chosen]
     twice = [
-        one.name for place, one in enumerate(built) if one.name in [other.name for other in built[:place]]
+        made.name for place, made in enumerate(built) if made.name in [other.name for other in built[:place]]
     ]
     if twice:
         raise AnnotatorError(
             f"two encoders of {modality}s are called {twice[0]!r}; name each once, rename one file"
         )
-    long = next((one.name for one in built if len(one.name) > LONGEST_NAME), None)
+    long = next((made.name for made in built if len(made.name) > LONGEST_NAME), None)
     if long is not None:
         raise AnnotatorError(
             f"encoder {long!r} has a name of {len(long)} characters, and {LONGEST_NAME} are the most; "
@@ -109,18 +109,18 @@ def _require_pictures(encoders: Sequence[Annotator], items: SearchedItems) -> No
 
 def _default(modality: Modality, *, are_scenes: bool) -> list[str]:
     names = default_encoders(modality, are_scenes=are_scenes)
-    wanted = DEFAULT_COUNTS[modality]
-    if len(names) < wanted:
+    count = DEFAULT_COUNTS[modality]
+    if len(names) < count:
         extras = sorted(
             {extra for it in KNOWN.values() if it.modality == modality for extra in it.extra.split(",")}
         )
         what = ", ".join(f"{name} ({it.what})" for name, it in KNOWN.items() if it.modality == modality)
         raise AnnotatorError(
-            f"{wanted} encoder{'s' * (wanted > 1)} of {modality}s should choose, but {len(names) or 'none'} can work "
+            f"{count} encoder{'s' * (count > 1)} of {modality}s should choose, but {len(names) or 'none'} can work "
             f"here; pip install 'mitl[{','.join(extras)}]' for {what}, or name others with --"
             f"{'text' if modality == 'caption' else 'image'}-encoder"
         )
-    return list(names[:wanted])
+    return list(names[:count])
 
 
 def images_by_captions(run: AnnotatorRun, groups: CaptionGroups, neighbours: int) -> pd.DataFrame:
@@ -289,8 +289,8 @@ def new_rows(sampled: pd.DataFrame, stored: pd.DataFrame, groups: CaptionGroups)
     Args:
         sampled, stored: ``SAMPLES``, the first without ``pair``.
     """
-    known = set(_keys(stored))
-    is_there = np.array([key in known for key in _keys(sampled)], np.bool_)
+    stored_keys = set(_keys(stored))
+    is_there = np.array([key in stored_keys for key in _keys(sampled)], np.bool_)
     co_captions = METHODS.index(SamplingMethod.C2C_COCAPTION)
     drawn = stored.loc[stored["method"] == co_captions, "first"]
     images = groups.image_of[np.isin(groups.captions, drawn)]

@@ -79,7 +79,7 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Estima
     work = _workload(settings, wanted)
     machines = [here(weights_files(settings)) if name == HERE else NAMED[name] for name in wanted.hardware]
     price, others = wanted.cents_per_hour, _alternatives(settings, plans)
-    found = [
+    estimates = [
         _OnHardware(
             machine,
             *(
@@ -97,7 +97,7 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Estima
         for name in names
         if name not in plans
     )
-    return _result(work, wanted, found, warnings)
+    return _result(work, wanted, estimates, warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +111,15 @@ class _OnHardware:
 
 def _alternatives(settings: Settings, plans: Mapping[str, AnnotatorPlan]) -> dict[str, AnnotatorPlan]:
     """Cheaper ways to score pairs one by one, for annotators about which nothing is set yet."""
-    found = {}
+    alternatives = {}
     for name, plan in plans.items():
         if plan.costs.vectors or name in settings.annotator_config:
             continue
         low = replace(plan, low_precision=True)
-        found[f"{name} in bfloat16"] = low
+        alternatives[f"{name} in bfloat16"] = low
         candidates = SHORTLIST * max(1, len(plans) - 1)
-        found[f"{name} in bfloat16, shortlist {SHORTLIST}"] = replace(low, shortlist=candidates)
-    return found
+        alternatives[f"{name} in bfloat16, shortlist {SHORTLIST}"] = replace(low, shortlist=candidates)
+    return alternatives
 
 
 def _workload(settings: Settings, wanted: EstimateOptions) -> SearchWorkload:
@@ -127,11 +127,11 @@ def _workload(settings: Settings, wanted: EstimateOptions) -> SearchWorkload:
     if images is None or captions is None:
         with open_database(settings.db_url, read_only=True) as session:
             dataset = item_store.dataset(session)
-            there = (
+            stored = (
                 len(item_store.images(session, dataset.id, settings.project)),
                 len(item_store.captions(session, dataset.id)),
             )
-        images, captions = images or there[0], captions or there[1]
+        images, captions = images or stored[0], captions or stored[1]
     image_queries = images if wanted.image_queries is None else min(wanted.image_queries, images)
     caption_queries = captions if wanted.caption_queries is None else min(wanted.caption_queries, captions)
     return SearchWorkload(images, captions, image_queries, caption_queries)
@@ -175,10 +175,12 @@ def _from_files(settings: Settings, name: str, config: Mapping[str, Any]) -> Cos
 
 def _files(settings: Settings, name: str) -> list[Path]:
     """An annotator's weights: those that are set, or those that come with the package."""
-    given = settings.annotator_config.get(name, {}).get("weights")
-    if given is None:
+    weights = settings.annotator_config.get(name, {}).get("weights")
+    if weights is None:
         return [Path(annotators.__file__).parent / "weights" / f"{name}.safetensors"]
-    return [settings.project / Path(str(file)) for file in (given if isinstance(given, list) else [given])]
+    return [
+        settings.project / Path(str(file)) for file in (weights if isinstance(weights, list) else [weights])
+    ]
 
 
 def weights_files(settings: Settings) -> Iterator[Path]:

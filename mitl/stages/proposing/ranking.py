@@ -74,10 +74,10 @@ def build_annotators(settings: Settings, names: Sequence[str]) -> list[Annotator
     repeated = [name for place, name in enumerate(names) if name in names[:place]]
     if repeated:
         raise AnnotatorError(f"annotator {repeated[0]!r} is named twice; name each once")
-    own = settings.annotator_config
+    configured = settings.annotator_config
     for name in names:
-        near = get_close_matches(name, own, 1)
-        if near and name not in (*own, *registry.names()):
+        near = get_close_matches(name, configured, 1)
+        if near and name not in (*configured, *registry.names()):
             raise AnnotatorError(
                 f"no annotator called {name!r}; did you mean {near[0]!r}, which mitl.toml has?"
             )
@@ -152,8 +152,8 @@ def require_pictures(
     annotator: Annotator | RankingSource, images: Sequence[ImageItem], *, can_sample: bool = False
 ) -> None:
     """AnnotatorError with all that is missing, where the annotator reads files and some are not there."""
-    there = {image.id for image in at_hand(annotator, images)}
-    lacking = [image for image in images if image.id not in there]
+    at_hand_ids = {image.id for image in at_hand(annotator, images)}
+    lacking = [image for image in images if image.id not in at_hand_ids]
     if not lacking:
         return
     looks = {PartKind.AUDIO: "listens to sounds", PartKind.VIDEO: "looks at videos"}
@@ -174,7 +174,11 @@ def require_pictures(
             f"the file of {len(lost):,} is gone from {_first(folders)} ({_first([path.name for path in lost])})"
         )
     option = "media" if images[0].kind in looks else "images"
-    instead = f", or take those at hand with --sample {len(there)}" if can_sample and len(there) > 1 else ""
+    instead = (
+        f", or take those at hand with --sample {len(at_hand_ids)}"
+        if can_sample and len(at_hand_ids) > 1
+        else ""
+    )
     raise AnnotatorError(
         f"{says}, but {len(lacking):,} of {len(images):,} images have none: "
         f"{' and '.join(parts)}; name their folder with `mitl init --{option} FOLDER` and the options of the first call"
@@ -264,15 +268,15 @@ class AnnotatorRun:
     ) -> Ranking:
         if isinstance(self.annotator, RankingSource):
             return self.annotator.ranking(direction, self.items.images, self.items.captions, query_ids, depth)
-        wanted = np.asarray(query_ids, dtype=np.int64)
+        asked = np.asarray(query_ids, dtype=np.int64)
         if scores_pairs(self.annotator):
-            return self._by_scores(self.annotator, direction, wanted, depth, sources)
+            return self._by_scores(self.annotator, direction, asked, depth, sources)
         queries, gallery = self._side("image"), self._side("caption")
         if direction is Direction.T2I:
             queries, gallery = gallery, queries
         ranking = self.compute.engine.top_k(
             self.annotator,
-            queries.rows(np.searchsorted(queries.ids, wanted)),
+            queries.rows(np.searchsorted(queries.ids, asked)),
             gallery,
             depth,
             progress=lambda label, total: self.compute.progress(f"{label} {direction}", total),
@@ -295,7 +299,9 @@ class AnnotatorRun:
         rankings = self.compute.engine.top_k_both(
             self.annotator, *sides, *depths, progress=self.compute.progress
         )
-        return {d: self._without(d, found, depth[d]) for d, found in zip(Direction, rankings, strict=True)}
+        return {
+            d: self._without(d, ranking, depth[d]) for d, ranking in zip(Direction, rankings, strict=True)
+        }
 
     def source_depth(self, direction: Direction) -> int:
         """How deep the sources' rankings must be; further where a recall is wished, so that the list can grow."""
@@ -330,7 +336,7 @@ class AnnotatorRun:
             if scope.shortlist is None:
                 with self.compute.progress(label, total=len(query_ids) * len(gallery)) as advance:
                     return search.exhaustive(direction, query_ids, depth, advance)
-            found = shortlisted_top_k(
+            shortlisted = shortlisted_top_k(
                 query_ids,
                 np.array([item.id for item in gallery], np.int64),
                 depth,
@@ -347,8 +353,8 @@ class AnnotatorRun:
                     label,
                 ),
             )
-            self.compute.recalls[self.name, direction] = found.recall
-            return found.ranking
+            self.compute.recalls[self.name, direction] = shortlisted.recall
+            return shortlisted.ranking
         finally:
             self.compute.scored[self.name] += search.computed
 
@@ -410,8 +416,8 @@ def rank_with(kept: RankingFolder, runs: Sequence[AnnotatorRun]) -> tuple[list[N
         AnnotatorError: an annotator that reads pictures would miss some; all are told before anything is computed.
     """
     asked = [direction for direction in Direction if kept.queries[direction]]
-    for one in (one for run in runs for one in (run, *run.sources)):
-        require_pictures(one.annotator, one.items.images)
+    for part in (part for run in runs for part in (run, *run.sources)):
+        require_pictures(part.annotator, part.items.images)
     for run in runs:
         for source in run.sources:
             for direction in asked:
@@ -460,7 +466,7 @@ class RankingFolder:
         self, folder: Path, run: AnnotatorRun, direction: Direction, depth: Mapping[Direction, int]
     ) -> Ranking:
         """A new ranking; the other direction's as well where one pass gives both and it is not there yet."""
-        other = next(one for one in Direction if one is not direction)
+        other = next(way for way in Direction if way is not direction)
         if (
             other in depth
             and run.searches_both(self.queries)
@@ -469,8 +475,8 @@ class RankingFolder:
             rankings = run.both(depth)
         else:
             rankings = {direction: run.ranking(direction, self.queries[direction], depth[direction])}
-        for one, ranking in rankings.items():
-            self._write(folder, run, one, ranking)
+        for way, ranking in rankings.items():
+            self._write(folder, run, way, ranking)
         return rankings[direction]
 
     def _shortlisted(self, run: AnnotatorRun, direction: Direction, recall_file: Path) -> Ranking:
@@ -496,8 +502,8 @@ class RankingFolder:
             return None
         try:
             info = read_ranking_info(path)
-            known = (info.annotator, info.direction, info.fingerprint)
-            if known != (run.name, direction, run.mark()) or info.depth < depth:
+            mark = (info.annotator, info.direction, info.fingerprint)
+            if mark != (run.name, direction, run.mark()) or info.depth < depth:
                 return None
             if info.dataset_sha256 not in ("", run.items.dataset_sha256):
                 return None  # the folder held another data set before, of the same ids

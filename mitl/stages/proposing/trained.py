@@ -43,8 +43,8 @@ def with_trained(settings: Settings, names: Sequence[str] = ()) -> Settings:
     config = dict(settings.annotator_config)
     for row in trained_rows(settings):
         if row.withdrawn_at is None:
-            own = settings.annotator_config.get(row.name, {})
-            config[row.name] = {**_table(row, config, settings.project), **own}
+            configured = settings.annotator_config.get(row.name, {})
+            config[row.name] = {**_table(row, config, settings.project), **configured}
         elif row.name in names:
             raise AnnotatorError(
                 f"annotator {row.name!r} was withdrawn when its round was rolled back; name another, such as "

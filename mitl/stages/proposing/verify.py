@@ -119,13 +119,13 @@ def verify(
         by_protocol = {"5K" if parts else "all": whole}
         # Rankings from files are of the whole gallery; a part's cannot be told from their heads.
         if parts and row is not None and row.one_k and not isinstance(annotator, RankingSource):
-            found = [
+            folds = [
                 run.recalls(_only(items, set(part)), f"part-{number}") for number, part in enumerate(parts, 1)
             ]
             by_protocol["1K"] = {
-                d: tuple(np.mean([recalls[d] for recalls, _ in found], axis=0).tolist()) for d in Direction
+                d: tuple(np.mean([recalls[d] for recalls, _ in folds], axis=0).tolist()) for d in Direction
             }
-            computed += sum(count for _, count in found)
+            computed += sum(count for _, count in folds)
     if sample is not None:
         return _sample_verdict(name, whole, row, items, computed)
     return _verdict(RecallComparison.of(name, by_protocol, row), items, computed, is_coco=bool(parts))
@@ -178,28 +178,28 @@ def _sampled(annotator: Annotator | RankingSource, items: SearchedItems, count: 
             f"{annotator.name!r} has rankings of the whole gallery, which say nothing of fewer items; "
             "leave --sample out"
         )
-    there = at_hand(annotator, items.images)
-    if count > len(there):
+    available = at_hand(annotator, items.images)
+    if count > len(available):
         raise UsageError(
-            f"--sample is {count:,}, but {len(there):,} of {len(items.images):,} images can be looked at; "
+            f"--sample is {count:,}, but {len(available):,} of {len(items.images):,} images can be looked at; "
             "take no more than that"
         )
-    places = np.linspace(0, len(there) - 1, count).round().astype(int)
-    return _only(items, {there[place].id for place in places})
+    places = np.linspace(0, len(available) - 1, count).round().astype(int)
+    return _only(items, {available[place].id for place in places})
 
 
 def _test_split(items: SearchedItems) -> list[list[int]]:
     """The images of the five parts of COCO's test split, in the official order, by the project's own ids."""
-    wanted = coco_test_ids()
+    test_ids = coco_test_ids()
     image_of = {caption.external_id: caption.image_id for caption in items.captions}
-    missing = [caption for caption in wanted if caption not in image_of]
+    missing = [caption for caption in test_ids if caption not in image_of]
     if missing:
         raise DatasetError(
-            f"the project lacks {len(missing):,} of the {len(wanted):,} captions of COCO's test split, first "
+            f"the project lacks {len(missing):,} of the {len(test_ids):,} captions of COCO's test split, first "
             f"{missing[0]}; make one with `mitl init --dataset coco --captions captions_val2014.json "
             "--split-file dataset_coco.json`"
         )
-    images = list(dict.fromkeys(image_of[caption] for caption in wanted))
+    images = list(dict.fromkeys(image_of[caption] for caption in test_ids))
     length = len(images) // FOLDS
     return [images[start : start + length] for start in range(0, len(images), length)]
 
@@ -226,9 +226,11 @@ def _row(settings: Settings, annotator: Annotator | RankingSource, asked: str | 
     network = registry.network_of(name, config)
     if network is None or ("weights" not in config and name in PUBLISHED):
         return PUBLISHED.get(name)
-    found = config.get("weights")
+    weights = config.get("weights")
     files = [
-        settings.project / Path(file) for file in (found if isinstance(found, list) else [found]) if file
+        settings.project / Path(file)
+        for file in (weights if isinstance(weights, list) else [weights])
+        if file
     ]
     if files:
         read = registry.examine(network, files[0]).settings
@@ -291,7 +293,7 @@ def _sample_verdict(
     name: str, recalls: Recalls, row: Published | None, items: SearchedItems, computed: int
 ) -> Verdict:
     """A sample's recall beside that of the whole split, which it should reach: fewer items leave fewer errors."""
-    found = RecallComparison.of(name, {"sample": recalls}, row)
+    comparison = RecallComparison.of(name, {"sample": recalls}, row)
     n_images = len(items.images)
     rows, low = [], []
     for direction, values in recalls.items():
@@ -320,7 +322,7 @@ def _sample_verdict(
     lines = (
         "a sample can refute and not confirm: recall among fewer items is higher than on the whole split",
     )
-    counts = _counts(found, items, computed, within=False if low else None)
+    counts = _counts(comparison, items, computed, within=False if low else None)
     return Verdict(StageResult(counts=counts, tables=(table,), lines=lines), refusal)
 
 
@@ -398,11 +400,11 @@ class RecallComparison:
 
     def recall(self) -> RecallByProtocol:
         """Protocol → direction → R@K → percent."""
-        found: dict[str, dict[str, dict[str, float]]] = {}
+        recalls: dict[str, dict[str, dict[str, float]]] = {}
         for figure in self.figures:
-            by_direction = found.setdefault(figure.protocol, {})
+            by_direction = recalls.setdefault(figure.protocol, {})
             by_direction.setdefault(figure.direction.value, {})[f"R@{figure.k}"] = round(figure.measured, 4)
-        return found
+        return recalls
 
     def table(self, title: str) -> Table:
         """A row for each figure."""
@@ -412,13 +414,13 @@ class RecallComparison:
         return Table(title, tuple(columns), tuple(self._cells(figure) for figure in self.figures))
 
     def _cells(self, figure: RecallFigure) -> tuple[object, ...]:
-        known = (figure.protocol, figure.direction.value, f"R@{figure.k}", f"{figure.measured:.2f}")
+        cells = (figure.protocol, figure.direction.value, f"R@{figure.k}", f"{figure.measured:.2f}")
         if self.row is None:
-            return known
+            return cells
         if figure.published is None or figure.difference is None:
-            return (*known, None, None, None)
+            return (*cells, None, None, None)
         verdict = "within" if figure.is_within(self.row.tolerance) else "outside"
-        return (*known, f"{figure.published:.2f}", f"{figure.difference:+.2f}", verdict)
+        return (*cells, f"{figure.published:.2f}", f"{figure.difference:+.2f}", verdict)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -426,10 +428,10 @@ class RecallComparison:
         if self.row is None:
             return ()
         sources = f"5K: {self.row.source}" + (f"; 1K: {self.row.one_k_source}" if self.row.one_k else "")
-        found = "outside" if self.outside else "within"
+        where = "outside" if self.outside else "within"
         return (
             f"published for {self.row.what} ({sources})",
-            f"{found} the tolerance of {self.row.tolerance} points",
+            f"{where} the tolerance of {self.row.tolerance} points",
         )
 
     @property
@@ -446,9 +448,9 @@ class RecallComparison:
 
 
 def _figures(measured: Mapping[str, Recalls], row: Published | None) -> Iterator[RecallFigure]:
-    known = {} if row is None else row.protocols()
+    protocols = {} if row is None else row.protocols()
     for protocol, by_direction in measured.items():
         for direction, values in by_direction.items():
-            published = known.get(protocol, {}).get(direction, (None,) * len(KS))
+            published = protocols.get(protocol, {}).get(direction, (None,) * len(KS))
             for k, value, other in zip(KS, values, published, strict=True):
                 yield RecallFigure(protocol, direction, k, value, other)

@@ -135,17 +135,17 @@ def find_submissions(
     session: Session, environment: Environment, numbers: Collection[int]
 ) -> dict[int, StoredAssignment]:
     """The submissions of these numbers; StoreError names the first that there is none of."""
-    found = {
+    by_number = {
         row.id: row
         for chunk in chunks(sorted(numbers))
         for row in answer_store.assignments(session, environment, rows=chunk)
     }
     for number in numbers:
-        if number not in found:
+        if number not in by_number:
             raise StoreError(
                 f"there is no submission {number} on {environment}; `mitl review` lists what waits"
             )
-    return {number: found[number] for number in numbers}
+    return {number: by_number[number] for number in numbers}
 
 
 CHOICES = (Decision.APPROVE, Decision.DROP)
@@ -166,8 +166,8 @@ def rejection_of(session: Session, row: StoredAssignment) -> Rejection | None:
     """Why a submission was rejected; None where it was not."""
     if row.decision is not Decision.REJECT:
         return None
-    found = journal.find(session, REJECT, row.key)
-    reason = "" if found is None else str(json.loads(found.request).get("reason", ""))
+    call = journal.find(session, REJECT, row.key)
+    reason = "" if call is None else str(json.loads(call.request).get("reason", ""))
     return Rejection(reason, row.status == REJECTED, reversible_until(row))
 
 

@@ -83,9 +83,9 @@ class SeenPair:
     @property
     def reasons(self) -> tuple[str, ...]:
         """The choices that were made, each of a template's own questions with the question's name."""
-        known = {question.name for question in RATIONALE}
+        standard = {question.name for question in RATIONALE}
         return tuple(
-            value if name in known else f"{name}: {value}"
+            value if name in standard else f"{name}: {value}"
             for name, values in self.given.items()
             for value in values
             if name not in (TEXT.name, PLAYED.name)
@@ -196,7 +196,7 @@ def _pairs(context: Context, row: StoredAssignment, golds: GoldState) -> tuple[S
     changed = item_store.references(session, dataset.id) if dataset.form.composed else {}
     shown = [changed[answer.pair.caption_id] for answer in answers if changed]
     references = desk_store.image_addresses(session, shown)
-    given = desk_store.given(session, row.id)
+    further = desk_store.given(session, row.id)
     others: dict[Pair, Counter[Label]] = defaultdict(Counter)
     for beside in desk_store.answers_beside(session, context.environment, row.id):
         if beside.label is not None and beside.worker_id != row.worker_id:
@@ -217,7 +217,7 @@ def _pairs(context: Context, row: StoredAssignment, golds: GoldState) -> tuple[S
                 label=answer.label,
                 passed=rule.passed(answer.role, answer.label) if control else None,
                 withdrawn=control and GoldControl(answer.pair, answer.role) in golds.withdrawn,
-                given=given.get(answer.place, {}),
+                given=further.get(answer.place, {}),
                 seconds=answer.active_ms / 1000 if answer.active_ms else None,
                 others=others[answer.pair],
                 expected=rule.passes(answer.role) if control else (),

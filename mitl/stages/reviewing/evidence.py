@@ -83,11 +83,11 @@ def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits
     golds = gold_state(session, environment, rule)
     conduct, first = worker_tallies.conduct_of(session, environment)
     names = desk_store.worker_names(session, environment)
-    known = [names[worker] for worker in conduct]
-    agreeing = agreement(first, np.array([golds.record(name).is_bad for name in known], np.bool_))
+    workers = [names[worker] for worker in conduct]
+    agreeing = agreement(first, np.array([golds.record(name).is_bad for name in workers], np.bool_))
     by_worker = {
         name: _habit(own, agreeing.get(place))
-        for place, (name, own) in enumerate(zip(known, conduct.values(), strict=True))
+        for place, (name, own) in enumerate(zip(workers, conduct.values(), strict=True))
     }
     if item_store.dataset(session).form.left_part in (PartKind.AUDIO, PartKind.VIDEO):
         by_worker |= {
@@ -122,8 +122,8 @@ def _habit(own: Conduct, agreement: Agreement | None) -> Habit:
 
 
 def _usual(values: Iterable[float | None]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return statistics.median(known) if known else None
+    numbers = [float(value) for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 def usual_seconds(settled: Iterable[SettledWork], environment: Environment) -> dict[str, float]:
@@ -200,13 +200,13 @@ class CrowdConduct:
     def raters(self) -> list[WorkerEvidence]:
         """Those who rated likeness, what is odd first."""
         return sorted(
-            (one for one in self.workers if one.rating is not None),
-            key=lambda one: (one.rating is not None and -len(one.rating.findings), one.worker),
+            (worker for worker in self.workers if worker.rating is not None),
+            key=lambda worker: (worker.rating is not None and -len(worker.rating.findings), worker.worker),
         )
 
     def find(self, worker_id: int) -> WorkerEvidence | None:
         """The worker of this row."""
-        return next((one for one in self.workers if one.id == worker_id), None)
+        return next((worker for worker in self.workers if worker.id == worker_id), None)
 
 
 def standing(record: GoldRecord, *, excluded: bool) -> str:
@@ -220,11 +220,11 @@ def crowd(session: Session, environment: Environment, known: Habits) -> CrowdCon
     """Everyone with a submission, by id."""
     paid = desk_store.paid(session, environment)
     capped = cap_store.capped_at(session, environment)
-    found = (
-        _evidence(one, known, capped=one.worker in capped, earned_cents=paid.get(one.worker_id, 0))
-        for one in desk_store.worker_submissions(desk_store.submission_groups(session, environment))
+    workers = (
+        _evidence(work, known, capped=work.worker in capped, earned_cents=paid.get(work.worker_id, 0))
+        for work in desk_store.worker_submissions(desk_store.submission_groups(session, environment))
     )
-    return CrowdConduct(tuple(found), known)
+    return CrowdConduct(tuple(workers), known)
 
 
 def _evidence(work: WorkerSubmissions, known: Habits, *, capped: bool, earned_cents: int) -> WorkerEvidence:

@@ -187,17 +187,17 @@ def _deadlines(
     rulings: Sequence[Ruling], rows: Mapping[int, StoredAssignment], announce: Callable[[str], None] | None
 ) -> dict[int, dt.datetime | None]:
     """Until when each rejection that is still to be made can be reversed."""
-    found = {}
+    deadlines = {}
     for ruling in rulings:
         row = rows[ruling.assignment]
         if ruling.decision is Decision.REJECT and row.decision is not Decision.REJECT:
-            found[row.id] = reversible_until(row)
+            deadlines[row.id] = reversible_until(row)
             if announce is not None:
                 announce(
                     f"rejecting submission {row.id} of {row.worker}: it will not be paid; that can be reversed until "
-                    f"{utc(found[row.id])}"
+                    f"{utc(deadlines[row.id])}"
                 )
-    return found
+    return deadlines
 
 
 def _minutes(row: StoredAssignment) -> str | None:
@@ -229,7 +229,7 @@ def _ruled(
     session, chosen = context.session, context.environment
     again = to_ask_again(session, chosen)
     hits_again = [hit for hits in again.values() for hit in hits]
-    made = Counter(ruling.decision for ruling in rulings)
+    decided = Counter(ruling.decision for ruling in rulings)
     counts = RulingCounts(
         environment=chosen.value,
         queued=answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0),
@@ -239,10 +239,10 @@ def _ruled(
             str(number): None if until is None else until.isoformat(timespec="seconds")
             for number, until in deadlines.items()
         },
-        approve=made[Decision.APPROVE],
-        drop=made[Decision.DROP],
-        approve_exclude=made[Decision.APPROVE_EXCLUDE],
-        reject=made[Decision.REJECT],
+        approve=decided[Decision.APPROVE],
+        drop=decided[Decision.DROP],
+        approve_exclude=decided[Decision.APPROVE_EXCLUDE],
+        reject=decided[Decision.REJECT],
     )
     warnings = []
     if done.too_late:
@@ -274,7 +274,7 @@ def _lines(counts: RulingCounts, deadlines: Mapping[int, dt.datetime | None]) ->
 def _cost(context: Context, again: Sequence[HitToReplace]) -> int:
     """Cents for every worker who is still wanted, at the rewards of before."""
     batches = {batch.id: batch for batch in hit_store.batches(context.session, context.environment)}
-    rewards = [(batches[one.hit.batch_id].reward_cents, one.missing) for one in again]
+    rewards = [(batches[hit.hit.batch_id].reward_cents, hit.missing) for hit in again]
     with_fee = _charges_fee(context.settings)
     return sum(
         missing * (reward + (fee_cents(reward, missing) if with_fee else 0)) for reward, missing in rewards

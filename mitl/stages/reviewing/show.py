@@ -47,49 +47,56 @@ def show(settings: Settings, number: int, environment: Environment | None = None
         StoreError: there is no such submission.
     """
     with open_context(settings, environment, read_only=True) as context:
-        known = _known(context, number)
-    found = known.found
-    failed = _failed(known)
+        seen = _known(context, number)
+    submitted = seen.found
+    failed = _failed(seen)
     return StageResult(
-        counts=_counts(known),
-        tables=(found.evidence[0] if found.evidence else _answers(known), *([failed] if failed.rows else [])),
-        lines=(
-            *_about_worker(known, settings.min_seconds_a_pair),
-            *map(_finding, found.findings),
-            *(found.evidence[1].splitlines() if found.evidence else [f"rule: {settings.gold_rule.text}"]),
-            *_fate(known),
+        counts=_counts(seen),
+        tables=(
+            submitted.evidence[0] if submitted.evidence else _answers(seen),
+            *([failed] if failed.rows else []),
         ),
-        next=f"mitl review approve|drop|exclude|reject {number}" if found.row.decision in _WAITS else "",
+        lines=(
+            *_about_worker(seen, settings.min_seconds_a_pair),
+            *map(_finding, submitted.findings),
+            *(
+                submitted.evidence[1].splitlines()
+                if submitted.evidence
+                else [f"rule: {settings.gold_rule.text}"]
+            ),
+            *_fate(seen),
+        ),
+        next=f"mitl review approve|drop|exclude|reject {number}" if submitted.row.decision in _WAITS else "",
     )
 
 
 def _known(context: Context, number: int) -> _Known:
     session, environment, settings = context.session, context.environment, context.settings
     people = crowd(session, environment, habits(session, environment, settings.gold_rule))
-    found = submission(context, number, people.golds)
-    worker = people.find(found.row.worker_id)
+    submitted = submission(context, number, people.golds)
+    worker = people.find(submitted.row.worker_id)
     assert worker is not None, "everyone with a submission is among the crowd"
     dataset = item_store.dataset(session)
     images, _ = item_store.names(session, dataset.id)
     left, right = dataset.pair_sides
     return _Known(
-        found,
+        submitted,
         people,
         worker,
         images=images,
         also_waiting=tuple(
             row.id
             for row in waiting(session, environment)
-            if row.worker_id == worker.id and row.id != found.row.id
+            if row.worker_id == worker.id and row.id != submitted.row.id
         ),
-        imported=is_imported(session, found.row),
+        imported=is_imported(session, submitted.row),
         sides=(left, "description" if right == "caption" else right),
     )
 
 
 def _answers(known: _Known) -> Table:
-    found = known.found
-    measured = any(pair.played for pair in found.pairs)
+    submitted = known.found
+    measured = any(pair.played for pair in submitted.pairs)
     columns = (
         "place",
         "role",
@@ -112,10 +119,10 @@ def _answers(known: _Known) -> Table:
             known.images[pair.image_id],
             pair.caption,
         )
-        for pair in found.pairs
+        for pair in submitted.pairs
     )
-    row = found.row
-    title = f"submission {row.id} · HIT {row.batch}:{row.number} · {format_dollars(found.reward_cents)}"
+    row = submitted.row
+    title = f"submission {row.id} · HIT {row.batch}:{row.number} · {format_dollars(submitted.reward_cents)}"
     return Table(title, columns, tuple(rows))
 
 
@@ -143,27 +150,33 @@ def _failed(known: _Known) -> Table:
 
 def _about_worker(known: _Known, floor_s: float) -> list[str]:
     """Standing, gold record and conduct are those on pairs, and say nothing of other work."""
-    one, usual = known.worker, known.people.habits
+    worker, usual = known.worker, known.people.habits
     also = ", ".join(map(str, known.also_waiting))
-    unused = one.submissions - one.used - one.queued - one.rejected
+    unused = worker.submissions - worker.used - worker.queued - worker.rejected
     total = (
-        f"  {several(one.submissions, 'submission')}: {one.used} used, {unused} not used, "
-        f"{one.queued} waiting{f' (also {also})' if also else ''}, "
-        f"{one.rejected} rejected; earned {format_dollars(one.earned_cents)}"
+        f"  {several(worker.submissions, 'submission')}: {worker.used} used, {unused} not used, "
+        f"{worker.queued} waiting{f' (also {also})' if also else ''}, "
+        f"{worker.rejected} rejected; earned {format_dollars(worker.earned_cents)}"
     )
-    capped = ", capped" if one.capped else ""
+    capped = ", capped" if worker.capped else ""
     if known.found.evidence is not None:
-        return [f"worker {one.worker}{', excluded' if one.standing == 'excluded' else ''}{capped}", total]
-    speed = "" if one.speed is None else f", {one.speed:.1f} × the others' median"
-    speed += f", under the floor of {floor_s:g} s" if one.is_under(floor_s) else ""
-    speed += "" if one.unplayed is None else f", {100 * one.unplayed:.0f} % of the answers without playing"
-    run = "none" if one.run is None else f"{one.run.length} × {_words([one.run.label])}"
+        return [
+            f"worker {worker.worker}{', excluded' if worker.standing == 'excluded' else ''}{capped}",
+            total,
+        ]
+    speed = "" if worker.speed is None else f", {worker.speed:.1f} × the others' median"
+    speed += f", under the floor of {floor_s:g} s" if worker.is_under(floor_s) else ""
+    speed += (
+        "" if worker.unplayed is None else f", {100 * worker.unplayed:.0f} % of the answers without playing"
+    )
+    run = "none" if worker.run is None else f"{worker.run.length} × {_words([worker.run.label])}"
     return [
-        f"worker {one.worker}: {one.standing}{capped}; {one.record.text}, pass rate "
-        f"{one.mean:.2f} (90 % interval {one.low:.2f} to {one.high:.2f})",
-        f"  a pair takes {_number(one.median_s, ' s', 1)}{speed}; longest run {run} (usual {_number(usual.run)}); "
-        f"variety {_number(one.entropy, ' bits', 2)} (usual {_number(usual.entropy, '', 2)})",
-        f"  agrees with others on {_agreed(one.agreement)}; with own earlier answers on {_agreed(one.consistency)}",
+        f"worker {worker.worker}: {worker.standing}{capped}; {worker.record.text}, pass rate "
+        f"{worker.mean:.2f} (90 % interval {worker.low:.2f} to {worker.high:.2f})",
+        f"  a pair takes {_number(worker.median_s, ' s', 1)}{speed}; longest run {run} (usual {_number(usual.run)}); "
+        f"variety {_number(worker.entropy, ' bits', 2)} (usual {_number(usual.entropy, '', 2)})",
+        f"  agrees with others on {_agreed(worker.agreement)}; "
+        f"with own earlier answers on {_agreed(worker.consistency)}",
         total,
     ]
 
@@ -239,17 +252,17 @@ class SubmissionCounts(TypedDict):
 
 
 def _counts(known: _Known) -> SubmissionCounts:
-    submitted, one = known.found, known.worker
+    submitted, worker = known.found, known.worker
     row = submitted.row
     return SubmissionCounts(
         assignment=row.id,
         decision=row.decision.value,
-        worker=one.worker,
-        standing=one.standing,
-        golds=one.record.golds,
-        golds_passed=one.record.passes,
-        pass_rate=round(one.mean, 4),
-        pass_rate_interval=[round(one.low, 4), round(one.high, 4)],
+        worker=worker.worker,
+        standing=worker.standing,
+        golds=worker.record.golds,
+        golds_passed=worker.record.passes,
+        pass_rate=round(worker.mean, 4),
+        pass_rate_interval=[round(worker.low, 4), round(worker.high, 4)],
         findings=[FindingCounts(code=note.code, detail=note.detail) for note in submitted.findings],
         failed_controls=[
             FailedControl(

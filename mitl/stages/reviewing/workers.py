@@ -78,19 +78,21 @@ def workers(
     chosen, people = busiest_first(settings, environment)
     with open_database(settings.db_url, read_only=True) as session:
         settled = ledger.settled_work(session, chosen)
-    hourly = {one.worker: one.hourly_cents for one in worker_pay(paid_work(settled, chosen))}
+    hourly = {person.worker: person.hourly_cents for person in worker_pay(paid_work(settled, chosen))}
     seconds = usual_seconds(settled, chosen)
     floor_s = settings.min_seconds_a_pair
-    rows = [_row(one, hourly.get(one.worker), seconds.get(one.worker), floor_s) for one in people]
-    if any(one.unplayed is not None for one in people):
-        rows = [{**row, "unplayed": rounded(one.unplayed)} for row, one in zip(rows, people, strict=True)]
+    rows = [_row(person, hourly.get(person.worker), seconds.get(person.worker), floor_s) for person in people]
+    if any(person.unplayed is not None for person in people):
+        rows = [
+            {**row, "unplayed": rounded(person.unplayed)} for row, person in zip(rows, people, strict=True)
+        ]
     counts = WorkersCounts(environment=chosen.value, workers=len(people), rows=rows)
-    raters = {one.worker: one.rating for one in people if one.rating is not None}
+    raters = {person.worker: person.rating for person in people if person.rating is not None}
     if raters:
         counts["raters"] = [rater_row(worker, rating) for worker, rating in raters.items()]
     if not people:
         return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
-    of_pairs = [one for one in people if one.entropy is not None or one.rating is None]
+    of_pairs = [person for person in people if person.entropy is not None or person.rating is None]
     return StageResult(
         counts=counts,
         paths=write_rows(csv, rows),
@@ -164,44 +166,46 @@ def _work(chosen: Environment, people: Sequence[WorkerEvidence], hourly: Mapping
     )
     rows = (
         (
-            one.worker,
-            one.submissions,
-            one.used,
-            one.queued,
-            f"{one.record.passes} of {one.record.golds}" if one.record.golds else None,
-            f"{one.mean:.2f} ({one.low:.2f} to {one.high:.2f})" if one.record.golds else None,
-            one.standing + (", capped" if one.capped else ""),
-            format_dollars(one.earned_cents),
-            None if (cents := hourly.get(one.worker)) is None else format_dollars(cents),
+            person.worker,
+            person.submissions,
+            person.used,
+            person.queued,
+            f"{person.record.passes} of {person.record.golds}" if person.record.golds else None,
+            f"{person.mean:.2f} ({person.low:.2f} to {person.high:.2f})" if person.record.golds else None,
+            person.standing + (", capped" if person.capped else ""),
+            format_dollars(person.earned_cents),
+            None if (cents := hourly.get(person.worker)) is None else format_dollars(cents),
         )
-        for one in people
+        for person in people
     )
     return Table(f"workers on {chosen}: {len(people):,}", columns, tuple(rows))
 
 
 def _conduct(people: Sequence[WorkerEvidence], floor_s: float) -> Table:
-    plays = any(one.unplayed is not None for one in people)
+    plays = any(person.unplayed is not None for person in people)
     played = ["not played"] if plays else []
     columns = ("worker", "s a pair", "others = 1", *played, "longest run", "bits", "agrees", "with own")
     rows = (
         (
-            one.worker,
-            None if one.median_s is None else f"{one.median_s:.1f}{' !' * one.is_under(floor_s)}",
-            None if one.speed is None else f"{one.speed:.1f}",
-            *([None if one.unplayed is None else f"{100 * one.unplayed:.0f} %"] if plays else []),
-            "–" if one.run is None else f"{one.run.length} × {one.run.label.value.replace('_', ' ')}",
-            None if one.entropy is None else f"{one.entropy:.2f}",
-            _share(one.agreement),
-            _share(one.consistency),
+            person.worker,
+            None if person.median_s is None else f"{person.median_s:.1f}{' !' * person.is_under(floor_s)}",
+            None if person.speed is None else f"{person.speed:.1f}",
+            *([None if person.unplayed is None else f"{100 * person.unplayed:.0f} %"] if plays else []),
+            "–"
+            if person.run is None
+            else f"{person.run.length} × {person.run.label.value.replace('_', ' ')}",
+            None if person.entropy is None else f"{person.entropy:.2f}",
+            _share(person.agreement),
+            _share(person.consistency),
         )
-        for one in people
+        for person in people
     )
     return Table("how they go about it: evidence, no verdict", columns, tuple(rows))
 
 
 def _lines(settings: Settings, people: Sequence[WorkerEvidence], csv: Path | None) -> tuple[str, ...]:
     lines = []
-    n_hasty = sum(one.is_under(settings.min_seconds_a_pair) for one in people)
+    n_hasty = sum(person.is_under(settings.min_seconds_a_pair) for person in people)
     if n_hasty:
         lines.append(
             f"!: {n_hasty:,} {'takes' if n_hasty == 1 else 'take'} under {settings.min_seconds_a_pair:g} s for half of "
@@ -209,7 +213,7 @@ def _lines(settings: Settings, people: Sequence[WorkerEvidence], csv: Path | Non
         )
     most = settings.max_hits_per_worker
     if most is not None:
-        n_capped = sum(one.capped for one in people)
+        n_capped = sum(person.capped for person in people)
         lines.append(f"at most {most:,} HITs a worker: {n_capped:,} have done them and are offered no more")
     if csv is not None:
         lines.append(f"written to {csv}; it holds worker ids, so keep it in the project")
@@ -238,9 +242,9 @@ def workers_by_hits(
         csv: where to write one row for each bin.
     """
     chosen, people = busiest_first(settings, environment)
-    bins = by_workload(Workload(one.submissions, one.used) for one in people)
+    bins = by_workload(Workload(person.submissions, person.used) for person in people)
     whole = together(bins)
-    rows = [_bin_row(one) for one in bins]
+    rows = [_bin_row(bin_) for bin_ in bins]
     counts = WorkersCounts(
         environment=chosen.value,
         workers=whole.workers,
@@ -254,7 +258,7 @@ def workers_by_hits(
         f"{whole.submitted / whole.workers:.2f} HITs a worker; approved: passed by rule or by a person; other work is "
         "paid all the same, unless a person rejected it"
     ]
-    waiting = sum(one.queued for one in people)
+    waiting = sum(person.queued for person in people)
     if waiting:
         lines.append(f"{waiting:,} of the submitted waiting for a person, so not approved yet")
     if csv is not None:
@@ -268,19 +272,19 @@ def workers_by_hits(
 
 
 def _bins(chosen: Environment, bins: Sequence[WorkloadBin], whole: WorkloadBin) -> Table:
-    shown = (*((one.text, one) for one in bins), ("all", whole))
+    shown = (*((row.text, row) for row in bins), ("all", whole))
     return Table(
         f"workers on {chosen} by their HITs",
         ("HITs a worker", "workers", "submitted", "approved", "approve ratio"),
         tuple(
             (
                 name,
-                one.workers,
-                one.submitted,
-                one.approved,
-                None if one.ratio is None else f"{100 * one.ratio:.1f} %",
+                row.workers,
+                row.submitted,
+                row.approved,
+                None if row.ratio is None else f"{100 * row.ratio:.1f} %",
             )
-            for name, one in shown
+            for name, row in shown
         ),
     )
 

@@ -91,8 +91,8 @@ def choice_of(
     answers = answered(context, sampled)
     likeness = SideVectors()
     if needs_likeness:
-        found = evidence(context, answers)
-        rows, likeness = found.ranked, SideVectors(_one(found.pictures), _one(found.texts))
+        gathered = evidence(context, answers)
+        rows, likeness = gathered.ranked, SideVectors(_one(gathered.pictures), _one(gathered.texts))
     else:
         _, items = read_items(session, context.settings)
         rows = ranked(context, items, proposals.runs(session))
@@ -164,19 +164,19 @@ def doubted(context: Context, pairs: Ints, sampled: Ints, fused: pd.DataFrame | 
     if fused is None:
         return frame(POOL, dict.fromkeys(POOL, ()))
     kept = contains(pairs, fused["pair"].to_numpy()) & ~contains(sampled, fused["pair"].to_numpy())
-    known = fused["pair"].to_numpy()[kept]
-    given = columns.judgement_columns(session, environment)
-    given = given[counts(given) & contains(known, given["pair"].to_numpy())]
+    fused_pairs = fused["pair"].to_numpy()[kept]
+    judgements = columns.judgement_columns(session, environment)
+    judgements = judgements[counts(judgements) & contains(fused_pairs, judgements["pair"].to_numpy())]
     labelled = audits.machine_labels(session, environment)
-    machine = np.full(len(known), NONE, np.int8)
-    at = places(known, labelled["pair"].to_numpy())
+    machine = np.full(len(fused_pairs), NONE, np.int8)
+    at = places(fused_pairs, labelled["pair"].to_numpy())
     machine[at[at >= 0]] = labelled["label"].to_numpy()[at >= 0]
     answers = GivenAnswers(
-        places(known, given["pair"].to_numpy()),
-        np.asarray(given["label"], np.int8),
-        np.asarray(given["worker"].cat.codes, np.int64),
+        places(fused_pairs, judgements["pair"].to_numpy()),
+        np.asarray(judgements["label"], np.int8),
+        np.asarray(judgements["worker"].cat.codes, np.int64),
     )
-    pool = called_pairs(known, fused["probability"].to_numpy()[kept], answers, machine)
+    pool = called_pairs(fused_pairs, fused["probability"].to_numpy()[kept], answers, machine)
     out = pack_pairs(open_work.live_pairs(session, environment, roles=open_work.ANSWERING))
     return pool.assign(open=pool["open"] & ~contains(out, pool["pair"].to_numpy()))
 

@@ -139,10 +139,10 @@ def preview_table(asks: Preview, number: int, wish: RoundRequest) -> Table:
 
 
 def _matches(expected: Expected, asks: Preview) -> str:
-    each = f", {points(100 * expected['matches'] / asks['cents'])} per dollar" if asks["cents"] else ""
+    per_dollar = f", {points(100 * expected['matches'] / asks['cents'])} per dollar" if asks["cents"] else ""
     return (
         f"{points(expected['matches'])} (95 %: {points(expected['low'])} to {points(expected['high'])}), "
-        f"{points(expected['beyond_originals'])} beyond the originals{each}"
+        f"{points(expected['beyond_originals'])} beyond the originals{per_dollar}"
     )
 
 

@@ -64,13 +64,13 @@ def _train(turn: Turn) -> Done:
             continue
         request = TrainRequest((base,), turn.wish.recipe(turn.settings.seed), round=turn.row, restart=True)
         try:
-            made = train(turn.settings, request, turn.environment, progress=turn.talk.progress)
+            result = train(turn.settings, request, turn.environment, progress=turn.talk.progress)
         except TrainingError as error:
             left_out[base] = str(error)
             turn.talk.say(f"{base} is left as it is: {error}")
         else:
             trained[base] = request.named(base)
-            for warning in made.warnings:
+            for warning in result.warnings:
                 turn.talk.say(warning)
     line = f"{', '.join(trained.values())} learnt" if trained else "nobody could learn yet"
     untrained = f"; {', '.join(left_out)} as before" if left_out else ""
@@ -98,27 +98,27 @@ def _propose(turn: Turn) -> Done:
         queries = _queries(context) if runs else {}
     counts = {Direction.I2T: settings.image_queries, Direction.T2I: settings.caption_queries}
     images, captions = (queries.get(way) or QueryChoice(counts[way]) for way in Direction)
-    made = propose(
+    result = propose(
         settings,
         ProposeRequest(
             annotators=fresh, top_k=settings.top_k, depth=settings.depth, images=images, captions=captions
         ),
         progress=turn.talk.progress,
     )
-    return Done(made.lines[-1], {"annotators": names, "run": made.counts["run"]})
+    return Done(result.lines[-1], {"annotators": names, "run": result.counts["run"]})
 
 
 def _queries(context: Context) -> dict[Direction, QueryChoice]:
     """Those of all runs so far, as lists in files."""
     session, folder = context.session, context.settings.runs / "rounds"
     sides = dict(zip(Direction, item_store.names(session, item_store.dataset(session).id), strict=True))
-    found = {}
+    choices = {}
     for way, ids in proposal_store.queries(session).items():
         names = [sides[way][id_] for id_ in ids]
-        found[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", names))
+        choices[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", names))
     return {
         way: choice if proposal_store.queries(session)[way] else QueryChoice(0)
-        for way, choice in found.items()
+        for way, choice in choices.items()
     }
 
 
@@ -130,10 +130,10 @@ def _listed(path: Path, names: list[str]) -> Path:
 
 def _fuse(turn: Turn) -> Done:
     try:
-        made = fuse(turn.settings, turn.environment, progress=turn.talk.progress)
+        result = fuse(turn.settings, turn.environment, progress=turn.talk.progress)
     except MetricError as error:
         return Done(f"left out: {error}", {"auc": None})
-    auc = made.counts["auc"]
+    auc = result.counts["auc"]
     assert isinstance(auc, float)
     return Done(f"AUC {auc:.3f} against people's answers so far", {"auc": auc})
 
@@ -289,10 +289,10 @@ def _label(turn: Turn) -> Done:
             return Done(why, {"labelled": 0, "why": why})
     try:
         fuse(turn.settings, turn.environment, progress=turn.talk.progress)
-        made = label(turn.settings, turn.environment, Promise(error), progress=turn.talk.progress)
+        result = label(turn.settings, turn.environment, Promise(error), progress=turn.talk.progress)
     except (AuditError, MetricError) as found:
         return Done(f"nothing was labelled: {found}", {"labelled": 0, "why": str(found)})
-    labelled, left = made.counts["labelled"], made.counts["left"]
+    labelled, left = result.counts["labelled"], result.counts["left"]
     return Done(f"{labelled:,} labelled, {left:,} left to people", {"labelled": labelled, "left": left})
 
 

@@ -193,7 +193,9 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
         labelled = label is not None and label.result.get("labelled", 0)
         session.rollback()
         withdrawn = audit_store.withdraw(session, chosen, context.now()) if labelled else 0
-        unlearnt = [one.name for one in round_store.trained(session) if one.round_id == row.id]
+        unlearnt = [
+            annotator.name for annotator in round_store.trained(session) if annotator.round_id == row.id
+        ]
         dropped = round_store.drop_unasked(session, row.id, asked_pairs(context, row))
         out = round_store.hits_out(session, row.id)
         round_store.roll_back(session, row.id, context.now())
@@ -286,16 +288,18 @@ def _opened(
             )
         dataset = item_store.dataset(session).id
         session.rollback()
-        made = round_store.add_round(session, dataset, environment, wish.strategy, wish.config, context.now())
+        round_ = round_store.add_round(
+            session, dataset, environment, wish.strategy, wish.config, context.now()
+        )
         session.commit()
-    return made
+    return round_
 
 
 def _done(settings: Settings, environment: Environment, row: RoundRow) -> dict[str, Mapping[str, Any]]:
     """The steps that ended, with what they came to."""
     with open_context(settings, environment, read_only=True) as context:
         steps = round_store.steps(context.session, row.id)
-    return {step: one.result for step, one in steps.items() if one.ended_at is not None}
+    return {step: step_row.result for step, step_row in steps.items() if step_row.ended_at is not None}
 
 
 def _walk(turn: Turn, last: RoundStep = RoundStep.CERTIFY) -> Waits | None:
@@ -306,11 +310,11 @@ def _walk(turn: Turn, last: RoundStep = RoundStep.CERTIFY) -> Waits | None:
             with open_context(turn.settings, turn.environment) as context:
                 round_store.begin_step(context.session, turn.row.id, step, context.now())
                 context.session.commit()
-            made = do(turn)
-            if isinstance(made, Waits):
-                return made
-            turn.talk.say(f"round {turn.row.number}, {step.value}: {made.line}")
-            _ended(turn, step, made.result)
+            outcome = do(turn)
+            if isinstance(outcome, Waits):
+                return outcome
+            turn.talk.say(f"round {turn.row.number}, {step.value}: {outcome.line}")
+            _ended(turn, step, outcome.result)
         if step is last:
             break
     return None
@@ -337,22 +341,22 @@ def _result(
 ) -> StageResult:
     """What was done; ``following`` comes next unless a step waits."""
     with open_context(settings, environment, read_only=True) as context:
-        rows = {one.number: one for one in round_store.rounds(context.session, environment)}
+        rows = {stored.number: stored for stored in round_store.rounds(context.session, environment)}
         steps = round_store.steps(context.session, row.id)
-        found = [figures_of(context, rows[number]) for number in sorted({*closed, row.number})]
+        figures = [figures_of(context, rows[number]) for number in sorted({*closed, row.number})]
     counts: RoundCounts = {
         "environment": environment.value,
         "round": row.number,
-        "steps": {step.value: dict(one.result) for step, one in steps.items() if one.ended_at is not None},
+        "steps": {step.value: dict(done.result) for step, done in steps.items() if done.ended_at is not None},
         "waits_for": None if waits is None else waits.line,
         "closed": closed,
-        "figures": found[-1],
+        "figures": figures[-1],
     }
     did = bool(following or closed) or (waits is not None and waits.did)
     return StageResult(
         status="done" if did else "nothing_to_do",
         counts=counts,
-        tables=(rounds_table(found),),
+        tables=(rounds_table(figures),),
         lines=() if waits is None else (f"round {row.number} waits: {waits.line}",),
         next=following if waits is None else waits.next,
     )

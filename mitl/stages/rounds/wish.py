@@ -75,9 +75,9 @@ class RoundRequest:
     @classmethod
     def of(cls, row: RoundRow) -> RoundRequest:
         """What a round was asked for."""
-        known = {field.name for field in fields(cls)}
-        given = {name: value for name, value in row.config.items() if name in known}
-        return cls(**{**given, "strategy": row.strategy, "annotators": tuple(given.get("annotators", ()))})
+        names = {field.name for field in fields(cls)}
+        config = {name: value for name, value in row.config.items() if name in names}
+        return cls(**{**config, "strategy": row.strategy, "annotators": tuple(config.get("annotators", ()))})
 
     def recipe(self, seed: int) -> Recipe:
         """How its annotators learn; the head alone for two thirds of the steps, as by default.
@@ -87,14 +87,14 @@ class RoundRequest:
         """
         from annotators.training.recipe import LabelKind, Recipe
 
-        given: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self.loss is not None:
-            given["loss"] = self.loss
+            options["loss"] = self.loss
         if self.labels is not None:
-            given["labels"] = LabelKind(self.labels)
+            options["labels"] = LabelKind(self.labels)
         if self.steps is not None:
-            given |= {"steps": self.steps, "head_steps": self.steps * 2 // 3}
-        return Recipe(seed=seed, **given)
+            options |= {"steps": self.steps, "head_steps": self.steps * 2 // 3}
+        return Recipe(seed=seed, **options)
 
     def same_as(self, other: RoundRequest) -> bool:
         """Whether both ask for the same, as one turn of a run and the next do."""
@@ -114,15 +114,15 @@ class RoundRequest:
     def hit(self, context: Context) -> Bill:
         """What one HIT costs, or the dearest of those that it may have to ask again, whichever is more."""
         price = price_of(context, self.campaign(context.environment))
-        own = price.bill(1)
+        bill = price.bill(1)
         batches = {row.id: row for row in hit_store.batches(context.session, context.environment)}
         again = (
-            replace(own, assignments=lost.missing, reward_cents=cents, fee_cents=fee)
+            replace(bill, assignments=lost.missing, reward_cents=cents, fee_cents=fee)
             for lost in open_work.hits_to_replace(context.session, context.environment)
             for cents in [reward_again(batches[lost.hit.batch_id], self.reward_cents)]
             for fee in [fee_cents(cents, lost.missing) if price.charges_fee else 0]
         )
-        return max([own, *again], key=lambda one: one.total_cents)
+        return max([bill, *again], key=lambda hit_bill: hit_bill.total_cents)
 
     def hits(self, context: Context) -> int:
         """How many HITs the budget buys.
@@ -130,15 +130,15 @@ class RoundRequest:
         Raises:
             RoundError: not one.
         """
-        one = self.hit(context)
-        if self.budget_cents < one.total_cents:
-            asked = "" if one.assignments == 1 else f" with {one.assignments} workers"
+        bill = self.hit(context)
+        if self.budget_cents < bill.total_cents:
+            asked = "" if bill.assignments == 1 else f" with {bill.assignments} workers"
             raise RoundError(
                 f"a budget of {format_dollars(self.budget_cents)} is below one HIT, which costs "
-                f"{format_dollars(one.total_cents)}{asked}; give --budget "
-                f"{format_dollars(one.total_cents).lstrip('$')} or more"
+                f"{format_dollars(bill.total_cents)}{asked}; give --budget "
+                f"{format_dollars(bill.total_cents).lstrip('$')} or more"
             )
-        return self.budget_cents // one.total_cents
+        return self.budget_cents // bill.total_cents
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,8 @@ def whole_project(settings: Settings) -> Iterator[None]:
     url = parse_url(settings.db_url)
     database = url.database if url.get_backend_name() == "sqlite" else None
     beside = ("", "-wal", "-shm", "-journal") if database else ()
-    made = [Path(f"{database}{end}") for end in beside]
-    with nothing_on_a_full_disk([settings.project / CONFIG_FILE, *made, settings.project / WORLD_FOLDER]):
+    files = [Path(f"{database}{end}") for end in beside]
+    with nothing_on_a_full_disk([settings.project / CONFIG_FILE, *files, settings.project / WORLD_FOLDER]):
         yield
 
 
@@ -102,14 +102,14 @@ def init(
     data, ratings, exclusions = loaded.data, loaded.ratings, loaded.exclusions
     warnings = (*_left_out(data, ratings), *(checked.lines if checked else ()))
     with open_database(settings.db_url, create=True) as session:
-        found = items.find_dataset(session)
-        if found is not None:
-            require_same(found.content_sha256, data)
-            added = _add_missing(session, found.id, data, ratings, exclusions)
+        stored = items.find_dataset(session)
+        if stored is not None:
+            require_same(stored.content_sha256, data)
+            added = _add_missing(session, stored.id, data, ratings, exclusions)
             has_begun = bool(proposals.runs(session) or hits.batches(session))
             session.commit()
-            known = _loaded_before(settings, found, added, warnings, annotators, checked)
-            return replace(known, next="mitl status, which says what comes next") if has_begun else known
+            result = _loaded_before(settings, stored, added, warnings, annotators, checked)
+            return replace(result, next="mitl status, which says what comes next") if has_begun else result
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
@@ -231,8 +231,8 @@ def loaded_content(settings: Settings) -> str | None:
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         return None
     with open_database(settings.db_url, create=True) as session:
-        found = items.find_dataset(session)
-        return None if found is None else found.content_sha256
+        stored = items.find_dataset(session)
+        return None if stored is None else stored.content_sha256
 
 
 def _add_missing(

@@ -32,9 +32,9 @@ def written(texts: pd.DataFrame, captions: Sequence[CaptionItem]) -> list[Captio
         texts: ``COLLECTED``.
     """
     images, numbers = unpack_ids(texts["pair"].to_numpy())
-    own = {caption.id for caption in captions}
+    caption_ids = {caption.id for caption in captions}
     rows = zip(numbers.tolist(), texts["name"], images.tolist(), texts["text"], strict=True)
-    return sorted((CaptionItem(*row) for row in rows if row[0] not in own), key=lambda item: item.id)
+    return sorted((CaptionItem(*row) for row in rows if row[0] not in caption_ids), key=lambda item: item.id)
 
 
 def teaching(context: Context, excluded: Ints, texts: pd.DataFrame) -> pd.DataFrame:
@@ -59,8 +59,8 @@ def teaching(context: Context, excluded: Ints, texts: pd.DataFrame) -> pd.DataFr
     by_pair = answers.groupby("pair").agg(grade=("grade", "mean"), yes=("yes", "sum"), n=("yes", "size"))
     judged = by_pair.index.to_numpy(np.int64)
     accepted = texts["pair"].to_numpy()
-    made = columns.original_columns(context.session, item_store.dataset(context.session).id)
-    originals = distinct(np.concatenate([made, accepted[~contains(excluded, accepted)]]))
+    original_pairs = columns.original_columns(context.session, item_store.dataset(context.session).id)
+    originals = distinct(np.concatenate([original_pairs, accepted[~contains(excluded, accepted)]]))
     pairs = distinct(np.concatenate([judged, originals]))
     at = places(judged, pairs)
     asked = at >= 0

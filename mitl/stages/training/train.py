@@ -165,10 +165,10 @@ class _Work:
         learner = load(base, config, folder=self.settings.project, device=self.request.device)
         said = {**recipe.as_json(), "answers_sha256": self.answers}
         path = self.settings.project / FOLDER / f"{name}.safetensors"
-        known = {row.name: row for row in rounds.trained(self.context.session, withdrawn=True)}.get(name)
+        trained = {row.name: row for row in rounds.trained(self.context.session, withdrawn=True)}.get(name)
         self.context.session.rollback()
-        if known is not None:
-            return self._known(known, path, learner.fingerprint, said)
+        if trained is not None:
+            return self._known(trained, path, learner.fingerprint, said)
         if name in self.settings.annotator_config or name in registry.names() or name in BEGINNERS:
             raise TrainingError(f"there is an annotator {name!r} already; give another --name")
         outcome = self._train(learner, name, base, path)
@@ -320,8 +320,8 @@ def _result(settings: Settings, done: Mapping[str, dict[str, Any]], work: _Work)
     judged = int((work.lesson["n"] > 0).sum())
     originals = len(work.lesson) - judged
     collected = f", {several(work.collected, 'collected one')} among them" if work.collected else ""
-    nothing = all(one["status"] == "nothing_to_do" for one in done.values())
-    worse = [name for name, one in done.items() if one["best_step"] == 0]
+    nothing = all(row["status"] == "nothing_to_do" for row in done.values())
+    worse = [name for name, row in done.items() if row["best_step"] == 0]
     return StageResult(
         status="nothing_to_do" if nothing else "done",
         counts=TrainCounts(
