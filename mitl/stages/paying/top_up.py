@@ -233,7 +233,7 @@ class _Run:
 
     def _offer_table(self, fresh: Sequence[PlannedBonus], pay: Sequence[WorkerPay]) -> Table:
         """The bonuses beside what their workers have earned so far."""
-        pay_of = {worker_pay_.worker: worker_pay_ for worker_pay_ in pay}
+        pay_of = {due.worker: due for due in pay}
         rows = tuple(
             (
                 bonus.worker,
