@@ -94,7 +94,7 @@ def crisscross_demo(
     )
     written = steps.run("report", partial(report, settings, page, SANDBOX, progress=progress))
     sampled: Any = evaluated.counts["correlations"]
-    means = {model: {task: one["mean"] for task, one in of.items()} for model, of in sampled.items()}
+    means = {model: {task: figures["mean"] for task, figures in of.items()} for model, of in sampled.items()}
     counts = dict(LikenessCounts(tasks=against_truth(settings), correlations=means))
     mark.write(counts)
     # Release and report hold what every step came to: where they are the same, no step did anything.

@@ -68,9 +68,10 @@ def person(settings: Settings, name: str, out: Path, *, replace: bool = False) -
             else None
         )
         found = on_server.find(connection, name)
-        ids = [one.worker for one in found] or [name]
+        ids = [namesake.worker for namesake in found] or [name]
         held = [
-            on_server.held(connection, one.id, _numbered("server", place)) for place, one in enumerate(found)
+            on_server.held(connection, namesake.id, _numbered("server", place))
+            for place, namesake in enumerate(found)
         ]
         if session is not None:
             known = [(one, of) for one in ids for of in in_project.environments_of(session, one)]
@@ -108,8 +109,10 @@ def _numbered(folder: str, place: int) -> str:
 
 def _require_one(name: str, found: Sequence[NamedWorker], *, anyone: bool) -> None:
     """StoreError unless the name is one person's."""
-    if len({one.scope for one in found}) > 1:
-        people = "; ".join(f"{one.worker} ({one.scope}, {one.environment})" for one in found)
+    if len({namesake.scope for namesake in found}) > 1:
+        people = "; ".join(
+            f"{namesake.worker} ({namesake.scope}, {namesake.environment})" for namesake in found
+        )
         raise StoreError(
             f"more than one panel calls somebody {name!r}: {people}; name the one who asks by the worker id"
         )
@@ -140,8 +143,11 @@ def _of_project(
             "releases",
             "The releases that were built, and the name that stands for you in each if your answers are in it.",
             [
-                {"release": one.name, "your_name": pseudonym(worker, releases.salt(session, one.name))}
-                for one in releases.built(session)
+                {
+                    "release": release.name,
+                    "your_name": pseudonym(worker, releases.salt(session, release.name)),
+                }
+                for release in releases.built(session)
             ],
         )
 

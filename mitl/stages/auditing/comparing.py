@@ -49,8 +49,8 @@ class Compared:
         packed = np.concatenate([pairs for _, pairs in parts])
         pairs, at = np.unique(packed, return_inverse=True)
         spread, chance = np.zeros(len(pairs)), np.zeros(len(pairs))
-        np.add.at(spread, at, np.concatenate([one.spread for one, _ in parts]))
-        np.maximum.at(chance, at, np.concatenate([one.labels.chances for one, _ in parts]))
+        np.add.at(spread, at, np.concatenate([influenced.spread for influenced, _ in parts]))
+        np.maximum.at(chance, at, np.concatenate([influenced.labels.chances for influenced, _ in parts]))
         held = positives[pool.holds(positives)]
         others = pool.holds(pairs) & ~contains(held, pairs)
         pairs, spread, chance = pairs[others], spread[others], chance[others]
@@ -73,23 +73,23 @@ class Compared:
         known = listed["pair"].to_numpy()
         weights = shares(strata.guesses)
         factor = np.array([guess.size for guess in strata.guesses]) / np.maximum(weights, 1e-12)
-        found = []
-        for direction, (one, pairs) in self.by_direction.items():
+        differences = []
+        for direction, (influenced, pairs) in self.by_direction.items():
             each = factor[listed["stratum"].to_numpy()[np.searchsorted(known, pairs)]]
             for a, b in combinations(range(len(self.names)), 2):
-                difference = float(one.expected[a] - one.expected[b])
-                variance = each @ ((one.effects[a] - one.effects[b]) ** 2 * one.doubt)
+                difference = float(influenced.expected[a] - influenced.expected[b])
+                variance = each @ ((influenced.effects[a] - influenced.effects[b]) ** 2 * influenced.doubt)
                 wanted = wanted_pairs(
                     1, float(variance**0.5), difference, len(listed) + strata.guesses[-1].size
                 )
-                found.append((self.names[a], self.names[b], direction, difference, wanted))
-        return found
+                differences.append((self.names[a], self.names[b], direction, difference, wanted))
+        return differences
 
 
 def shares(guesses: Sequence[Guess]) -> Floats:
     """(H,) of the sample."""
-    found = np.array([SHARES[guess.name] * (guess.size > 0) for guess in guesses])
-    return np.asarray(found / found.sum())
+    weights = np.array([SHARES[guess.name] * (guess.size > 0) for guess in guesses])
+    return np.asarray(weights / weights.sum())
 
 
 def compared_models(
@@ -127,9 +127,9 @@ def compared_models(
         if len(labels):
             depth = max(DEPTH, 2 * int(labels.positives.max()))
             rankings = [ranker.ranked(model, direction, labels.query_ids, depth) for model in gathered.models]
-            one = influence(labels, rankings, asked, settings.seed)
-            asks, found = one.labels.query_ids[one.labels.rows], one.labels.items
-            by_direction[direction] = one, pack_ids(*direction.ordered(asks, found))
+            influenced = influence(labels, rankings, asked, settings.seed)
+            asks, items = influenced.labels.query_ids[influenced.labels.rows], influenced.labels.items
+            by_direction[direction] = influenced, pack_ids(*direction.ordered(asks, items))
     if not by_direction:
         raise UsageError(
             "no asked query has a positive yet, so models have no score to compare; harvest first"
@@ -140,8 +140,8 @@ def compared_models(
 def _judged(direction: Direction, queries: Ints, gallery: int, judged: tuple[Ints, Ints]) -> PartialLabels:
     """What people judged of the queries with a positive."""
     pairs = np.concatenate(judged)
-    asks, found = direction.ordered(*unpack_ids(pairs))
+    asks, items = direction.ordered(*unpack_ids(pairs))
     positive = np.arange(len(pairs)) < len(judged[0])
     scored = np.intersect1d(queries, asks[positive])
     chances, known = positive.astype(np.float64), np.ones(len(pairs), np.bool_)
-    return PartialLabels.of(scored, gallery, (asks, found), chances, known)
+    return PartialLabels.of(scored, gallery, (asks, items), chances, known)

@@ -139,18 +139,18 @@ def plan(
     with open_context(settings, environment, read_only=True, progress=progress) as context:
         pool = pool_of(context)
         earlier = audit_store.current(context.session, context.environment, AuditPurpose.RECALL)
-        found = _plan(context, pool, wish)
+        outcome = _plan(context, pool, wish)
         if earlier is None:
-            return found
+            return outcome
         if not _is_under_way(context, earlier):
             there = "is drawn and nothing of it is asked yet; `mitl audit draw` of another sample replaces it"
-            return replace(found, warnings=(f"audit {earlier.number} of this pool {there}",))
+            return replace(outcome, warnings=(f"audit {earlier.number} of this pool {there}",))
         _, state = _state(context, earlier)
         there = (
             f"audit {earlier.number} of this pool {state} since it was drawn on {earlier.drawn_at:%Y-%m-%d}, so no "
             "other sample of it can be drawn; this plan is for another pool, as after further queries"
         )
-        return replace(found, warnings=(there,), next="mitl audit show")
+        return replace(outcome, warnings=(there,), next="mitl audit show")
 
 
 def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
@@ -158,27 +158,27 @@ def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
         return _comparison(context, pool, wish)
     strata = strata_for_recall(context, pool)
     strata = strata.simple(pool) if wish.simple else strata
-    found = _planned(context, strata.guesses, wish)
+    planned = _planned(context, strata.guesses, wish)
     counts: AuditPlanCounts = {
         "environment": context.environment.value,
         "pool": pool.size,
-        "recall": found.target,
-        "confidence": found.confidence,
-        "affordable": found.cost is not None,
-        "pairs": found.best.first,
-        "answers": found.best.answers,
-        "hits": found.best.hits,
-        "total_cents": found.best.cents,
-        "reached": found.best.recall,
-        "simple_pairs": None if found.simple is None else found.simple.first,
-        "simple_cents": None if found.simple is None else found.simple.cents,
-        "strata": _figures(found.best.strata),
+        "recall": planned.target,
+        "confidence": planned.confidence,
+        "affordable": planned.cost is not None,
+        "pairs": planned.best.first,
+        "answers": planned.best.answers,
+        "hits": planned.best.hits,
+        "total_cents": planned.best.cents,
+        "reached": planned.best.recall,
+        "simple_pairs": None if planned.simple is None else planned.simple.first,
+        "simple_cents": None if planned.simple is None else planned.simple.cents,
+        "strata": _figures(planned.best.strata),
     }
     return StageResult(
         counts=counts,
-        tables=(_table(found.best.strata, f"a pool of {pool.size:,} pairs"),),
-        lines=(*found.lines(), *_waiting(strata.guesses)),
-        next="mitl audit draw" if found.cost is not None else "",
+        tables=(_table(planned.best.strata, f"a pool of {pool.size:,} pairs"),),
+        lines=(*planned.lines(), *_waiting(strata.guesses)),
+        next="mitl audit draw" if planned.cost is not None else "",
     )
 
 
@@ -193,13 +193,19 @@ def _comparison(context: Context, pool: Pool, wish: AuditRequest) -> StageResult
         "pool": pool.size,
         "strata": _figures(drawn),
         "comparisons": [
-            {"model": one, "against": other, "direction": direction.value, "difference": gap, "pairs": pairs}
-            for one, other, direction, gap, pairs in wanted
+            {
+                "model": model,
+                "against": other,
+                "direction": direction.value,
+                "difference": gap,
+                "pairs": pairs,
+            }
+            for model, other, direction, gap, pairs in wanted
         ],
     }
     rows = tuple(
-        (one, other, direction.value, f"{100 * gap:+.1f}", f"{pairs:,}" if pairs else "no audit")
-        for one, other, direction, gap, pairs in wanted
+        (model, other, direction.value, f"{100 * gap:+.1f}", f"{pairs:,}" if pairs else "no audit")
+        for model, other, direction, gap, pairs in wanted
     )
     heads = ("model", "minus", "direction", f"expected {METRIC}", "told apart by audited pairs")
     return StageResult(
@@ -372,10 +378,10 @@ def _samples(context: Context, guesses: Sequence[Guess], wish: AuditRequest) -> 
     if wish.compare:
         return _scaled(guesses, shares(guesses), wish.size or 0)
     if wish.size is None:
-        found = _planned(context, guesses, wish)
-        if found.cost is None:
-            raise AuditError(f"{found.reason}; nothing was drawn, and `mitl audit plan` shows the rest")
-        return found.cost.strata
+        planned = _planned(context, guesses, wish)
+        if planned.cost is None:
+            raise AuditError(f"{planned.reason}; nothing was drawn, and `mitl audit plan` shows the rest")
+        return planned.cost.strata
     price = answer_price(context)
     dealt = deal(guesses, price.cents(wish.size * 2), price=price, confidence=wish.confidence)
     return _scaled(guesses, np.array([float(stratum.sample) for stratum in dealt.strata]), wish.size)

@@ -129,12 +129,12 @@ def _unpaired(items: SearchedItems, wish: CollectWish) -> list[int]:
         direction = Direction.I2T if wish.from_images else Direction.T2I
         return query_ids(wish.items, direction, {item.external_id: item.id for item in side})
     told = {caption.image_id for caption in items.captions}
-    found = [image.id for image in items.images if image.id not in told] if wish.from_images else []
-    if not found:
+    unpaired = [image.id for image in items.images if image.id not in told] if wish.from_images else []
+    if not unpaired:
         raise RoundError(
             f"every {_noun(wish)} of this data set has a partner; name those that are to get another one with --items"
         )
-    return found
+    return unpaired
 
 
 def _by_vectors(
@@ -151,7 +151,7 @@ def _by_vectors(
     images = compute.encoded(annotator, "image", items.images)
     captions = compute.encoded(annotator, "caption", items.captions)
     own_of = {caption.id: caption.image_id for caption in items.captions}
-    image_vectors, caption_vectors = (item_vectors(annotator.name, one) for one in (images, captions))
+    image_vectors, caption_vectors = (item_vectors(annotator.name, side) for side in (images, captions))
     if wish.from_images:
         row_ids, rows, column_ids, columns = images.ids, image_vectors, captions.ids, caption_vectors
         partner = np.array([own_of[caption] for caption in column_ids.tolist()], np.int64)

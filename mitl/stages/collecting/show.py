@@ -34,15 +34,15 @@ def accepted_texts(context: Context) -> list[CollectedText]:
     """All that was accepted in an environment, in the order in which it was given."""
     session = context.session
     captions = {c.id: c for c in item_store.captions(session, item_store.dataset(session).id)}
-    found = []
-    for one in standing(session, context.environment):
-        attempt = one.accepted
+    texts = []
+    for item in standing(session, context.environment):
+        attempt = item.accepted
         if attempt is None or attempt.verdict is None or attempt.spot.answer is None:
             continue
         spot = attempt.spot
-        caption = None if one.choice.is_image else captions[spot.item]
+        caption = None if item.choice.is_image else captions[spot.item]
         image = spot.item if caption is None else spot.picked or 0
-        found.append(
+        texts.append(
             CollectedText(
                 name=f"w{spot.answer:06}" if caption is None else caption.external_id,
                 answer=attempt.spot.answer,
@@ -52,11 +52,11 @@ def accepted_texts(context: Context) -> list[CollectedText]:
                 writer=spot.worker,
                 reviewer=attempt.reviewer,
                 label=attempt.verdict.value,
-                strategy=one.choice.strategy,
+                strategy=item.choice.strategy,
                 batch=spot.batch,
             )
         )
-    return sorted(found, key=lambda text: text.name)
+    return sorted(texts, key=lambda text: text.name)
 
 
 def collected(context: Context) -> pd.DataFrame:
@@ -84,8 +84,8 @@ def collected(context: Context) -> pd.DataFrame:
 def by_state(known: list[ItemStanding]) -> dict[str, int]:
     """State → chosen items that are in it; those that none is in are left out."""
     counts: dict[str, int] = {}
-    for one in known:
-        counts[one.state.value] = counts.get(one.state.value, 0) + 1
+    for item in known:
+        counts[item.state.value] = counts.get(item.state.value, 0) + 1
     return counts
 
 
@@ -136,7 +136,7 @@ def show(
         captions = {c.id: c.text for c in item_store.captions(session, dataset.id)}
         paid = collection_store.paid_cents(session, context.environment)
         where = context.environment.value
-    attempts = [attempt for one in known for attempt in one.attempts]
+    attempts = [attempt for item in known for attempt in item.attempts]
     all_ = tally(known)
     accepted = all_.accepted
     faults: dict[str, int] = {}
@@ -164,9 +164,9 @@ def show(
     if to is not None:
         write_kept(to, _page(known, images, captions).encode(), replace=replace)
     given = tuple(
-        (_name(one, images, captions), one.choice.strategy, *_said(one, attempt, images))
-        for one in known
-        for attempt in one.attempts
+        (_name(item, images, captions), item.choice.strategy, *_said(item, attempt, images))
+        for item in known
+        for attempt in item.attempts
     )
     each = "" if not accepted else f", {format_dollars(round(paid / accepted))} for each accepted one"
     return StageResult(
@@ -233,20 +233,20 @@ _PICTURE = Markup('<figure><img src="{source}" alt="{name}"></figure>')
 def _page(known: Sequence[ItemStanding], images: Mapping[int, ImageItem], captions: Mapping[int, str]) -> str:
     """One file of its own; whatever people wrote is escaped."""
     parts = [_HEAD.format(count=len(known))]
-    for one in known:
+    for item in known:
         texts = []
-        for attempt in one.attempts:
-            state, review, text, faults = _said(one, attempt, images)
+        for attempt in item.attempts:
+            state, review, text, faults = _said(item, attempt, images)
             told = f" ({review})" if review else ""
             texts.append(_TEXT.format(state=state, review=told, text=text, faults=faults))
-        last = one.accepted or (one.attempts[-1] if one.attempts else None)
-        shown = one.choice.item if one.choice.is_image else last.spot.picked if last else None
+        last = item.accepted or (item.attempts[-1] if item.attempts else None)
+        shown = item.choice.item if item.choice.is_image else last.spot.picked if last else None
         parts.append(
             _SECTION.format(
                 picture="" if shown is None else _picture(images[shown]),
-                name=_name(one, images, captions),
-                state=one.state.value.replace("_", " "),
-                strategy=one.choice.strategy,
+                name=_name(item, images, captions),
+                state=item.state.value.replace("_", " "),
+                strategy=item.choice.strategy,
                 texts=Markup("").join(texts),
             )
         )

@@ -105,11 +105,11 @@ def fuse(
         said = kept.described()
         if said is not None and kept.read() is not None:
             return _again(context, kept, said)
-        found = evidence(context, answers, check)
-        parts = KeptParts.of(kept.path.parent, found, config)
+        gathered = evidence(context, answers, check)
+        parts = KeptParts.of(kept.path.parent, gathered, config)
         with parts.held():
-            made = _fused(found, context, parts)
-            counts = _counts(found, made, excluded)
+            made = _fused(gathered, context, parts)
+            counts = _counts(gathered, made, excluded)
             kept.write(made.fused, {**config, "counts": counts, "made_at": stamp(context.now())})
         parts.remove()
         return _result(kept, counts)
@@ -137,8 +137,8 @@ def _place(settings: Settings, config: Mapping[str, Any]) -> KeptScores:
 
 def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageResult:
     """The same as made before; where others were made since, these are the newest again."""
-    found = kept_scores(context.settings, context.environment, said["runs"])
-    newest = next(found, (None, kept))[1]
+    scores = kept_scores(context.settings, context.environment, said["runs"])
+    newest = next(scores, (None, kept))[1]
     if newest.path == kept.path:
         return _result(kept, said["counts"], "nothing_to_do")
     kept.describe({**said, "made_at": stamp(context.now())})
@@ -224,14 +224,14 @@ def _annotators(found: FusionEvidence, judged: _Judged) -> dict[str, AreaCounts]
 
 def _result(kept: KeptScores, counts: Mapping[str, Any], status: str = "done") -> StageResult:
     names = ("scored by", "AUC", "95 % from", "to")
-    own = sorted(counts["annotators"].items(), key=lambda one: -one[1]["auc"])
+    own = sorted(counts["annotators"].items(), key=lambda entry: -entry[1]["auc"])
     rows = (
         ("fusion", counts["auc"], counts["auc_low"], counts["auc_high"]),
         *((name, one["auc"], one["low"], one["high"]) for name, one in own),
     )
     asked = tuple(
-        (f"lost ≤ {one['lost']:.0%}, wrong ≤ {one['wrong']:.0%}", f"{100 * one['share']:.0f} %")
-        for one in counts["still_asked"]
+        (f"lost ≤ {risk['lost']:.0%}, wrong ≤ {risk['wrong']:.0%}", f"{100 * risk['share']:.0f} %")
+        for risk in counts["still_asked"]
     )
     return StageResult(
         status=status,

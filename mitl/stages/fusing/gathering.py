@@ -69,18 +69,18 @@ def evidence(
     check(bare)
     compute = ComputeContext.of(with_trained(context.settings), progress=context.progress)
     joint = tuple(_joint(compute, items, annotator_names(context, runs)))
-    captions = [one.captions for one in joint]
+    captions = [side.captions for side in joint]
     return replace(
         bare,
         texts=(*_texts(compute, items), *joined("annotators", captions)),
-        pictures=joined("annotators", [one.images for one in joint]),
+        pictures=joined("annotators", [side.images for side in joint]),
         joint=joint,
     )
 
 
 def annotator_names(context: Context, runs: Sequence[RunRow]) -> list[str]:
     """The annotators of these runs, each once, without those that were withdrawn."""
-    names = dict.fromkeys(one["name"] for run in runs for one in run.config["annotators"])
+    names = dict.fromkeys(annotator["name"] for run in runs for annotator in run.config["annotators"])
     gone = proposals.withdrawn_names(context.session)
     return [name for name in names if name not in gone]
 

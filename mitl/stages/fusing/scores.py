@@ -73,13 +73,13 @@ def kept_scores(
     settings: Settings, environment: Environment, runs: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], KeptScores]]:
     """What is said of each file that was made in this environment from these `sources`, newest first."""
-    found = []
+    entries = []
     for about in (settings.runs / FOLDER).glob("*.json"):
         kept = KeptScores(about.with_suffix(".parquet"))
         said = kept.described()
         if said is not None and (said.get("environment"), said.get("runs")) == (environment, list(runs)):
-            found.append((str(said.get("made_at", "")), about.name, said, kept))
-    for _, _, said, kept in sorted(found, key=lambda one: one[:2], reverse=True):
+            entries.append((str(said.get("made_at", "")), about.name, said, kept))
+    for _, _, said, kept in sorted(entries, key=lambda entry: entry[:2], reverse=True):
         yield said, kept
 
 

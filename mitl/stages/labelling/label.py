@@ -117,7 +117,7 @@ def label(
         judgements = columns.judgement_columns(context.session, context.environment)
         judgements = judgements[speaks(judgements)]
         cuts = _cuts(judgements, fused, sampled)
-        found = label_pairs(
+        labels = label_pairs(
             _open(context, audit, fused, sampled),
             audited,
             audit.design,
@@ -125,20 +125,20 @@ def label(
             siding=_siding(judgements, sampled, promise),
             cuts=cuts,
         )
-        line = refusal(found, promise, audit.design)
+        line = refusal(labels, promise, audit.design)
         if line is not None:
             raise AuditError(line)
-        config = _config(promise, found, cuts, about)
-        same = _stands(context, audit, config, found)
+        config = _config(promise, labels, cuts, about)
+        same = _stands(context, audit, config, labels)
         if not dry_run and not same:
             audit_store.withdraw(context.session, context.environment, context.now())
             audit_store.add_labelling(
-                context.session, context.environment, audit.id, config, found.labels, context.now()
+                context.session, context.environment, audit.id, config, labels.labels, context.now()
             )
             context.session.commit()
         following = _following(context)
-    result = _result(found, promise, len(audited), dry_run=dry_run, same=same)
-    result = replace(result, next=following if found.left else "mitl build-dataset --out DIR")
+    result = _result(labels, promise, len(audited), dry_run=dry_run, same=same)
+    result = replace(result, next=following if labels.left else "mitl build-dataset --out DIR")
     if scores is None:
         return result
     taken = f"that {scores.name} was made without the sample's answers is taken on your word; the bound rests on it"
@@ -321,17 +321,17 @@ def _result(
     )
     rows = tuple(
         (
-            one["stratum"],
-            one["pairs"],
-            one["sampled"],
-            round(one["loss"], 2) if promise.loss is Loss.ORDINAL else int(one["loss"]),
+            stratum["stratum"],
+            stratum["pairs"],
+            stratum["sampled"],
+            round(stratum["loss"], 2) if promise.loss is Loss.ORDINAL else int(stratum["loss"]),
             _surer(part),
-            one["labelled"],
-            one["left"],
-            f"{upper_bound(100 * one['bound'], 2)}%",
-            f"{upper_bound(100 * one['bound_among_labelled'], 2)}%",
+            stratum["labelled"],
+            stratum["left"],
+            f"{upper_bound(100 * stratum['bound'], 2)}%",
+            f"{upper_bound(100 * stratum['bound_among_labelled'], 2)}%",
         )
-        for part, one in zip(found.strata, strata, strict=True)
+        for part, stratum in zip(found.strata, strata, strict=True)
     )
     lost = f", {100 * promise.lost:.4g}% of those called no match," if promise.lost is not None else ""
     title = (

@@ -120,7 +120,7 @@ def _write(settings: Settings, only: Line | None, folder: Path, progress: Progre
 
 def _copy_trained(source: Path, target: Path) -> dict[str, str]:
     """Finished weights, which are never written again, and their curves; SHA-256 by name."""
-    found = {}
+    digests = {}
     for weights in sorted(source.glob("*.safetensors")):
         for path in (weights, weights.with_suffix(".csv")):
             if path.is_file():
@@ -129,10 +129,10 @@ def _copy_trained(source: Path, target: Path) -> dict[str, str]:
                     shutil.copyfileobj(file, sink)
                     to_disk(sink)
                 with (target / path.name).open("rb") as copy:
-                    found[path.name] = sha256(copy)
-    if found:
+                    digests[path.name] = sha256(copy)
+    if digests:
         sync_folder(target)
-    return found
+    return digests
 
 
 def _put_in_place(part: Path, target: Path) -> None:
@@ -232,13 +232,13 @@ def verify(settings: Settings) -> Verdict:
     Raises:
         StoreError: there is none, or one is not at the newest revision.
     """
-    found = {}
+    faults = {}
     for place in existing(settings):
         with opened(place, read_only=True) as engine:
             migrate.require_current(place.line, engine, place.name)
             with one_moment(engine) as connection:
-                found[place.name] = _faults(place.line, connection)
-    return _verdict(found)
+                faults[place.name] = _faults(place.line, connection)
+    return _verdict(faults)
 
 
 def verify_dump(source: Path, *, progress: Progress = no_progress) -> Verdict:
@@ -247,18 +247,18 @@ def verify_dump(source: Path, *, progress: Progress = no_progress) -> Verdict:
     Raises:
         StoreError: a file is missing or was changed, or the dump cannot be restored by this mitl.
     """
-    found = {}
+    faults = {}
     with open_dump(source) as dump:
         dump.check()
         for line in dump.manifest.databases:
             with rehearsed(line, dump, progress) as connection:
-                found[f"{source}: {line}"] = _faults(line, connection)
-    return _verdict(found)
+                faults[f"{source}: {line}"] = _faults(line, connection)
+    return _verdict(faults)
 
 
 def _faults(line: Line, connection: Connection) -> list[Fault]:
-    found = [*general_faults(connection, _METADATA[line]), *rule_faults(connection, _RULES[line])]
-    if line == "pipeline" and not found:  # where references are lost, there may be nothing to compare
+    faults = [*general_faults(connection, _METADATA[line]), *rule_faults(connection, _RULES[line])]
+    if line == "pipeline" and not faults:  # where references are lost, there may be nothing to compare
         with Session(connection, close_resets_only=False) as session:
             counted = {
                 "answer sheets say something else than the judgements": answer_sheets.stale(session),
@@ -269,8 +269,8 @@ def _faults(line: Line, connection: Connection) -> list[Fault]:
                     session
                 ),
             }
-        found += [Fault(what, rows) for what, rows in counted.items() if rows]
-    return found
+        faults += [Fault(what, rows) for what, rows in counted.items() if rows]
+    return faults
 
 
 def _verdict(found: dict[str, list[Fault]]) -> Verdict:

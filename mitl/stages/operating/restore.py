@@ -62,8 +62,12 @@ def restore(
         for place in wanted:
             connection = stack.enter_context(_changing(place))
             part = dump.manifest.databases[place.line]
-            if replace and place.file is not None and (found := migrate.revision_of(connection)) is not None:
-                copies.append(str(keep_copy(place.file, found)))
+            if (
+                replace
+                and place.file is not None
+                and (revision := migrate.revision_of(connection)) is not None
+            ):
+                copies.append(str(keep_copy(place.file, revision)))
             if not replace and _holds(place.line, connection, dump):
                 left_alone += 1
             else:

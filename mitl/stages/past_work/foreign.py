@@ -90,7 +90,7 @@ def past_of_foreign(
     Raises:
         DatasetError: labels or roles that the mapping has no word for.
     """
-    found, unmapped, strange = [], Counter[str](), Counter[str]()
+    past, unmapped, strange = [], Counter[str](), Counter[str]()
     for row in rows:
         kept = KeptRows(file.sha256, file.columns, (row.row.cells,))
         read = read_rows(reading, kept)
@@ -98,7 +98,7 @@ def past_of_foreign(
         strange.update(read.unmapped_roles)
         answers = own_answers(layout, row.cells)
         said = row.submission
-        found.append(
+        past.append(
             PastSubmission(
                 hit_id=said.hit_id or None,
                 page=said.assignment_id,
@@ -123,7 +123,7 @@ def past_of_foreign(
         raise DatasetError(
             f"[roles] has no word for {_counted(strange)}; map each to candidate, gold_positive or gold_negative"
         )
-    return found
+    return past
 
 
 def _counted(values: Counter[str]) -> str:
@@ -142,13 +142,13 @@ def past_batch(reading: Reading, rows: Sequence[SubmissionRow]) -> PastBatch:
 
 def _columns_within(layout: Layout, rows: Sequence[SubmissionRow]) -> Mapping[str, None]:
     """The columns that answer documents and crowd-forms within the rows amount to."""
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     for row in rows:
         try:
-            found.update(dict.fromkeys(expanded_cells(layout, row.cells)))
+            columns.update(dict.fromkeys(expanded_cells(layout, row.cells)))
         except AnswerError:
             continue  # becomes a finding of that submission
-    return found
+    return columns
 
 
 def read_official(
@@ -195,10 +195,12 @@ def store_proposals(
     if proposal_store.find_run(session, run_hash) is not None:
         return 0
     found = []
-    for one in proposals:
-        pair = items.pair(MappedAnswer(one.image, one.caption, by_text=False, answer=None), numbered=numbered)
+    for official in proposals:
+        pair = items.pair(
+            MappedAnswer(official.image, official.caption, by_text=False, answer=None), numbered=numbered
+        )
         if pair is not None:
-            found.append(Proposal(pair, one.model, one.direction, one.rank, one.score))
+            found.append(Proposal(pair, official.model, official.direction, official.rank, official.score))
     known = {row.name: row for row in proposal_store.annotators(session)}
     names = dict.fromkeys(proposal.annotator for proposal in found)
     origin = json.dumps({"import": file.sha256})
@@ -246,4 +248,6 @@ def _is_numbered(judgements: Sequence[OfficialJudgement], items: ProjectItems) -
     """Whether the ids are a release's integers for ids that are texts."""
     if items.id_kind is IdKind.INTEGER:
         return False
-    return not any(one.image in items.images and one.caption in items.captions for one in judgements)
+    return not any(
+        judgement.image in items.images and judgement.caption in items.captions for judgement in judgements
+    )

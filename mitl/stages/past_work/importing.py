@@ -163,8 +163,8 @@ def _bring_submissions(context: Context, given: _Given) -> Brought:
 
 
 def _layout(file: ResultFile, mapping: ColumnMap | None) -> Layout:
-    found = find_layout(file.columns)
-    layout = found if mapping is None else mapping.layout(found)
+    detected = find_layout(file.columns)
+    layout = detected if mapping is None else mapping.layout(detected)
     if layout is None:
         raise DatasetError(
             f"{file.name!r} has no layout that is known: a batch CSV has {', '.join(BATCH_CSV.needed)}; if it holds "
@@ -184,7 +184,7 @@ def _means_else(before: import_store.ImportRow, mapping: ColumnMap | None) -> bo
 
 def _judged_before(context: Context, past: Sequence[PastSubmission]) -> int:
     judged = open_work.usable_workers(context.session, context.environment).keys()
-    return len({pair for one in past for pair, _ in one.read.answers} & judged)
+    return len({pair for submission in past for pair, _ in submission.read.answers} & judged)
 
 
 def _settle(context: Context) -> None:
@@ -217,17 +217,19 @@ class Brought:
 
 def _counts(environment: Environment, brought: Brought) -> HarvestCounts:
     new = brought.stored.submissions if brought.stored else 0
-    pairs = {pair for one in brought.past for pair, _ in one.read.answers}
+    pairs = {pair for submission in brought.past for pair, _ in submission.read.answers}
     return {
         "environment": environment.value,
         "fetched": new + brought.own,
         "own": brought.own,
         "hits": brought.stored.hits if brought.stored else 0,
-        "judgements": sum(answer is not None for one in brought.past for _, answer in one.read.answers),
+        "judgements": sum(
+            answer is not None for submission in brought.past for _, answer in submission.read.answers
+        ),
         "pairs": len(pairs),
         "proposals": brought.proposals,
         "left_out": brought.left_out,
-        "unknown": sum(len(one.read.unknown) for one in brought.past),
+        "unknown": sum(len(submission.read.unknown) for submission in brought.past),
     }
 
 
@@ -237,7 +239,7 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
     lines = []
     if brought.stored is not None:
         verb = "read again" if read_again else "brought in"
-        workers = len({one.worker_id for one in brought.past})
+        workers = len({submission.worker_id for submission in brought.past})
         lines.append(
             f"{verb} {several(len(brought.past), 'submission')} by {several(workers, 'worker')} from {file.name} into "
             f"batch {brought.stored.batch}: {counts['judgements']:,} judgements on "
@@ -260,7 +262,7 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
 
 
 def _warnings(file: ResultFile, brought: Brought) -> list[str]:
-    findings = Counter(finding.code for one in brought.past for finding in one.read.findings)
+    findings = Counter(finding.code for submission in brought.past for finding in submission.read.findings)
     said = [
         (file.encoding == "cp1252", f"{file.name} is not in UTF-8; it was read as Windows-1252"),
         (

@@ -42,7 +42,7 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
     Raises:
         DatasetError: a row lacks one of its ids, or repeats a submission with other cells.
     """
-    found: dict[tuple[str, str], SubmissionRow] = {}
+    by_submission: dict[tuple[str, str], SubmissionRow] = {}
     unanswered = 0
     for row in file.rows:
         cells = dict(zip(file.columns, row.cells, strict=True))
@@ -51,13 +51,15 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
             unanswered += 1
             continue
         _require_ids(file, layout, row, said)
-        first = found.setdefault((said.assignment_id, said.worker_id), SubmissionRow(row, cells, said))
+        first = by_submission.setdefault(
+            (said.assignment_id, said.worker_id), SubmissionRow(row, cells, said)
+        )
         if first.row.cells != row.cells:
             raise DatasetError(
                 f"line {row.line} of {file.name!r} repeats submission {said.assignment_id} of line "
                 f"{first.row.line} with other cells; keep the right one of them"
             )
-    return list(found.values()), unanswered
+    return list(by_submission.values()), unanswered
 
 
 def sort_rows(

@@ -86,7 +86,7 @@ def store_past(
 ) -> StoredPast:
     """Write these submissions with all that follows from them; those that are here already are read again."""
     session = context.session
-    tokens = [_token(context.environment, one) for one in past]
+    tokens = [_token(context.environment, submission) for submission in past]
     hit_ids = import_store.past_hits(session, sorted(set(tokens)))
     new_hits = _new_hits(past, tokens, hit_ids)
     batch_id = _batch(context, about, new_hits, hit_ids)
@@ -94,7 +94,7 @@ def store_past(
     added = submission_store.add_submissions(
         session,
         context.environment,
-        [_new(one, hit_ids[token]) for one, token in zip(past, tokens, strict=True)],
+        [_new(submission, hit_ids[token]) for submission, token in zip(past, tokens, strict=True)],
     )
     _decide(session, past, added)
     known = import_store.imports(session)
@@ -114,18 +114,18 @@ def known_only(past: Sequence[PastSubmission], name: str, *, skip_unknown: bool)
         DatasetError: some answers are about images or captions that the project lacks, and were not to be skipped;
             or all are.
     """
-    unknown = Counter(words for one in past for words in one.read.unknown)
+    unknown = Counter(words for submission in past for words in submission.read.unknown)
     if unknown and not skip_unknown:
         raise DatasetError(
             f"answers in {name!r} are about pairs that this project lacks, {unknown.total():,} in all: "
             f"{_shown(unknown)}; load the data set that they belong to, or leave them out with --skip-unknown"
         )
-    found = [one for one in past if one.read.answers or not one.read.unknown]
-    if past and not found:
+    readable = [submission for submission in past if submission.read.answers or not submission.read.unknown]
+    if past and not readable:
         raise DatasetError(
             f"none of the {len(past):,} submissions in {name!r} is about a pair of this project, as {_shown(unknown)}"
         )
-    return found
+    return readable
 
 
 def _shown(counts: Counter[str]) -> str:
@@ -142,12 +142,16 @@ def _token(environment: Environment, one: PastSubmission) -> str:
 
 def _new_hits(past: Sequence[PastSubmission], tokens: Sequence[str], known: dict[str, int]) -> list[PastHit]:
     by_token: dict[str, list[PastSubmission]] = defaultdict(list)
-    for one, token in zip(past, tokens, strict=True):
+    for submission, token in zip(past, tokens, strict=True):
         if token not in known:
-            by_token[token].append(one)
+            by_token[token].append(submission)
     return [
-        PastHit(token, found[0].hit_id, max(len(found), *(one.wanted for one in found)))
-        for token, found in by_token.items()
+        PastHit(
+            token,
+            submissions[0].hit_id,
+            max(len(submissions), *(submission.wanted for submission in submissions)),
+        )
+        for token, submissions in by_token.items()
     ]
 
 
@@ -189,15 +193,17 @@ def _new(one: PastSubmission, hit_id: int) -> NewSubmission:
 
 def _decide(session: Session, past: Sequence[PastSubmission], added: dict[int, NewSubmission]) -> None:
     """What its requester approved counts, what they rejected does not."""
-    by_name = {(one.assignment_id, one.worker_id): one for one in past}
+    by_name = {(submission.assignment_id, submission.worker_id): submission for submission in past}
     decisions: dict[Decision, list[int]] = defaultdict(list)
     findings: dict[int, list[Finding]] = {}
     for id_, new in added.items():
-        one = by_name[new.mturk_assignment_id, new.worker]
-        decisions[Decision.REJECT if one.status == REJECTED else Decision.APPROVE].append(id_)
-        noted = [Finding("bad_value", f"time {text[:80]!a} cannot be read") for text in one.odd_times]
-        if one.status not in (APPROVED, REJECTED, ""):
-            noted.append(Finding(NOT_DECIDED, f"the file says {one.status[:40]!a}; its answers are used"))
+        submission = by_name[new.mturk_assignment_id, new.worker]
+        decisions[Decision.REJECT if submission.status == REJECTED else Decision.APPROVE].append(id_)
+        noted = [Finding("bad_value", f"time {text[:80]!a} cannot be read") for text in submission.odd_times]
+        if submission.status not in (APPROVED, REJECTED, ""):
+            noted.append(
+                Finding(NOT_DECIDED, f"the file says {submission.status[:40]!a}; its answers are used")
+            )
         findings[id_] = noted
     for decision, ids in decisions.items():
         answer_store.set_decision(session, ids, decision)
@@ -252,11 +258,16 @@ def refuse_doubles(context: Context, past: Sequence[PastSubmission], name: str) 
 
 
 def _given(past: Iterable[PastSubmission]) -> Iterable[_Answer]:
-    found = [(pair, answer) for one in past for pair, answer in one.read.answers if answer is not None]
+    answers = [
+        (pair, answer)
+        for submission in past
+        for pair, answer in submission.read.answers
+        if answer is not None
+    ]
     images, captions = (
-        np.array([(pair.image_id, pair.caption_id) for pair, _ in found], np.int64).reshape(-1, 2).T
+        np.array([(pair.image_id, pair.caption_id) for pair, _ in answers], np.int64).reshape(-1, 2).T
     )
-    for packed, (_, answer) in zip(pack_ids(images, captions).tolist(), found, strict=True):
+    for packed, (_, answer) in zip(pack_ids(images, captions).tolist(), answers, strict=True):
         if answer.label is not None:
             reasons = (question.bits(answer.given.get(question.name, ())) for question in _QUESTIONS)
             yield packed, answer.label.code - 1, *reasons
@@ -266,5 +277,5 @@ def _stored(answers: pd.DataFrame, pairs: Sequence[int]) -> Iterable[_Answer]:
     """Those on these pairs, usable or not, as a release may be older than a decision; none of controls or audits."""
     asked = np.unique(np.array(pairs, np.int64))
     wanted = is_asked(answers) & (answers["label"] != NONE) & contains(asked, answers["pair"].to_numpy())
-    found = answers.loc[wanted, ["pair", "label", *(question.column for question in _QUESTIONS)]]
-    return zip(*(found[name].tolist() for name in found), strict=True)
+    rows = answers.loc[wanted, ["pair", "label", *(question.column for question in _QUESTIONS)]]
+    return zip(*(rows[name].tolist() for name in rows), strict=True)

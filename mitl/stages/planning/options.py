@@ -84,7 +84,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         raise AuditError(f"{nobody}; run `mitl harvest`") if project.hits else TooFewAnswersError(nobody)
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
-        own = [one.pair for one in project.proposals if one.direction is direction]
+        own = [proposal.pair for proposal in project.proposals if proposal.direction is direction]
         at = places(pairs, pack_each(own))
         asking = [query_of(pair, direction) for pair in own]
         queries[at] = (number << _QUERY_BITS) + np.array(asking, np.int64)
@@ -139,10 +139,12 @@ def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
     ways = {direction: number for number, direction in enumerate(Direction)}
     rows = project.proposals
     features = rank_features(
-        np.array([names[one.annotator] * len(ways) + ways[one.direction] for one in rows], np.int64),
-        places(found.pairs, pack_each([one.pair for one in rows])),
-        np.array([one.rank for one in rows], np.int64),
-        np.array([one.similarity for one in rows], np.float64),
+        np.array(
+            [names[proposal.annotator] * len(ways) + ways[proposal.direction] for proposal in rows], np.int64
+        ),
+        places(found.pairs, pack_each([proposal.pair for proposal in rows])),
+        np.array([proposal.rank for proposal in rows], np.int64),
+        np.array([proposal.similarity for proposal in rows], np.float64),
         len(found.pairs),
     )
     return pilot_scores(features, found.queries, found.answered, found.matches, seed)
@@ -252,7 +254,7 @@ class PlannedWays:
 
     def option(self, key: str) -> WayToGoOn | None:
         """The option of that key, where it can be had."""
-        return next((one for one in self.options if one.key == key), None)
+        return next((way for way in self.options if way.key == key), None)
 
     @property
     def saves(self) -> bool:
@@ -331,13 +333,13 @@ def _options(frontier: Frontier, wish: PlanWish) -> tuple[WayToGoOn, ...]:
 def best_labelling(frontier: Frontier, tolerance: Tolerance) -> BoundedLabelling | None:
     """Machine labels under a bound at the size of sample that leaves least to people; None where none passes."""
     made = [
-        one
+        labelling
         for size in SAMPLE_SIZES
         if size <= frontier.open
-        for one in [frontier.labelling(size, tolerance)]
-        if one is not None
+        for labelling in [frontier.labelling(size, tolerance)]
+        if labelling is not None
     ]
-    return min(made, key=lambda one: one.people.value, default=None)
+    return min(made, key=lambda labelling: labelling.people.value, default=None)
 
 
 def _curves(frontier: Frontier, wish: PlanWish) -> tuple[Curve, ...]:

@@ -120,7 +120,8 @@ def _pilot_out(context: Context) -> str | None:
     """The name of a pilot of which HITs are out; None where there is none."""
     batches = hit_store.batches(context.session, context.environment)
     return next(
-        (one.name for one in batches if one.pilot and pilot_progress(context.session, one.id)[0]), None
+        (batch.name for batch in batches if batch.pilot and pilot_progress(context.session, batch.id)[0]),
+        None,
     )
 
 

@@ -194,7 +194,7 @@ def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) 
 
     recipes = {}
     for name in names:
-        for one in (name, *ComputeContext.of(settings).scope(name).sources):
-            config, _ = split_scope(one, settings.annotator_config.get(one, {}))
-            recipes[one] = AnnotatorRecipe(one, config, settings.project)
+        for source in (name, *ComputeContext.of(settings).scope(name).sources):
+            config, _ = split_scope(source, settings.annotator_config.get(source, {}))
+            recipes[source] = AnnotatorRecipe(source, config, settings.project)
     return RayEngine(recipes, address=computing.ray_address, backend=backend)

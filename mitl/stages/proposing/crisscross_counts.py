@@ -90,7 +90,7 @@ def method_counts(samples: pd.DataFrame, new: pd.DataFrame, *, n_images: int) ->
     """
     counts: dict[str, MethodCounts] = {}
     for place, method in enumerate(METHODS):
-        of_method, of_run = (one[one["method"] == place] for one in (samples, new))
+        of_method, of_run = (table[table["method"] == place] for table in (samples, new))
         val, test = (round(rows * n_images / COCO_IMAGES, 1) for rows in CXC_ROWS[method])
         counts[method.value] = {
             "task": method.task.value,

@@ -80,13 +80,15 @@ def side_encoders(
     }
     built = [build_encoder(name, modality, configs, settings.project) for name in chosen]
     twice = [
-        one.name for place, one in enumerate(built) if one.name in [other.name for other in built[:place]]
+        encoder.name
+        for place, encoder in enumerate(built)
+        if encoder.name in [other.name for other in built[:place]]
     ]
     if twice:
         raise AnnotatorError(
             f"two encoders of {modality}s are called {twice[0]!r}; name each once, rename one file"
         )
-    long = next((one.name for one in built if len(one.name) > LONGEST_NAME), None)
+    long = next((encoder.name for encoder in built if len(encoder.name) > LONGEST_NAME), None)
     if long is not None:
         raise AnnotatorError(
             f"encoder {long!r} has a name of {len(long)} characters, and {LONGEST_NAME} are the most; "

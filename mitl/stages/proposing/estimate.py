@@ -79,7 +79,7 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Estima
     work = _workload(settings, wanted)
     machines = [here(weights_files(settings)) if name == HERE else NAMED[name] for name in wanted.hardware]
     price, others = wanted.cents_per_hour, _alternatives(settings, plans)
-    found = [
+    estimates = [
         _OnHardware(
             machine,
             *(
@@ -97,7 +97,7 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Estima
         for name in names
         if name not in plans
     )
-    return _result(work, wanted, found, warnings)
+    return _result(work, wanted, estimates, warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +111,15 @@ class _OnHardware:
 
 def _alternatives(settings: Settings, plans: Mapping[str, AnnotatorPlan]) -> dict[str, AnnotatorPlan]:
     """Cheaper ways to score pairs one by one, for annotators about which nothing is set yet."""
-    found = {}
+    alternatives = {}
     for name, plan in plans.items():
         if plan.costs.vectors or name in settings.annotator_config:
             continue
         low = replace(plan, low_precision=True)
-        found[f"{name} in bfloat16"] = low
+        alternatives[f"{name} in bfloat16"] = low
         candidates = SHORTLIST * max(1, len(plans) - 1)
-        found[f"{name} in bfloat16, shortlist {SHORTLIST}"] = replace(low, shortlist=candidates)
-    return found
+        alternatives[f"{name} in bfloat16, shortlist {SHORTLIST}"] = replace(low, shortlist=candidates)
+    return alternatives
 
 
 def _workload(settings: Settings, wanted: EstimateOptions) -> SearchWorkload:

@@ -46,10 +46,10 @@ def query_ids(file: Path, direction: Direction, surrogates: Mapping[str, int]) -
     if str(file) != ECCV_QUERIES:
         return item_store.resolve(dict(surrogates), read_ids(file), what)
     by_query = official_positives("eccv").by_query[direction]
-    found = [query for query in by_query if query in surrogates]
-    if not found:
+    queries = [query for query in by_query if query in surrogates]
+    if not queries:
         raise DatasetError(
             f"none of the {len(by_query):,} {what} queries of ECCV Caption is in this data set; "
             "it is for COCO's test split under the official ids"
         )
-    return item_store.resolve(dict(surrogates), found, what)
+    return item_store.resolve(dict(surrogates), queries, what)

@@ -295,7 +295,9 @@ class AnnotatorRun:
         rankings = self.compute.engine.top_k_both(
             self.annotator, *sides, *depths, progress=self.compute.progress
         )
-        return {d: self._without(d, found, depth[d]) for d, found in zip(Direction, rankings, strict=True)}
+        return {
+            d: self._without(d, ranking, depth[d]) for d, ranking in zip(Direction, rankings, strict=True)
+        }
 
     def source_depth(self, direction: Direction) -> int:
         """How deep the sources' rankings must be; further where a recall is wished, so that the list can grow."""
@@ -410,8 +412,8 @@ def rank_with(kept: RankingFolder, runs: Sequence[AnnotatorRun]) -> tuple[list[N
         AnnotatorError: an annotator that reads pictures would miss some; all are told before anything is computed.
     """
     asked = [direction for direction in Direction if kept.queries[direction]]
-    for one in (one for run in runs for one in (run, *run.sources)):
-        require_pictures(one.annotator, one.items.images)
+    for ranked_run in (ranked_run for run in runs for ranked_run in (run, *run.sources)):
+        require_pictures(ranked_run.annotator, ranked_run.items.images)
     for run in runs:
         for source in run.sources:
             for direction in asked:
@@ -460,7 +462,7 @@ class RankingFolder:
         self, folder: Path, run: AnnotatorRun, direction: Direction, depth: Mapping[Direction, int]
     ) -> Ranking:
         """A new ranking; the other direction's as well where one pass gives both and it is not there yet."""
-        other = next(one for one in Direction if one is not direction)
+        other = next(way for way in Direction if way is not direction)
         if (
             other in depth
             and run.searches_both(self.queries)
@@ -469,8 +471,8 @@ class RankingFolder:
             rankings = run.both(depth)
         else:
             rankings = {direction: run.ranking(direction, self.queries[direction], depth[direction])}
-        for one, ranking in rankings.items():
-            self._write(folder, run, one, ranking)
+        for way, ranking in rankings.items():
+            self._write(folder, run, way, ranking)
         return rankings[direction]
 
     def _shortlisted(self, run: AnnotatorRun, direction: Direction, recall_file: Path) -> Ranking:

@@ -119,13 +119,14 @@ def verify(
         by_protocol = {"5K" if parts else "all": whole}
         # Rankings from files are of the whole gallery; a part's cannot be told from their heads.
         if parts and row is not None and row.one_k and not isinstance(annotator, RankingSource):
-            found = [
+            part_recalls = [
                 run.recalls(_only(items, set(part)), f"part-{number}") for number, part in enumerate(parts, 1)
             ]
             by_protocol["1K"] = {
-                d: tuple(np.mean([recalls[d] for recalls, _ in found], axis=0).tolist()) for d in Direction
+                d: tuple(np.mean([recalls[d] for recalls, _ in part_recalls], axis=0).tolist())
+                for d in Direction
             }
-            computed += sum(count for _, count in found)
+            computed += sum(count for _, count in part_recalls)
     if sample is not None:
         return _sample_verdict(name, whole, row, items, computed)
     return _verdict(RecallComparison.of(name, by_protocol, row), items, computed, is_coco=bool(parts))
@@ -226,9 +227,11 @@ def _row(settings: Settings, annotator: Annotator | RankingSource, asked: str | 
     network = registry.network_of(name, config)
     if network is None or ("weights" not in config and name in PUBLISHED):
         return PUBLISHED.get(name)
-    found = config.get("weights")
+    weights = config.get("weights")
     files = [
-        settings.project / Path(file) for file in (found if isinstance(found, list) else [found]) if file
+        settings.project / Path(file)
+        for file in (weights if isinstance(weights, list) else [weights])
+        if file
     ]
     if files:
         read = registry.examine(network, files[0]).settings
@@ -291,7 +294,7 @@ def _sample_verdict(
     name: str, recalls: Recalls, row: Published | None, items: SearchedItems, computed: int
 ) -> Verdict:
     """A sample's recall beside that of the whole split, which it should reach: fewer items leave fewer errors."""
-    found = RecallComparison.of(name, {"sample": recalls}, row)
+    comparison = RecallComparison.of(name, {"sample": recalls}, row)
     n_images = len(items.images)
     rows, low = [], []
     for direction, values in recalls.items():
@@ -320,7 +323,7 @@ def _sample_verdict(
     lines = (
         "a sample can refute and not confirm: recall among fewer items is higher than on the whole split",
     )
-    counts = _counts(found, items, computed, within=False if low else None)
+    counts = _counts(comparison, items, computed, within=False if low else None)
     return Verdict(StageResult(counts=counts, tables=(table,), lines=lines), refusal)
 
 
@@ -398,11 +401,11 @@ class RecallComparison:
 
     def recall(self) -> RecallByProtocol:
         """Protocol → direction → R@K → percent."""
-        found: dict[str, dict[str, dict[str, float]]] = {}
+        recalls: dict[str, dict[str, dict[str, float]]] = {}
         for figure in self.figures:
-            by_direction = found.setdefault(figure.protocol, {})
+            by_direction = recalls.setdefault(figure.protocol, {})
             by_direction.setdefault(figure.direction.value, {})[f"R@{figure.k}"] = round(figure.measured, 4)
-        return found
+        return recalls
 
     def table(self, title: str) -> Table:
         """A row for each figure."""
@@ -426,10 +429,10 @@ class RecallComparison:
         if self.row is None:
             return ()
         sources = f"5K: {self.row.source}" + (f"; 1K: {self.row.one_k_source}" if self.row.one_k else "")
-        found = "outside" if self.outside else "within"
+        verdict = "outside" if self.outside else "within"
         return (
             f"published for {self.row.what} ({sources})",
-            f"{found} the tolerance of {self.row.tolerance} points",
+            f"{verdict} the tolerance of {self.row.tolerance} points",
         )
 
     @property

@@ -36,9 +36,12 @@ def committed_cents(context: Context, round_id: int) -> int:
     session, environment = context.session, context.environment
     charges_fee = context.settings.endpoint is not None
     promised = sum(
-        one.count
-        * (one.reward_cents + (fee_cents(one.reward_cents, one.hit_assignments) if charges_fee else 0))
-        for one in commitments.promises(session, environment, round_id=round_id)
+        promise.count
+        * (
+            promise.reward_cents
+            + (fee_cents(promise.reward_cents, promise.hit_assignments) if charges_fee else 0)
+        )
+        for promise in commitments.promises(session, environment, round_id=round_id)
     )
     return round_store.spent(session, environment, round_id) + promised
 
@@ -70,12 +73,12 @@ def _affordable(context: Context, turn: Turn) -> Campaign | None:
     left, price = _left(context, turn), turn.wish.hit(context).total_cents
     wanted = turn.wish.campaign(turn.environment, left)
     for further in (None, left // price * CANDIDATES_PER_HIT, 0):
-        one = replace(wanted, further=further)
-        plan = make_plan(context.session, context.settings, one)
+        campaign = replace(wanted, further=further)
+        plan = make_plan(context.session, context.settings, campaign)
         if 0 < plan.n_hits * price <= left:
-            return one
+            return campaign
     asked = [[item for item in hit.page.items if item.role in _ASKED] for hit in plan.again[: left // price]]
-    return replace(one, limit=sum(map(len, asked))) if asked else None
+    return replace(campaign, limit=sum(map(len, asked))) if asked else None
 
 
 def publish_chosen(turn: Turn) -> Done:

@@ -91,8 +91,8 @@ def choice_of(
     answers = answered(context, sampled)
     likeness = SideVectors()
     if needs_likeness:
-        found = evidence(context, answers)
-        rows, likeness = found.ranked, SideVectors(_one(found.pictures), _one(found.texts))
+        gathered = evidence(context, answers)
+        rows, likeness = gathered.ranked, SideVectors(_one(gathered.pictures), _one(gathered.texts))
     else:
         _, items = read_items(session, context.settings)
         rows = ranked(context, items, proposals.runs(session))
@@ -183,5 +183,5 @@ def doubted(context: Context, pairs: Ints, sampled: Ints, fused: pd.DataFrame | 
 
 def _one(vectors: tuple[UnitVectors, ...]) -> UnitVectors | None:
     """Vectors whose cosine is the mean of all of these."""
-    found = joined("likeness", vectors)
-    return found[0] if found else None
+    stacked = joined("likeness", vectors)
+    return stacked[0] if stacked else None

@@ -70,12 +70,14 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         rows = round_store.rounds(context.session, context.environment)
         if not rows:
             raise RoundError(f"no round was opened on {context.environment}; open one with `mitl round next`")
-        found = [figures_of(context, row) for row in rows]
-    counts: RoundShowCounts = {"environment": context.environment.value, "rounds": found}
+        figures = [figures_of(context, row) for row in rows]
+    counts: RoundShowCounts = {"environment": context.environment.value, "rounds": figures}
     shares = [
-        (one["round"], name, f"{share:.0%}") for one in found for name, share in one["proposed_by"].items()
+        (round_figures["round"], name, f"{share:.0%}")
+        for round_figures in figures
+        for name, share in round_figures["proposed_by"].items()
     ]
-    tables = [rounds_table(found)]
+    tables = [rounds_table(figures)]
     if shares:
         tables.append(
             Table("positives by who proposed them", ("round", "annotator", "of them"), tuple(shares))
@@ -101,7 +103,7 @@ def figures_of(context: Context, row: RoundRow) -> RoundFigures:
     positive, n_answered = _found(context, row, chosen)
     originals = distinct(columns.original_columns(session, item_store.dataset(session).id))
     paid = round_store.spent(session, context.environment, row.id)
-    steps = {step: one.result for step, one in round_store.steps(session, row.id).items()}
+    steps = {step: row_of_step.result for step, row_of_step in round_store.steps(session, row.id).items()}
     bounds = steps.get(RoundStep.CERTIFY, {})
     return {
         "round": row.number,
@@ -149,25 +151,28 @@ def _shares(context: Context, positive: np.ndarray) -> dict[str, float]:
 _COLUMNS = "round|strategy|learnt|state|asked|answered|paid|matches|new|per dollar|recall ≥|precision ≥|AUC|by machine"
 
 
-def rounds_table(found: Sequence[RoundFigures]) -> Table:
+def rounds_table(figures: Sequence[RoundFigures]) -> Table:
     """A row for each round."""
     names = tuple(_COLUMNS.split("|"))
     rows = tuple(
         (
-            one["round"],
-            one["strategy"],
-            ", ".join(one["trained"]) or "nobody",
-            one["state"].replace("_", " "),
-            one["asked"],
-            one["answered"],
-            format_dollars(one["paid_cents"]),
-            one["positives"],
-            one["beyond_originals"],
-            None if one["per_dollar"] is None else f"{one['per_dollar']:.1f}",
-            *(None if bound is None else lower_bound(bound) for bound in (one["recall"], one["precision"])),
-            None if one["auc"] is None else f"{one['auc']:.3f}",
-            one["labelled"],
+            of_round["round"],
+            of_round["strategy"],
+            ", ".join(of_round["trained"]) or "nobody",
+            of_round["state"].replace("_", " "),
+            of_round["asked"],
+            of_round["answered"],
+            format_dollars(of_round["paid_cents"]),
+            of_round["positives"],
+            of_round["beyond_originals"],
+            None if of_round["per_dollar"] is None else f"{of_round['per_dollar']:.1f}",
+            *(
+                None if bound is None else lower_bound(bound)
+                for bound in (of_round["recall"], of_round["precision"])
+            ),
+            None if of_round["auc"] is None else f"{of_round['auc']:.3f}",
+            of_round["labelled"],
         )
-        for one in found
+        for of_round in figures
     )
     return Table("rounds", names, rows)

@@ -112,13 +112,13 @@ def _queries(context: Context) -> dict[Direction, QueryChoice]:
     """Those of all runs so far, as lists in files."""
     session, folder = context.session, context.settings.runs / "rounds"
     sides = dict(zip(Direction, item_store.names(session, item_store.dataset(session).id), strict=True))
-    found = {}
+    choices = {}
     for way, ids in proposal_store.queries(session).items():
         names = [sides[way][id_] for id_ in ids]
-        found[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", names))
+        choices[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", names))
     return {
         way: choice if proposal_store.queries(session)[way] else QueryChoice(0)
-        for way, choice in found.items()
+        for way, choice in choices.items()
     }
 
 

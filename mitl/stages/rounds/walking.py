@@ -193,7 +193,7 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
         labelled = label is not None and label.result.get("labelled", 0)
         session.rollback()
         withdrawn = audit_store.withdraw(session, chosen, context.now()) if labelled else 0
-        unlearnt = [one.name for one in round_store.trained(session) if one.round_id == row.id]
+        unlearnt = [model.name for model in round_store.trained(session) if model.round_id == row.id]
         dropped = round_store.drop_unasked(session, row.id, asked_pairs(context, row))
         out = round_store.hits_out(session, row.id)
         round_store.roll_back(session, row.id, context.now())
@@ -295,7 +295,9 @@ def _done(settings: Settings, environment: Environment, row: RoundRow) -> dict[s
     """The steps that ended, with what they came to."""
     with open_context(settings, environment, read_only=True) as context:
         steps = round_store.steps(context.session, row.id)
-    return {step: one.result for step, one in steps.items() if one.ended_at is not None}
+    return {
+        step: row_of_step.result for step, row_of_step in steps.items() if row_of_step.ended_at is not None
+    }
 
 
 def _walk(turn: Turn, last: RoundStep = RoundStep.CERTIFY) -> Waits | None:
@@ -337,22 +339,26 @@ def _result(
 ) -> StageResult:
     """What was done; ``following`` comes next unless a step waits."""
     with open_context(settings, environment, read_only=True) as context:
-        rows = {one.number: one for one in round_store.rounds(context.session, environment)}
+        rows = {round_.number: round_ for round_ in round_store.rounds(context.session, environment)}
         steps = round_store.steps(context.session, row.id)
-        found = [figures_of(context, rows[number]) for number in sorted({*closed, row.number})]
+        figures = [figures_of(context, rows[number]) for number in sorted({*closed, row.number})]
     counts: RoundCounts = {
         "environment": environment.value,
         "round": row.number,
-        "steps": {step.value: dict(one.result) for step, one in steps.items() if one.ended_at is not None},
+        "steps": {
+            step.value: dict(row_of_step.result)
+            for step, row_of_step in steps.items()
+            if row_of_step.ended_at is not None
+        },
         "waits_for": None if waits is None else waits.line,
         "closed": closed,
-        "figures": found[-1],
+        "figures": figures[-1],
     }
     did = bool(following or closed) or (waits is not None and waits.did)
     return StageResult(
         status="done" if did else "nothing_to_do",
         counts=counts,
-        tables=(rounds_table(found),),
+        tables=(rounds_table(figures),),
         lines=() if waits is None else (f"round {row.number} waits: {waits.line}",),
         next=following if waits is None else waits.next,
     )

@@ -130,15 +130,15 @@ class RoundRequest:
         Raises:
             RoundError: not one.
         """
-        one = self.hit(context)
-        if self.budget_cents < one.total_cents:
-            asked = "" if one.assignments == 1 else f" with {one.assignments} workers"
+        hit = self.hit(context)
+        if self.budget_cents < hit.total_cents:
+            asked = "" if hit.assignments == 1 else f" with {hit.assignments} workers"
             raise RoundError(
                 f"a budget of {format_dollars(self.budget_cents)} is below one HIT, which costs "
-                f"{format_dollars(one.total_cents)}{asked}; give --budget "
-                f"{format_dollars(one.total_cents).lstrip('$')} or more"
+                f"{format_dollars(hit.total_cents)}{asked}; give --budget "
+                f"{format_dollars(hit.total_cents).lstrip('$')} or more"
             )
-        return self.budget_cents // one.total_cents
+        return self.budget_cents // hit.total_cents
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,5 +35,5 @@ def _of_project(settings: Settings) -> SetForm:
     from mitl.db.store import items
 
     with open_database(settings.db_url, read_only=True) as session:
-        found = items.find_dataset(session)
-    return IMAGES if found is None else found.form
+        dataset = items.find_dataset(session)
+    return IMAGES if dataset is None else dataset.form

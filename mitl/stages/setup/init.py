@@ -102,13 +102,13 @@ def init(
     data, ratings, exclusions = loaded.data, loaded.ratings, loaded.exclusions
     warnings = (*_left_out(data, ratings), *(checked.lines if checked else ()))
     with open_database(settings.db_url, create=True) as session:
-        found = items.find_dataset(session)
-        if found is not None:
-            require_same(found.content_sha256, data)
-            added = _add_missing(session, found.id, data, ratings, exclusions)
+        dataset = items.find_dataset(session)
+        if dataset is not None:
+            require_same(dataset.content_sha256, data)
+            added = _add_missing(session, dataset.id, data, ratings, exclusions)
             has_begun = bool(proposals.runs(session) or hits.batches(session))
             session.commit()
-            known = _loaded_before(settings, found, added, warnings, annotators, checked)
+            known = _loaded_before(settings, dataset, added, warnings, annotators, checked)
             return replace(known, next="mitl status, which says what comes next") if has_begun else known
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
@@ -231,8 +231,8 @@ def loaded_content(settings: Settings) -> str | None:
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         return None
     with open_database(settings.db_url, create=True) as session:
-        found = items.find_dataset(session)
-        return None if found is None else found.content_sha256
+        dataset = items.find_dataset(session)
+        return None if dataset is None else dataset.content_sha256
 
 
 def _add_missing(

@@ -312,16 +312,16 @@ def _result(settings: Settings, done: Mapping[str, dict[str, Any]], work: _Work)
     rows = tuple(
         (
             name,
-            f"{one['base']}, {'initial' if one['initial'] else 'trained'} weights",
-            *(one[key] for key in ("steps", "best_step", "before", "after")),
+            f"{trained['base']}, {'initial' if trained['initial'] else 'trained'} weights",
+            *(trained[key] for key in ("steps", "best_step", "before", "after")),
         )
-        for name, one in done.items()
+        for name, trained in done.items()
     )
     judged = int((work.lesson["n"] > 0).sum())
     originals = len(work.lesson) - judged
     collected = f", {several(work.collected, 'collected one')} among them" if work.collected else ""
-    nothing = all(one["status"] == "nothing_to_do" for one in done.values())
-    worse = [name for name, one in done.items() if one["best_step"] == 0]
+    nothing = all(trained["status"] == "nothing_to_do" for trained in done.values())
+    worse = [name for name, trained in done.items() if trained["best_step"] == 0]
     return StageResult(
         status="nothing_to_do" if nothing else "done",
         counts=TrainCounts(
