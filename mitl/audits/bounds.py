@@ -232,7 +232,7 @@ def _risks(
     if rates is RateSource.MEASURED:
         told = {"false_no": evidence.false_no, "false_yes": evidence.false_yes}
         unneeded = tuple(
-            part for part, one in told.items() if not one.is_read(risk * shares[part], anytime=anytime)
+            part for part, rate in told.items() if not rate.is_read(risk * shares[part], anytime=anytime)
         )
     halved = {"thinning": 0.5} if "missing" not in parts else {}
     kept = {part: shares[part] * halved.get(part, 1.0) for part in parts if part not in unneeded}

@@ -150,18 +150,18 @@ class Certificate:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What weakens the bounds, in words."""
-        found = []
+        lines = []
         if self.workers is not None and self.workers < FEW_WORKERS:
-            found.append(
+            lines.append(
                 f"{several(self.workers, 'worker')} answered; below {FEW_WORKERS} the chance that three of "
                 "them agree is reckoned too high, so the bounds are somewhat optimistic"
             )
         if self.doubt:
-            found.append(
+            lines.append(
                 "two further workers overturned more first noes than the rate of false noes explains, so missing "
                 "matches seem harder than those that gave it; rely on the bounds that hold whatever the rates are"
             )
-        return tuple(found)
+        return tuple(lines)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -322,12 +322,12 @@ def look(
         first = min(first, int((sample.place <= upto_place).sum()))
     evidence = sample.evidence(design, sizes, first, anytime=True)
     risk, shares = 1 - design.confidence, design.shares or SHARES
-    found = [
+    worst = [
         bound(evidence, risk, shares, method="betting", rates=rates, anytime=True).lower
         for rates in (RateSource.MEASURED, RateSource.WORST)
         for bound in (recall_lower, precision_lower)
     ]
-    recall, precision, worst_recall, worst_precision = (float(value) for value in found)
+    recall, precision, worst_recall, worst_precision = (float(value) for value in worst)
     place = int(sample.place[first - 1]) if first else 0
     return Look(place, recall, precision, worst_recall, worst_precision)
 

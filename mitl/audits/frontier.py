@@ -168,14 +168,14 @@ class Frontier:
 
     def _people(self, recalls: Floats, wrong: float) -> Floats:
         """(B + 1, n) pairs between the two thresholds at each recall."""
-        found = np.empty((len(self.chances), len(recalls)))
+        shares = np.empty((len(self.chances), len(recalls)))
         for row, matches in enumerate(self._matches):
             kept = recalls * (self.known + matches[-1])
             below = np.interp(kept - self.known, matches, self._above)
             others = self._above - matches
             above = np.interp(wrong * kept, others, self._above) if wrong else 0.0
-            found[row] = np.maximum(below - above, 0.0)
-        return found
+            shares[row] = np.maximum(below - above, 0.0)
+        return shares
 
     def _recalls(self, answers: Floats, wrong: float) -> Floats:
         recalls = np.append(1 - np.geomspace(1, 1e-4, 240), 1.0)
@@ -202,9 +202,9 @@ class Frontier:
             chances = self.chances[:, side][:, order]
             steps = np.append(0.0, np.cumsum(pairs[order]))
             wrong = _from_zero((chances if number else 1 - chances) * pairs[order])
-            for row, found in enumerate(wrong):
-                cuts[number, row] = np.interp((allowed + _HIDDEN) / share, found, steps)
-                errors[number, row] = np.interp(cuts[number, row], steps, found)
+            for row, errors_of in enumerate(wrong):
+                cuts[number, row] = np.interp((allowed + _HIDDEN) / share, errors_of, steps)
+                errors[number, row] = np.interp(cuts[number, row], steps, errors_of)
         if not cuts.any():
             return None
         labelled, (let_in, lost) = (1 - share) * cuts.sum(axis=0), (1 - share) * errors

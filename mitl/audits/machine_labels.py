@@ -127,7 +127,7 @@ def label_pairs(
     parts = list(_parts(design, stratum, match))
     kept = np.zeros(len(pairs), np.bool_)
     names = np.full(len(pairs), "", object)
-    found = []
+    strata = []
     for name, number, own in parts:
         members = np.flatnonzero(own)
         here = of_audited == number
@@ -140,14 +140,14 @@ def label_pairs(
         else:
             loss = np.where(of_own, levels[here], 0.0)
             threshold = find_threshold_of_loss(uncertainty[members], drawn, loss, tolerance)
-        found.append(LabelledStratum(name, threshold, drawn.sample))
+        strata.append(LabelledStratum(name, threshold, drawn.sample))
         kept[members] = uncertainty[members] < threshold.cut
         names[members] = name
     kept[sampled] = False
     columns = {"pair": pairs, "label": label, "probability": probability, "stratum": names.astype(str)}
     labels = pd.DataFrame({column: values[kept] for column, values in columns.items()})
     left = len(pairs) - len(sampled) - len(labels)
-    return MachineLabels(tuple(found), labels, siding, left, audited["pair"].to_numpy()[disputed])
+    return MachineLabels(tuple(strata), labels, siding, left, audited["pair"].to_numpy()[disputed])
 
 
 def siding_upper(first: Places, second: Places, risk: float) -> float:
@@ -174,15 +174,15 @@ def level_cuts(probability: Floats, label: Places) -> tuple[float, float, float]
     """
     order = np.argsort(-probability, kind="stable")
     rising = np.concatenate([[1.0], probability[order]])
-    found = []
+    cuts = []
     for step in (0, 2):
         above = label[order] <= step
         # Cut after k pairs: the k first are given the better level, the others the worse.
         losses = (
             np.concatenate([[0], np.cumsum(~above)]) + above.sum() - np.concatenate([[0], np.cumsum(above)])
         )
-        found.append(float(rising[int(losses.argmin())]))
-    return max(found[0], 0.5), 0.5, min(found[1], 0.5)
+        cuts.append(float(rising[int(losses.argmin())]))
+    return max(cuts[0], 0.5), 0.5, min(cuts[1], 0.5)
 
 
 def _parts(

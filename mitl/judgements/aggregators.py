@@ -46,7 +46,7 @@ class Posterior:
 
     def first(self, n: int) -> Posterior:
         """The first ``n`` items alone."""
-        return Posterior(self.level[:n], *(_start(one, n) for one in (self.match, self.low, self.high)))
+        return Posterior(self.level[:n], *(_start(part, n) for part in (self.match, self.low, self.high)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,8 +77,8 @@ def aggregate(
         n_positive: how many labels, counted from the best, are positive.
     """
     if method is Aggregator.MAJORITY or not len(table):
-        found = majority_table(table, n_positive)
-        return Aggregated(found.label, found.positive.astype(np.float64), found.n_answers)
+        majority = majority_table(table, n_positive)
+        return Aggregated(majority.label, majority.positive.astype(np.float64), majority.n_answers)
     posterior, convergence = _FITS[method](table)
     level = posterior.level.astype(np.float64)
     probability = level[:, :n_positive].sum(axis=1).clip(0, 1)

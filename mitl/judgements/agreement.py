@@ -112,11 +112,11 @@ def interval_alpha(scores: Floats, units: Counts, *, replicates: int = REPLICATE
     sums, squares = np.bincount(codes, about), np.bincount(codes, about**2)
     within = sizes * (squares - sums**2 / sizes) / (sizes - 1)
     parts = np.stack([sizes, sums, squares, within], axis=1)  # (units, 4)
-    found = float(_interval_alphas(parts.sum(axis=0)[None])[0])
+    alpha = float(_interval_alphas(parts.sum(axis=0)[None])[0])
     rng = np.random.default_rng(seed)
     drawn = np.stack([parts[rng.integers(n_units, size=n_units)].sum(axis=0) for _ in range(replicates)])
     low, high = _bounds(_interval_alphas(drawn), n_units)
-    return Alpha(found, low, high, n_units, len(scores))
+    return Alpha(alpha, low, high, n_units, len(scores))
 
 
 def _interval_alphas(totals: Floats) -> Floats:
@@ -124,8 +124,8 @@ def _interval_alphas(totals: Floats) -> Floats:
     answers, sums, squares, within = totals.T
     by_chance = squares - sums**2 / answers
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = np.where(by_chance > 0, 1 - (answers - 1) * within / (answers * by_chance), np.nan)
-    return found
+        alphas: Floats = np.where(by_chance > 0, 1 - (answers - 1) * within / (answers * by_chance), np.nan)
+    return alphas
 
 
 def _bounds(bootstrap: Floats, units: int) -> tuple[float, float] | tuple[None, None]:
@@ -156,10 +156,10 @@ def _estimate(
         reason = "all answers are the same, so nothing shows whether people could have disagreed"
         return Alpha(None, None, None, units, answers, reason)
     pairs = _coincidences(rows, sizes)
-    found = _alphas(times[None], rows, pairs, values, scale)[0]
+    alpha = _alphas(times[None], rows, pairs, values, scale)[0]
     drawn = np.random.default_rng(seed).multinomial(units, times / units, size=replicates)
     low, high = _bounds(_alphas(drawn, rows, pairs, values, scale), units)
-    return Alpha(float(found), low, high, units, answers)
+    return Alpha(float(alpha), low, high, units, answers)
 
 
 def _coincidences(rows: Counts, sizes: Counts) -> Floats:
@@ -182,8 +182,8 @@ def _alphas(times: Counts, rows: Counts, pairs: Floats, values: NDArray[np.gener
     disagreement = (observed * distance).sum(axis=(1, 2)) * (n - 1)
     by_chance = (expected * distance).sum(axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = np.where(by_chance > 0, 1 - disagreement / by_chance, np.nan)
-    return found
+        alphas: Floats = np.where(by_chance > 0, 1 - disagreement / by_chance, np.nan)
+    return alphas
 
 
 def _distances(totals: Floats, values: NDArray[np.generic], scale: Scale) -> Floats:

@@ -105,10 +105,10 @@ def medians_s(worker: Ints, active_ms: Ints) -> dict[int, float]:
     order = np.sort(pack_ids(worker[measured], active_ms[measured]))  # both in one number: many times as fast
     who, times = unpack_ids(order)
     first = np.flatnonzero(np.diff(who, prepend=-1))
-    found, count = who[first], np.diff(first, append=len(who))
+    workers, count = who[first], np.diff(first, append=len(who))
     low, high = times[first + (count - 1) // 2] / 1000, times[first + count // 2] / 1000
     middle = np.where(count % 2 == 1, low, (low + high) / 2)
-    return dict(zip(found.tolist(), middle.tolist(), strict=True))
+    return dict(zip(workers.tolist(), middle.tolist(), strict=True))
 
 
 def label_counts(worker: Ints, label: Codes, n_workers: int) -> Ints:
@@ -146,16 +146,16 @@ def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, AnswerRun]
         return {}
     begins = np.flatnonzero(np.append(True, (page[1:] != page[:-1]) | (label[1:] != label[:-1])))
     lengths = np.diff(np.append(begins, len(page)))
-    found, who = coded(worker[begins])
-    longest = np.zeros(len(found), np.int64)
+    workers, who = coded(worker[begins])
+    longest = np.zeros(len(workers), np.int64)
     np.maximum.at(longest, who, lengths)
     is_longest = np.flatnonzero(lengths == longest[who])
-    best = np.full(len(found), len(begins))
+    best = np.full(len(workers), len(begins))
     np.minimum.at(best, who[is_longest], is_longest)
     return {
         who: AnswerRun(length, LABELS[code])
         for who, length, code in zip(
-            found.tolist(), lengths[best].tolist(), label[begins[best]].tolist(), strict=True
+            workers.tolist(), lengths[best].tolist(), label[begins[best]].tolist(), strict=True
         )
     }
 

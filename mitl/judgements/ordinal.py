@@ -122,8 +122,8 @@ def fit_ordinal(table: AnswerTable, options: OrdinalOptions | None = None) -> Or
         parameters = blend(parameters, moved, pace)
     reader = PosteriorReader(table, parameters, grid, options.interval)
     sweeper.sweep(log_answers(parameters, grid, marginal=True), prior, reader.read)
-    found = (reader.level, reader.answer, reader.match, reader.low, reader.high)
-    return Ordinal(parameters, *found, Convergence(tuple(trace), settled))
+    readings = (reader.level, reader.answer, reader.match, reader.low, reader.high)
+    return Ordinal(parameters, *readings, Convergence(tuple(trace), settled))
 
 
 def log_answers(parameters: Parameters, grid: Grid, *, marginal: bool = False) -> Floats:
@@ -272,5 +272,5 @@ class PosteriorReader:
         rows = np.arange(len(posterior))
         mass = posterior[rows, cell]
         inside = (share - (below[rows, cell] - mass)) / np.where(mass > 0, mass, 1.0)
-        found: Floats = nodes[cell] + (inside.clip(0, 1) - 0.5) * self._grid.width
-        return found
+        quantile: Floats = nodes[cell] + (inside.clip(0, 1) - 0.5) * self._grid.width
+        return quantile

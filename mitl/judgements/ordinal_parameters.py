@@ -90,8 +90,8 @@ def starting_thresholds(shares: Floats, noise: float) -> Floats:
 def _normal_mass(low: Floats, high: Floats) -> Floats:
     """Mass of N(0, 1) from ``low`` to ``high``; where Φ would cancel, from the other tail."""
     mirrored = low > 0
-    found: Floats = ndtr(np.where(mirrored, -low, high)) - ndtr(np.where(mirrored, -high, low))
-    return found
+    mass: Floats = ndtr(np.where(mirrored, -low, high)) - ndtr(np.where(mirrored, -high, low))
+    return mass
 
 
 TYPICAL_LOG_NOISE = float(np.log(0.6))

@@ -81,8 +81,8 @@ def untrusted(ratings: pd.DataFrame) -> Flags:
     by_pair = careful.assign(alike=careful["score"] > MOST_RANDOM).groupby("pair")
     n_raters = by_pair["worker"].nunique()
     alike = n_raters.index[(n_raters >= FEWEST_CAREFUL) & (by_pair["alike"].mean() > 1 / 2)]
-    found: NDArray[np.bool_] = (ratings["role"].to_numpy() == RANDOM) & ratings["pair"].isin(alike).to_numpy()
-    return found
+    flags: NDArray[np.bool_] = (ratings["role"].to_numpy() == RANDOM) & ratings["pair"].isin(alike).to_numpy()
+    return flags
 
 
 CHANCE = 0.001
@@ -168,18 +168,18 @@ def rows(score: Floats, pair: Ints, assignment: Ints, place: Ints) -> list[Row]:
     counts = np.unique(cents, return_counts=True)[1]
     equal = float((counts * (counts - 1)).sum() / (n * (n - 1)))
     looks = len(LAGS) + 1
-    found = []
+    compared = []
     page = np.unique(assignment, return_inverse=True)[1]
     for lag in LAGS:
         here, there = np.arange(lag, n), np.arange(n - lag)
         at = (assignment[here] == assignment[there]) & (pair[here] != pair[there])
-        found.append(_row(lag, here[at], there[at], (cents, page), equal, looks))
+        compared.append(_row(lag, here[at], there[at], (cents, page), equal, looks))
     where = {(int(p), int(at)): index for index, (p, at) in enumerate(zip(page, place, strict=True))}
     both = [(index, where[p - 1, at]) for (p, at), index in where.items() if (p - 1, at) in where]
     here, there = np.array(both, np.int64).reshape(-1, 2).T
     at = pair[here] != pair[there]
-    found.append(_row(0, here[at], there[at], (cents, page), equal, looks))
-    return [row for row in found if row is not None]
+    compared.append(_row(0, here[at], there[at], (cents, page), equal, looks))
+    return [row for row in compared if row is not None]
 
 
 def _row(

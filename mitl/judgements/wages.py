@@ -136,57 +136,57 @@ def work_time(
 def usual_ms(work: Iterable[PaidWork]) -> dict[str, int]:
     """Wording → median active time of the submissions whose pages measured it."""
     times = _times(work)
-    return {template: round(statistics.median(found)) for template, found in times.items()}
+    return {template: round(statistics.median(taken)) for template, taken in times.items()}
 
 
 def worker_pay(work: Sequence[PaidWork]) -> list[WorkerPay]:
     """Every worker with paid work, by id."""
     usual = usual_ms(work)
     by_worker: dict[str, list[PaidWork]] = defaultdict(list)
-    for one in work:
-        by_worker[one.worker].append(one)
-    return [_pay_of(worker, found, usual) for worker, found in sorted(by_worker.items())]
+    for task in work:
+        by_worker[task.worker].append(task)
+    return [_pay_of(worker, paid, usual) for worker, paid in sorted(by_worker.items())]
 
 
 def wage_figures(work: Sequence[PaidWork], floor_cents: int) -> list[WageFigures]:
     """The wages by wording, in order of their names."""
     by_template: dict[str, list[PaidWork]] = defaultdict(list)
-    for one in work:
-        by_template[one.template].append(one)
-    return [_figures_of(template, found, floor_cents) for template, found in sorted(by_template.items())]
+    for task in work:
+        by_template[task.template].append(task)
+    return [_figures_of(template, paid, floor_cents) for template, paid in sorted(by_template.items())]
 
 
 def slow_work(work: Sequence[PaidWork]) -> list[PaidWork]:
     """Submissions that took so much longer than usual that a person should look before that time is paid for."""
     usual = {
-        template: round(statistics.median(found))
-        for template, found in _times(work).items()
-        if len(found) >= _ENOUGH
+        template: round(statistics.median(times))
+        for template, times in _times(work).items()
+        if len(times) >= _ENOUGH
     }
     return [
-        one
-        for one in work
-        if one.time.ms is not None
-        and one.template in usual
-        and one.time.ms >= SLOW_FACTOR * usual[one.template]
+        task
+        for task in work
+        if task.time.ms is not None
+        and task.template in usual
+        and task.time.ms >= SLOW_FACTOR * usual[task.template]
     ]
 
 
 def _times(work: Iterable[PaidWork]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for one in work:
-        if one.time.ms is not None:
-            found[one.template].append(one.time.ms)
-    return found
+    by_template: dict[str, list[int]] = defaultdict(list)
+    for task in work:
+        if task.time.ms is not None:
+            by_template[task.template].append(task.time.ms)
+    return by_template
 
 
 def _pay_of(worker: str, work: Sequence[PaidWork], usual: Mapping[str, int]) -> WorkerPay:
     ms = n_stand_in = n_unknown = 0
-    for one in work:
-        if one.time.ms is not None:
-            ms += one.time.ms
-        elif one.template in usual:
-            ms += min(usual[one.template], one.time.limit_ms)
+    for task in work:
+        if task.time.ms is not None:
+            ms += task.time.ms
+        elif task.template in usual:
+            ms += min(usual[task.template], task.time.limit_ms)
             n_stand_in += 1
         else:
             n_unknown += 1
@@ -196,21 +196,21 @@ def _pay_of(worker: str, work: Sequence[PaidWork], usual: Mapping[str, int]) -> 
         ms=ms,
         n_stand_in=n_stand_in,
         n_unknown=n_unknown,
-        reward_cents=sum(one.reward_cents for one in work),
-        fee_cents=sum(one.fee_cents for one in work),
-        bonus_cents=sum(one.bonus_cents for one in work),
-        compensation_cents=sum(one.compensation_cents for one in work),
+        reward_cents=sum(task.reward_cents for task in work),
+        fee_cents=sum(task.fee_cents for task in work),
+        bonus_cents=sum(task.bonus_cents for task in work),
+        compensation_cents=sum(task.compensation_cents for task in work),
     )
 
 
 def _figures_of(template: str, work: Sequence[PaidWork], floor_cents: int) -> WageFigures:
-    measured = [(one.reward_cents, one.time.ms) for one in work if one.time.ms is not None]
+    measured = [(task.reward_cents, task.time.ms) for task in work if task.time.ms is not None]
     low, middle, high = _tenths([reward * HOUR_MS // ms for reward, ms in measured])
     return WageFigures(
         template=template,
         submissions=len(work),
         measured=len(measured),
-        n_doubtful=sum(one.time.is_doubtful for one in work),
+        n_doubtful=sum(task.time.is_doubtful for task in work),
         median_ms=round(statistics.median(ms for _, ms in measured)) if measured else None,
         low_cents=low,
         median_cents=middle,

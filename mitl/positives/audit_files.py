@@ -102,9 +102,9 @@ class ReleasedAudit:
         images = places(self.image_ids, table["image_id"].to_numpy())
         captions = places(self.caption_ids, table["caption_id"].to_numpy())
         known = (images >= 0) & (captions >= 0)
-        found = np.full(len(table), -1)
-        found[known] = pack_ids(images[known], captions[known])
-        return found
+        pairs = np.full(len(table), -1)
+        pairs[known] = pack_ids(images[known], captions[known])
+        return pairs
 
 
 def read_audit(folder: Path, manifest: Mapping[str, object]) -> ReleasedAudit | None:
@@ -177,7 +177,7 @@ def _check_numbers(design: AuditDesign) -> None:
     whole = [number for stratum in design.strata for number in (stratum.size, stratum.sample)]
     shares = [number for stratum in design.strata for number in (stratum.recheck_share, stratum.expected)]
     if not isinstance(design.shares, dict | None) or not all(
-        isinstance(one.name, str) for one in design.strata
+        isinstance(stratum.name, str) for stratum in design.strata
     ):
         raise ValueError("the design deals its risk by no object, or a stratum has no name")
     dealt = [design.confidence, *(design.shares or {}).values()]

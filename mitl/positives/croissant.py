@@ -319,7 +319,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "dataReleaseMaintenancePlan": upkeep,
         "dataImputationProtocol": machine_told(data) if data.has_machine_labels else "",
     }
-    found: dict[str, object] = {
+    properties: dict[str, object] = {
         "dataCollection": " ".join([_collection(data, summary), *rounds_told(data.origins)]),
         "dataCollectionType": _kinds_of_collection(data, summary),
         "dataCollectionMissingData": _missing(data, summary),
@@ -346,7 +346,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "personalSensitiveInformation": _personal(data, summary),
         **{name: value for name, value in optional.items() if value},
     }
-    return {f"rai:{name}": value for name, value in sorted(found.items())}
+    return {f"rai:{name}": value for name, value in sorted(properties.items())}
 
 
 def _unasked(data: ReleaseInput, summary: Summary) -> str:
@@ -359,8 +359,8 @@ def _unasked(data: ReleaseInput, summary: Summary) -> str:
 def _machines(data: ReleaseInput, summary: Summary) -> list[str]:
     told = {name: KINDS[kind] for name, kind in data.origins.kinds.items()}
     told |= {
-        one.name: "; ".join([*([told[one.name]] if one.name in told else []), learnt(one)])
-        for one in data.origins.trained
+        model.name: "; ".join([*([told[model.name]] if model.name in told else []), learnt(model)])
+        for model in data.origins.trained
     }
     return [
         f"{name} ({told[name]}): {several(count, 'pair')}"
@@ -434,30 +434,30 @@ def _processing(data: ReleaseInput, summary: Summary) -> list[str]:
 def _protocol(data: ReleaseInput) -> list[str]:
     if not len(data.judgements):
         return ["Nobody was asked for this release."]
-    found = [
+    lines = [
         "People saw an image with a caption and chose yes, weak_yes, weak_no or no; the first two are positive."
     ]
     controls = data.origins.controls
     if controls is not None:
         held = "Each page held two" if data.origins.batches else "Pages of past work held"
-        found.append(
+        lines.append(
             f"{held} pairs whose answer is known; the rule: {controls.rule}. Expected answers: "
             f"{percent(controls.positive.passed, controls.positive.seen)} on gold positives, "
             f"{percent(controls.negative.passed, controls.negative.seen)} on gold negatives."
         )
     if data.origins.past_work:
-        found.append("For answers that were read from files it is not known here what their pages asked.")
-    return found
+        lines.append("For answers that were read from files it is not known here what their pages asked.")
+    return lines
 
 
 def _platforms(data: ReleaseInput) -> list[str]:
     money = "practice money" if data.environment is Environment.SANDBOX else "real money"
-    found = (
+    platforms = (
         [f"pages posted over the requester API of Mechanical Turk, for {money}"] if data.origins.crowd else []
     )
     if data.origins.past_work:
-        found.append("files of work that was done before, on platforms not known here")
-    return found or ["none: nobody was asked"]
+        platforms.append("files of work that was done before, on platforms not known here")
+    return platforms or ["none: nobody was asked"]
 
 
 def _per_item(summary: Summary) -> str:
@@ -475,15 +475,15 @@ def _who(data: ReleaseInput, summary: Summary) -> str:
 
 
 def _biases(data: ReleaseInput, summary: Summary) -> list[str]:
-    found = (
+    biases = (
         ["The positives favour models that resemble the machine annotators: say so when scoring one of them."]
         if summary.proposed_by
         else []
     )
     share = data.origins.busiest_share(summary.largest_share)
     if share is not None:
-        found.append(f"The busiest worker gave {percent(share)} of the answers.")
-    return found
+        biases.append(f"The busiest worker gave {percent(share)} of the answers.")
+    return biases
 
 
 def _personal(data: ReleaseInput, summary: Summary) -> list[str]:

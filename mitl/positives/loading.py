@@ -27,10 +27,10 @@ class ReleasePositives:
 
     def pairs(self, direction: Direction) -> frozenset[tuple[str, str]]:
         """The positives of one direction as (image, caption)."""
-        found = self.by_query[direction].items()
+        listed = self.by_query[direction].items()
         if direction is Direction.I2T:
-            return frozenset((query, item) for query, items in found for item in items)
-        return frozenset((item, query) for query, items in found for item in items)
+            return frozenset((query, item) for query, items in listed for item in items)
+        return frozenset((item, query) for query, items in listed for item in items)
 
 
 def read_release(folder: Path) -> ReleasePositives:
@@ -65,10 +65,10 @@ def sides_of(manifest: Mapping[str, object]) -> tuple[str, str]:
         ReleaseError: no release has such sides.
     """
     named = manifest.get("sides", list(IMAGES.sides))
-    found = next((both for both in SET_FORMS if list(both) == named), None)
-    if found is None:
+    sides = next((both for both in SET_FORMS if list(both) == named), None)
+    if sides is None:
         raise ReleaseError(f"the manifest names the sides {named!r}, which this version does not know")
-    return found
+    return sides
 
 
 def read_references(folder: Path) -> dict[str, str]:
@@ -109,8 +109,8 @@ def official_positives(which: OfficialSet) -> ReleasePositives:
     Raises:
         DatasetError: the package is not installed, or its files are damaged.
     """
-    found = official.official_positives(which)
-    by_query = {Direction.I2T: found.image_to_caption, Direction.T2I: found.caption_to_image}
+    positives = official.official_positives(which)
+    by_query = {Direction.I2T: positives.image_to_caption, Direction.T2I: positives.caption_to_image}
     return ReleasePositives(f"official-{which}", IdKind.INTEGER, by_query)
 
 

@@ -38,8 +38,8 @@ def paragraphs(of: Facts) -> list[Paragraph]:
         ("Software", _software(of)),
     )
     data = of.data
-    named = {one.name for one in of.machines} | {
-        name for one in of.scores for name in (one.annotator, one.positives)
+    named = {machine.name for machine in of.machines} | {
+        name for score in of.scores for name in (score.annotator, score.positives)
     }
     makers = makers_words(data.card, data.name, data.dataset, *named)
 

@@ -96,21 +96,23 @@ def pair_answers(
     if rules.aggregator is Aggregator.MAJORITY:
         return PairAnswers(_by_majority(judgements, most_positive=rules.official))
     pairs, table = table_with_controls(judgements, withdrawn, ["gold", "pair"])
-    found = aggregate(table, rules.aggregator)
+    aggregated = aggregate(table, rules.aggregator)
     n = len(pairs)
-    answers = _frame(pairs, found.label[:n], found.n_answers[:n], found.probability[:n])
-    fit = "" if found.convergence is None else found.convergence.line
-    posterior = None if found.posterior is None else found.posterior.first(n)
-    return PairAnswers(answers, fit, posterior, found.warnings)
+    answers = _frame(pairs, aggregated.label[:n], aggregated.n_answers[:n], aggregated.probability[:n])
+    fit = "" if aggregated.convergence is None else aggregated.convergence.line
+    posterior = None if aggregated.posterior is None else aggregated.posterior.first(n)
+    return PairAnswers(answers, fit, posterior, aggregated.warnings)
 
 
 def majority_answers(judgements: pd.DataFrame) -> dict[Pair, PairAnswer]:
     """What most people answered on each pair that has a usable answer, in order of the pairs."""
-    found = pair_answers(judgements).pairs
-    columns = (found[name].tolist() for name in ("label", "n_judgements", "probability"))
+    answers = pair_answers(judgements).pairs
+    columns = (answers[name].tolist() for name in ("label", "n_judgements", "probability"))
     return {
         pair: PairAnswer(LABELS[label], n, probability)
-        for pair, label, n, probability in zip(unpack_pairs(found["pair"].to_numpy()), *columns, strict=True)
+        for pair, label, n, probability in zip(
+            unpack_pairs(answers["pair"].to_numpy()), *columns, strict=True
+        )
     }
 
 
@@ -118,13 +120,13 @@ def _by_majority(judgements: pd.DataFrame, *, most_positive: bool) -> pd.DataFra
     given = judgements[counts(judgements)]
     pairs = distinct(given["pair"].to_numpy())
     table = answer_table(np.searchsorted(pairs, given["pair"]), given["worker"].cat.codes, given["label"])
-    found = aggregate(table)
-    label = most_positive_table(table) if most_positive else found.label
+    aggregated = aggregate(table)
+    label = most_positive_table(table) if most_positive else aggregated.label
     # The share as a quotient of whole numbers: what a model gives is rounded.
     positive = (
         np.add.reduceat(table.label < POSITIVE_LABELS, table.starts[:-1]) if len(pairs) else np.empty(0)
     )
-    return _frame(pairs, label, found.n_answers, positive / np.maximum(found.n_answers, 1))
+    return _frame(pairs, label, aggregated.n_answers, positive / np.maximum(aggregated.n_answers, 1))
 
 
 def table_with_controls(

@@ -124,8 +124,8 @@ def find_leaks(files: Mapping[str, bytes], ids: Mapping[str, Iterable[str]]) -> 
             leaks |= {
                 Leak(name, kind, form, text)
                 for form, text in _hashed(value, prefixes)
-                for name, found in runs.items()
-                if any(text in run for run in found)
+                for name, texts in runs.items()
+                if any(text in run for run in texts)
             }
     return sorted(leaks, key=lambda leak: (leak.file, leak.what, leak.form, leak.found))
 
@@ -217,8 +217,8 @@ def _digest_forms(name: str, digest: bytes) -> Iterator[tuple[str, str]]:
 def _windows(runs: Runs, lengths: Sequence[int]) -> dict[str, set[str]]:
     """Each piece of these lengths → the files that hold it."""
     places: dict[str, set[str]] = {}
-    for name, found in runs.items():
-        for run in found:
+    for name, texts in runs.items():
+        for run in texts:
             for length in lengths:
                 for start in range(len(run) - length + 1):
                     places.setdefault(run[start : start + length], set()).add(name)
@@ -227,16 +227,16 @@ def _windows(runs: Runs, lengths: Sequence[int]) -> dict[str, set[str]]:
 
 def _prefixes(runs: Runs) -> set[bytes]:
     """What could be the first bytes of a digest, wherever one might begin."""
-    found: set[bytes] = set()
+    prefixes: set[bytes] = set()
     for run in {run for some in runs.values() for run in some}:
         for start in range(len(run) - 7):
             if _HEX.match(run, start):
-                found.add(bytes.fromhex(run[start : start + 2 * PREFIX]))
+                prefixes.add(bytes.fromhex(run[start : start + 2 * PREFIX]))
             if _BASE32.match(run, start):
-                found.add(base64.b32decode(run[start : start + 10].upper() + "======")[:PREFIX])
+                prefixes.add(base64.b32decode(run[start : start + 10].upper() + "======")[:PREFIX])
             if _BASE64.match(run, start):
-                found.add(base64.urlsafe_b64decode(run[start : start + 8].translate(_URL_SAFE)))
-    return found
+                prefixes.add(base64.urlsafe_b64decode(run[start : start + 8].translate(_URL_SAFE)))
+    return prefixes
 
 
 def _runs(name: str, content: bytes) -> set[str]:

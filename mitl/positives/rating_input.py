@@ -244,9 +244,13 @@ def _rows(listed: pd.DataFrame, task: Likeness) -> pd.DataFrame:
 def _agreement(agreed: RaterAgreement) -> dict[str, dict[str, float | None] | None]:
     return {
         name: None
-        if found.value is None
-        else {"value": _rounded(found.value), "low": _rounded(found.low), "high": _rounded(found.high)}
-        for name, found in agreed.estimates.items()
+        if estimate.value is None
+        else {
+            "value": _rounded(estimate.value),
+            "low": _rounded(estimate.low),
+            "high": _rounded(estimate.high),
+        }
+        for name, estimate in agreed.estimates.items()
     }
 
 

@@ -198,20 +198,20 @@ def _composition(data: RatingInput, summary: RatingSummary) -> str:
     money = "practice money" if data.environment is Environment.SANDBOX else "real money"
     of_task = [
         (
-            f"`{task_file(Likeness(task), data.split)}`" if found["rows"] else "–",
+            f"`{task_file(Likeness(task), data.split)}`" if figures["rows"] else "–",
             _RATED[Likeness(task)],
-            f"{found['pairs']:,}",
-            f"{found['rows']:,}",
-            _number(found["mean"]),
-            f"{percent(found['positive_share'] or 0)} (from {found['positive_from']:g})",
-            f"{found['incomplete']:,}",
+            f"{figures['pairs']:,}",
+            f"{figures['rows']:,}",
+            _number(figures["mean"]),
+            f"{percent(figures['positive_share'] or 0)} (from {figures['positive_from']:g})",
+            f"{figures['incomplete']:,}",
         )
-        for task, found in summary.counts["tasks"].items()
+        for task, figures in summary.counts["tasks"].items()
     ]
     by_method = [
         (f"`{method}`", _CHOSEN[SamplingMethod(method)], f"{row['rows']:,}", _number(row["mean"]))
-        for found in summary.counts["tasks"].values()
-        for method, row in found["by_method"].items()
+        for figures in summary.counts["tasks"].values()
+        for method, row in figures["by_method"].items()
     ]
     return "\n\n".join(
         [
@@ -284,9 +284,13 @@ _EXPECTED: Mapping[SimilarityRole, tuple[str, str]] = {
 
 def _controls(controls: tuple[ControlRecord, ...], rule: str) -> str:
     rows = [
-        (_EXPECTED[one.role][0], f"{one.ratings:,}", f"{_EXPECTED[one.role][1]}: {_number(one.figure)}")
-        for one in controls
-        if one.ratings
+        (
+            _EXPECTED[control.role][0],
+            f"{control.ratings:,}",
+            f"{_EXPECTED[control.role][1]}: {_number(control.figure)}",
+        )
+        for control in controls
+        if control.ratings
     ]
     if not rows:
         return "None of the rated pages held a control, a pair whose score is known beforehand."
@@ -311,13 +315,16 @@ def _agreement(data: RatingInput) -> str:
     ]
     for task, agreed in data.agreements.items():
         rows = [
-            (agreed.words[name], _number(found.value) if found.value is not None else plain(found.reason))
+            (
+                agreed.words[name],
+                _number(estimate.value) if estimate.value is not None else plain(estimate.reason),
+            )
             + (
-                (f"{found.low:.3f} to {found.high:.3f}",)
-                if found.low is not None and found.high is not None
+                (f"{estimate.low:.3f} to {estimate.high:.3f}",)
+                if estimate.low is not None and estimate.high is not None
                 else ("–",)
             )
-            for name, found in agreed.estimates.items()
+            for name, estimate in agreed.estimates.items()
         ]
         parts.append(table((task.value.upper(), "value", "interval"), rows))
     return "\n\n".join(parts)
@@ -330,7 +337,7 @@ def _scores(data: RatingInput, summary: RatingSummary) -> str:
         "work that was not kept or of workers who were excluded.",
     ]
     lines += [f"The fit of {task.value.upper()} {fit.text}." for task, fit in data.fits.items()]
-    left = sum(found["incomplete"] for found in summary.counts["tasks"].values())
+    left = sum(figures["incomplete"] for figures in summary.counts["tasks"].values())
     if left:
         lines.append(
             f"{several(left, 'pair')} with fewer than {several(data.min_ratings, 'rating')} "

@@ -153,13 +153,13 @@ def manifest(
 
 def versions() -> dict[str, str]:
     """What the bytes depend on."""
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for package in ("mitl", "numpy", "pyarrow"):
         try:
-            found[package] = metadata.version(package)
+            by_package[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # run from a folder that is not installed
-            found[package] = "not installed"
-    return found
+            by_package[package] = "not installed"
+    return by_package
 
 
 _TABLES = ("positives", "negatives", "judgements", "posteriors", *AUDIT_TABLES, "collected", "ids")
@@ -246,12 +246,12 @@ def _lists(summary: Summary) -> str:
         return (
             "They are empty, as it is not known which images and captions searched: see `positives.parquet`."
         )
-    found = " and ".join(
+    numbers = " and ".join(
         f"{several(summary.query_positives[direction], 'positive')} of "
         f"{several(summary.queries_listed[direction], f'{noun} query', f'{noun} queries')}"
         for direction, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
     )
-    return f"They list {found}: the positives of other images and captions were not looked for."
+    return f"They list {numbers}: the positives of other images and captions were not looked for."
 
 
 _SAID = frozenset(phrases(TEXTS))
@@ -270,9 +270,9 @@ def described_of_form(value: Any, form: SetForm, makers: Collection[str] = ()) -
     """The same of every description within Croissant's JSON-LD."""
     if isinstance(value, Mapping):
         return {
-            key: of_form(one, form, makers)
-            if isinstance(one, str) and (key == "description" or key.startswith("rai:"))
-            else described_of_form(one, form, makers)
-            for key, one in value.items()
+            key: of_form(part, form, makers)
+            if isinstance(part, str) and (key == "description" or key.startswith("rai:"))
+            else described_of_form(part, form, makers)
+            for key, part in value.items()
         }
-    return [described_of_form(one, form, makers) for one in value] if isinstance(value, list) else value
+    return [described_of_form(part, form, makers) for part in value] if isinstance(value, list) else value

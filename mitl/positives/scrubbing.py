@@ -101,9 +101,9 @@ class Scrubber:
         text is given in plain ones.
         """
         plain = _plain(text)
-        found = self._scrub(text)
-        beneath = found if plain == text else self._scrub(plain)
-        return beneath if sum(beneath.removed.values()) > sum(found.removed.values()) else found
+        scrubbed = self._scrub(text)
+        beneath = scrubbed if plain == text else self._scrub(plain)
+        return beneath if sum(beneath.removed.values()) > sum(scrubbed.removed.values()) else scrubbed
 
     def _scrub(self, text: str) -> Scrubbed:
         removed: Counter[Removed] = Counter()
@@ -124,12 +124,12 @@ class Scrubber:
         return MARK.join([*kept, text[end:]]) if kept else text
 
     def _findings(self, text: str) -> list[tuple[Removed, int, int]]:
-        found = [(Removed.ID, start, stop) for start, stop in self._id_places(text)]
+        findings = [(Removed.ID, start, stop) for start, stop in self._id_places(text)]
         for kind, pattern in _PATTERNS.items():
             for match in pattern.finditer(text):
                 bare = kind is Removed.PHONE and match.group().isdigit()
-                found.append((Removed.NUMBER if bare else kind, *match.span()))
-        return found
+                findings.append((Removed.NUMBER if bare else kind, *match.span()))
+        return findings
 
     def _id_places(self, text: str) -> Iterable[tuple[int, int]]:
         folded = text.casefold()
@@ -192,13 +192,13 @@ class TextScan:
     @property
     def line(self) -> str:
         """What was found, in words."""
-        found = (
+        removals = (
             f"removed {self.taken} in {self.changed:,} of them"
             if self.removed
             else "nothing had to be removed"
         )
         column = several(len(self.columns), "column").partition(" ")[2]
-        return f"texts: {self.texts:,} in the {column} {listed(self.columns)}; {found}"
+        return f"texts: {self.texts:,} in the {column} {listed(self.columns)}; {removals}"
 
     @property
     def taken(self) -> str:

@@ -25,10 +25,10 @@ def unproposed(origins: Origins) -> str:
 def rounds_told(origins: Origins) -> list[str]:
     """A sentence for each round; none without rounds."""
     return [
-        f"Round {one.number} chose {several(one.pairs, 'pair')} to ask, by the strategy {one.strategy}"
-        f"{', and was taken back later; its answers count' if one.rolled_back else ''}."
-        f"{_AGAIN if one.strategy == DOUBTS else ''}"
-        for one in origins.rounds
+        f"Round {round_.number} chose {several(round_.pairs, 'pair')} to ask, by the strategy {round_.strategy}"
+        f"{', and was taken back later; its answers count' if round_.rolled_back else ''}."
+        f"{_AGAIN if round_.strategy == DOUBTS else ''}"
+        for round_ in origins.rounds
     ]
 
 
@@ -50,7 +50,7 @@ def learnt(machine: TrainedMachine) -> str:
 
 def training_told(origins: Origins) -> list[str]:
     """A sentence for each annotator that learnt here and proposed; none without them."""
-    return [f"{plain(one.name)}: {plain(learnt(one))}." for one in origins.trained]
+    return [f"{plain(model.name)}: {plain(learnt(model))}." for model in origins.trained]
 
 
 def certified_told(

@@ -177,8 +177,8 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
         DatasetError: an official set is not installed, or a file of CxC's, objects or matches is malformed.
     """
     if name in OFFICIAL:
-        found = official_positives(cast(OfficialSet, name.removeprefix("official-")))
-        return PositiveSet(name, found, None)
+        positives = official_positives(cast(OfficialSet, name.removeprefix("official-")))
+        return PositiveSet(name, positives, None)
     kind, _, path = name.partition(":")
     if kind == "cxc" and path:
         return PositiveSet(name, _rated(Path(path)), None, dataset_sha256=dataset_of(Path(path).parent))
@@ -189,16 +189,16 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
         raise ReleaseError(f"there is no set of positives {name!r}; give {FORMS}")
     if (folder / MANIFEST).is_file():
         form = SET_FORMS[sides_of(read_manifest(folder))]
-        found = _agreeing(read_release(folder), folder)
-        return PositiveSet(name, found, verified_pairs(folder), folder, form, dataset_of(folder))
+        positives = _agreeing(read_release(folder), folder)
+        return PositiveSet(name, positives, verified_pairs(folder), folder, form, dataset_of(folder))
     return PositiveSet(name, _agreeing(read_positives_json(folder), folder), None)
 
 
 def _rated(path: Path) -> ReleasePositives:
-    found = cxc.positives(cxc.read_sits(path))
-    pairs = by_query(found)
+    rated = cxc.positives(cxc.read_sits(path))
+    pairs = by_query(rated)
     tables = {Direction.I2T: pairs.image_to_caption, Direction.T2I: pairs.caption_to_image}
-    return ReleasePositives(path.name, id_kind(id_ for pair in found for id_ in pair), tables)
+    return ReleasePositives(path.name, id_kind(id_ for pair in rated for id_ in pair), tables)
 
 
 def _plausible(path: Path, image_of: ImageOf) -> ReleasePositives:

@@ -134,14 +134,14 @@ def collected_table(data: ReleaseInput, images: ReleaseIds) -> pa.Table:
     texts = data.collected
     return pa.table(
         {
-            "image_id": by_place(images.shown).cast(kind).take(pa.array([one.image for one in texts])),
-            "text_id": pa.array([one.name for one in texts], pa.string()),
-            "text": pa.array([one.text for one in texts], pa.string()),
-            "task": pa.array(["write" if one.caption is None else "pick" for one in texts], pa.string()),
-            "writer": pa.array([pseudonym(one.writer, data.salt) for one in texts], pa.string()),
-            "reviewer": pa.array([pseudonym(one.reviewer, data.salt) for one in texts], pa.string()),
-            "label": pa.array([one.label for one in texts], pa.string()),
-            "strategy": pa.array([one.strategy for one in texts], pa.string()),
+            "image_id": by_place(images.shown).cast(kind).take(pa.array([text.image for text in texts])),
+            "text_id": pa.array([text.name for text in texts], pa.string()),
+            "text": pa.array([text.text for text in texts], pa.string()),
+            "task": pa.array(["write" if text.caption is None else "pick" for text in texts], pa.string()),
+            "writer": pa.array([pseudonym(text.writer, data.salt) for text in texts], pa.string()),
+            "reviewer": pa.array([pseudonym(text.reviewer, data.salt) for text in texts], pa.string()),
+            "label": pa.array([text.label for text in texts], pa.string()),
+            "strategy": pa.array([text.strategy for text in texts], pa.string()),
         }
     )
 
@@ -215,7 +215,7 @@ def _choices(question: Question, masks: NDArray[np.integer]) -> pa.Array:
     places, distinct = pd.factorize(masks)
     chosen = [[choice.value for choice in question.chosen(int(mask))] for mask in distinct]
     if question.type is QuestionType.CHOICE:
-        values = pa.array([one[0] if one else None for one in chosen], pa.string())
+        values = pa.array([codes[0] if codes else None for codes in chosen], pa.string())
     else:
         values = pa.array(chosen, _TEXTS)
     return values.take(pa.array(places))
@@ -257,8 +257,8 @@ def json_bytes(value: object) -> bytes:
 def positives_json(listed: Mapping[int, Sequence[int]], queries: ReleaseIds, items: ReleaseIds) -> bytes:
     """``{query: [items]}`` with integers, the queries in id order, in the layout of the official JSONs."""
     numbered = {
-        str(queries.number[query]): [items.number[item] for item in found]
-        for query, found in sorted(listed.items())
+        str(queries.number[query]): [items.number[item] for item in listed_items]
+        for query, listed_items in sorted(listed.items())
     }
     return (json.dumps(numbered, separators=(",", ":")) + "\n").encode()
 
@@ -304,24 +304,24 @@ def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, ca
 
 def conflicts_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> bytes:
     """Every pair on which people, CxC, the original annotation, a machine and an audit disagree, and its fate."""
-    found = data.merged.pairs[data.merged.pairs["conflict"]]
+    conflicts = data.merged.pairs[data.merged.pairs["conflict"]]
     names = [label.value for label in Label] + [""]  # the last is for NONE
-    image_ids, caption_ids = unpack_ids(found["pair"].to_numpy())
+    image_ids, caption_ids = unpack_ids(conflicts["pair"].to_numpy())
     further = {}
     if data.has_machine_labels:
-        further["machine"] = list(map(names.__getitem__, found["machine"].tolist()))
+        further["machine"] = list(map(names.__getitem__, conflicts["machine"].tolist()))
     if data.audit is not None:
-        words = np.select([found["found"], found["doubted"]], ["match", "no match"], "")
+        words = np.select([conflicts["found"], conflicts["doubted"]], ["match", "no match"], "")
         further["audit"] = words.tolist()
     columns = (
         map(images.shown.__getitem__, image_ids.tolist()),
         map(captions.shown.__getitem__, caption_ids.tolist()),
-        map(names.__getitem__, found["label"].tolist()),
-        found["n_judgements"].tolist(),
-        ("" if math.isnan(score) else score for score in found["score"].tolist()),
-        map(_truth, found["original"].tolist()),
-        (SOURCES[place].value for place in found["decided_by"].tolist()),
-        map(_truth, found["kept"].tolist()),
+        map(names.__getitem__, conflicts["label"].tolist()),
+        conflicts["n_judgements"].tolist(),
+        ("" if math.isnan(score) else score for score in conflicts["score"].tolist()),
+        map(_truth, conflicts["original"].tolist()),
+        (SOURCES[place].value for place in conflicts["decided_by"].tolist()),
+        map(_truth, conflicts["kept"].tolist()),
         *further.values(),
     )
     return csv_bytes([(*CONFLICT_COLUMNS, *further), *zip(*columns, strict=True)])

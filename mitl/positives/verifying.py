@@ -109,7 +109,7 @@ def _part(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFrame]:
     """The release's own tables as far as a certificate has to do with them."""
-    found = {}
+    tables = {}
     for name, columns in _READ.items():
         content = read_checked(folder, manifest, f"{name}.parquet")
         try:
@@ -120,7 +120,7 @@ def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFr
                     for column, kind in columns.items()
                 ]
             )
-            found[name] = table.cast(schema).to_pandas()
+            tables[name] = table.cast(schema).to_pandas()
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise ReleaseError(
                 f"{str(folder / f'{name}.parquet')!r} is not such a table of a release, with the columns "
@@ -130,7 +130,7 @@ def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFr
             raise ReleaseError(
                 f"{str(folder / f'{name}.parquet')!r} lacks sources of a positive; build it again"
             )
-    return found
+    return tables
 
 
 def _format(folder: Path) -> str:
@@ -256,8 +256,8 @@ def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mappin
 def _figures(audit: ReleasedAudit, certificate: Certificate) -> Iterator[str]:
     """Number by number, what ``certificate.json`` states and the released answers do not give."""
     given = {"certificate": json.loads(json.dumps(certificate.as_json())), "words": list(certificate.lines())}
-    for where, stated, found in _unlike({name: audit.told[name] for name in given}, given, ""):
-        yield f"{CERTIFICATE} states {where} as {stated}, but the released answers give {found}"
+    for where, stated, computed in _unlike({name: audit.told[name] for name in given}, given, ""):
+        yield f"{CERTIFICATE} states {where} as {stated}, but the released answers give {computed}"
 
 
 def _unlike(stated: Any, found: Any, where: str) -> Iterator[tuple[str, str, str]]:

@@ -115,16 +115,16 @@ def judged_pairs(folder: Path, direction: Direction, positives: ByQuery) -> dict
     Raises:
         ReleaseError: a table of the release is missing or changed.
     """
-    found = {query: dict.fromkeys(items, 1) for query, items in positives.items()}
+    judged = {query: dict.fromkeys(items, 1) for query, items in positives.items()}
     if not (folder / MANIFEST).is_file():
-        return found
+        return judged
     for row in read_table(folder, "negatives.parquet"):
         query, item = str(row["image_id"]), str(row["caption_id"])
         if direction is Direction.T2I:
             query, item = item, query
-        if query in found:
-            found[query].setdefault(item, 0)
-    return found
+        if query in judged:
+            judged[query].setdefault(item, 0)
+    return judged
 
 
 def refuse_ids(ids: Iterable[str], wrong: str, told: str) -> None:
@@ -134,8 +134,8 @@ def refuse_ids(ids: Iterable[str], wrong: str, told: str) -> None:
         wrong: a regular expression of what it cannot hold.
         told: what that is, and which file: ``white space, which parts the columns of TREC files``.
     """
-    found = next((one for one in ids if not one or re.search(wrong, one)), None)
-    if found is not None:
+    refused = next((id_ for id_ in ids if not id_ or re.search(wrong, id_)), None)
+    if refused is not None:
         raise ReleaseError(
-            f"the id {found!r} is empty or has {told}; export with --format hf, or give the items other ids"
+            f"the id {refused!r} is empty or has {told}; export with --format hf, or give the items other ids"
         )

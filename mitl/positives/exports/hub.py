@@ -34,11 +34,11 @@ def files(content: Content) -> dict[str, bytes]:
 
 def digest(made: Mapping[str, bytes]) -> str:
     """Of the names and the bytes of the tables: another content, another digest."""
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for name, content in sorted(made.items()):
         if name.endswith(".parquet"):
-            found.update(f"{name} {len(content)} ".encode() + content)
-    return found.hexdigest()
+            sha.update(f"{name} {len(content)} ".encode() + content)
+    return sha.hexdigest()
 
 
 def _items(side: SideContent, ids: Iterable[str], *, titled: bool) -> pa.Table:
@@ -47,8 +47,8 @@ def _items(side: SideContent, ids: Iterable[str], *, titled: bool) -> pa.Table:
     columns = {"id": pa.array(listed, pa.string())}
     features: dict[str, object] = {"id": {"dtype": "string", "_type": "Value"}}
     if PartKind.TEXT in side.kinds and side.texts is not None:
-        told = {"text": [side.words(one) for one in listed]}
-        pairs = [side.titled(one) for one in listed]
+        told = {"text": [side.words(id_) for id_ in listed]}
+        pairs = [side.titled(id_) for id_ in listed]
         if titled and any(title for title, _ in pairs):
             told = {"title": [title for title, _ in pairs], "text": [text for _, text in pairs]}
         for name, texts in told.items():
@@ -63,16 +63,16 @@ def _items(side: SideContent, ids: Iterable[str], *, titled: bool) -> pa.Table:
 
 
 def _files(side: SideContent, kind: PartKind, ids: Sequence[str]) -> list[dict[str, object]]:
-    paths = [(side.media or {}).get(one) for one in ids]
-    for one, path in zip(ids, paths, strict=True):
+    paths = [(side.media or {}).get(id_) for id_ in ids]
+    for id_, path in zip(ids, paths, strict=True):
         if path is None:
             raise ReleaseError(
-                f"the project does not know where the {kind.value} of {one!r} is; name their "
+                f"the project does not know where the {kind.value} of {id_!r} is; name their "
                 "folder with `mitl init --images FOLDER` and the options of the first call, or leave --with-media out"
             )
         if not path.is_file():
             raise ReleaseError(
-                f"the {kind.value} of {one!r} is not at {str(path)!r}; put it there, or leave --with-media out"
+                f"the {kind.value} of {id_!r} is not at {str(path)!r}; put it there, or leave --with-media out"
             )
     there = [path for path in paths if path is not None]
     if sum(path.stat().st_size for path in there) > _MOST:

@@ -56,10 +56,10 @@ def _beir(content: Content) -> dict[str, bytes]:
         )
         asking, searched = way.direction.ordered(*content.sides)
         corpus = (
-            {"_id": one, **dict(zip(("title", "text"), searched.titled(one), strict=True))}
-            for one in way.gallery
+            {"_id": id_, **dict(zip(("title", "text"), searched.titled(id_), strict=True))}
+            for id_ in way.gallery
         )
-        queries = ({"_id": one, "text": asking.words(one)} for one in way.queries)
+        queries = ({"_id": id_, "text": asking.words(id_)} for id_ in way.queries)
         made[f"{way.name}/corpus.jsonl"] = _jsonl(corpus)
         made[f"{way.name}/queries.jsonl"] = _jsonl(queries)
         made[f"{way.name}/qrels/test.tsv"] = "".join(_qrels(way)).encode()
