@@ -149,15 +149,12 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
 
     engine = make_engine(settings.crowd_db_url)
     stack.callback(engine.dispose)
-    question = secrets.token_hex(16)
     with explained(engine.url):
         admin.prepare(engine)
         server_id = admin.server_id(engine)
-        place = admin.place(engine, question)
         pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
+        running = serves(url := f"http://127.0.0.1:{port}", engine)
     mirror_credentials(settings.project, server_id, pairs)
-    url = f"http://127.0.0.1:{port}"
-    running = _serves(f"{url}/healthz?question={question}", server_id, place)
     if not running:
         url = _start(settings, engine, stack)
     return Endpoint(
@@ -182,15 +179,18 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
     return stack.enter_context(RunningServer(app)).url
 
 
-def _serves(url: str, server_id: str, place: str) -> bool:
-    """Whether the crowd server over this database answers here, and none over a copy of it or that repeats it."""
+def serves(url: str, engine: Engine) -> bool:
+    """Whether the crowd server over this database answers at ``url``, and none over a copy of it or that repeats it."""
     import httpx
 
+    from mitl.crowd_server import admin
+
+    question = secrets.token_hex(16)
     try:
-        health = _health(url)
-    except httpx.HTTPError:
+        health = _health(f"{url}/healthz?question={question}")
+    except (httpx.HTTPError, SettingsError):  # the latter for certificates that cannot be read
         return False
-    return _id(health) == server_id and health.get("place") == place
+    return _id(health) == admin.server_id(engine) and health.get("place") == admin.place(engine, question)
 
 
 def _id(health: Mapping[str, Any]) -> str | None:

@@ -126,28 +126,25 @@ def against_truth(settings: Settings, *, seed: int = 0) -> dict[str, dict[str, A
         tasks[task.value] = {
             "pairs": len(pairs),
             "ratings": len(ratings),
-            "spearman": _estimate(_spearman, scores, truth, samples),
-            "pearson": _estimate(pearson, scores, truth, samples),
+            "spearman": _estimate(scores, truth, samples, partial(rankdata, axis=-1)),
+            "pearson": _estimate(scores, truth, samples),
             "off": float(np.abs(scores - truth).mean()),
-            "one": _spearman(ratings["score"].to_numpy(), alone),
+            "one": pearson(rankdata(ratings["score"].to_numpy()), rankdata(alone)),
         }
     return tasks
 
 
-def _spearman(one: np.ndarray, other: np.ndarray) -> float:
-    return pearson(rankdata(one), rankdata(other))
-
-
 def _estimate(
-    correlation: Callable[[np.ndarray, np.ndarray], float],
     scores: np.ndarray,
     truth: np.ndarray,
     samples: np.ndarray,
+    of: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> dict[str, float]:
-    """A correlation with the ends of its interval."""
-    drawn = [correlation(scores[places], truth[places]) for places in samples]
+    """The correlation of what ``of`` makes of both, with the ends of its interval."""
+    # All samples are ranked at once: one by one they take four times as long.
+    drawn = list(map(pearson, of(scores[samples]), of(truth[samples])))
     low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    return {"value": correlation(scores, truth), "low": low, "high": high}
+    return {"value": pearson(of(scores), of(truth)), "low": low, "high": high}
 
 
 def _result(status: str, counts: dict[str, Any], release: Path, page: Path, seconds: float) -> StageResult:

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
+from urllib.parse import urlsplit
 
 from sqlalchemy import Engine
 
+from mitl.addresses import is_loopback
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import write_new
 from mitl.crowd.client import Keys
-from mitl.crowd.endpoint import mirror_credentials
+from mitl.crowd.endpoint import mirror_credentials, serves
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.middleware.exposure import Exposure, check_secrets, public_address
@@ -230,12 +232,23 @@ def invite(
     base = base_of(base_url)
     with crowd_database(settings) as engine:
         invitations = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
+        is_served = serves(base, engine)
     links = [base + invitation.path for invitation in invitations]
     whom = "hand it to its person" if open_uses in (None, 1) else f"it admits {open_uses} people"
     return StageResult(
         counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),
         lines=(*links, f"each link is shown only now; {whom}"),
-        next="mitl serve, unless the server runs already; give --base-url where people reach it elsewhere",
+        warnings=() if is_served else (_nobody_answers(base),),
+        next="" if is_served else "mitl serve",
+    )
+
+
+def _nobody_answers(base: str) -> str:
+    port = urlsplit(base).port or SERVER_PORT
+    start = "mitl serve" if port == SERVER_PORT or not is_loopback(base) else f"mitl serve --port {port}"
+    return (
+        f"asked from here, no `mitl serve` over this crowd database answers at {base}, where the links point; unless "
+        f"people reach it there, start `{start}` or give --base-url"
     )
 
 
@@ -299,6 +312,7 @@ def export_keys(settings: Settings, environment: Environment, out: Path) -> Stag
     """
     with crowd_database(settings) as engine:
         access, secret = admin.keys(engine)[environment]
+    out.parent.mkdir(parents=True, exist_ok=True)
     text = f"[default]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n"
     try:
         write_new(out, text, mode=0o600)

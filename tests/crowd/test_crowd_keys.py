@@ -11,6 +11,7 @@ from cli_kit import fails, ok
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
+from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
 from mitl.records import Environment
 
@@ -45,6 +46,36 @@ def test_a_file_that_is_there_is_not_overwritten(here):
     assert "requester.ini exists and holds something else; name a new file" in said
     assert (here / "requester.ini").read_text() == before
     assert configparser.ConfigParser().read(here / "requester.ini")
+
+
+def test_an_export_makes_the_folders_of_its_file(here):
+    """As every other command that writes a file does."""
+    ok("crowd", "keys", "--sandbox", "--export", "for/others/requester.ini")
+
+    assert (here / "for" / "others" / "requester.ini").is_file()
+
+
+def test_links_that_answer_nobody_are_handed_out_with_a_warning(here):
+    """Unless the server over this very database answers where they point; one over another database does not."""
+    engine = make_engine(f"sqlite:///{here / 'crowd.db'}")
+    other = make_engine(f"sqlite:///{here / 'other.db'}")
+    invite = ("crowd", "invite", "--sandbox", "--json", "--base-url")
+    for database in (engine, other):
+        admin.prepare(database)
+    with RunningServer(create_app(engine)) as server:
+        own = server.url
+        assert not ok(*invite, own).json["warnings"]
+    gone = ok(*invite, own).json
+    with RunningServer(create_app(other)) as server:
+        others = server.url
+        foreign = ok(*invite, others).json
+    engine.dispose()
+    other.dispose()
+
+    for said, url in ((gone, own), (foreign, others)):
+        (warning,) = said["warnings"]
+        assert f"answers at {url}," in warning and f"`mitl serve --port {url.rpartition(':')[2]}`" in warning
+        assert len(said["counts"]["links"]) == 1
 
 
 def test_an_export_names_its_environment(here):

@@ -488,6 +488,25 @@ def test_a_script_cannot_fill_the_table_of_late_answers(crowd, hit_type):
         assert connection.exec_driver_sql("select count(*) from late_answer").scalar_one() == 5
 
 
+def test_a_list_of_late_answers_that_is_cut_says_so(crowd, hit_type):
+    """The newest are listed, and the page tells that these are not all."""
+    worker = crowd.worker()
+    task = worker.accept(hit_type)
+    crowd.clock.advance(hours=1)
+    task.submit(p01_label="yes")
+    assert "Only the newest" not in worker.get("/w/work").text
+    with crowd.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "insert into late_answer (assignment_id, answer, received_at) with recursive n(i) as (select 1 union all "
+            "select i + 1 from n where i < 104) select assignment_id, answer || i, received_at from late_answer, n"
+        )
+
+    page = worker.get("/w/work").text
+
+    assert page.count("arrived <time") == 100
+    assert "Only the newest 100 are listed here; all are kept." in page
+
+
 def test_a_form_that_names_another_assignment_is_refused(crowd, client, hit_type):
     """Nothing is stored under the wrong HIT, and the right one can still be sent."""
     first, second = crowd.worker().accept(hit_type), crowd.worker().accept(hit_type)

@@ -178,7 +178,7 @@ def list_bonuses(
 
 MAX_LATE = 5
 """Late answers kept for one assignment; more can only be a script's."""
-_MOST_SHOWN = 100
+LATE_SHOWN = 100
 _RECENT_ASSIGNMENTS = 200
 _ENOUGH = 5
 
@@ -234,7 +234,7 @@ _LATE = (
     .join(LateAnswer)
     .where(CrowdAssignment.worker_id == bindparam("me"))
     .order_by(LateAnswer.id.desc())
-    .limit(_MOST_SHOWN)
+    .limit(LATE_SHOWN + 1)
 )
 # Without the environment, so that the table is read from its end and not by an index that needs sorting.
 _TIMES = (
@@ -270,7 +270,7 @@ def submissions(connection: Connection, worker_id: int, part: slice) -> list[Wor
 
 
 def late_answers(connection: Connection, worker_id: int) -> list[LateWork]:
-    """What of a worker's came too late, newest first."""
+    """What of a worker's came too late, newest first; one more than ``LATE_SHOWN`` where there are more."""
     return every(connection, LateWork, _LATE, me=worker_id)
 
 

@@ -128,7 +128,14 @@ def work(visitor: Visitor) -> Response:
         )
         submissions = assignments.submissions(books.connection, visitor.worker.id, turn.part)
         late = assignments.late_answers(books.connection, visitor.worker.id) if turn.page == 1 else ()
-    return visitor.page("work.html.j2", earnings=earnings, submissions=submissions, late=late, turn=turn)
+    return visitor.page(
+        "work.html.j2",
+        earnings=earnings,
+        submissions=submissions,
+        late=late[: assignments.LATE_SHOWN],
+        late_is_cut=len(late) > assignments.LATE_SHOWN,
+        turn=turn,
+    )
 
 
 @form
