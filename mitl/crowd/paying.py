@@ -237,8 +237,10 @@ def time_warnings(
 ) -> tuple[str, ...]:
     """What to know about times that cannot be, are missing, or are far longer than usual."""
     # On the sandbox it is what scripted workers do, and `claims_line` says it.
-    doubtful = 0 if environment is Environment.SANDBOX else sum(paid.time.is_doubtful for paid in work)
-    clockless = sum(not paid.time.has_clock for paid in work)
+    doubtful = (
+        0 if environment is Environment.SANDBOX else sum(submission.time.is_doubtful for submission in work)
+    )
+    clockless = sum(not submission.time.has_clock for submission in work)
     stand_ins = sum(row.n_stand_in for row in pay)
     unknown = sum(row.n_unknown for row in pay)
     slow = slow_work(work)
@@ -271,7 +273,7 @@ def time_warnings(
 
 def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str, ...]:
     """On the sandbox, how many pages claimed a time that cannot be; nothing elsewhere or where all can."""
-    doubtful = sum(paid.time.is_doubtful for paid in work)
+    doubtful = sum(submission.time.is_doubtful for submission in work)
     if not doubtful or environment is not Environment.SANDBOX:
         return ()
     return (
@@ -281,8 +283,11 @@ def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str
 
 
 def _slow_line(slow: Sequence[PaidWork]) -> str:
-    first = sorted(slow, key=lambda paid: -(paid.time.ms or 0))[:_NAMED]
-    named = ", ".join(f"{paid.id} ({minutes(paid.time.ms or 0)} min, {paid.worker})" for paid in first)
+    first = sorted(slow, key=lambda submission: -(submission.time.ms or 0))[:_NAMED]
+    named = ", ".join(
+        f"{submission.id} ({minutes(submission.time.ms or 0)} min, {submission.worker})"
+        for submission in first
+    )
     more = f" and {len(slow) - _NAMED:,} more" if len(slow) > _NAMED else ""
     return (
         f"far longer than usual for the wording: submission {named}{more}; look with `mitl review show NUMBER` before "

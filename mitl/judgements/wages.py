@@ -143,16 +143,16 @@ def worker_pay(work: Sequence[PaidWork]) -> list[WorkerPay]:
     """Every worker with paid work, by id."""
     usual = usual_ms(work)
     by_worker: dict[str, list[PaidWork]] = defaultdict(list)
-    for task in work:
-        by_worker[task.worker].append(task)
+    for submission in work:
+        by_worker[submission.worker].append(submission)
     return [_pay_of(worker, paid, usual) for worker, paid in sorted(by_worker.items())]
 
 
 def wage_figures(work: Sequence[PaidWork], floor_cents: int) -> list[WageFigures]:
     """The wages by wording, in order of their names."""
     by_template: dict[str, list[PaidWork]] = defaultdict(list)
-    for task in work:
-        by_template[task.template].append(task)
+    for submission in work:
+        by_template[submission.template].append(submission)
     return [_figures_of(template, paid, floor_cents) for template, paid in sorted(by_template.items())]
 
 
@@ -164,29 +164,29 @@ def slow_work(work: Sequence[PaidWork]) -> list[PaidWork]:
         if len(times) >= _ENOUGH
     }
     return [
-        task
-        for task in work
-        if task.time.ms is not None
-        and task.template in usual
-        and task.time.ms >= SLOW_FACTOR * usual[task.template]
+        submission
+        for submission in work
+        if submission.time.ms is not None
+        and submission.template in usual
+        and submission.time.ms >= SLOW_FACTOR * usual[submission.template]
     ]
 
 
 def _times(work: Iterable[PaidWork]) -> dict[str, list[int]]:
     by_template: dict[str, list[int]] = defaultdict(list)
-    for task in work:
-        if task.time.ms is not None:
-            by_template[task.template].append(task.time.ms)
+    for submission in work:
+        if submission.time.ms is not None:
+            by_template[submission.template].append(submission.time.ms)
     return by_template
 
 
 def _pay_of(worker: str, work: Sequence[PaidWork], usual: Mapping[str, int]) -> WorkerPay:
     ms = n_stand_in = n_unknown = 0
-    for task in work:
-        if task.time.ms is not None:
-            ms += task.time.ms
-        elif task.template in usual:
-            ms += min(usual[task.template], task.time.limit_ms)
+    for submission in work:
+        if submission.time.ms is not None:
+            ms += submission.time.ms
+        elif submission.template in usual:
+            ms += min(usual[submission.template], submission.time.limit_ms)
             n_stand_in += 1
         else:
             n_unknown += 1
@@ -196,21 +196,23 @@ def _pay_of(worker: str, work: Sequence[PaidWork], usual: Mapping[str, int]) -> 
         ms=ms,
         n_stand_in=n_stand_in,
         n_unknown=n_unknown,
-        reward_cents=sum(task.reward_cents for task in work),
-        fee_cents=sum(task.fee_cents for task in work),
-        bonus_cents=sum(task.bonus_cents for task in work),
-        compensation_cents=sum(task.compensation_cents for task in work),
+        reward_cents=sum(submission.reward_cents for submission in work),
+        fee_cents=sum(submission.fee_cents for submission in work),
+        bonus_cents=sum(submission.bonus_cents for submission in work),
+        compensation_cents=sum(submission.compensation_cents for submission in work),
     )
 
 
 def _figures_of(template: str, work: Sequence[PaidWork], floor_cents: int) -> WageFigures:
-    measured = [(task.reward_cents, task.time.ms) for task in work if task.time.ms is not None]
+    measured = [
+        (submission.reward_cents, submission.time.ms) for submission in work if submission.time.ms is not None
+    ]
     low, middle, high = _tenths([reward * HOUR_MS // ms for reward, ms in measured])
     return WageFigures(
         template=template,
         submissions=len(work),
         measured=len(measured),
-        n_doubtful=sum(task.time.is_doubtful for task in work),
+        n_doubtful=sum(submission.time.is_doubtful for submission in work),
         median_ms=round(statistics.median(ms for _, ms in measured)) if measured else None,
         low_cents=low,
         median_cents=middle,

@@ -141,7 +141,7 @@ def gather(settings: Settings, request: EvaluationRequest, progress: Progress) -
     gathered.models = [model.fitted(gathered.sides, request.directions) for model in raw]
     gathered.models += [fitted_baseline(name, inputs) for name in request.baselines]
     if project is not None:
-        _addannotators(gathered, project, settings, request, progress)
+        _add_annotators(gathered, project, settings, request, progress)
     return gathered
 
 
@@ -335,7 +335,7 @@ def _warn_of_others(gathered: Gathered, raw: Sequence[RawModel]) -> None:
                 )
 
 
-def _addannotators(
+def _add_annotators(
     gathered: Gathered, project: Project, settings: Settings, request: EvaluationRequest, progress: Progress
 ) -> None:
     names = scored_annotators(request, project)

@@ -259,12 +259,14 @@ def pay(settings: Settings, environment: Environment, settled: Sequence[SettledW
         return None
     floor = floor_cents(settings, environment)
     earned = [worker for worker in worker_pay(work) if worker.hourly_cents is not None]
-    timed = [(page.reward_cents, page.time.ms) for page in work if page.time.ms is not None]
+    timed = [
+        (submission.reward_cents, submission.time.ms) for submission in work if submission.time.ms is not None
+    ]
     return Pay(
-        rewards_cents=sum(page.reward_cents for page in work),
-        bonuses_cents=sum(page.bonus_cents for page in work),
-        fees_cents=sum(page.fee_cents for page in work),
-        bonus_workers=len({page.worker for page in work if page.bonus_cents}),
+        rewards_cents=sum(submission.reward_cents for submission in work),
+        bonuses_cents=sum(submission.bonus_cents for submission in work),
+        fees_cents=sum(submission.fee_cents for submission in work),
+        bonus_workers=len({submission.worker for submission in work if submission.bonus_cents}),
         floor_cents=floor,
         timed_workers=len(earned),
         median_hourly_cents=int(statistics.median(worker.hourly_cents or 0 for worker in earned))

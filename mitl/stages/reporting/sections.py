@@ -246,9 +246,9 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
 def batch_rows(project: ProjectSnapshot) -> tuple[BatchSummary, ...]:
     """Each batch with its reward and how long its HITs took."""
     times: dict[str, list[float]] = defaultdict(list)
-    for page in paid_work(project.settled, project.environment):
-        if page.time.ms is not None:
-            times[page.batch].append(page.time.ms / 1000)
+    for submission in paid_work(project.settled, project.environment):
+        if submission.time.ms is not None:
+            times[submission.batch].append(submission.time.ms / 1000)
     return tuple(
         BatchSummary(
             name=batch.name,
