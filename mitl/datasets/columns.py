@@ -161,8 +161,8 @@ def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], 
     if not (picture or file or image_id or url or weak):
         if by_role["reference"]:
             raise DatasetError(
-                f"{source} has the column {by_role['reference'][0]!r} but none for the image that its queries look for, such "
-                f"as 'target'; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"
+                f"{source} has the column {by_role['reference'][0]!r} but none for the image that its queries look "
+                f"for, such as 'target'; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"
             )
         raise DatasetError(
             f"{source} has no column for the image, such as 'image', 'filename' or 'image_id', nor for a sound or "
