@@ -138,7 +138,7 @@ def positives_svg(found: Sequence[QueryPositives]) -> str:
 
 
 def _positives_panel(axes: fig.Axes, positives: QueryPositives) -> None:
-    counts = list(positives.histogram[:TAIL]) + [0] * (TAIL - len(one.histogram))
+    counts = list(positives.histogram[:TAIL]) + [0] * (TAIL - len(positives.histogram))
     axes.bar(range(TAIL + 1), [*counts, sum(positives.histogram[TAIL:])], color=fig.AFTER, width=0.78)
     ticks = range(0, TAIL + 1, 5)
     axes.set_xticks(list(ticks), [f"{tick}+" if tick == TAIL else str(tick) for tick in ticks])
