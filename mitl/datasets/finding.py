@@ -86,10 +86,12 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
     shards = [path / name for name in names if ".tar" in Path(name).suffixes]
     if shards:
         return shard_source(shards, path), split
-    if files := _parquet_files(path):
-        if len(files) == 1 and split not in files:
-            return parquet_source(next(iter(files.values())), path), split
-        return parquet_source(files[chosen_split(path, {name: name for name in files}, split)], path), None
+    if parquet := _parquet_files(path):
+        if len(parquet) == 1 and split not in parquet:
+            return parquet_source(next(iter(parquet.values())), path), split
+        return parquet_source(
+            parquet[chosen_split(path, {name: name for name in parquet}, split)], path
+        ), None
     below = {
         entry.name: entry
         for entry in sorted(path.iterdir())
