@@ -86,12 +86,10 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
     shards = [path / name for name in names if ".tar" in Path(name).suffixes]
     if shards:
         return shard_source(shards, path), split
-    if parquet := _parquet_files(path):
-        if len(parquet) == 1 and split not in parquet:
-            return parquet_source(next(iter(parquet.values())), path), split
-        return parquet_source(
-            parquet[chosen_split(path, {name: name for name in parquet}, split)], path
-        ), None
+    if paths := _parquet_files(path):
+        if len(paths) == 1 and split not in paths:
+            return parquet_source(next(iter(paths.values())), path), split
+        return parquet_source(paths[chosen_split(path, {name: name for name in paths}, split)], path), None
     below = {
         entry.name: entry
         for entry in sorted(path.iterdir())
