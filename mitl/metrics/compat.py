@@ -140,8 +140,8 @@ class Metrics:
         Raises:
             MetricError: as ``score_folds``.
         """
-        found = self._folds(retrieved_items, modality, (K,))
-        score: Score = {side: means[f"R@{K}"] for side, means in found}
+        sides = self._folds(retrieved_items, modality, (K,))
+        score: Score = {side: means[f"R@{K}"] for side, means in sides}
         return score if modality == "all" else score[modality]
 
     def coco_5k_recalls(self, retrieved_items: Mapping[str, Retrieved], modality: str, K: int = 1) -> Score:
@@ -169,8 +169,8 @@ class Metrics:
                 "plausible matches are not at hand; give extra_file_dir the folder that holds pm_image_to_caption.json "
                 "and pm_caption_to_image.json (github.com/naver-ai/eccv-caption says where they are)"
             )
-        found = self._means("pm_gts", retrieved_items, modality, (), by_r=True)
-        return {side: means[R_PRECISION] for side, means in found}
+        sides = self._means("pm_gts", retrieved_items, modality, (), by_r=True)
+        return {side: means[R_PRECISION] for side, means in sides}
 
     def compute_all_metrics(
         self,
@@ -191,26 +191,26 @@ class Metrics:
         Raises:
             MetricError: a direction is missing, a metric unknown, or as ``score_queries`` and ``score_folds``.
         """
-        given = self._both(i2t_retrieved_items, t2i_retrieved_items)
+        retrieved = self._both(i2t_retrieved_items, t2i_retrieved_items)
         if verbose is not None:
             self.verbose = verbose
         targets = {_ALIASES.get(target, target) for target in _targets(target_metrics)}
         metrics: dict[str, Score] = {}
         for name in _SETS:
             if ks := _ks(name, targets, Ks):
-                found = (
-                    self._folds(given, "all", ks)
+                sides = (
+                    self._folds(retrieved, "all", ks)
                     if name == "coco_1k"
-                    else self._means(f"{name.removesuffix('_5k')}_gts", given, "all", ks)
+                    else self._means(f"{name.removesuffix('_5k')}_gts", retrieved, "all", ks)
                 )
-                metrics |= _by_metric(dict(found), {f"{name}_r{k}": f"R@{k}" for k in ks})
+                metrics |= _by_metric(dict(sides), {f"{name}_r{k}": f"R@{k}" for k in ks})
         if "pmrp" in targets:
-            metrics["pmrp"] = self.pmrp(given, "all")
+            metrics["pmrp"] = self.pmrp(retrieved, "all")
         names = {key: name for key, name in _BY_R.items() if key in targets}
         ks = _ks("eccv", targets, Ks)
         if names or ks:
-            found = self._means("eccv_gts", given, "all", ks, by_r=bool(names))
-            metrics |= _by_metric(dict(found), names | {f"eccv_r{k}": f"R@{k}" for k in ks})
+            sides = self._means("eccv_gts", retrieved, "all", ks, by_r=bool(names))
+            metrics |= _by_metric(dict(sides), names | {f"eccv_r{k}": f"R@{k}" for k in ks})
         if self.verbose:
             for key, score in metrics.items():
                 print(f"{key:16}", *(f"{side} {value:.4f}" for side, value in score.items()), file=sys.stderr)
@@ -263,7 +263,7 @@ class Metrics:
     ) -> dict[str, float]:
         gallery = self._arrays["coco_gts"]["t2i" if side == "i2t" else "i2t"].query_ids
         values = scored_by_name(score, _rankings(given, side), side, positives, gallery)
-        return {each.metric: each.estimate for each in values}
+        return {scores.metric: scores.estimate for scores in values}
 
     def _set(self, name: str, tables: Tables) -> None:
         if tables and set(tables) != set(SIDES):
@@ -306,13 +306,13 @@ def _sides(given: Mapping[str, Retrieved], modality: str) -> tuple[Side, ...]:
         raise MetricError(f"no modality {modality!r}; known: i2t, t2i, all")
     if not isinstance(given, Mapping):
         raise MetricError(f"retrieved_items is a {type(given).__name__}; give {{'i2t': …, 't2i': …}}")
-    wanted = SIDES if modality == "all" else (cast(Side, modality),)
-    for side in wanted:
+    sides = SIDES if modality == "all" else (cast(Side, modality),)
+    for side in sides:
         if side not in given:
             raise MetricError(
                 f"retrieved_items has no {side!r}; it holds: {', '.join(map(str, given)) or 'nothing'}"
             )
-    return wanted
+    return sides
 
 
 def _targets(target_metrics: Collection[str]) -> list[str]:
@@ -330,8 +330,8 @@ def _ks(name: str, targets: Iterable[str], Ks: Sequence[int]) -> list[int]:
     """The K at which a set's recall was asked for, those of ``Ks`` first."""
     targets = set(targets)
     ks = list(Ks) if f"{name}_recalls" in targets else []
-    found = (_RECALLS.fullmatch(target) for target in targets)
-    named = {int(match[2]) for match in found if match and match[1] == name and match[2]}
+    matches = (_RECALLS.fullmatch(target) for target in targets)
+    named = {int(match[2]) for match in matches if match and match[1] == name and match[2]}
     return [*dict.fromkeys(ks), *sorted(named - set(ks))]
 
 
