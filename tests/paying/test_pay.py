@@ -234,6 +234,23 @@ def test_a_compensation_that_was_confirmed_and_not_sent_is_sent_by_the_next_comm
     assert granted(settings) == {"fair": [40]}
 
 
+def test_a_compensation_leaves_one_that_waits_to_its_own_command(settings):
+    """It sends what was confirmed for its own worker; the other goes to its worker later, once."""
+    known = workers(settings)
+    waiting, other = (Gift(known[name], 40, "Your page did not load on Friday.") for name in ("fair", "slow"))
+
+    def interrupted(label: str, total: int):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compensate(settings, waiting, LIVE, confirm=lambda environment, total: True, progress=interrupted)
+    compensate(settings, other, LIVE, confirm=lambda environment, total: True)
+    assert granted(settings) == {"slow": [40]}
+
+    compensate(settings, waiting, LIVE, confirm=lambda environment, total: False)
+    assert granted(settings) == {"slow": [40], "fair": [40]}
+
+
 def test_whom_a_compensation_cannot_reach_is_one_clear_line(settings):
     """A bonus needs a submission, an amount and a reason that the worker understands."""
     words = ("pay", "compensate", workers(settings)["fair"], "--reason", "Your page did not load on Friday.")

@@ -205,6 +205,20 @@ def test_money_is_refused_before_the_call_that_would_pass_a_limit(settings):
     assert pay_report(settings, LIVE).counts["unsent_cents"] == 0
 
 
+def test_what_others_spend_while_the_total_is_confirmed_counts(settings):
+    """The ceiling is asked again before anything is planned."""
+
+    def spend(total: int) -> bool:
+        in_pipeline(settings, "UPDATE ledger SET cents = cents + 1 WHERE id = (SELECT min(id) FROM ledger)")
+        return True
+
+    with pytest.raises(FundsError, match=r"leaves \$2\.16"):
+        run(replace(settings, ceiling_cents=817), spend)
+
+    assert granted(settings) == {}
+    assert pay_report(settings, LIVE).counts["unsent_cents"] == 0
+
+
 def test_a_ceiling_that_was_lowered_stops_what_was_planned_too(settings):
     """The check before each window of calls sees it; the plan is kept."""
     with pytest.raises(KeyboardInterrupt):
