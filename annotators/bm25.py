@@ -64,18 +64,18 @@ class Bm25:
         ids = np.array(list(searched), np.int64)
         index = bm25s.BM25(k1=self._k1, b=self._b, method=self._method)
         index.index(self._words(list(searched.values())), show_progress=False)
-        found = np.empty((len(query_ids), depth), np.int64)
+        items = np.empty((len(query_ids), depth), np.int64)
         scores = np.empty((len(query_ids), depth), np.float32)
         for row, words in enumerate(self._words([asking[query] for query in query_ids])):
             # An index without the words of a query gives no scores of its own.
-            known = [word for word in words if word in index.vocab_dict]
-            of_all = index.get_scores(known) if known else np.zeros(len(ids), np.float32)
+            indexed = [word for word in words if word in index.vocab_dict]
+            of_all = index.get_scores(indexed) if indexed else np.zeros(len(ids), np.float32)
             # Only what reaches the last place is sorted, with all that ties with it.
             last = len(ids) - depth
             near = np.flatnonzero(of_all >= np.partition(of_all, last)[last])
             best = near[np.lexsort((ids[near], -of_all[near]))[:depth]]
-            found[row], scores[row] = ids[best], of_all[best]
-        return Ranking(np.array(query_ids, np.int64), found, scores)
+            items[row], scores[row] = ids[best], of_all[best]
+        return Ranking(np.array(query_ids, np.int64), items, scores)
 
     def _words(self, texts: list[str]) -> list[list[str]]:
         words: list[list[str]] = bm25s.tokenize(

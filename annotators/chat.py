@@ -163,13 +163,13 @@ class ChatAnnotator:
             calls = _Calls(client, threading.Event(), threading.Event(), [])
             pool = ThreadPoolExecutor(self._requests)
             try:
-                found = list(pool.map(judged, zip(image_rows.tolist(), caption_rows.tolist(), strict=True)))
+                scores = list(pool.map(judged, zip(image_rows.tolist(), caption_rows.tolist(), strict=True)))
             except AnnotatorError:
                 raise calls.errors[0] from None
             finally:  # after an error, or Ctrl-C, nothing more is asked for
                 calls.over.set()
                 pool.shutdown(cancel_futures=True)
-        return np.array(found, np.float32)
+        return np.array(scores, np.float32)
 
     def _asked(self, calls: _Calls, picture: str, caption: str, levels: Sequence[str]) -> float:
         """The expected level of one pair, 0 to 1, where the first letter stands for the first level."""
@@ -244,7 +244,9 @@ def letter_shares(choice: Mapping[str, Any]) -> list[float]:
     shares = dict.fromkeys(LETTERS, 0.0)
     logprobs = choice.get("logprobs")
     if logprobs and logprobs.get("content"):
-        tokens = [(one["token"], math.exp(one["logprob"])) for one in logprobs["content"][0]["top_logprobs"]]
+        tokens = [
+            (token["token"], math.exp(token["logprob"])) for token in logprobs["content"][0]["top_logprobs"]
+        ]
     else:
         tokens = [((choice["message"]["content"] or "").strip()[:1], 1.0)]
     for token, share in tokens:
@@ -346,11 +348,11 @@ def build(options: Options) -> ChatAnnotator:
     Raises:
         AnnotatorError: another machine that is not allowed, or a key that would go there unencrypted or is not set.
     """
-    name, given = options.annotator, options.values["chat"]
-    urls = tuple(given) if isinstance(given, list) else (given,)
+    name, setting = options.annotator, options.values["chat"]
+    urls = tuple(setting) if isinstance(setting, list) else (setting,)
     if not urls or not all(isinstance(url, str) and _is_address(url) for url in urls):
         raise AnnotatorError(
-            f"'chat' of annotator {name!r} is {given!r}; it should be the address of a server, as "
+            f"'chat' of annotator {name!r} is {setting!r}; it should be the address of a server, as "
             '"http://127.0.0.1:8000/v1", or a list of these'
         )
     away = [url for url in urls if not _is_here(url)]

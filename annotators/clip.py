@@ -291,16 +291,16 @@ class Clip(nn.Module):
     def __init__(self, config: ClipConfig) -> None:
         super().__init__()
         self.config = config
-        made = CLIPModel(for_transformers(config))
-        self.vision_model = made.vision_model
-        self.text_model = made.text_model
+        model = CLIPModel(for_transformers(config))
+        self.vision_model = model.vision_model
+        self.text_model = model.text_model
         for tower in (self.vision_model, self.text_model):
             # Built without memory (device "meta"), these would stay without: they are in no checkpoint.
             count = tower.embeddings.position_ids.shape[-1]
             tower.embeddings.position_ids = torch.arange(count, device="cpu").expand((1, -1))
-        self.visual_projection = made.visual_projection
-        self.text_projection = made.text_projection
-        self.logit_scale = made.logit_scale
+        self.visual_projection = model.visual_projection
+        self.text_projection = model.text_projection
+        self.logit_scale = model.logit_scale
 
     def images(self, pixels: Tensor) -> dict[str, Tensor]:
         """(B, 3, S, S) float32 -> ``embedding`` (B, D) float32 of unit length."""

@@ -106,8 +106,8 @@ def pivot(text_model: str, tokens: int = CAPTION_TOKENS) -> Costs:
     a product of sparse rows, at most one multiply-add a word of the query.
     """
     if text_model == "minilm":
-        one = transformer(tokens + 2, 384, 6, 1536)
-        return Costs(one, one, linear(385, 1), 4 * 385, 4 * 385, reads_pictures=False)
+        text = transformer(tokens + 2, 384, 6, 1536)
+        return Costs(text, text, linear(385, 1), 4 * 385, 4 * 385, reads_pictures=False)
     width, pair = (256, linear(256, 1)) if text_model == "lsa" else (1, linear(tokens, 1))
     text = linear(tokens, width)
     return Costs(text, text, pair, 0, 0, reads_pictures=False, fast_pass=False)

@@ -33,10 +33,10 @@ def device_of(options: Options) -> torch.device:
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
         return torch.device("cuda" if cards else "cpu")
-    known = ["cpu", *(["cuda"] if cards else []), *(f"cuda:{card}" for card in range(cards))]
-    if name not in known:
+    names = ["cpu", *(["cuda"] if cards else []), *(f"cuda:{card}" for card in range(cards))]
+    if name not in names:
         raise AnnotatorError(
-            f"'device' of annotator {options.annotator!r} is {name!r}; it should be one of auto, {', '.join(known)}"
+            f"'device' of annotator {options.annotator!r} is {name!r}; it should be one of auto, {', '.join(names)}"
             + ("" if cards else " (torch sees no CUDA device here)")
         )
     return torch.device(name)
@@ -51,10 +51,10 @@ def to_device(array: NDArray[Any], device: torch.device, dtype: torch.dtype = to
     if device.type != "cuda":
         return torch.from_numpy(np.array(array)).to(device, dtype)
     pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
-    there, part = pinned.numpy(), max(1, -(-len(array) // _COPIERS))
+    staged, part = pinned.numpy(), max(1, -(-len(array) // _COPIERS))
     with ThreadPoolExecutor(_COPIERS) as copiers:
         starts = range(0, len(array), part)
-        list(copiers.map(lambda at: np.copyto(there[at : at + part], array[at : at + part]), starts))
+        list(copiers.map(lambda at: np.copyto(staged[at : at + part], array[at : at + part]), starts))
     return pinned.to(device, non_blocking=True)
 
 
@@ -157,9 +157,9 @@ def _own_precisions() -> dict[tuple[str, str], str]:
     for place in _INHERITED:
         inherited[place] = read(*place)
         _set_precisions({place: "none"})
-    own = {place: read(*place) for place in _PRECISIONS}
+    precisions = {place: read(*place) for place in _PRECISIONS}
     _set_precisions(inherited)
-    return own
+    return precisions
 
 
 def _set_precisions(precisions: dict[tuple[str, str], str]) -> None:

@@ -231,23 +231,23 @@ def vocabulary_of(
     Raises:
         AnnotatorError: there are none, their number is wrong, or the setting and the weights disagree.
     """
-    known = [words for words, _ in trained.values() if words is not None]
+    word_lists = [words for words, _ in trained.values() if words is not None]
     if "vocabulary" in options.values:
-        known.insert(0, read_vocabulary(options.path("vocabulary")))
-    if not known:
+        word_lists.insert(0, read_vocabulary(options.path("vocabulary")))
+    if not word_lists:
         raise AnnotatorError(
             f"annotator {options.annotator!r} needs the setting 'vocabulary': the file {released} that the weights "
             f"were trained with (`mitl annotators` says where it is), for {str(next(iter(trained)))!r} does not hold "
             "its words"
         )
     for path, (_, count) in trained.items():
-        known[0].require_size(count, path)
-    if any(other.words != known[0].words for other in known):
+        word_lists[0].require_size(count, path)
+    if any(other.words != word_lists[0].words for other in word_lists):
         raise AnnotatorError(
             f"the weights of annotator {options.annotator!r} bring their words, and 'vocabulary' or the other weights "
             "have others; leave 'vocabulary' out, or take weights that were trained with the same words"
         )
-    return known[0]
+    return word_lists[0]
 
 
 class TwoEncoders(Protocol):

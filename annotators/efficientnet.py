@@ -157,8 +157,8 @@ class ImageBackbone:
     def features(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
         """(1280,) a unit vector of one picture as ``lite_pixels`` reads it."""
         with torch.inference_mode():
-            found = F.normalize(self._network(torch.from_numpy(pixels[None]).to(self.device)), dim=1)
-        unit: NDArray[np.float32] = found[0].cpu().numpy()
+            features = F.normalize(self._network(torch.from_numpy(pixels[None]).to(self.device)), dim=1)
+        unit: NDArray[np.float32] = features[0].cpu().numpy()
         return unit
 
     def vectors(self, sources: Sequence[Source], threads: int) -> NDArray[np.float32]:

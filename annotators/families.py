@@ -193,8 +193,8 @@ def _longest_text(model: Any, tokenizer: Any) -> int:
 
 def _taken(prepared: Mapping[str, Any], features: Any) -> Inputs:
     """What the model takes of what its processor made, without the batch axis."""
-    known = inspect.signature(features).parameters
-    return {name: np.asarray(value)[0] for name, value in prepared.items() if name in known}
+    parameters = inspect.signature(features).parameters
+    return {name: np.asarray(value)[0] for name, value in prepared.items() if name in parameters}
 
 
 def _projected(features: Any) -> Tensor:

@@ -201,17 +201,17 @@ def build_encoder(
         AnnotatorError: there is none of this name, it reads the other side or has no vectors, or what it needs is
             missing.
     """
-    known = KNOWN.get(name)
-    if known is not None:
-        if known.modality != modality:
+    encoder = KNOWN.get(name)
+    if encoder is not None:
+        if encoder.modality != modality:
             others = ", ".join(other for other, it in KNOWN.items() if it.modality == modality)
             raise AnnotatorError(
-                f"encoder {name!r} reads {known.modality}s, but one of {modality}s is wanted, such as {others}"
+                f"encoder {name!r} reads {encoder.modality}s, but one of {modality}s is wanted, such as {others}"
             )
-        if not known.is_installed:
-            lacking = next(module for module in known.modules if find_spec(module) is None)
+        if not encoder.is_installed:
+            lacking = next(module for module in encoder.modules if find_spec(module) is None)
             raise AnnotatorError(
-                f"encoder {name!r} needs {lacking}, which is not installed; pip install 'mitl[{known.extra}]'"
+                f"encoder {name!r} needs {lacking}, which is not installed; pip install 'mitl[{encoder.extra}]'"
             )
         return {SENTENCES: Sentences, WORDS: WordEncoder, BACKBONE: Backbone}[name]()
     if name.endswith(FILES):

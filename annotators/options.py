@@ -73,8 +73,8 @@ class Options:
         unknown = sorted(set(table) - {*names, *optional})
         if unknown:
             raise self._wrong(key, unknown[0], f"one of {', '.join([*names, *optional])}")
-        wanted = [*names, *(name for name in optional if name in table)]
-        return {name: self.existing(f"{key}.{name}", table[name]) for name in wanted}
+        keys = [*names, *(name for name in optional if name in table)]
+        return {name: self.existing(f"{key}.{name}", table[name]) for name in keys}
 
     def existing(self, key: str, value: object) -> Path:
         """``value`` as a path below ``folder``; AnnotatorError where nothing is there."""

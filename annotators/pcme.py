@@ -487,19 +487,19 @@ def _require_meaning(options: Options, similarity: str, search: str) -> None:
 
 
 def _chosen_odds(options: Options, learned: Odds | None) -> Odds:
-    given = {name: options.values[name] for name in _ODDS if name in options.values}
-    for name, value in given.items():
+    chosen = {name: options.values[name] for name in _ODDS if name in options.values}
+    for name, value in chosen.items():
         if _number(value) is None:
             raise AnnotatorError(
                 f"{name!r} of annotator {options.annotator!r} is {value!r}; it should be a number"
             )
-    if learned is None and len(given) < len(_ODDS):
-        missing = next(name for name in _ODDS if name not in given)
+    if learned is None and len(chosen) < len(_ODDS):
+        missing = next(name for name in _ODDS if name not in chosen)
         raise AnnotatorError(
             f"annotator {options.annotator!r} needs the setting {missing!r}: {str(options.path('weights'))!r} holds a "
             f"network without its criterion, whose learned 'shift' and 'negative_scale' decide the ranking (training "
             f"starts both from {INITIAL:g})"
         )
-    shift, scale = (_number(given[name] if name in given else getattr(learned, name)) for name in _ODDS)
+    shift, scale = (_number(chosen[name] if name in chosen else getattr(learned, name)) for name in _ODDS)
     assert shift is not None and scale is not None, "checked above"
     return Odds(shift, scale)

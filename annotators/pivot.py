@@ -66,8 +66,8 @@ def _from_parquet(path: Path, captioner: str) -> list[tuple[str, object]]:
         if "image_id" not in names:
             raise AnnotatorError(f"{str(path)!r} lacks the column 'image_id'; it holds {', '.join(names)}")
         if captioner not in names or captioner == "image_id":
-            known = ", ".join(name for name in names if name != "image_id")
-            raise AnnotatorError(f"{str(path)!r} has no captioner {captioner!r}; it holds {known}")
+            captioners = ", ".join(name for name in names if name != "image_id")
+            raise AnnotatorError(f"{str(path)!r} has no captioner {captioner!r}; it holds {captioners}")
         table = pq.read_table(path, columns=["image_id", captioner])
     except (pa.ArrowInvalid, OSError) as error:
         raise AnnotatorError(f"{str(path)!r} is not readable as Parquet: {error}") from error
@@ -201,8 +201,8 @@ class WordPivot:
         return exact.astype(np.float32)
 
     def _encoded(self, modality: Any, items: Sequence[Any], texts: Sequence[str | None]) -> Encoded:
-        known = self._place_of
-        places = [-1 if text is None else known.setdefault(text, len(known)) for text in texts]
+        place_of = self._place_of
+        places = [-1 if text is None else place_of.setdefault(text, len(place_of)) for text in texts]
         return Encoded(modality, ids_of(items), {"place": np.array(places, dtype=np.int64)})
 
     def _up_to_date(self) -> Any:

@@ -138,8 +138,8 @@ def load(path: Path, *, pooling: Pooling | None = None) -> TrainedPvse:
 
 def _weights(path: Path, pooling: Pooling | None = None) -> Weights[Pvse]:
     checkpoint = read_checkpoint(path)
-    own = {_own_name(name): tensor for name, tensor in checkpoint.tensors.items()}
-    checkpoint = replace(checkpoint, tensors=own)
+    tensors = {_own_name(name): tensor for name, tensor in checkpoint.tensors.items()}
+    checkpoint = replace(checkpoint, tensors=tensors)
     args = options_of(checkpoint.values.get("args"))
     config = config_of(checkpoint, NETWORK, PvseConfig())
     # The training script says whether it ran with the old pooling.
@@ -194,8 +194,8 @@ def build(options: Options) -> PvseAnnotator:
     """
     running = Running.of(options, batch=BATCH)
     path = options.path("weights")
-    given = options.text("pooling", choices=get_args(Pooling)) if "pooling" in options.values else None
-    trained = load(path, pooling=cast("Pooling | None", given))
+    pooling = options.text("pooling", choices=get_args(Pooling)) if "pooling" in options.values else None
+    trained = load(path, pooling=cast("Pooling | None", pooling))
     config = trained.network.config
     vocabulary = vocabulary_of(options, {path: (trained.vocabulary, config.words)}, "coco_vocab.pkl")
     digest = fingerprint(

@@ -120,9 +120,9 @@ def build(
             "use letters, digits, '.', '_' and '-', and begin with a letter or a digit"
         )
     settings = dict(config or {})
-    found = network_options(name, settings, folder=folder)
-    if found is not None:
-        network, options = found
+    of_network = network_options(name, settings, folder=folder)
+    if of_network is not None:
+        network, options = of_network
         return _built(f"annotators.{network}:build", options, (*NETWORKS[network].keys, *RUNNING))
     settings.pop("network", None)
     options = Options(name, settings, folder or Path())
@@ -313,7 +313,7 @@ def _beginners(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Itera
             texts_alone = task == "t2t"
             unset = ["the setting captions"] if texts_alone and "captions" not in config else []
             extras = ("torch", "pivot", *(() if texts_alone else ("backbone",)))
-            lacking = [one for extra in extras for one in _lacking(extra)]
+            lacking = [package for extra in extras for package in _lacking(extra)]
             yield AnnotatorDescription(
                 name,
                 BEGUN[task],

@@ -117,8 +117,8 @@ class SentenceEncoder:
 
     def pieces(self, text: str) -> list[int]:
         """Numbers of its word pieces, [CLS] first; what is longer than ``LONGEST`` is cut."""
-        found: list[int] = self._tokenizer.encode(text).ids
-        return found
+        numbers: list[int] = self._tokenizer.encode(text).ids
+        return numbers
 
     def states(self, tokens: Tensor) -> Tensor:
         """(B, L) pieces on the encoder's device, none of them padding -> (B, L, 384), without gradients."""
@@ -128,8 +128,8 @@ class SentenceEncoder:
     def kept_states(self, texts: Sequence[NDArray[np.int64]]) -> Tensor:
         """(B, L, 384) states of the pieces of texts of one length, in float32, read once while there is room."""
         keys = [pieces.tobytes() for pieces in texts]
-        found = {key: self._states[key] for key in keys if key in self._states}
-        new = {key: pieces for key, pieces in zip(keys, texts, strict=True) if key not in found}
+        by_key = {key: self._states[key] for key in keys if key in self._states}
+        new = {key: pieces for key, pieces in zip(keys, texts, strict=True) if key not in by_key}
         # What is kept in one look enters the gradients of the next steps, whatever their precision.
         with torch.inference_mode(False), torch.autocast(self.device.type, enabled=False):
             for part in (list(new)[start : start + _FEW] for start in range(0, len(new), _FEW)):
@@ -137,11 +137,11 @@ class SentenceEncoder:
                 full = np.stack([new[key] for key in part + [part[-1]] * (_FEW - len(part))])
                 states = self.states(torch.from_numpy(full).to(self.device))[: len(part)].clone()
                 read = dict(zip(part, states, strict=True))
-                found |= read
+                by_key |= read
                 if states.nbytes <= self._room:
                     self._room -= states.nbytes
                     self._states |= read
-        return torch.stack([found[key] for key in keys])
+        return torch.stack([by_key[key] for key in keys])
 
     def vectors(self, texts: Sequence[str], threads: int) -> NDArray[np.float32]:
         """(N, 384) unit rows in the order of ``texts``."""
@@ -153,8 +153,8 @@ class SentenceEncoder:
             encoded = pool.map(self._encode, ([pieces[i] for i in batch] for batch in batches))
             for batch, rows in zip(batches, encoded, strict=True):
                 self._known.update((new[i], row) for i, row in zip(batch, rows, strict=True))
-        known = [self._known[text] for text in texts]
-        return np.stack(known) if known else np.empty((0, WIDTH), dtype=np.float32)
+        vectors = [self._known[text] for text in texts]
+        return np.stack(vectors) if vectors else np.empty((0, WIDTH), dtype=np.float32)
 
     def _encode(self, pieces: list[list[int]]) -> NDArray[np.float32]:
         # A full batch, the last text repeated: the same shape sums in the same order whatever else is asked.

@@ -81,10 +81,10 @@ def video_features(frames: NDArray[np.uint8]) -> Floats:
     ground = np.median(
         np.concatenate([values[0][0], values[0][-1], values[0][:, 0], values[0][:, -1]]), axis=0
     )
-    there = (np.abs(values - ground).sum(axis=3) > 0.3).astype(np.float64)  # (T, H, W)
-    mass = there.sum(axis=(1, 2)) + _TINY
+    drawn = (np.abs(values - ground).sum(axis=3) > 0.3).astype(np.float64)  # (T, H, W)
+    mass = drawn.sum(axis=(1, 2)) + _TINY
     at = np.arange(SIZE)
-    across = np.stack([there.sum(axis=1) @ at / mass, there.sum(axis=2) @ at / mass])  # (2, T)
+    across = np.stack([drawn.sum(axis=1) @ at / mass, drawn.sum(axis=2) @ at / mass])  # (2, T)
     seen = mass > 4
     moved = across[:, seen][:, -1] - across[:, seen][:, 0] if seen.any() else np.zeros(2)
     changed = np.abs(np.diff(values, axis=0)).mean(axis=(1, 2, 3)) * 10
@@ -152,22 +152,22 @@ class Signal:
         """(I, C) cosines."""
         features = self._features(images)  # (I, D)
         place = {image.id: row for row, image in enumerate(images)}
-        own = np.array([place[caption.image_id] for caption in captions])
+        image_of = np.array([place[caption.image_id] for caption in captions])
         terms = _terms([caption.text for caption in captions])  # (C, V), unit rows
         references = None
         if any(caption.reference_id is not None for caption in captions):
             references = features[[place[caption.reference_id or caption.image_id] for caption in captions]]
         learnt = np.linspace(0, len(captions) - 1, min(len(captions), _MOST_TEXTS)).round().astype(int)
         kernel = _kernel(terms, terms[learnt], references, None if references is None else references[learnt])
-        wanted = features[own[learnt]]
+        targets = features[image_of[learnt]]
         inverse = np.linalg.inv(kernel[learnt] + self._ridge * np.eye(len(learnt)))
-        foretold = kernel @ (inverse @ wanted)  # (C, D)
+        foretold = kernel @ (inverse @ targets)  # (C, D)
         hat = kernel[learnt] @ inverse
-        for group in np.unique(own[learnt]):
-            of_item = np.flatnonzero(own[learnt] == group)
+        for group in np.unique(image_of[learnt]):
+            of_item = np.flatnonzero(image_of[learnt] == group)
             left = np.eye(len(of_item)) - hat[np.ix_(of_item, of_item)]
-            rest = wanted[of_item] - foretold[learnt[of_item]]
-            foretold[learnt[of_item]] = wanted[of_item] - np.linalg.solve(left, rest)
+            rest = targets[of_item] - foretold[learnt[of_item]]
+            foretold[learnt[of_item]] = targets[of_item] - np.linalg.solve(left, rest)
         return _unit(features) @ _unit(foretold).T
 
     def _features(self, images: Sequence[ImageItem]) -> Floats:

@@ -243,8 +243,10 @@ class VsrnConfig(Config):
     def from_json(cls, text: str) -> Self:
         """The sizes that a weights file of ours states; ValueError or TypeError where there are none."""
         stated = json.loads(text)
-        own = stated.pop("extractor", None)
-        return cls(**stated, extractor=None if own is None else GridConfig.from_json(json.dumps(own)))
+        extractor = stated.pop("extractor", None)
+        return cls(
+            **stated, extractor=None if extractor is None else GridConfig.from_json(json.dumps(extractor))
+        )
 
     def counted(self, by: ShownSizes, known: Mapping[str, int]) -> dict[str, Any]:
         """Which data set the file was trained for."""
@@ -262,16 +264,18 @@ class VsrnConfig(Config):
 
         Where regions are features from elsewhere, making them is not counted.
         """
-        width, own = self.width, self.extractor
+        width, extractor = self.width, self.extractor
         graph = linear(width, 4 * width, self.regions) + 2 * linear(width, self.regions, self.regions)
         image = linear(self.region_width, width, self.regions) + self.blocks * graph
         image += gru(self.regions, width, width)
-        if own is not None:
-            channels, _ = grid(own.blocks, own.width, own.image_size)
-            image += resnet(own.blocks, own.width, own.image_size)
-            image += linear(own.window**2 * channels, self.region_width, self.regions)
+        if extractor is not None:
+            channels, _ = grid(extractor.blocks, extractor.width, extractor.image_size)
+            image += resnet(extractor.blocks, extractor.width, extractor.image_size)
+            image += linear(extractor.window**2 * channels, self.region_width, self.regions)
         caption = gru(tokens, self.word_width, width)
-        return Costs(image, caption, linear(width, 1), 4 * width, 4 * width, reads_pictures=own is not None)
+        return Costs(
+            image, caption, linear(width, 1), 4 * width, 4 * width, reads_pictures=extractor is not None
+        )
 
 
 HEAD = 64

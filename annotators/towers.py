@@ -204,8 +204,8 @@ def load(path: Path) -> TowerNetwork:
 def _sizes_of(checkpoint: Checkpoint) -> Sizes:
     values: Mapping[str, Any] = checkpoint.values
     if values.get("format") != OURS or values.get("network") != NETWORK:
-        found = values.get("network", checkpoint.layout)
-        raise AnnotatorError(f"{str(checkpoint.path)!r} holds {found!r}; it should hold {NETWORK!r}")
+        held = values.get("network", checkpoint.layout)
+        raise AnnotatorError(f"{str(checkpoint.path)!r} holds {held!r}; it should hold {NETWORK!r}")
     try:
         return Sizes.from_json(str(values.get("config")))
     except (ValueError, TypeError, KeyError) as error:
@@ -277,8 +277,8 @@ class TowersLearner(Learner):
     def captions(self, inputs: Sequence[Inputs]) -> Side:
         """``embedding``; texts of one length go together and need no padding."""
         by_length: dict[int, list[int]] = {}
-        for place, each in enumerate(inputs):
-            by_length.setdefault(len(each["tokens"]), []).append(place)
+        for place, item in enumerate(inputs):
+            by_length.setdefault(len(item["tokens"]), []).append(place)
         parts = [
             self._towers.towers.captions(
                 self._towers.frozen.sentences.kept_states([inputs[place]["tokens"] for place in places])

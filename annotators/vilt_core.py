@@ -166,8 +166,8 @@ class ViltCore:
 
     def images(self, pixels: Tensor) -> dict[str, Tensor]:
         """Images of one size (B, 3, H, W) to ``state`` (B, 1 + h w, D): class token and patches, embedded."""
-        own = self._embeddings
-        projection = own.patch_embeddings.projection
+        embeddings = self._embeddings
+        projection = embeddings.patch_embeddings.projection
         side = projection.kernel_size[0]
         count, channels, height, width = pixels.shape
         rows, columns = height // side, width // side
@@ -176,16 +176,16 @@ class ViltCore:
         cells = F.linear(
             patches.reshape(count, rows * columns, -1), projection.weight.flatten(1), projection.bias
         )
-        first = own.cls_token.expand(count, -1, -1)
+        first = embeddings.cls_token.expand(count, -1, -1)
         state = torch.cat([first, cells], 1) + self._positions(rows, columns)
-        return {"state": state + own.token_type_embeddings.weight[IMAGE]}
+        return {"state": state + embeddings.token_type_embeddings.weight[IMAGE]}
 
     def captions(self, tokens: Tensor, words: Tensor | None = None) -> dict[str, Tensor]:
         """Word pieces (B, L) to ``state`` (B, L, D); ``words`` is handed on."""
-        own, text = self._embeddings, self._embeddings.text_embeddings
+        embeddings, text = self._embeddings, self._embeddings.text_embeddings
         state = text.word_embeddings(tokens) + text.token_type_embeddings.weight[0]
         state = Norm.of(text.LayerNorm)(state + text.position_embeddings.weight[: tokens.shape[1]])
-        embedded = {"state": state + own.token_type_embeddings.weight[TEXT]}
+        embedded = {"state": state + embeddings.token_type_embeddings.weight[TEXT]}
         return embedded if words is None else {**embedded, "words": words}
 
     def entered(self, side: Side) -> dict[str, Tensor]:
@@ -206,8 +206,8 @@ class ViltCore:
 
         seen = None
         if "words" in captions or "patches" in images:
-            there = (captions, "words", c), (images, "patches", i)
-            seen = torch.cat([_there(*side) for side in there], 1)[:, None, None]  # (P, 1, 1, N)
+            sides = (captions, "words", c), (images, "patches", i)
+            seen = torch.cat([_there(*side) for side in sides], 1)[:, None, None]  # (P, 1, 1, N)
         x = pairs("state")
         if self._layers:
             x = self._mixed(x, pairs("qkv"), seen)
@@ -236,8 +236,8 @@ class ViltCore:
         x, h = self._read(x)
         first = torch.tensor([0, *lengths[:-1]]).cumsum(0)
         alike = _alike(h, lengths)
-        keys = torch.split(_in_full(self._keyed, h[first]), [len(own) for own in alike])
-        means = [self._means(key, own) for key, own in zip(keys, alike, strict=True)]
+        keys = torch.split(_in_full(self._keyed, h[first]), [len(run) for run in alike])
+        means = [self._means(key, run) for key, run in zip(keys, alike, strict=True)]
         return _in_full(self._logit, x[first], torch.cat(means))
 
     def _mixed(
@@ -251,7 +251,7 @@ class ViltCore:
             elif lengths is None:
                 attended = attend(met, self._heads, seen)
             else:
-                attended = torch.cat([attend(own, self._heads).flatten(0, 1) for own in _alike(met, lengths)])
+                attended = torch.cat([attend(run, self._heads).flatten(0, 1) for run in _alike(met, lengths)])
             x = layer.left(x, attended)
         return x
 
@@ -334,7 +334,7 @@ def _in_full(of: Callable[..., Tensor], *rows: Tensor) -> Tensor:
     """``of`` rows, ``_TOGETHER`` at once, filled up by repeats: how few rows are summed hangs on how many they are."""
     count = len(rows[0])
     places = torch.arange(-(-count // _TOGETHER) * _TOGETHER).clamp(max=count - 1)
-    parts = [of(*(each[part] for each in rows)) for part in torch.split(places, _TOGETHER)]
+    parts = [of(*(table[part] for table in rows)) for part in torch.split(places, _TOGETHER)]
     return torch.cat(parts)[:count]
 
 
@@ -346,5 +346,5 @@ def _there(side: Side, name: str, rows: Tensor) -> Tensor:
 
 
 def _query_key_value(layer: ViltLayer) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
-    own = layer.attention.attention
-    return own.query, own.key, own.value
+    attention = layer.attention.attention
+    return attention.query, attention.key, attention.value

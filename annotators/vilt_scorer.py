@@ -67,10 +67,10 @@ class PairScorer:
             with torch.inference_mode():
                 logits[places] = self._score(images, captions, image_rows[places], caption_rows[places])
 
-        own = 1 if self._device.type == "cpu" and self._workers > 1 else self._threads
+        threads = 1 if self._device.type == "cpu" and self._workers > 1 else self._threads
         with (
-            inference(own),
-            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(own,)) as pool,
+            inference(threads),
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads,)) as pool,
         ):
             try:
                 for _ in pool.map(score, batches):
@@ -103,24 +103,24 @@ class PairScorer:
         """A batch of pairs."""
         longest = _longest(images, captions)
         tokens = _tokens_on_card(longest) if self._core.fills else 0
-        wanted, i = np.unique(image_rows, return_inverse=True)
+        pictures, i = np.unique(image_rows, return_inverse=True)
         texts, c = np.unique(caption_rows, return_inverse=True)
         entered = [
             *self._entered_captions(captions, texts, tokens),
-            *self._entered_images(images, wanted, tokens),
+            *self._entered_images(images, pictures, tokens),
         ]
         lengths = np.array([len(item["state"]) for item in entered])
         starts = lengths.cumsum() - lengths
         items = {name: torch.cat([item[name] for item in entered]) for name in entered[0]}
         item = np.stack([c, i + len(texts)], 1).ravel()
-        own = lengths[item]
-        rows = np.repeat(starts[item] - own.cumsum() + own, own) + np.arange(own.sum())
-        of_pairs = own.reshape(-1, 2).sum(1)
+        sizes = lengths[item]
+        rows = np.repeat(starts[item] - sizes.cumsum() + sizes, sizes) + np.arange(sizes.sum())
+        of_pairs = sizes.reshape(-1, 2).sum(1)
         filling = None
         if self._core.fills:
             rows = np.pad(rows, (0, tokens - len(rows)))
-            there = torch.from_numpy(np.pad(of_pairs, (0, _PAIRS_CUDA - len(of_pairs)))).to(self._device)
-            filling = Filling.of(there, tokens, -(-longest // _WIDE) * _WIDE)
+            counts = torch.from_numpy(np.pad(of_pairs, (0, _PAIRS_CUDA - len(of_pairs)))).to(self._device)
+            filling = Filling.of(counts, tokens, -(-longest // _WIDE) * _WIDE)
         at = torch.from_numpy(rows).to(self._device)
         scores = self._core.packed(items, at, of_pairs.tolist(), filling)[: len(i)]
         numbers: NDArray[np.float32] = scores.float().cpu().numpy()
@@ -139,23 +139,23 @@ class PairScorer:
         lengths = captions.arrays["length"][rows].tolist()
         pieces = captions.arrays["tokens"][rows, : max(lengths)].astype(np.int64)
         state = self._core.captions(torch.from_numpy(pieces).to(self._device))["state"]
-        of_words = [one[:length] for one, length in zip(state, lengths, strict=True)]
+        of_words = [row[:length] for row, length in zip(state, lengths, strict=True)]
         return self._entered(torch.cat(of_words), lengths, tokens)
 
     def _entered_images(self, images: Encoded, rows: Rows, tokens: int) -> list[dict[str, Tensor]]:
         states = images.arrays["state"]
-        found = self._kept.get(states, rows)
-        new = [place for place, one in enumerate(found) if one is None]
+        items = self._kept.get(states, rows)
+        new = [place for place, item in enumerate(items) if item is None]
         if new:
             lengths = images.arrays["length"][rows[new]].tolist()
             state = np.concatenate(
                 [states[row, :length] for row, length in zip(rows[new], lengths, strict=True)]
             )
             entered = self._entered(to_device(state, self._device), lengths, tokens)
-            for place, one in zip(new, entered, strict=True):
-                found[place] = one
+            for place, item in zip(new, entered, strict=True):
+                items[place] = item
             self._kept.put(states, rows[new], entered)
-        return [one for one in found if one]
+        return [item for item in items if item]
 
 
 def _longest(images: Encoded, captions: Encoded) -> int:

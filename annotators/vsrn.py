@@ -287,10 +287,11 @@ def build(options: Options) -> VsrnAnnotator:
     running = Running.of(options, batch=BATCH)
     paths = _weights(options)
     trained = [load(path) for path in paths]
-    known = {
-        path: (each.vocabulary, each.network.config.words) for path, each in zip(paths, trained, strict=True)
+    by_path = {
+        path: (model.vocabulary, model.network.config.words)
+        for path, model in zip(paths, trained, strict=True)
     }
-    vocabulary = vocabulary_of(options, known, "coco_precomp_vocab.pkl")
+    vocabulary = vocabulary_of(options, by_path, "coco_precomp_vocab.pkl")
     features = _features(options, trained)
     digest = fingerprint(
         network=NETWORK,
@@ -299,13 +300,13 @@ def build(options: Options) -> VsrnAnnotator:
         tokens=caption_words.VERSION,
         images=features.fingerprint if features else pixels.VERSION,
     )
-    network = Averaged([each.network.to(running.device) for each in trained])
+    network = Averaged([model.network.to(running.device) for model in trained])
     return VsrnAnnotator(Ready(options.annotator, digest, network, vocabulary, running), features)
 
 
 def _weights(options: Options) -> list[Path]:
-    given = options.values["weights"]
-    several = given if isinstance(given, list | tuple) else [given]
+    setting = options.values["weights"]
+    several = setting if isinstance(setting, list | tuple) else [setting]
     if not 1 <= len(several) <= 2:
         raise AnnotatorError(
             f"'weights' of annotator {options.annotator!r} lists {len(several)} files; it should be one, "
@@ -317,17 +318,17 @@ def _weights(options: Options) -> list[Path]:
 def _features(options: Options, trained: Sequence[TrainedVsrn]) -> RegionFeatures | None:
     """The features of the setting; None where the weights make their regions from pixels."""
     config = trained[0].network.config
-    for other in (each.network.config for each in trained):
+    for other in (model.network.config for model in trained):
         if other.reads != config.reads:
             raise AnnotatorError(
                 f"the two weights of annotator {options.annotator!r} read different things, {config.reads} and "
                 f"{other.reads}"
             )
-    given = [key for key in ("features", "feature_ids") if key in options.values]
+    named = [key for key in ("features", "feature_ids") if key in options.values]
     if config.extractor is not None:
-        if given:
+        if named:
             raise AnnotatorError(
-                f"the weights of annotator {options.annotator!r} make their regions from pixels; leave out {given[0]!r}"
+                f"the weights of annotator {options.annotator!r} make their regions from pixels; leave out {named[0]!r}"
             )
         return None
     if "features" not in options.values:

@@ -326,9 +326,9 @@ def compare(
     may be missing; it is not a parameter.
     """
     tensors = checkpoint.tensors
-    known = ignored or {}
+    reasons = ignored or {}
     skipped = {
-        name: why for name in tensors if name not in expected and (why := _reason(name, known)) is not None
+        name: why for name in tensors if name not in expected and (why := _reason(name, reasons)) is not None
     }
     absent = {name: _NO_COUNTER for name in expected if name not in tensors and name.endswith(_COUNTER)}
     shared = [name for name in expected if name in tensors]
@@ -390,11 +390,11 @@ def contradictions(stated: object, computed: Mapping[str, object]) -> tuple[str,
         stated: what the file says, by the names of its training script; anything but a mapping says nothing.
         computed: option → the value that is computed here; an option that is not in it does not matter here.
     """
-    given = options_of(stated)
+    options = options_of(stated)
     return tuple(
-        f"it was trained with {key} = {in_short(given[key])}, but what is computed is {key} = {right!r}"
+        f"it was trained with {key} = {in_short(options[key])}, but what is computed is {key} = {right!r}"
         for key, right in computed.items()
-        if key in given and not _is(given[key], right)
+        if key in options and not _is(options[key], right)
     )
 
 

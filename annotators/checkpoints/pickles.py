@@ -318,10 +318,10 @@ class PickleMachine:
     def new_with_keywords(self, _: object) -> None:
         """As `called`, of an object that is made with keywords too."""
         keywords, arguments = self.stack.pop(), self.stack.pop()
-        made = self.call(self.stack.pop(), arguments, function=False)
-        if keywords and isinstance(made, Inert):
-            made.arguments = (made.arguments, keywords)
-        self.stack.append(made)
+        instance = self.call(self.stack.pop(), arguments, function=False)
+        if keywords and isinstance(instance, Inert):
+            instance.arguments = (instance.arguments, keywords)
+        self.stack.append(instance)
 
     def make(self, _: object) -> None:
         """As `called`, of an object whose class and arguments stand above the mark."""

@@ -57,7 +57,7 @@ def clean(text: str) -> str:
     if _SURROGATES.search(text):
         # Two halves become their letter, a lone one the sign for what cannot be read.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = _WIDE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    text = _WIDE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     text = _DOUBLE_QUOTES.sub('"', _SINGLE_QUOTES.sub("'", text))
     text = unicodedata.normalize("NFC", _CONTROLS.sub("", text))
     return " ".join(html.unescape(html.unescape(text)).split()).lower()
@@ -87,11 +87,11 @@ class BytePairEncoder:
         """Take the merges, the first to be done first; ValueError where one joins what no earlier one made."""
         self.merges = tuple(merges)
         symbols = [*_ALPHABET, *(letter + WORD_END for letter in _ALPHABET)]
-        known = set(symbols)
+        earlier = set(symbols)
         for place, (left, right) in enumerate(self.merges):
-            if left not in known or right not in known:
+            if left not in earlier or right not in earlier:
                 raise ValueError(f"merge {place} joins {left!r} and {right!r}, which no earlier merge made")
-            known.add(left + right)
+            earlier.add(left + right)
         symbols += [left + right for left, right in self.merges] + [START, END]
         self.number_of = {symbol: number for number, symbol in enumerate(symbols)}
         self._model = BPE(self.number_of, list(self.merges), end_of_word_suffix=WORD_END)

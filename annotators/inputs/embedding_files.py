@@ -111,8 +111,8 @@ class EmbeddingTable:
 
     def _own_look(self, none_fits: bool) -> str:
         """Where no id fits, most often both sides write them in other ways: one of the file's own."""
-        own = next(iter(self.row_of), None)
-        return f"; its own ids look like {own!r}" if none_fits and own is not None else ""
+        first_id = next(iter(self.row_of), None)
+        return f"; its own ids look like {first_id!r}" if none_fits and first_id is not None else ""
 
 
 def read_embeddings(path: Path, ids_path: Path | None = None, what: str = "items") -> EmbeddingTable:

@@ -47,7 +47,7 @@ def quality(truth: NDArray[np.bool_], by_annotator: Similarities, captions_per_i
     """Precision in the top 5, share of the true pairs reached, and recall of the originals, a line an annotator."""
     heads = [f"R@{k} {direction}" for direction in ("i2t", "t2i") for k in KS]
     lines = ["  ".join([f"{'annotator':10}", "P@5 i2t", "P@5 t2i", "reached", *(f"{h:>8}" for h in heads)])]
-    proposed = {name: (_top(each), _top(each.T).T) for name, each in by_annotator.items()}
+    proposed = {name: (_top(table), _top(table.T).T) for name, table in by_annotator.items()}
     for name, tops in proposed.items():
         precision = [(truth & top).sum() / top.sum() for top in tops]
         numbers = [f"{value:7.3f}" for value in (*precision, _reached(truth, tops[0] | tops[1]))]
@@ -62,12 +62,12 @@ def diversity(by_annotator: Similarities) -> list[str]:
     """The tables of how alike the annotators are, for captions and for images as queries."""
     lines: list[str] = []
     for queries, by_query in (
-        ("captions", {name: each.T for name, each in by_annotator.items()}),
+        ("captions", {name: table.T for name, table in by_annotator.items()}),
         ("images", dict(by_annotator)),
     ):
-        rankings = [np.argsort(-each, axis=1, kind="stable") for each in by_query.values()]
+        rankings = [np.argsort(-table, axis=1, kind="stable") for table in by_query.values()]
         lists = [ranking[:, :DEPTH] for ranking in rankings]
-        tops = [_top(each) for each in by_query.values()]
+        tops = [_top(table) for table in by_query.values()]
         overlap = np.array([[((a & b).sum(1) / (a | b).sum(1)).mean() for b in tops] for a in tops])
         for title, table in (
             (f"tau-b of the top {DEPTH}, items of either list", tau_table(lists)),

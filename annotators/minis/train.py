@@ -81,10 +81,10 @@ def recalls(similarities: NDArray[np.float32], captions_per_image: int) -> tuple
     Args:
         similarities: (N, N C); the captions of image n are the columns n C to n C + C - 1.
     """
-    own = np.arange(similarities.shape[1]) // captions_per_image  # (N C,)
+    image_of = np.arange(similarities.shape[1]) // captions_per_image  # (N C,)
     images = np.arange(len(similarities))
-    by_image = own[_order(similarities)] == images[:, None]  # (N, N C), best first
-    by_caption = _order(similarities.T) == own[:, None]  # (N C, N)
+    by_image = image_of[_order(similarities)] == images[:, None]  # (N, N C), best first
+    by_caption = _order(similarities.T) == image_of[:, None]  # (N C, N)
     return tuple(float(hits[:, :k].any(1).mean()) for hits in (by_image, by_caption) for k in KS)
 
 
@@ -183,11 +183,11 @@ class Training:
         return loss.item()
 
     def _batch(self) -> tuple[torch.Tensor, Sequence[Captions]]:
-        pairs, recipe, each = self.pairs, self.recipe, self.pairs.captions_per_image
+        pairs, recipe, per_image = self.pairs, self.recipe, self.pairs.captions_per_image
         rows = self._draw.choice(len(pairs.pixels), recipe.batch, replace=False)
         dy, dx = self._draw.integers(-SHIFT, SHIFT + 1, size=2).tolist()
-        order = self._draw.permuted(np.tile(np.arange(each), (recipe.batch, 1)), axis=1)
-        chosen = [torch.from_numpy(rows * each + which) for which in order.T[: recipe.captions]]
+        order = self._draw.permuted(np.tile(np.arange(per_image), (recipe.batch, 1)), axis=1)
+        chosen = [torch.from_numpy(rows * per_image + which) for which in order.T[: recipe.captions]]
         return pairs.batch(rows, dy, dx), [pairs.captions.rows(index) for index in chosen]
 
     def _row(self, step: int, loss: float, seconds: float, held_out: TrainingPairs) -> LogRow:
@@ -221,8 +221,8 @@ def train_into(folder: Path, name: str, world: World, unseen: World, *, seed: in
     def after(row: LogRow) -> None:
         rows.append(row)
         print(f"{name}: {row}", file=sys.stderr)
-        known = {**said, **asdict(training.recipe), "trained_steps": row.step}
-        save(folder / f"{name}.safetensors", training.twin, known)
+        stated = {**said, **asdict(training.recipe), "trained_steps": row.step}
+        save(folder / f"{name}.safetensors", training.twin, stated)
         write_log(folder / f"{name}.log.csv", rows)
 
     training.run(pairs_of(unseen, training.twin), after)

@@ -33,9 +33,9 @@ def smooth_triplet(similarities: Tensor, margin: float, temperature: float) -> T
     Source: the hinge of Faghri et al., VSE++, BMVC 2018, equation 6; the smooth maximum of Oh Song et al., Deep
     metric learning via lifted structured feature embedding, CVPR 2016, equation 4.
     """
-    own = torch.eye(len(similarities), dtype=torch.bool, device=similarities.device)
+    diagonal = torch.eye(len(similarities), dtype=torch.bool, device=similarities.device)
     original = similarities.diag()
-    negatives = (similarities / temperature).masked_fill(own, -torch.inf)
+    negatives = (similarities / temperature).masked_fill(diagonal, -torch.inf)
     hardest = (temperature * negatives.logsumexp(dim) for dim in (1, 0))
     return torch.stack([(margin + negative - original).clamp(min=0).mean() for negative in hardest]).sum()
 
@@ -56,10 +56,10 @@ def soft_contrast(half_log_odds: Tensor) -> Tensor:
         half_log_odds: (B, B, S, T) of all pairs of samples; a probability is the mean of their sigmoid(2 x).
     Source: Chun et al., PCME, CVPR 2021, equations 2 and 3.
     """
-    own = torch.eye(len(half_log_odds), dtype=torch.bool, device=half_log_odds.device)
+    diagonal = torch.eye(len(half_log_odds), dtype=torch.bool, device=half_log_odds.device)
     pairs = math.log(half_log_odds[0, 0].numel())
     match, no_match = (F.logsigmoid(sign * half_log_odds).flatten(2).logsumexp(2) - pairs for sign in (2, -2))
-    return -(match[own].sum() + no_match[~own].sum()) / len(half_log_odds)
+    return -(match[diagonal].sum() + no_match[~diagonal].sum()) / len(half_log_odds)
 
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -197,7 +197,7 @@ class _Gathered(torch.autograd.Function):
         count = torch.tensor([len(rows)], device=rows.device)
         counts = [torch.empty_like(count) for _ in range(world)]
         distributed.all_gather(counts, count)
-        sizes = [int(each) for each in counts]
+        sizes = [int(size) for size in counts]
         # All processes must send alike shapes.
         padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
         padded[: len(rows)] = rows

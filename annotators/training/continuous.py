@@ -109,8 +109,8 @@ def hard_sliding_window(
 
     def one_way(s: Tensor, r: Tensor, counted: Tensor) -> Tensor:
         above, below = _sets(r, counted, tops, bottoms)  # (Q, M, G)
-        each = s[:, None].expand_as(above)
-        farthest, closest = -greatest(-each, above), greatest(each, below)
+        by_window = s[:, None].expand_as(above)
+        farthest, closest = -greatest(-by_window, above), greatest(by_window, below)
         return (closest - farthest + margin).clamp(min=0).sum() / len(tops)
 
     return _both_ways(similarities, relevance, known, one_way)
@@ -140,8 +140,8 @@ def windows(alpha: float, beta: float) -> tuple[Tensor, Tensor]:
 def _sets(r: Tensor, counted: Tensor, tops: Tensor, bottoms: Tensor) -> tuple[Tensor, Tensor]:
     """(Q, M, G) which items are positives of each window, and which are its negatives."""
     top, bottom = (edge.to(r.device)[None, :, None] - _ROUNDING for edge in (tops, bottoms))
-    each = r.double()[:, None, :]
-    return (each >= top) & counted[:, None, :], (each < bottom) & counted[:, None, :]
+    relevance = r.double()[:, None, :]
+    return (relevance >= top) & counted[:, None, :], (relevance < bottom) & counted[:, None, :]
 
 
 def _both_ways(similarities: Tensor, relevance: Tensor, known: Tensor | None, one_way: OneWay) -> Tensor:
@@ -256,11 +256,11 @@ def co_caption_similarities(vectors: Floats, image_of: NDArray[np.int64]) -> NDA
     """
     order = np.argsort(image_of, kind="stable")
     starts = np.flatnonzero(np.diff(image_of[order])) + 1
-    found = [np.empty(0)]
+    per_image = [np.empty(0)]
     for rows in np.split(order, starts):
         cosines = vectors[rows].astype(np.float64) @ vectors[rows].astype(np.float64).T
-        found.append(cosines[np.triu_indices(len(rows), 1)])
-    return np.concatenate(found)
+        per_image.append(cosines[np.triu_indices(len(rows), 1)])
+    return np.concatenate(per_image)
 
 
 def measured_alpha(vectors: Floats, image_of: NDArray[np.int64]) -> float:

@@ -108,8 +108,8 @@ def taught_pairs_of(path: Path) -> pd.DataFrame:
     if said is None:
         return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in TAUGHT_PAIRS.items()})
     try:
-        found = pd.read_parquet(io.BytesIO(base64.b64decode(said, validate=True)))
-        return found[list(TAUGHT_PAIRS)].astype(TAUGHT_PAIRS)
+        pairs = pd.read_parquet(io.BytesIO(base64.b64decode(said, validate=True)))
+        return pairs[list(TAUGHT_PAIRS)].astype(TAUGHT_PAIRS)
     except (ValueError, KeyError, OSError) as error:
         raise AnnotatorError(f"the pairs that taught {str(path)!r} are not readable: {error}") from error
 

@@ -159,15 +159,15 @@ class Learner(ABC):
 
     def padded(self, inputs: Sequence[Inputs]) -> tuple[Tensor, Tensor]:
         """Tokens (B, L), zeros behind the end of each, and lengths (B,)."""
-        lengths = np.array([len(each["tokens"]) for each in inputs], np.int64)
+        lengths = np.array([len(item["tokens"]) for item in inputs], np.int64)
         tokens = np.zeros((len(inputs), int(lengths.max())), np.int64)
-        for row, each in zip(tokens, inputs, strict=True):
-            row[: len(each["tokens"])] = each["tokens"]
+        for row, item in zip(tokens, inputs, strict=True):
+            row[: len(item["tokens"])] = item["tokens"]
         return torch.from_numpy(tokens).to(self.device), torch.from_numpy(lengths).to(self.device)
 
     def stacked(self, inputs: Sequence[Inputs], name: str) -> Tensor:
         """(B, ...) of inputs that have one shape."""
-        return torch.from_numpy(np.stack([each[name] for each in inputs])).to(self.device)
+        return torch.from_numpy(np.stack([item[name] for item in inputs])).to(self.device)
 
 
 def rows_of(side: Side, rows: Tensor | slice) -> Side:

@@ -234,12 +234,12 @@ class ViltLearner(Learner):
     def images(self, inputs: Sequence[Inputs]) -> Side:
         """``state`` (B, N, D) and ``patches`` (B, N), false behind the last patch of a smaller picture."""
         by_shape: dict[tuple[int, ...], list[int]] = {}
-        for place, each in enumerate(inputs):
-            by_shape.setdefault(each["pixels"].shape, []).append(place)
+        for place, item in enumerate(inputs):
+            by_shape.setdefault(item["pixels"].shape, []).append(place)
         core, states = ViltCore(self._module), dict[int, Tensor]()
         for places in by_shape.values():
-            found = core.images(self.stacked([inputs[place] for place in places], "pixels"))["state"]
-            states.update(zip(places, found, strict=True))
+            of_shape = core.images(self.stacked([inputs[place] for place in places], "pixels"))["state"]
+            states.update(zip(places, of_shape, strict=True))
         in_order = [states[place] for place in range(len(inputs))]
         lengths = torch.tensor([len(state) for state in in_order], device=self.device)
         state = nn.utils.rnn.pad_sequence(in_order, batch_first=True)
@@ -282,7 +282,8 @@ class ViltLearner(Learner):
 
 
 LEARNERS: Mapping[str, Any] = {
-    each.network: each.of for each in (PvseLearner, VsrnLearner, PcmeLearner, ViltLearner, ClipLearner)
+    learner.network: learner.of
+    for learner in (PvseLearner, VsrnLearner, PcmeLearner, ViltLearner, ClipLearner)
 }
 """By the network: an annotator and its settings to what learns from its weights."""
 
@@ -313,8 +314,8 @@ def load(
     if "towers" in settings or name in BEGINNERS:
         with registry.naming_extras(name):
             return TowersLearner.of(Options(name, settings, folder or Path()))
-    found = registry.network_options(name, settings, folder=folder)
-    if found is None:
+    of_network = registry.network_options(name, settings, folder=folder)
+    if of_network is None:
         if not settings and name not in registry.names() and not registry.pivot_parts(name):
             registry.build(name, settings, folder=folder)  # says which names there are
         raise TrainingError(
@@ -322,7 +323,7 @@ def load(
             f"{', '.join([*MINIS, *BEGINNERS])}, and every name whose table in mitl.toml says towers = PATH, or "
             f"network = one of {', '.join(NETWORKS)}"
         )
-    network, options = found
+    network, options = of_network
     with registry.naming_extras(name):
         annotator = registry.build(name, settings, folder=folder)
         return cast("Learner", LEARNERS[network](annotator, options))

@@ -64,7 +64,9 @@ class Labels:
 
     def __post_init__(self) -> None:
         if not self.matches.shape == self.relevance.shape == self.known.shape:
-            shapes = ", ".join(str(tuple(each.shape)) for each in (self.matches, self.relevance, self.known))
+            shapes = ", ".join(
+                str(tuple(table.shape)) for table in (self.matches, self.relevance, self.known)
+            )
             raise TrainingError(
                 f"matches, relevance and known have the shapes {shapes}; they should be equal"
             )
@@ -161,8 +163,8 @@ def loss_of(name: str, settings: LossSettings | None = None) -> Loss:
     given = settings or LossSettings()
     summed, averaged = _summed(given), _averaged(given)
     if name not in summed and name not in averaged:
-        known = ", ".join((*summed, *averaged))
-        raise TrainingError(f"there is no loss {name!r}; known: {known}")
+        names = ", ".join((*summed, *averaged))
+        raise TrainingError(f"there is no loss {name!r}; known: {names}")
 
     def loss(similarities: Tensor, labels: Labels) -> Tensor:
         s = similarities if similarities.dtype == torch.float64 else similarities.float()

@@ -98,9 +98,9 @@ def map_at_r(similarities: NDArray[np.float32], positives: NDArray[np.bool_]) ->
     Source: Musgrave et al., A metric learning reality check, ECCV 2020, section 3.2.
     """
     values = []
-    for row, wanted in zip(similarities, positives, strict=True):
-        most = int(wanted.sum())
-        hits = wanted[np.argsort(-row, kind="stable")[:most]]
+    for row, matches in zip(similarities, positives, strict=True):
+        most = int(matches.sum())
+        hits = matches[np.argsort(-row, kind="stable")[:most]]
         values.append(float((hits * hits.cumsum() / np.arange(1, most + 1)).sum() / most))
     return float(np.mean(values)) if values else math.nan
 
@@ -129,20 +129,20 @@ def _encoded(
 
 def _rows(parts: _Parts, wanted: Ints) -> _Parts:
     """Some of the items, ascending, in the parts that they are in."""
-    found = []
+    chosen = []
     for number, part in enumerate(parts):
         here = wanted[wanted // AT_A_TIME == number] % AT_A_TIME
         if len(here):
-            found.append(rows_of(part, torch.from_numpy(here).to(next(iter(part.values())).device)))
-    return found
+            chosen.append(rows_of(part, torch.from_numpy(here).to(next(iter(part.values())).device)))
+    return chosen
 
 
 def _compared(learner: Learner, images: _Parts, captions: _Parts) -> NDArray[np.float32]:
     if not images or not captions:
         return np.empty((_count(images), _count(captions)), np.float32)
     rows = [torch.cat([learner.compare(one, other) for other in captions], 1) for one in images]
-    found: NDArray[Any] = torch.cat(rows).float().cpu().numpy()
-    return found
+    similarities: NDArray[Any] = torch.cat(rows).float().cpu().numpy()
+    return similarities
 
 
 def _count(parts: _Parts) -> int:

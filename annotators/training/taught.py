@@ -75,14 +75,14 @@ class Lessons:
             )
         image_ids, caption_ids = ids_of(images), ids_of(captions)
         left, right = unpack_ids(teaching["pair"].to_numpy())
-        own = places(image_ids, np.array([caption.image_id for caption in captions], np.int64))
+        image_of = places(image_ids, np.array([caption.image_id for caption in captions], np.int64))
         rows = pack_ids(places(image_ids, left), places(caption_ids, right))
         return cls(
             rows,
             teaching["grade"].to_numpy(np.float32),
             teaching["positive"].to_numpy(np.bool_),
             judged,
-            own,
+            image_of,
             len(images),
             vectors,
         )
@@ -242,12 +242,12 @@ class Lecturer:
 
     def _turn(self, step: int, count: int) -> list[int]:
         """The next teaching images in an order that is drawn anew for each time through."""
-        found: list[int] = []
+        rows: list[int] = []
         total = len(self._teachers)
         for place in range(step * count, step * count + min(count, total)):
             epoch, at = divmod(place, total)
-            found.append(int(self._order(epoch)[at]))
-        return list(dict.fromkeys(found))
+            rows.append(int(self._order(epoch)[at]))
+        return list(dict.fromkeys(rows))
 
     def _order(self, epoch: int) -> Ints:
         return np.random.default_rng((self._recipe.seed, 2, epoch)).permutation(self._teachers)
@@ -258,8 +258,8 @@ class Lecturer:
         assert lessons.vectors is not None, "looked at in the beginning"
         means = np.zeros((len(images), lessons.vectors.shape[1]))
         for row, image in zip(means, images, strict=True):
-            own = lessons.vectors[lessons.own == image]
-            row[:] = own.mean(0) if len(own) else 0
+            originals = lessons.vectors[lessons.own == image]
+            row[:] = originals.mean(0) if len(originals) else 0
         return np.clip(means @ lessons.vectors[captions].T, -1, 1).astype(np.float32)
 
     def _drawn(self, image: Ints, caption: Ints) -> Ints:

@@ -164,7 +164,7 @@ class _Course:
         self.best_state: dict[str, Tensor] = {}
         head = learner.parameters(head=True)
         within = {id(parameter) for parameter in head}
-        self._rest = [one for one in learner.parameters() if id(one) not in within]
+        self._rest = [parameter for parameter in learner.parameters() if id(parameter) not in within]
         groups = [{"params": part} for part in (head, self._rest) if part]
         self._optimizer = torch.optim.AdamW(groups, lr=recipe.rate, weight_decay=recipe.weight_decay)
         self._scaler = torch.amp.GradScaler(
@@ -220,7 +220,9 @@ class _Course:
         self.learner.learn()
         self._optimizer.zero_grad(set_to_none=True)
         device, batch = self.learner.device, read.batch
-        matches, relevance = (torch.from_numpy(each).to(device) for each in (batch.matches, batch.relevance))
+        matches, relevance = (
+            torch.from_numpy(table).to(device) for table in (batch.matches, batch.relevance)
+        )
         labels = Labels(matches, relevance, torch.ones_like(matches))
         noise = torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + self.step)
         with self._autocast():

@@ -162,8 +162,8 @@ def rationale_shares(
     rows = tuple(
         (name, percentages([ticks[name][column] for column in columns])) for name in _ordered(ticks, order)
     )
-    given = [row.shares for _, row in rows if row.shares is not None]
-    average = tuple(sum(values) / len(given) for values in zip(*given, strict=True)) if given else None
+    shares = [row.shares for _, row in rows if row.shares is not None]
+    average = tuple(sum(values) / len(shares) for values in zip(*shares, strict=True)) if shares else None
     return RationaleTable(columns=columns, rows=rows, average=average)
 
 
@@ -229,22 +229,22 @@ def by_workload(workers: Iterable[Workload], edges: tuple[int, ...] = EDGES) -> 
     """Every worker with a submission in the bin of their number of HITs; empty bins are kept."""
     bounds = list(zip((0, *edges), (*edges, None), strict=True))
     sums = [[0, 0, 0] for _ in bounds]
-    for one in workers:
-        if not one.submitted:
+    for worker in workers:
+        if not worker.submitted:
             continue
-        place = sum(one.submitted > edge for edge in edges)
-        for column, value in enumerate((1, one.submitted, one.approved)):
+        place = sum(worker.submitted > edge for edge in edges)
+        for column, value in enumerate((1, worker.submitted, worker.approved)):
             sums[place][column] += value
-    return tuple(WorkloadBin(*bound, *found) for bound, found in zip(bounds, sums, strict=True))
+    return tuple(WorkloadBin(*bound, *totals) for bound, totals in zip(bounds, sums, strict=True))
 
 
 def together(bins: Iterable[WorkloadBin]) -> WorkloadBin:
     """All workers in one bin."""
-    found = list(bins)
+    all_bins = list(bins)
     return WorkloadBin(
         above=0,
         most=None,
-        workers=sum(one.workers for one in found),
-        submitted=sum(one.submitted for one in found),
-        approved=sum(one.approved for one in found),
+        workers=sum(bin_.workers for bin_ in all_bins),
+        submitted=sum(bin_.submitted for bin_ in all_bins),
+        approved=sum(bin_.approved for bin_ in all_bins),
     )

@@ -94,11 +94,11 @@ def _looked_up(ranking: NDArray[np.integer[Any]], pairs: GradedPairs) -> tuple[S
     span = int(max(pairs.items.max(), ranking.max())) + 1
     keys = pairs.queries * span + pairs.items
     order = np.argsort(keys)
-    wanted = np.arange(len(ranking), dtype=np.int64)[:, None] * span + ranking
-    places = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = order[places]
-    hit = keys[found] == wanted
-    return np.where(hit, pairs.grades[found], 0.0), np.where(hit, pairs.proposers[found], 0)
+    ranked = np.arange(len(ranking), dtype=np.int64)[:, None] * span + ranking
+    places = np.minimum(np.searchsorted(keys[order], ranked), len(keys) - 1)
+    at = order[places]
+    hit = keys[at] == ranked
+    return np.where(hit, pairs.grades[at], 0.0), np.where(hit, pairs.proposers[at], 0)
 
 
 MOST = 12
@@ -129,14 +129,14 @@ def all_subsets(count: int) -> Ids:
             f"{MOST} of them with --annotator"
         )
     # The first annotator is the lowest bit, so the reversed bits put {1, 2} before {1, 3} before {2, 3}.
-    found = sorted(range(1, 1 << count), key=lambda bits: (bits.bit_count(), -_reversed(bits, count)))
-    return np.array(found, np.int64)
+    subsets = sorted(range(1, 1 << count), key=lambda bits: (bits.bit_count(), -_reversed(bits, count)))
+    return np.array(subsets, np.int64)
 
 
 def used_by(subsets: Ids, count: int) -> NDArray[np.bool_]:
     """(S, A) whether each subset uses each annotator."""
-    found: NDArray[np.bool_] = (subsets[:, None] >> np.arange(count)) & 1 == 1
-    return found
+    uses: NDArray[np.bool_] = (subsets[:, None] >> np.arange(count)) & 1 == 1
+    return uses
 
 
 def bias_index(scores: Scores, used: NDArray[np.bool_], reference: Scores) -> BiasIndex:
@@ -177,10 +177,10 @@ def bias_by_size(
     shifts = (scores - reference).mean(1)
     taus = np.array([tau_b_table(np.stack([row, reference]))[0, 1] for row in scores])
     count = used.sum(1)
-    found = []
+    biases = []
     for size in sorted(set(count.tolist())) if sizes is None else sizes:
         here = count == size
-        found.append(
+        biases.append(
             SizeBias(
                 size=size,
                 subsets=int(here.sum()),
@@ -191,13 +191,13 @@ def bias_by_size(
                 tau=mean_known(taus[here]),
             )
         )
-    return tuple(found)
+    return tuple(biases)
 
 
 def mean_known(values: NDArray[np.float64]) -> Cell:
     """The mean of what is defined; None where nothing is."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else None
 
 
 def _reversed(bits: int, count: int) -> int:

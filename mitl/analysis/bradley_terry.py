@@ -88,13 +88,13 @@ def strengths(
     won, tied = _checked(wins, ties, prior, names)
     labels = list(names) if names is not None else [str(place + 1) for place in range(len(won))]
     _require_maximum(won + tied + prior * _off_diagonal(len(won)), labels)
-    found, tie, converged = _maximise(won[None], tied[None], rule, prior, MAX_ROUNDS)
+    strength, tie, converged = _maximise(won[None], tied[None], rule, prior, MAX_ROUNDS)
     if not converged:
         raise MetricError(
             f"the strengths still moved after {MAX_ROUNDS:,} rounds, as with very uneven counts; add a prior of, "
             "say, 0.5"
         )
-    return Strengths(100 * found[0], float(tie[0]))
+    return Strengths(100 * strength[0], float(tie[0]))
 
 
 def bootstrap(
@@ -129,9 +129,9 @@ def bootstrap(
     beats = won + tied + prior * _off_diagonal(n)
     lacking = ~_reach(beats).all(axis=(-1, -2))  # a chain of wins from everybody to everybody
     extra = np.where(lacking, max(prior, WEAK_PRIOR), prior)
-    found, _, _ = _maximise(won, tied, rule, extra, MAX_BOOTSTRAP_ROUNDS, tolerance=1e-6)
+    strength, _, _ = _maximise(won, tied, rule, extra, MAX_BOOTSTRAP_ROUNDS, tolerance=1e-6)
     outside = 100 * (1 - confidence) / 2
-    low, high = np.percentile(100 * found, [outside, 100 - outside], axis=0)
+    low, high = np.percentile(100 * strength, [outside, 100 - outside], axis=0)
     return Bounds(low, high, int(lacking.sum()))
 
 

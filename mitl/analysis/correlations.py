@@ -33,8 +33,8 @@ class ScoreTable:
     @property
     def means(self) -> Scores:
         """(N, M) means over the directions; NaN where a direction is missing."""
-        found: Scores = self.values.mean(0)
-        return found
+        means: Scores = self.values.mean(0)
+        return means
 
 
 def correlate(table: ScoreTable) -> Correlations:
@@ -70,13 +70,17 @@ def with_rsum(table: ScoreTable) -> ScoreTable:
 def recall_sets(metrics: Sequence[str]) -> dict[str, list[int]]:
     """Name of each set that has all three recalls → their columns."""
     places = {name: column for column, name in enumerate(metrics)}
-    found = {}
+    sets = {}
     for name in metrics:
         prefix = name.removesuffix(_RECALLS[0])
-        wanted = [prefix + recall for recall in _RECALLS]
-        if prefix != name and (not prefix or prefix.endswith(" ")) and all(one in places for one in wanted):
-            found[prefix.strip()] = [places[one] for one in wanted]
-    return found
+        recalls = [prefix + recall for recall in _RECALLS]
+        if (
+            prefix != name
+            and (not prefix or prefix.endswith(" "))
+            and all(recall in places for recall in recalls)
+        ):
+            sets[prefix.strip()] = [places[recall] for recall in recalls]
+    return sets
 
 
 def as_matrix(values: Scores) -> Matrix:
@@ -111,9 +115,9 @@ def read_scores(path: Path) -> ScoreTable:
 
 def _check_heading(heading: Sequence[str], path: Path) -> None:
     if MODEL not in heading:
-        found = ", ".join(map(repr, heading)) or "nothing"
+        names = ", ".join(map(repr, heading)) or "nothing"
         raise MetricError(
-            f"the heading of {str(path)!r} is {found}; it should name a column 'model' and metrics"
+            f"the heading of {str(path)!r} is {names}; it should name a column 'model' and metrics"
         )
     twice = next((name for place, name in enumerate(heading) if name in heading[:place]), None)
     if twice is not None:
@@ -143,13 +147,13 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], path: Path) ->
     models = tuple(dict.fromkeys(model for model, _ in scores))
     directions = tuple(dict.fromkeys(direction for _, direction in scores))
     for model in models:
-        missing = next((one for one in directions if (model, one) not in scores), None)
+        missing = next((direction for direction in directions if (model, direction) not in scores), None)
         if missing is not None:
             raise MetricError(
                 f"{str(path)!r} has no row of model {model!r} in direction {missing!r}; add it, with empty cells "
                 "where scores are not known"
             )
-    values = np.array([[scores[model, one] for model in models] for one in directions])
+    values = np.array([[scores[model, direction] for model in models] for direction in directions])
     return ScoreTable(models, metrics, directions, values.reshape(len(directions), len(models), len(metrics)))
 
 
@@ -157,11 +161,11 @@ def _number(cell: str, metric: str, row: int, path: Path) -> float:
     if not cell:
         return math.nan
     try:
-        found = float(cell)
+        score = float(cell)
     except ValueError:
-        found = math.inf
-    if not math.isfinite(found):
+        score = math.inf
+    if not math.isfinite(score):
         raise MetricError(
             f"{metric!r} in row {row} of {str(path)!r} is {cell!r}; it should be a number, or empty where unknown"
         )
-    return found
+    return score

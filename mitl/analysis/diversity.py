@@ -68,9 +68,9 @@ def tau_b_table(columns: Values) -> Values:
     """
     count = columns.shape[1]
     upper = np.triu_indices(count, 1)
-    known = ~np.isnan(columns)
-    filled = np.where(known, columns, 0.0)
-    both = (known[:, upper[0]] & known[:, upper[1]]).astype(np.float64)  # (M, pairs of rows)
+    defined = ~np.isnan(columns)
+    filled = np.where(defined, columns, 0.0)
+    both = (defined[:, upper[0]] & defined[:, upper[1]]).astype(np.float64)  # (M, pairs of rows)
     signs = np.sign(filled[:, upper[0]] - filled[:, upper[1]]) * both
     told_apart = np.abs(signs) @ both.T  # [a, b]: pairs that a tells apart, of those that b knows
     scale = np.sqrt(told_apart * told_apart.T)
@@ -123,8 +123,8 @@ def mutual_rank(one: Lists, rankings: Lists) -> NDArray[np.float64]:
     """
     if one.ndim != 2 or rankings.ndim != 2 or len(one) != len(rankings):
         raise MetricError(f"lists are {one.shape} and {rankings.shape}; they should be (Q, k) and (Q, m)")
-    found = rankings == one[:, :1]  # (Q, m)
-    ranks: NDArray[np.float64] = np.where(found.any(1), found.argmax(1) + 1.0, rankings.shape[1] + 1.0)
+    same = rankings == one[:, :1]  # (Q, m)
+    ranks: NDArray[np.float64] = np.where(same.any(1), same.argmax(1) + 1.0, rankings.shape[1] + 1.0)
     return ranks
 
 
@@ -134,9 +134,9 @@ def tau_table(lists: Sequence[Lists], items: Items = Items.UNION) -> NDArray[np.
     Queries whose tau is undefined are left out; NaN where it is undefined for all.
     """
     table = np.eye(len(lists))
-    for i, one in enumerate(lists):
+    for i, ranking in enumerate(lists):
         for j in range(i):
-            table[i, j] = table[j, i] = _mean(kendall_tau_b(one, lists[j], items))
+            table[i, j] = table[j, i] = _mean(kendall_tau_b(ranking, lists[j], items))
     return table
 
 
@@ -203,5 +203,5 @@ def label_taus(
 def _places(ranking: NDArray[np.integer[Any]], items: Ids) -> NDArray[np.float64]:
     """(B, P) where each item stands in its row's ranking (B, K), from 0; K for one that does not."""
     same = items[:, :, None] == ranking[:, None, :]  # (B, P, K)
-    found: NDArray[np.float64] = np.where(same.any(2), same.argmax(2), float(ranking.shape[1]))
-    return found
+    places: NDArray[np.float64] = np.where(same.any(2), same.argmax(2), float(ranking.shape[1]))
+    return places

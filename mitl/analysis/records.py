@@ -101,7 +101,7 @@ class Bias:
     @property
     def alone(self) -> Matrix:
         """(A, A) row: the scored annotator, column: the only one whose positives count (Table E.1)."""
-        single = [one.scores for one in self.subsets if len(one.used) == 1]
+        single = [subset.scores for subset in self.subsets if len(subset.used) == 1]
         return tuple(zip(*single, strict=True))
 
 

@@ -114,7 +114,7 @@ def _of_split(split: str, rated: pd.DataFrame) -> list[Scores]:
 def _scores(of: tuple[str, Likeness, str], rows: pd.DataFrame) -> Scores:
     split, task, method = of
     score, sd = rows["score"].to_numpy(np.float64), rows["sd"].to_numpy(np.float64)
-    known = sd[~np.isnan(sd)]
+    deviations = sd[~np.isnan(sd)]
     return Scores(
         split,
         task,
@@ -124,8 +124,8 @@ def _scores(of: tuple[str, Likeness, str], rows: pd.DataFrame) -> Scores:
         mean=float(score.mean()),
         positives=int((score >= task.positive_from).sum()),
         histogram=_counts(score, EDGES),
-        sd=float(known.mean()) if len(known) else None,
-        deviations=_counts(known, DEVIATION_EDGES) if len(known) else (),
+        sd=float(deviations.mean()) if len(deviations) else None,
+        deviations=_counts(deviations, DEVIATION_EDGES) if len(deviations) else (),
     )
 
 
@@ -147,7 +147,7 @@ def _counts(values: Floats, edges: Floats) -> tuple[int, ...]:
 
 def positives_of_queries(rated: pd.DataFrame) -> list[QueryPositives]:
     """Figure 4, by split and retrieval task; within a side a pair counts for both of its items, and once."""
-    made = []
+    per_task = []
     for split, of_split in _by_split(rated):
         for task, likeness in RETRIEVAL.items():
             rows = of_split[of_split["task"] == TASKS.index(likeness)]
@@ -161,7 +161,7 @@ def positives_of_queries(rated: pd.DataFrame) -> list[QueryPositives]:
             is_positive = pairs["score"] >= likeness.positive_from
             positives = pairs[is_positive].drop_duplicates(["query", "item"])["query"].value_counts()
             counts = positives.reindex(pairs["query"].unique(), fill_value=0).to_numpy(np.int64)
-            made.append(
+            per_task.append(
                 QueryPositives(
                     split,
                     task,
@@ -171,7 +171,7 @@ def positives_of_queries(rated: pd.DataFrame) -> list[QueryPositives]:
                     tuple(np.bincount(counts).tolist()),
                 )
             )
-    return made
+    return per_task
 
 
 def word_likeness(
@@ -183,24 +183,24 @@ def word_likeness(
         rated: rows of two captions.
         likeness: (rows,) cosines of their words; NaN where a text is not known.
     """
-    made = []
+    fits = []
     for split, rows in _by_split(rated.assign(likeness=likeness)):
-        known = rows[rows["likeness"].notna()]
-        if len(known) < 3 or known["likeness"].nunique() < 2 or known["score"].nunique() < 2:
+        measured = rows[rows["likeness"].notna()]
+        if len(measured) < 3 or measured["likeness"].nunique() < 2 or measured["score"].nunique() < 2:
             continue
-        drawn = known.sample(min(sample, len(known)), random_state=seed)
+        drawn = measured.sample(min(sample, len(measured)), random_state=seed)
         near, score = drawn["likeness"].to_numpy(np.float64), drawn["score"].to_numpy(np.float64)
         slope, intercept = np.polyfit(near, score, 1) if len(np.unique(near)) > 1 else (0.0, score.mean())
-        made.append(
+        fits.append(
             WordLikeness(
                 split,
-                len(known),
-                float(known["likeness"].corr(known["score"])),
-                float(known["likeness"].corr(known["score"], method="spearman")),
+                len(measured),
+                float(measured["likeness"].corr(measured["score"])),
+                float(measured["likeness"].corr(measured["score"], method="spearman")),
                 float(slope),
                 float(intercept),
                 near,
                 score,
             )
         )
-    return made
+    return fits

@@ -26,14 +26,14 @@ class Association:
 
 def geometric_mean(sigmas: Values) -> Values:
     """(N,) the geometric mean of each item's standard deviations (N, D): the exponential of the mean log sigma."""
-    found: Values = np.exp(np.log(np.maximum(sigmas, np.finfo(np.float64).tiny)).mean(1))
-    return found
+    means: Values = np.exp(np.log(np.maximum(sigmas, np.finfo(np.float64).tiny)).mean(1))
+    return means
 
 
 def root_mean_square(spread: NDArray[np.floating[Any]], width: int) -> Values:
     """(N,) the same kind of mean where only the sum of an item's ``width`` variances is kept: (N,)."""
-    found: Values = np.sqrt(spread.astype(np.float64) / width)
-    return found
+    means: Values = np.sqrt(spread.astype(np.float64) / width)
+    return means
 
 
 def recovered_sigmas(samples: NDArray[np.floating[Any]], noise: NDArray[np.floating[Any]]) -> Values:

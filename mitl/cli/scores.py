@@ -82,7 +82,7 @@ FOLDER = click.Path(path_type=Path)
     "models",
     multiple=True,
     metavar="NAME=FILE[,FILE]",
-    help="One of several models: IMAGES,CAPTIONS embeddings (IMAGES, or ,CAPTIONS for one side alone), one file of "
+    help="One of several models: IMAGES,CAPTIONS embeddings ('IMAGES,' or ',CAPTIONS' for one side alone), one file of "
     "similarities, or I2T,T2I rankings; what a file holds is read from it.",
 )
 @click.option(

@@ -65,16 +65,16 @@ def coded(values: Ints) -> tuple[Ints, Ints]:
         is_there = np.zeros(int(values.max()) + 1, np.bool_)
         is_there[values] = True
         return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[values]
-    known = distinct(values)
-    return known, np.searchsorted(known, values)
+    levels = distinct(values)
+    return levels, np.searchsorted(levels, values)
 
 
 def places(rising: NDArray[np.integer], values: NDArray[np.integer]) -> Ints:
     """Where each of ``values``, of any shape, is in ``rising``; -1 where it is not."""
     if not len(rising):
         return np.full(np.shape(values), -1)
-    found = np.minimum(np.searchsorted(rising, values), len(rising) - 1)
-    return np.where(rising[found] == values, found, -1)
+    at = np.minimum(np.searchsorted(rising, values), len(rising) - 1)
+    return np.where(rising[at] == values, at, -1)
 
 
 def contains(packed: Ints, values: Ints) -> NDArray[np.bool_]:

@@ -30,24 +30,24 @@ def logistic(features: Floats, labels: Floats, weights: Floats, offset: Floats, 
         ridge: (F,) penalty of half the square of each weight.
     """
 
-    def loss(found: Floats) -> float:
-        odds = offset + features @ found
-        return float(weights @ (np.logaddexp(0, odds) - labels * odds) + ridge @ found**2 / 2)
+    def loss(fitted: Floats) -> float:
+        odds = offset + features @ fitted
+        return float(weights @ (np.logaddexp(0, odds) - labels * odds) + ridge @ fitted**2 / 2)
 
-    found = np.zeros(features.shape[1])
+    fitted = np.zeros(features.shape[1])
     for _ in range(_STEPS):
-        chances = expit(offset + features @ found)
-        slope = features.T @ (weights * (labels - chances)) - ridge * found
+        chances = expit(offset + features @ fitted)
+        slope = features.T @ (weights * (labels - chances)) - ridge * fitted
         bend = (features * (weights * chances * (1 - chances))[:, None]).T @ features + np.diag(ridge + 1e-9)
         step = np.linalg.solve(bend, slope)
         if np.abs(step).max() < _STILL:
-            return found + step
+            return fitted + step
         # A whole step from far away may lead farther away.
-        before = loss(found) * (1 + 1e-12)
-        while np.abs(step).max() > _STILL and loss(found + step) > before:
+        before = loss(fitted) * (1 + 1e-12)
+        while np.abs(step).max() > _STILL and loss(fitted + step) > before:
             step /= 2
-        found += step
-    return found
+        fitted += step
+    return fitted
 
 
 def percentile_interval(draws: Floats, confidence: float) -> tuple[float, float]:

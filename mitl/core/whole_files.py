@@ -133,8 +133,8 @@ def sync_folder(folder: Path) -> None:
 def remove_dead_parts(folder: Path) -> None:
     """Remove what killed processes of this machine left half made in ``folder``."""
     for path in folder.glob(".*.part*") if folder.is_dir() else ():
-        found = _PART.fullmatch(path.name)
-        if found and found["host"] == _host() and not is_alive(int(found["pid"])):
+        match = _PART.fullmatch(path.name)
+        if match and match["host"] == _host() and not is_alive(int(match["pid"])):
             logger.info("removing %s, which a dead process left", path)
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

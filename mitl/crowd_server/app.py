@@ -108,7 +108,9 @@ def create_app(
 
     def vendored(request: Request) -> Response:
         path = site.sources.file(request.path_params["address"])
-        return _file(path) if path is not None else Response("no such file", 404, media_type="text/plain")
+        if path is None:
+            return Response("no such file", 404, media_type="text/plain")
+        return _file(path, request)
 
     app = Starlette(
         routes=[
@@ -154,23 +156,28 @@ def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
         return Response("no such file", 404, media_type="text/plain")
-    return _file(PAGES / name)
+    return _file(PAGES / name, request)
 
 
 def _external_hit(request: Request) -> Response:
     """The script under the name that it had on Amazon's storage, for pages on other sites that load it."""
-    return _file(PAGES / "externalHIT_v1.js")
+    return _file(PAGES / "externalHIT_v1.js", request)
 
 
-def _file(path: Path) -> Response:
-    """A script, a style or what styles use; a page within a frame has no origin, yet may load modules and fonts."""
+def _file(path: Path, request: Request) -> Response:
+    """A script, a style or what styles use; a page within a frame has no origin, yet may load modules and fonts.
+
+    A browser asks at each page whether it changed, and is sent it when it did.
+    """
     headers = {
         "Access-Control-Allow-Origin": "*",
         "Cache-Control": "no-cache",
         "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; sandbox",
         "X-Content-Type-Options": "nosniff",
     }
-    return FileResponse(path, headers=headers, media_type=MEDIA_TYPES[path.suffix.lower()])
+    suffix = path.suffix.lower()
+    answer = FileResponse(path, headers=headers, media_type=MEDIA_TYPES[suffix], stat_result=path.stat())
+    return media.unless_kept(request, answer)
 
 
 def _pages(site: Site) -> Iterator[Route]:

@@ -27,15 +27,19 @@ def serve(public: Sequence[Path], request: Request) -> Response:
     """A file by its bare name, from the first folder that has it (or has it in its ``i`` folder)."""
     for path in _places(public, request.path_params["name"]):
         answer = _answer(path)
-        if answer is None:
-            continue
-        if answer.headers["etag"] in request.headers.get("if-none-match", ""):
-            kept = {
-                name: answer.headers[name] for name in ("cache-control", "etag", "x-content-type-options")
-            }
-            return Response(status_code=304, headers=kept)
-        return answer
+        if answer is not None:
+            return unless_kept(request, answer)
     return Response("no such file", 404, media_type="text/plain")
+
+
+def unless_kept(request: Request, answer: Response) -> Response:
+    """The answer, which has an ETag; without its bytes (304) where the browser says that it has just these."""
+    if answer.headers["etag"] not in request.headers.get("if-none-match", ""):
+        return answer
+    about = {"content-length", "content-type"}  # of bytes that are not sent
+    return Response(
+        status_code=304, headers={name: text for name, text in answer.headers.items() if name not in about}
+    )
 
 
 def _places(public: Sequence[Path], name: str) -> Iterator[Path]:

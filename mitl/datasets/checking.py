@@ -99,10 +99,10 @@ def _look(
     except picture_errors() as error:
         told = getattr(error, "strerror", None) or str(error)
         return "unreadable", f"{image.file!r} cannot be read: {told}"
-    known = first.setdefault(hashlib.sha256(content).digest(), image.external_id)
-    if known != image.external_id:
+    earliest = first.setdefault(hashlib.sha256(content).digest(), image.external_id)
+    if earliest != image.external_id:
         same, item = _NAMES[kind]
-        return "repeated", f"{image.file!r} is the same {same} as {item} {known!r}"
+        return "repeated", f"{image.file!r} is the same {same} as {item} {earliest!r}"
     return (wrong[0], f"{image.file!r} {wrong[1]}") if wrong else (None, "")
 
 

@@ -60,8 +60,8 @@ def read_coco(
         chosen = select(official, read_caption_ids(caption_ids), source)
         used = {caption.image_external_id for caption in chosen}
         pictures = {id_: picture for id_, picture in pictures.items() if id_ in used}
-    found = locate(list(pictures.values()), folder=images, url_template=url_template)
-    return assemble("coco", "coco", found, chosen, source=source, ids=IdKind.INTEGER)
+    located = locate(list(pictures.values()), folder=images, url_template=url_template)
+    return assemble("coco", "coco", located, chosen, source=source, ids=IdKind.INTEGER)
 
 
 def coco_url(file_name: str, given: str | None = None) -> str | None:
@@ -168,15 +168,15 @@ def _split_pictures(entries: Sequence[SplitImage]) -> dict[str, Picture]:
 
 def _confirmed(caption: Caption, official: Mapping[str, Caption], source: str) -> Caption:
     """The official caption of the split's one."""
-    (found,) = select(
+    (confirmed,) = select(
         official, [caption.external_id], f"the captions files, though the split names it: {source}"
     )
-    if found.image_external_id != caption.image_external_id:
+    if confirmed.image_external_id != caption.image_external_id:
         raise DatasetError(
-            f"caption {caption.external_id} belongs to image {found.image_external_id} in the captions files "
+            f"caption {caption.external_id} belongs to image {confirmed.image_external_id} in the captions files "
             f"and to {caption.image_external_id} in the split"
         )
-    return found
+    return confirmed
 
 
 FILE_NAME = "COCO_val2014_{:012d}.jpg"
@@ -217,8 +217,8 @@ def read_compact(
     if caption_ids is not None:
         chosen = select(captions, read_caption_ids(caption_ids), str(path))
     used = dict.fromkeys(caption.image_external_id for caption in chosen)
-    found = locate([pictures[id_] for id_ in used], folder=images, url_template=url_template)
-    return assemble("coco", "coco", found, chosen, source=path, ids=IdKind.INTEGER)
+    located = locate([pictures[id_] for id_ in used], folder=images, url_template=url_template)
+    return assemble("coco", "coco", located, chosen, source=path, ids=IdKind.INTEGER)
 
 
 def _integer(value: object, column: str, number: int, path: Path) -> str:
@@ -249,8 +249,8 @@ def read_flickr30k(
         for k, (_, text) in enumerate(entry.sentences)
     ]
     pictures = [Picture(entry.file_name, entry.file_name, entry.folder) for entry in entries]
-    found = locate(pictures, folder=images, url_template=url_template)
-    return assemble("flickr30k", "flickr30k", found, captions, source=karpathy, ids=IdKind.STRING)
+    located = locate(pictures, folder=images, url_template=url_template)
+    return assemble("flickr30k", "flickr30k", located, captions, source=karpathy, ids=IdKind.STRING)
 
 
 _SPLIT_FILE = "a Karpathy split (an object with 'images', each with 'split', 'filename' and 'sentences')"
@@ -281,8 +281,8 @@ def read_split(path: Path, split: str) -> list[SplitImage]:
         raise DatasetError(f"{str(path)!r} is malformed ({error!r}); it should hold {_SPLIT_FILE}") from error
     chosen = [image for image in images if image.split == split]
     if not chosen:
-        known = ", ".join(sorted({image.split for image in images})) or "none"
-        raise DatasetError(f"no image of {str(path)!r} is of the split {split!r}; its splits: {known}")
+        splits = ", ".join(sorted({image.split for image in images})) or "none"
+        raise DatasetError(f"no image of {str(path)!r} is of the split {split!r}; its splits: {splits}")
     return chosen
 
 

@@ -140,29 +140,29 @@ def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], 
                 )
     taken = {name for names in said.values() for name in names}
     free = [column for column in columns if column.name not in taken]
-    found = {role: _named(role, free) for role in NAMES}
+    by_role = {role: _named(role, free) for role in NAMES}
 
-    def one(role: str) -> str | None:
+    def column_of(role: str) -> str | None:
         if role in said:
             return said[role][0]
-        if len(found[role]) > 1:
-            raise _ambiguous(role, found[role], source)
-        return found[role][0] if found[role] else None
+        if len(by_role[role]) > 1:
+            raise _ambiguous(role, by_role[role], source)
+        return by_role[role][0] if by_role[role] else None
 
-    composes = "reference" in said or found["target"] or found["change"]
-    reference = one("reference") if composes else None
-    picture, file, form = _left(by_name, free, found, said, source, composed=reference is not None)
-    url, caption_id, split = one("url"), one("caption_id"), one("split")
-    image_id, named_form = _left_id(found, said, source)
+    composes = "reference" in said or by_role["target"] or by_role["change"]
+    reference = column_of("reference") if composes else None
+    picture, file, form = _left(by_name, free, by_role, said, source, composed=reference is not None)
+    url, caption_id, split = column_of("url"), column_of("caption_id"), column_of("split")
+    image_id, named_form = _left_id(by_role, said, source)
     if reference:
         form, file, image_id = COMPOSED, file or image_id, None
     form = form or named_form
-    weak = found["id"][0] if len(found["id"]) == 1 else None
+    weak = by_role["id"][0] if len(by_role["id"]) == 1 else None
     if not (picture or file or image_id or url or weak):
-        if found["reference"]:
+        if by_role["reference"]:
             raise DatasetError(
-                f"{source} has the column {found['reference'][0]!r} but none for the image that its queries look for, "
-                f"such as 'target'; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"
+                f"{source} has the column {by_role['reference'][0]!r} but none for the image that its queries look "
+                f"for, such as 'target'; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"
             )
         raise DatasetError(
             f"{source} has no column for the image, such as 'image', 'filename' or 'image_id', nor for a sound or "
@@ -197,7 +197,7 @@ def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], 
 def _left(
     by_name: Mapping[str, TableColumn],
     free: Sequence[TableColumn],
-    found: Mapping[str, Sequence[str]],
+    by_role: Mapping[str, Sequence[str]],
     said: Mapping[str, tuple[str, ...]],
     source: str,
     *,
@@ -216,10 +216,10 @@ def _left(
         name = said[chosen[0]][0]
         form = _LEFT[chosen[0]] or IMAGES
         return (name, None, form) if by_name[name].holds is Holds.PICTURE else (None, name, form)
-    if composed and found["target"]:
-        if len(targets := [*found["target"], *found["image"]]) > 1:
+    if composed and by_role["target"]:
+        if len(targets := [*by_role["target"], *by_role["image"]]) > 1:
             raise _ambiguous("image", targets, source)
-        return None, found["target"][0], COMPOSED
+        return None, by_role["target"][0], COMPOSED
     pictures = [column for column in free if column.holds is Holds.PICTURE]
     if len(pictures) > 1:
         names = [column.name for column in pictures]
@@ -227,25 +227,25 @@ def _left(
             f"{source} holds pictures, sounds or videos in several columns ({', '.join(names)}), and one is needed; "
             f"say which with --columns {_role(names[0]) if _role(names[0]) in _LEFT else 'image'}={names[0]}"
         )
-    known = {column.name for column in pictures}
-    roles = {name: role for role in _LEFT for name in found[role] if name not in known}
+    picture_names = {column.name for column in pictures}
+    roles = {name: role for role in _LEFT for name in by_role[role] if name not in picture_names}
     if len(roles) > 1 and not pictures:
         raise _ambiguous(next(iter(roles.values())), list(roles), source)
     file, role = next(iter(roles.items())) if len(roles) == 1 else (None, "image")
     if pictures:
         (picture,) = pictures
-        role = next((one for one in _LEFT if picture.name in found[one]), role)
+        role = next((left_role for left_role in _LEFT if picture.name in by_role[left_role]), role)
         return picture.name, file, _FEATURES.get(picture.kind) or _LEFT[role] or IMAGES
     return None, file, _LEFT[role] or (IMAGES if file and _SAYS_IMAGE.search(file.lower()) else None)
 
 
 def _left_id(
-    found: Mapping[str, Sequence[str]], said: Mapping[str, tuple[str, ...]], source: str
+    by_role: Mapping[str, Sequence[str]], said: Mapping[str, tuple[str, ...]], source: str
 ) -> tuple[str | None, SetForm | None]:
     """(the column of the left items' ids, what its name says that they are)."""
     if "image_id" in said:
         return said["image_id"][0], None
-    names = {name: role for role in _LEFT_IDS for name in found[role]}
+    names = {name: role for role in _LEFT_IDS for name in by_role[role]}
     if len(names) > 1:
         raise _ambiguous("image_id", list(names), source)
     return next(((name, _LEFT_IDS[role]) for name, role in names.items()), (None, None))

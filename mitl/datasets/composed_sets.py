@@ -97,8 +97,8 @@ def read_composed_set(
     if left_out:
         told.lines.append(f"left out {several(left_out, 'query', 'queries')} without a text")
     told.files |= {picture.image_id: str(picture.file_name) for picture in pictures.values()}
-    own = ImageFolder(folder)
-    place = images or (folder if any(map(own.find, pictures.values())) else None)
+    own_folder = ImageFolder(folder)
+    place = images or (folder if any(map(own_folder.find, pictures.values())) else None)
     data = assemble(
         folder.name,
         kind,
@@ -107,7 +107,9 @@ def read_composed_set(
         source=folder,
         sides=COMPOSED.sides,
     )
-    return data.with_positives(sorted((one, query.id) for query in queries for one in query.positives[1:]))
+    return data.with_positives(
+        sorted((image_id, query.id) for query in queries for image_id in query.positives[1:])
+    )
 
 
 def _rows(path: Path, needed: frozenset[str]) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -134,9 +136,9 @@ def _cirr_queries(path: Path) -> Iterator[_Query]:
 
 def _circo_queries(path: Path) -> Iterator[_Query]:
     for row, where in _rows(path, _CIRCO_ROW):
-        given = row.get("gt_img_ids") or []
+        alike = row.get("gt_img_ids") or []
         yield _query(
-            row, where, ("id", "reference_img_id", "relative_caption"), row.get("target_img_id"), given
+            row, where, ("id", "reference_img_id", "relative_caption"), row.get("target_img_id"), alike
         )
 
 
@@ -149,15 +151,17 @@ def _query(
             f"{where} has no target, as in splits whose answers are kept secret; name another with --split"
         )
     read: Callable[[object], str] = lambda value: cell_id(value, "image", where)  # noqa: E731
-    own = read(row[reference])
-    positives = dict.fromkeys(one for one in map(read, [target, *alike]) if one != own)
+    reference_id = read(row[reference])
+    positives = dict.fromkeys(
+        image_id for image_id in map(read, [target, *alike]) if image_id != reference_id
+    )
     if next(iter(positives), None) != read(target):
-        raise DatasetError(f"{where} has {own!r} as its reference and as its target; take it out")
-    given = row[text]
+        raise DatasetError(f"{where} has {reference_id!r} as its reference and as its target; take it out")
+    cell = row[text]
     return _Query(
         cell_id(row[name], name, where),
-        own,
-        caption_text(given, text, where) if text_of(given) else None,
+        reference_id,
+        caption_text(cell, text, where) if text_of(cell) else None,
         tuple(positives),
     )
 
@@ -172,14 +176,16 @@ def _cirr_gallery(path: Path) -> dict[str, Picture]:
 def _circo_gallery(queries: list[_Query], images: Path | None) -> tuple[dict[str, Picture], str]:
     """(images by id, where they are from): COCO's files in the folder, else those that queries name."""
     if images is None:
-        named = dict.fromkeys(one for query in queries for one in (query.reference, *query.positives))
+        named = dict.fromkeys(
+            image_id for query in queries for image_id in (query.reference, *query.positives)
+        )
         return {
-            one: _coco_picture(one) for one in named
+            image_id: _coco_picture(image_id) for image_id in named
         }, "those that queries name; --images takes the folder of all"
     ImageFolder(images)
     files = sorted(entry.name for entry in images.iterdir() if _COCO_FILE.fullmatch(entry.name))
     return {
-        one: _coco_picture(one) for one in (str(int(file[:12])) for file in files)
+        image_id: _coco_picture(image_id) for image_id in (str(int(file[:12])) for file in files)
     }, f"the files in {images.name}"
 
 
@@ -189,9 +195,9 @@ def _coco_picture(image_id: str) -> Picture:
 
 def _check_known(queries: list[_Query], pictures: Mapping[str, Picture], path: Path, where: str) -> None:
     for query in queries:
-        for one in (query.reference, *query.positives):
-            if one not in pictures:
+        for image_id in (query.reference, *query.positives):
+            if image_id not in pictures:
                 raise DatasetError(
-                    f"query {query.id!r} of {str(path)!r} names image {one!r}, which is not among the "
+                    f"query {query.id!r} of {str(path)!r} names image {image_id!r}, which is not among the "
                     f"{len(pictures):,} of {where}, as {next(iter(pictures), 'none')!r}; take files of one version"
                 )

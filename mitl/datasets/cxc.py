@@ -194,10 +194,10 @@ def _ids(rows: Sequence[Row], kind: Likeness, path: Path) -> list[list[str]]:
                     raise DatasetError(f"row {number} of {str(path)!r} names nothing as its {column}")
         return names
     for number in range(len(rows)):
-        for column, (_, wanted), side, known in zip(COLUMNS[kind], forms, names, by_name, strict=True):
-            if known[number] is None:
+        for column, (_, form), side, matches in zip(COLUMNS[kind], forms, names, by_name, strict=True):
+            if matches[number] is None:
                 raise DatasetError(
-                    f"row {number + 1} of {str(path)!r} names {side[number]!r} as its {column}; CxC writes {wanted}"
+                    f"row {number + 1} of {str(path)!r} names {side[number]!r} as its {column}; CxC writes {form}"
                 )
     return [[str(int(match[1])) for match in side if match is not None] for side in by_name]
 

@@ -42,10 +42,10 @@ def picture_files(folder: Path) -> list[Path]:
         raise DatasetError(
             f"there is no folder {str(folder)!r}; name the folder of the training set's pictures"
         )
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    if not found:
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not paths:
         raise DatasetError(f"{str(folder)!r} holds no pictures ({', '.join(SUFFIXES)}); name another folder")
-    return found
+    return paths
 
 
 def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambda n: None) -> Hashes:
@@ -62,16 +62,16 @@ def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambd
         ) from error
     from PIL import Image
 
-    found = []
+    hashes = []
     for path in paths:
         try:
             with Image.open(path, formats=FORMATS) as picture:
                 bits = imagehash.phash(picture.convert("RGB")).hash
         except (OSError, ValueError, Image.DecompressionBombError) as error:
             raise DatasetError(f"{str(path)!r} is not a picture that can be read: {error}") from error
-        found.append(np.packbits(bits.reshape(-1)).view(">u8")[0])
+        hashes.append(np.packbits(bits.reshape(-1)).view(">u8")[0])
         advance(1)
-    return np.array(found, np.uint64)
+    return np.array(hashes, np.uint64)
 
 
 def nearest(ours: Hashes, others: Hashes, *, max_distance: int = MAX_DISTANCE) -> list[Duplicate]:
@@ -86,10 +86,10 @@ def nearest(ours: Hashes, others: Hashes, *, max_distance: int = MAX_DISTANCE) -
 def _nearest(ours: Hashes, others: Hashes) -> Iterator[tuple[int, int, int]]:
     if not len(others):
         return
-    for place, one in enumerate(ours):
+    for place, bits in enumerate(ours):
         best, at = 65, -1
         for start in range(0, len(others), _BLOCK * 256):
-            distances = np.bitwise_count(np.bitwise_xor(others[start : start + _BLOCK * 256], one))
+            distances = np.bitwise_count(np.bitwise_xor(others[start : start + _BLOCK * 256], bits))
             least = int(distances.argmin())
             if distances[least] < best:
                 best, at = int(distances[least]), start + least
@@ -98,5 +98,5 @@ def _nearest(ours: Hashes, others: Hashes) -> Iterator[tuple[int, int, int]]:
 
 def same_set(paths: Sequence[Path], others: Sequence[Path]) -> Path | None:
     """A file that is in both lists, which would be found as its own duplicate; None where there is none."""
-    known = {path.resolve() for path in paths}
-    return next((path for path in others if path.resolve() in known), None)
+    resolved = {path.resolve() for path in paths}
+    return next((path for path in others if path.resolve() in resolved), None)

@@ -58,18 +58,18 @@ def resolve(exclusions: Iterable[Exclusion], data: RetrievalSet, *, strict: bool
     An entry of an unknown id raises DatasetError, or is left out where ``strict`` is off (a published list on a
     part of its data set).
     """
-    own = {caption.external_id: caption.image_external_id for caption in data.captions}
+    image_of = {caption.external_id: caption.image_external_id for caption in data.captions}
     images = {image.external_id for image in data.images}
     resolved = []
     for entry in exclusions:
         image, caption = entry.image_external_id, entry.caption_external_id
-        if caption is not None and caption not in own:
+        if caption is not None and caption not in image_of:
             problem = f"caption {caption!r}"
         elif image is not None and image not in images:
             problem = f"image {image!r}"
         else:
             if entry.kind is ExclusionKind.PAIR and image is None and caption is not None:
-                entry = replace(entry, image_external_id=own[caption])
+                entry = replace(entry, image_external_id=image_of[caption])
             resolved.append(entry)
             continue
         if strict:
@@ -84,9 +84,9 @@ def _entry(row: Row, number: int, path: Path) -> Exclusion:
     try:
         kind = ExclusionKind(cells.get("kind", ""))
     except ValueError as error:
-        known = ", ".join(ExclusionKind)
+        kinds = ", ".join(ExclusionKind)
         raise DatasetError(
-            f"row {number} of {str(path)!r} has the kind {cells.get('kind', '')!r}; known: {known}"
+            f"row {number} of {str(path)!r} has the kind {cells.get('kind', '')!r}; known: {kinds}"
         ) from error
     for column in NEEDS[kind]:
         if not cells.get(column):

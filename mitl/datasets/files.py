@@ -57,8 +57,8 @@ def read_rows(path: Path, what: str, required: Sequence[str], optional: Sequence
     if is_parquet(path):
         return _read_parquet(path, what, required, optional)
     header, rows = read_csv(path, what)
-    wanted = _wanted(path, what, header, required, optional)
-    return [{column: row[column] for column in wanted} for row in rows]
+    columns = _wanted(path, what, header, required, optional)
+    return [{column: row[column] for column in columns} for row in rows]
 
 
 def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], list[dict[str, str]]]:
@@ -97,15 +97,15 @@ def _read_parquet(path: Path, what: str, required: Sequence[str], optional: Sequ
 
     with open_parquet(path, what) as file:
         schema = file.schema_arrow
-        wanted = _wanted(path, what, schema.names, required, optional)
-        for column in wanted:
+        columns = _wanted(path, what, schema.names, required, optional)
+        for column in columns:
             kind = schema.field(column).type
             if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
                 raise DatasetError(
                     f"column {column!r} of {str(path)!r} holds {kind}, but {what} needs one value a cell there; "
                     "give it a row for each value, or leave the column out"
                 )
-        rows: list[Row] = file.read(columns=wanted).to_pylist()
+        rows: list[Row] = file.read(columns=columns).to_pylist()
     return rows
 
 
@@ -215,9 +215,9 @@ def _present(value: object, column: str, where: str) -> str:
     text = text_of(value)
     if text is None:
         raise DatasetError(f"{where} has no {column}; write it, or take the row out")
-    found = _CONTROL.search(text)
-    if found:
+    match = _CONTROL.search(text)
+    if match:
         raise DatasetError(
-            f"{where} has the control character U+{ord(found[0]):04X} in its {column} ({text[:40]!r}); take it out"
+            f"{where} has the control character U+{ord(match[0]):04X} in its {column} ({text[:40]!r}); take it out"
         )
     return text

@@ -86,10 +86,10 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
     shards = [path / name for name in names if ".tar" in Path(name).suffixes]
     if shards:
         return shard_source(shards, path), split
-    if found := _parquet_files(path):
-        if len(found) == 1 and split not in found:
-            return parquet_source(next(iter(found.values())), path), split
-        return parquet_source(found[chosen_split(path, {name: name for name in found}, split)], path), None
+    if paths := _parquet_files(path):
+        if len(paths) == 1 and split not in paths:
+            return parquet_source(next(iter(paths.values())), path), split
+        return parquet_source(paths[chosen_split(path, {name: name for name in paths}, split)], path), None
     below = {
         entry.name: entry
         for entry in sorted(path.iterdir())
@@ -108,14 +108,14 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
 def _prepared(path: Path, names: Sequence[str], split: str | None) -> tuple[RowSource, None]:
     """What `load_dataset` left in its cache: the splits beside each other, each in one file or in several."""
     info = read_json(path / "dataset_info.json", "the splits, as the datasets library writes them")
-    known = info.get("splits") if isinstance(info, dict) else None
-    if not isinstance(known, dict) or not known:
+    declared = info.get("splits") if isinstance(info, dict) else None
+    if not isinstance(declared, dict) or not declared:
         raise DatasetError(f"{str(path / 'dataset_info.json')!r} names no splits; load the data set again")
-    part = re.compile(rf".+-({'|'.join(map(re.escape, known))})(?:-\d{{5}}-of-(\d{{5}}))?\.arrow")
+    part = re.compile(rf".+-({'|'.join(map(re.escape, declared))})(?:-\d{{5}}-of-(\d{{5}}))?\.arrow")
     splits: dict[str, list[Path]] = {}
     for match in filter(None, map(part.fullmatch, names)):
         splits.setdefault(match[1], []).append(path / match[0])
-    chosen = chosen_split(path, splits or {name: [] for name in known}, split)
+    chosen = chosen_split(path, splits or {name: [] for name in declared}, split)
     of = part.fullmatch(chosen[0].name) if chosen else None
     if of is None or len(chosen) != int(of[2] or 1):
         raise DatasetError(
@@ -140,9 +140,9 @@ def _listed(path: Path, key: str) -> list[str]:
 
 def _only(path: Path, names: Sequence[str]) -> Path:
     if len(names) != 1:
-        found = f"several tables ({', '.join(names)})" if names else "no table that is known"
+        tables = f"several tables ({', '.join(names)})" if names else "no table that is known"
         remedy = f"name one of them, as {path.name}/{names[0]}" if names else f"it should hold {_WHAT}"
-        raise DatasetError(f"the folder {str(path)!r} holds {found}; {remedy}")
+        raise DatasetError(f"the folder {str(path)!r} holds {tables}; {remedy}")
     return path / names[0]
 
 
@@ -198,26 +198,26 @@ def cached_folder(given: str, environ: Mapping[str, str] | None = None) -> Path 
         filter(None, (match["owner"], name))
     )
     with readable(folder, "data sets that the datasets library prepared"):
-        found: dict[str, list[Path]] = {}
+        infos: dict[str, list[Path]] = {}
         for info in folder.glob("*/*/*/dataset_info.json"):
             if any(info.parent.glob("*.arrow")):
-                found.setdefault(info.parents[2].name, []).append(info)
-    if not found:
+                infos.setdefault(info.parents[2].name, []).append(info)
+    if not infos:
         return None
     config = match["config"]
     # One that was made of files that a user named has their hash behind its name.
-    fits = [name for name in found if config is None or name == config or name.startswith(f"{config}-")]
+    fits = [name for name in infos if config is None or name == config or name.startswith(f"{config}-")]
     if len(fits) != 1:
         raise UsageError(
-            f"{given!r} is in the cache with the configurations {', '.join(sorted(found))}; name one, as "
-            f"{given.partition(':')[0]}:{min(found)}"
+            f"{given!r} is in the cache with the configurations {', '.join(sorted(infos))}; name one, as "
+            f"{given.partition(':')[0]}:{min(infos)}"
         )
-    return max(found[fits[0]], key=lambda info: info.stat().st_mtime).parent
+    return max(infos[fits[0]], key=lambda info: info.stat().st_mtime).parent
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
-    if own := environ.get("HF_DATASETS_CACHE"):
-        return Path(own).expanduser()
+    if cache := environ.get("HF_DATASETS_CACHE"):
+        return Path(cache).expanduser()
     home = environ.get("HF_HOME") or Path(environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(home).expanduser() / "datasets"
 
@@ -251,8 +251,8 @@ def shard_source(paths: Sequence[Path], path: Path) -> RowSource:
             if isinstance(value, dict) or (isinstance(value, list) and not all(map(_is_single, value))):
                 holds = Holds.OTHER
             if value is not None:
-                known = columns.setdefault(name, TableColumn(name, holds, type(value).__name__))
-                if known.holds is not holds:
+                column = columns.setdefault(name, TableColumn(name, holds, type(value).__name__))
+                if column.holds is not holds:
                     raise DatasetError(
                         f"{name!r} in {str(path)!r} mixes lists and single values, as in sample {row[KEY]!r}; "
                         "write all of them in one way"

@@ -155,10 +155,10 @@ def locate(
         for picture in pictures
     ]
     if place and images and not any(image.file for image in images):
-        there = min((repr(entry.name) for entry in place.folder.iterdir()), default="nothing")
+        example = min((repr(entry.name) for entry in place.folder.iterdir()), default="nothing")
         raise DatasetError(
             f"the folder {str(folder)!r} holds none of the {len(images):,} {nouns}; it should hold files such as "
-            f"{pictures[0].file_name or pictures[0].image_id!r}, and holds {there}; name the right one "
+            f"{pictures[0].file_name or pictures[0].image_id!r}, and holds {example}; name the right one "
             "with --images"
         )
     return images
@@ -185,14 +185,14 @@ def look_inside(source: RowSource, column: str, kept: Collection[int], kind: Par
     Raises:
         DatasetError: a picture cannot be read; a sound or a video is in no format that is known.
     """
-    found = Inside()
+    inside = Inside()
     for number, content, path in _contents(source, column, kept):
         if path:
-            found.paths[number] = path
+            inside.paths[number] = path
         if content is not None:
             where = source.where(number)
-            found.names[number] = hashlib.sha256(content).hexdigest()[:32] + _suffix(content, kind, where)
-    return found
+            inside.names[number] = hashlib.sha256(content).hexdigest()[:32] + _suffix(content, kind, where)
+    return inside
 
 
 def write_pictures(source: RowSource, column: str, inside: Inside, folder: Path) -> None:

@@ -55,8 +55,10 @@ def sound_samples(path: Path, rate: int | None = None) -> NDArray[np.float32]:
         seconds = 0.0
         for frame in container.decode(stream):
             seconds += frame.samples / frame.sample_rate
-            blocks += [one.to_ndarray().astype(np.float32) for one in resampler.resample(frame)]
-        blocks += [one.to_ndarray().astype(np.float32) for one in resampler.resample(None)] if blocks else []
+            blocks += [block.to_ndarray().astype(np.float32) for block in resampler.resample(frame)]
+        blocks += (
+            [block.to_ndarray().astype(np.float32) for block in resampler.resample(None)] if blocks else []
+        )
         _require_whole(seconds, container, stream, "sound")
     return np.concatenate(blocks, axis=1)
 

@@ -57,23 +57,23 @@ def _read(path: Path) -> Any:
 
 def _from_instances(value: Mapping[str, Any], path: Path) -> ImageObjects:
     try:
-        names = {int(each["id"]): str(each["name"]) for each in value["categories"]}
-        found: dict[str, set[str]] = {str(int(each["id"])): set() for each in value["images"]}
-        for each in value["annotations"]:
-            found[str(int(each["image_id"]))].add(names[int(each["category_id"])])
+        names = {int(category["id"]): str(category["name"]) for category in value["categories"]}
+        kinds: dict[str, set[str]] = {str(int(image["id"])): set() for image in value["images"]}
+        for annotation in value["annotations"]:
+            kinds[str(int(annotation["image_id"]))].add(names[int(annotation["category_id"])])
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(
             f"{str(path)!r} is not a file of COCO instances: {error!r} is missing or of another form"
         ) from error
-    return _vectors(found, list(names.values()))
+    return _vectors(kinds, list(names.values()))
 
 
-def _vectors(found: Mapping[str, Iterable[str]], classes: list[str]) -> ImageObjects:
+def _vectors(kinds: Mapping[str, Iterable[str]], classes: list[str]) -> ImageObjects:
     place_of = {name: place for place, name in enumerate(classes)}
-    vectors = np.zeros((len(found), len(classes)), dtype=np.bool_)
-    for row, names in zip(vectors, found.values(), strict=True):
+    vectors = np.zeros((len(kinds), len(classes)), dtype=np.bool_)
+    for row, names in zip(vectors, kinds.values(), strict=True):
         row[[place_of[name] for name in names]] = True
-    return ImageObjects(tuple(found), tuple(classes), vectors)
+    return ImageObjects(tuple(kinds), tuple(classes), vectors)
 
 
 def _is_names(value: object) -> bool:

@@ -30,16 +30,16 @@ def splits_of(folder: Path) -> dict[str, tuple[Likeness, ...]]:
     Raises:
         DatasetError: there is no such folder, or it holds no file of ratings.
     """
-    wanted = "sts_<split>.csv, sis_<split>.csv or sits_<split>.csv, as CxC has them"
+    layout = "sts_<split>.csv, sis_<split>.csv or sits_<split>.csv, as CxC has them"
     if not folder.is_dir():
-        raise DatasetError(f"there is no folder {str(folder)!r}; it should hold {wanted}")
+        raise DatasetError(f"there is no folder {str(folder)!r}; it should hold {layout}")
     present: dict[str, set[str]] = {}
     for path in folder.iterdir():
         match = _FILE.fullmatch(path.name)
         if match is not None and path.is_file():
             present.setdefault(match[2], set()).add(match[1])
     if not present:
-        raise DatasetError(f"{str(folder)!r} is not a folder of ratings; it should hold {wanted}")
+        raise DatasetError(f"{str(folder)!r} is not a folder of ratings; it should hold {layout}")
     return {split: tuple(task for task in Likeness if task in present[split]) for split in sorted(present)}
 
 
@@ -50,17 +50,17 @@ def choose_split(folder: Path, wanted: str | None = None) -> str:
         DatasetError: see :func:`splits_of`.
         UsageError: the folder lacks the split, or holds several and none of them is CxC's.
     """
-    known = splits_of(folder)
+    splits = splits_of(folder)
     if wanted is not None:
-        if wanted not in known:
-            raise UsageError(f"{str(folder)!r} has no split {wanted!r}; it holds {', '.join(known)}")
+        if wanted not in splits:
+            raise UsageError(f"{str(folder)!r} has no split {wanted!r}; it holds {', '.join(splits)}")
         return wanted
-    usual = next((split for split in PREFERRED if split in known), None)
+    usual = next((split for split in PREFERRED if split in splits), None)
     if usual is not None:
         return usual
-    if len(known) > 1:
-        raise UsageError(f"{str(folder)!r} holds the splits {', '.join(known)}; name one with --split")
-    return next(iter(known))
+    if len(splits) > 1:
+        raise UsageError(f"{str(folder)!r} holds the splits {', '.join(splits)}; name one with --split")
+    return next(iter(splits))
 
 
 def is_coco_named(folder: Path, split: str) -> bool:
@@ -109,22 +109,22 @@ def read_raw_deviations(folder: Path, task: Likeness, scored: pd.DataFrame) -> n
     if not path.is_file():
         return np.full(len(scored), np.nan)
     rows = read_rows(path, "single ratings", ("task", "first", "second", "score"), ("counted",))
-    known = [
+    ratings = [
         row
         for row in rows
         if row["task"] == task.value and row["score"] is not None and row.get("counted", True)
     ]
     ids = [
-        [bare_id(side, str(row[column])) for row in known]
+        [bare_id(side, str(row[column])) for row in ratings]
         for column, side in zip(("first", "second"), task.sides, strict=True)
     ]
     within = task.sides[0] == task.sides[1]
     by_pair: dict[tuple[str, str], list[float]] = {}
-    for first, second, row in zip(*ids, known, strict=True):
+    for first, second, row in zip(*ids, ratings, strict=True):
         by_pair.setdefault(_pair(first, second, within=within), []).append(float(row["score"]))
-    sd = {pair: float(np.std(given, ddof=1)) for pair, given in by_pair.items() if len(given) > 1}
-    wanted = zip(scored["first"], scored["second"], strict=True)
-    return np.array([sd.get(_pair(*pair, within=within), np.nan) for pair in wanted], np.float64)
+    sd = {pair: float(np.std(scores, ddof=1)) for pair, scores in by_pair.items() if len(scores) > 1}
+    pairs = zip(scored["first"], scored["second"], strict=True)
+    return np.array([sd.get(_pair(*pair, within=within), np.nan) for pair in pairs], np.float64)
 
 
 def _pair(first: str, second: str, *, within: bool) -> tuple[str, str]:

@@ -92,10 +92,10 @@ def json_source(path: Path) -> RowSource:
             column = _json_column(name, value)
             if column is None:
                 continue
-            known = columns.setdefault(name, column)
-            if known.holds is not column.holds:
+            earlier = columns.setdefault(name, column)
+            if earlier.holds is not column.holds:
                 raise DatasetError(
-                    f"column {name!r} of {str(path)!r} mixes {known.kind} (row {first[name]}) and {column.kind} "
+                    f"column {name!r} of {str(path)!r} mixes {earlier.kind} (row {first[name]}) and {column.kind} "
                     f"(row {number}); write all of its cells in one way"
                 )
             first.setdefault(name, number)
@@ -108,8 +108,8 @@ def parquet_source(paths: Sequence[Path], path: Path) -> RowSource:
     """The rows of Parquet files one after another; their columns must agree."""
 
     @contextmanager
-    def opened(one: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
-        with open_parquet(one, WHAT) as file:
+    def opened(part: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+        with open_parquet(part, WHAT) as file:
             yield file.schema_arrow, lambda columns: file.iter_batches(_ROWS_AT_ONCE, columns=columns)
 
     return _arrow_source(paths, path, opened)
@@ -120,14 +120,14 @@ def arrow_source(paths: Sequence[Path], path: Path) -> RowSource:
     import pyarrow as pa
 
     @contextmanager
-    def opened(one: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+    def opened(part: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
         try:
-            with readable(one, WHAT), pa.OSFile(str(one)) as stream, pa.ipc.open_stream(stream) as reader:
+            with readable(part, WHAT), pa.OSFile(str(part)) as stream, pa.ipc.open_stream(stream) as reader:
                 yield reader.schema, lambda columns: (batch.select(columns) for batch in reader)
         except pa.ArrowException as error:
             told = str(error).splitlines()[0]
             raise DatasetError(
-                f"{str(one)!r} is no whole Arrow file ({told}); save the data set again"
+                f"{str(part)!r} is no whole Arrow file ({told}); save the data set again"
             ) from error
 
     return _arrow_source(paths, path, opened)
@@ -136,8 +136,8 @@ def arrow_source(paths: Sequence[Path], path: Path) -> RowSource:
 def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], Any]) -> RowSource:
     schemas: list[Any] = []
     columns: tuple[TableColumn, ...] = ()
-    for one in paths:
-        with _whole(one), opened(one) as (schema, _):
+    for part in paths:
+        with _whole(part), opened(part) as (schema, _):
             schemas.append(schema)
             columns = columns or tuple(_arrow_columns(schema))
     odd = next((i for i, schema in enumerate(schemas) if schema.names != schemas[0].names), None)
@@ -153,8 +153,8 @@ def _arrow_source(paths: Sequence[Path], path: Path, opened: Callable[[Path], An
         outer = list(
             dict.fromkeys(name if name in schemas[0].names else name.partition(".")[0] for name in wanted)
         )
-        for one in paths:
-            with _whole(one), opened(one) as (_, batches):
+        for part in paths:
+            with _whole(part), opened(part) as (_, batches):
                 for batch in batches(outer):
                     batch.validate(
                         full=True
@@ -227,10 +227,10 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         elif (
             isinstance(value, list)
             and value
-            and all(isinstance(one, dict) and "bytes" not in one for one in value)
+            and all(isinstance(element, dict) and "bytes" not in element for element in value)
         ):
-            inners = dict.fromkeys(inner for one in value for inner in one)
-            flat |= {f"{name}.{inner}": [one.get(inner) for one in value] for inner in inners}
+            inners = dict.fromkeys(inner for element in value for inner in element)
+            flat |= {f"{name}.{inner}": [element.get(inner) for element in value] for inner in inners}
         else:
             flat[name] = value
     return flat
@@ -240,7 +240,7 @@ def _json_column(name: str, value: Any) -> TableColumn | None:
     if value is None:
         return None
     if isinstance(value, list):
-        nested = any(isinstance(one, (list, dict)) for one in value)
+        nested = any(isinstance(element, (list, dict)) for element in value)
         return TableColumn(
             name, Holds.OTHER if nested else Holds.LIST, "lists of lists" if nested else "lists"
         )
@@ -269,16 +269,16 @@ def _objects(path: Path) -> list[dict[str, Any]]:
             raise DatasetError(
                 f"{str(path)!r} holds no list of objects; write [{{…}}, {{…}}], or an object a line"
             )
-        found = list(enumerate(value, start=1))
+        numbered = list(enumerate(value, start=1))
     else:
-        found = list(json_lines(path))
-    for number, one in found:
-        if not isinstance(one, dict):
+        numbered = list(json_lines(path))
+    for number, row in numbered:
+        if not isinstance(row, dict):
             raise DatasetError(
                 f"row {number} of {str(path)!r} is no JSON object; write rows as "
                 '{"image": "a.jpg", "caption": "a dog"}'
             )
-    return [one for _, one in found]
+    return [row for _, row in numbered]
 
 
 def _msrvtt_rows(value: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:

@@ -116,13 +116,13 @@ def read_table(
         told.lines.append(
             f"its files lie elsewhere; to have them read, add --images {shlex.quote(str(elsewhere))}"
         )
-    found = locate(
+    located = locate(
         _by_stem(pictures, folder, form.left_part) if folder else pictures,
         folder=folder,
         url_template=url_template,
         nouns=form.nouns[0],
     )
-    data = assemble("table", "table", found, captions, source=path, sides=form.sides)
+    data = assemble("table", "table", located, captions, source=path, sides=form.sides)
     if unpack is None or not inside.names:
         return data
     # Last, so that a table that will not do leaves no pictures behind.
@@ -142,9 +142,9 @@ def _of_split(rows: Rows, roles: Roles, split: str | None, source: RowSource) ->
         return rows
     if roles.split is None:
         raise UsageError(f"{source.quoted} has neither splits nor a column 'split'; leave out --split")
-    known = dict.fromkeys(str(row[roles.split]) for row in rows.values())
-    if split not in known:
-        raise UsageError(f"{source.quoted} has no split {split!r}; it holds {', '.join(list(known)[:12])}")
+    splits = dict.fromkeys(str(row[roles.split]) for row in rows.values())
+    if split not in splits:
+        raise UsageError(f"{source.quoted} has no split {split!r}; it holds {', '.join(list(splits)[:12])}")
     return {number: row for number, row in rows.items() if str(row[roles.split]) == split}
 
 
@@ -270,8 +270,8 @@ def _texts(
         values = row.get(column) or []
         if not (skip or (values and all(map(text_of, values)))):
             raise DatasetError(f"{where} has an empty caption among its {len(values)}; {_SKIP}")
-        given = row.get(ids) if ids else [None] * len(values)
-        if not isinstance(given, list) or len(given) != len(values):
+        text_ids = row.get(ids) if ids else [None] * len(values)
+        if not isinstance(text_ids, list) or len(text_ids) != len(values):
             raise DatasetError(
                 f"{where} has {len(values)} captions, but {ids!r} does not list an id for each"
             )
@@ -283,7 +283,7 @@ def _texts(
             raise DatasetError(
                 f"{where} has {len(values)} captions, but {ids!r} does not list an id for each"
             )
-        given = [row.get(ids)] if ids else [None] * len(values)
+        text_ids = [row.get(ids)] if ids else [None] * len(values)
         if not skip and not any(map(text_of, values)):
             raise DatasetError(f"{where} has no {column}; {_SKIP}")
     return [
@@ -291,7 +291,7 @@ def _texts(
             cell_id(id_, str(ids), where) if ids else None,
             caption_text(value, column, where) if text_of(value) else None,
         )
-        for id_, value in zip(given, values, strict=True)
+        for id_, value in zip(text_ids, values, strict=True)
     ]
 
 
@@ -315,9 +315,9 @@ def _pictures(
         if file and _ADDRESS.match(file):
             file, url = None, url or file
         new = Picture(image_id, file_name=file, url=url), inside.names.get(number)
-        known = pictures.setdefault(image_id, new)
-        if known != new:
-            what = "another file or url" if known[0] != new[0] else "another picture"
+        earlier = pictures.setdefault(image_id, new)
+        if earlier != new:
+            what = "another file or url" if earlier[0] != new[0] else "another picture"
             raise DatasetError(
                 f"{source.where(number)} gives {form.sides[0]} {image_id!r} {what} than before; write the same in all "
                 "of its rows, or give it an id of its own"
@@ -330,18 +330,20 @@ def _pictures(
 
 def _beside(source: RowSource, pictures: Sequence[Picture]) -> Path | None:
     """The table's own folder if any of its files lies there, else the one folder in it that holds some."""
-    own = ImageFolder(source.folder.resolve())
-    if any(own.find(picture) for picture in pictures):
-        return own.folder
+    own_folder = ImageFolder(source.folder.resolve())
+    if any(own_folder.find(picture) for picture in pictures):
+        return own_folder.folder
     probes = [picture for picture in pictures if picture.file_name][:_PROBES]
-    places = [ImageFolder(entry) for entry in sorted(own.folder.iterdir()) if probes and entry.is_dir()]
-    found = [place.folder for place in places if any(map(place.find, probes))]
-    if len(found) > 1:
+    places = [
+        ImageFolder(entry) for entry in sorted(own_folder.folder.iterdir()) if probes and entry.is_dir()
+    ]
+    folders = [place.folder for place in places if any(map(place.find, probes))]
+    if len(folders) > 1:
         raise DatasetError(
-            f"the files of {source.quoted} lie in {' and in '.join(repr(folder.name) for folder in found[:3])}; "
+            f"the files of {source.quoted} lie in {' and in '.join(repr(folder.name) for folder in folders[:3])}; "
             "name the folder that is meant with --images"
         )
-    return found[0] if found else None
+    return folders[0] if folders else None
 
 
 def _elsewhere(pictures: Sequence[Picture]) -> str | None:
@@ -361,10 +363,12 @@ def _by_stem(pictures: Sequence[Picture], folder: Path, kind: PartKind) -> list[
     for entry in folder.iterdir():
         if kind_of_name(entry.name) in (kind, None):
             stems.setdefault(entry.stem, []).append(entry.name)
-    wanted = {p.image_id: stems.get(p.file_name or p.image_id, []) for p in bare}
-    for id_, names in wanted.items():
+    candidates = {p.image_id: stems.get(p.file_name or p.image_id, []) for p in bare}
+    for id_, names in candidates.items():
         if len(names) > 1:
             raise DatasetError(
                 f"image {id_!r} could be {' or '.join(sorted(names))} in {str(folder)!r}; name the files in a column"
             )
-    return [replace(p, file_name=wanted[p.image_id][0]) if wanted.get(p.image_id) else p for p in pictures]
+    return [
+        replace(p, file_name=candidates[p.image_id][0]) if candidates.get(p.image_id) else p for p in pictures
+    ]

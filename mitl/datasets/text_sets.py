@@ -42,11 +42,11 @@ def text_set_kind(folder: Path) -> str | None:
     """
     for kind, names in _LAYOUTS.items():
         missing = [name for name in names if not (folder / name).exists()]
-        there = [name for name in names if name not in missing]
-        if missing and (names[0] in there or len(there) > 1):
+        present = [name for name in names if name not in missing]
+        if missing and (names[0] in present or len(present) > 1):
             raise DatasetError(
-                f"{str(folder)!r} has {' and '.join(there)} but not {' and '.join(missing)}; put there the documents, "
-                "what queries ask and which documents answer them, as BEIR lays it out"
+                f"{str(folder)!r} has {' and '.join(present)} but not {' and '.join(missing)}; put there the "
+                "documents, what queries ask and which documents answer them, as BEIR lays it out"
             )
         if not missing:
             return kind
@@ -91,11 +91,12 @@ def read_text_set(folder: Path, kind: str, reading: TableReading, told: Told) ->
         split = _chosen(folder, splits, reading.split)
         judged = list(_marco_judgements(splits[split]))
         file = folder / "collection.tsv"
-        texts = ((one, {"text": text}, where) for one, text, where in _marco_rows(file))
+        texts = ((document_id, {"text": text}, where) for document_id, text, where in _marco_rows(file))
         documents = _unique(_documents(texts, reading, told), file)
         asked = folder / f"queries.{split}.tsv"
         queries = _unique(
-            ((one, caption_text(text, "text", where)) for one, text, where in _marco_rows(asked)), asked
+            ((query_id, caption_text(text, "text", where)) for query_id, text, where in _marco_rows(asked)),
+            asked,
         )
     positives = _positives(judged, documents, queries, asked)
     told.lines.append(
@@ -114,8 +115,11 @@ def read_text_set(folder: Path, kind: str, reading: TableReading, told: Told) ->
     data = assemble(
         folder.name,
         kind,
-        [Image(one, texts=texts) for one, texts in documents.items()],
-        [Caption(one, found[0], queries[one]) for one, found in positives.items()],
+        [Image(document_id, texts=texts) for document_id, texts in documents.items()],
+        [
+            Caption(query_id, document_ids[0], queries[query_id])
+            for query_id, document_ids in positives.items()
+        ],
         source=folder,
         sides=(DOCUMENT, QUERY),
     )
@@ -133,41 +137,41 @@ def _positives(
     judged: Sequence[_Judged], documents: Mapping[str, object], queries: Mapping[str, str], asked: Path
 ) -> dict[str, list[str]]:
     """Query → its positives, in the order of the file; by the queries that are judged."""
-    known: dict[tuple[str, str], int] = {}
-    found: dict[str, list[str]] = {}
+    scores: dict[tuple[str, str], int] = {}
+    positives: dict[str, list[str]] = {}
     for row in judged:
-        for one, there, side in ((row.query, queries, QUERY), (row.document, documents, DOCUMENT)):
-            if one not in there:
+        for item_id, by_id, side in ((row.query, queries, QUERY), (row.document, documents, DOCUMENT)):
+            if item_id not in by_id:
                 raise DatasetError(
-                    f"{row.where} judges {side} {one!r}, which is not among the {len(there):,} that were read, as "
-                    f"{next(iter(there), 'none')!r}; take the files of one version of the data set"
+                    f"{row.where} judges {side} {item_id!r}, which is not among the {len(by_id):,} that were read, as "
+                    f"{next(iter(by_id), 'none')!r}; take the files of one version of the data set"
                 )
-        if known.setdefault((row.query, row.document), row.score) != row.score:
+        if scores.setdefault((row.query, row.document), row.score) != row.score:
             raise DatasetError(
                 f"{row.where} judges document {row.document!r} for query {row.query!r} again and otherwise; keep one"
             )
-        of_query = found.setdefault(row.query, [])
+        of_query = positives.setdefault(row.query, [])
         if row.score > 0 and row.document not in of_query:
             of_query.append(row.document)
-    if not found:
+    if not positives:
         raise DatasetError(f"no query of {asked.name!r} is judged; name another split with --split")
-    without = next((query for query, of_query in found.items() if not of_query), None)
+    without = next((query for query, of_query in positives.items() if not of_query), None)
     if without is not None:
         raise DatasetError(
             f"query {without!r} has no positive: none of its judgements has a score above 0; take its lines out"
         )
-    return found
+    return positives
 
 
 def _unique(rows: Iterator[tuple[str, Text]], path: Path) -> dict[str, Text]:
-    found: dict[str, Text] = {}
-    for one, text in rows:
-        if one in found:
+    texts: dict[str, Text] = {}
+    for id_, text in rows:
+        if id_ in texts:
             raise DatasetError(
-                f"id {one!r} comes twice in {str(path)!r}; ids must be unique, so keep one of them"
+                f"id {id_!r} comes twice in {str(path)!r}; ids must be unique, so keep one of them"
             )
-        found[one] = text
-    return found
+        texts[id_] = text
+    return texts
 
 
 def _objects(path: Path) -> Iterator[tuple[Mapping[str, object], str]]:
@@ -190,7 +194,7 @@ def _documents(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Those that have a text, each with its own ones; of a title and a text, one may be empty."""
     left_out = 0
-    for one, named, where in rows:
+    for document_id, named, where in rows:
         texts = [(name, text) for name, text in named.items() if text_of(text) is not None]
         if not texts and reading.skip_empty:
             left_out += 1
@@ -199,7 +203,7 @@ def _documents(
             lacking = "neither title nor text" if len(named) > 1 else "no text"
             raise DatasetError(f"{where} has {lacking}; mend it, or leave such out with --skip-empty")
         yield (
-            cell_id(one, _DOCUMENT_ID, where),
+            cell_id(document_id, _DOCUMENT_ID, where),
             tuple(document_text(text, name, where) for name, text in texts),
         )
     if left_out:
@@ -253,9 +257,9 @@ def _judged(cells: Sequence[str], places: tuple[int, int, int], where: str, want
 def _marco_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     """(id, text, where it stands); MS MARCO's own files begin with a row, and names of columns are none."""
     for place, (line, where) in enumerate(_lines(path)):
-        one, tab, text = line.partition("\t")
-        if not place and one.strip().lower() in _NAMES_OF_IDS:
+        id_, tab, text = line.partition("\t")
+        if not place and id_.strip().lower() in _NAMES_OF_IDS:
             continue
         if not tab:
             raise DatasetError(f"{where} is not an id, a tab and a text; put a tab between them")
-        yield cell_id(one, "id", where), text, where
+        yield cell_id(id_, "id", where), text, where

@@ -81,18 +81,18 @@ class ExplorerPages:
     def pairs(self, request: Request) -> Response:
         """``/``: the pairs that the address asks for."""
         try:
-            wanted = Filters.of(request.query_params, self._of.annotators)
+            filters = Filters.of(request.query_params, self._of.annotators)
         except UsageError as error:
             return self._page("notice.html.j2", 422, text=str(error))
-        rows = self._finder.rows(wanted)
-        turn = ListPage.to(wanted.page, len(rows), a_page=A_PAGE)
+        rows = self._finder.rows(filters)
+        turn = ListPage.to(filters.page, len(rows), a_page=A_PAGE)
 
         def address(page: int) -> str:
-            return "/?" + urlencode(replace(wanted, page=page).given)
+            return "/?" + urlencode(replace(filters, page=page).given)
 
         return self._page(
             "pairs.html.j2",
-            wanted=wanted,
+            wanted=filters,
             cards=self._cards(rows[turn.part]),
             turn=turn,
             address=address,
@@ -121,9 +121,9 @@ class ExplorerPages:
             side=side,
             at=at,
             groups=[
-                CardGroup(name, self._cards(self._by_rank(rows[own])[:A_GROUP]), int(own.sum()))
-                for name, own in groups
-                if own.any()
+                CardGroup(name, self._cards(self._by_rank(rows[members])[:A_GROUP]), int(members.sum()))
+                for name, members in groups
+                if members.any()
             ],
             before=at - 1 if at else None,
             after=at + 1 if at + 1 < len(self._items(side)) else None,
@@ -150,11 +150,11 @@ class ExplorerPages:
                 caption_at=int(captions[row]),
                 image=self._of.images[images[row]],
                 caption=self._of.captions[captions[row]],
-                label="" if one["label"] == NONE else LABELS[one["label"]].value,
+                label="" if pair["label"] == NONE else LABELS[pair["label"]].value,
                 found_by=tuple(self._of.annotators_of(int(row))),
-                **{name: one[name] for name in ("yes", "no", "original", "positive")},
+                **{name: pair[name] for name in ("yes", "no", "original", "positive")},
             )
-            for row, one in zip(rows, chosen, strict=True)
+            for row, pair in zip(rows, chosen, strict=True)
         )
 
     def _page(self, name: str, status: int = 200, **values: object) -> Response:
@@ -225,7 +225,7 @@ def explore(
                     f"{len(of.pairs):,} pairs of {title}, {found:,} found matches, on {url} ({how_to_stop()})",
                 ),
                 warnings=()
-                if any(one.text for one in of.captions)
+                if any(caption.text for caption in of.captions)
                 else ("there are ids alone: name the project that has the texts by --project",),
             )
         )

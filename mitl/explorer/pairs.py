@@ -86,11 +86,13 @@ class Explored:
     def annotators_of(self, row: int) -> list[tuple[str, int]]:
         """(name, rank) of those that proposed it, best rank first."""
         rows = self.proposed["row"].to_numpy()
-        own = slice(*np.searchsorted(rows, [row, row + 1]))
-        found = zip(
-            self.proposed["annotator"].to_numpy()[own], self.proposed["rank"].to_numpy()[own], strict=True
+        span = slice(*np.searchsorted(rows, [row, row + 1]))
+        proposers = zip(
+            self.proposed["annotator"].to_numpy()[span], self.proposed["rank"].to_numpy()[span], strict=True
         )
-        return sorted(((self.annotators[name], int(rank)) for name, rank in found), key=lambda one: one[1])
+        return sorted(
+            ((self.annotators[name], int(rank)) for name, rank in proposers), key=lambda proposer: proposer[1]
+        )
 
 
 def explored(
@@ -209,22 +211,22 @@ class Filters:
             UsageError: a value that there is not.
         """
         values: dict[str, object] = {}
-        for one in fields(cls):
-            text = given.get(one.name, "").strip()
+        for setting in fields(cls):
+            text = given.get(setting.name, "").strip()
             if not text:
                 continue
-            values[one.name] = _value(one.name, text)
-        found = replace(cls(), **values)  # type: ignore[arg-type]
-        if found.by and found.by not in annotators:
+            values[setting.name] = _value(setting.name, text)
+        filters = replace(cls(), **values)  # type: ignore[arg-type]
+        if filters.by and filters.by not in annotators:
             raise UsageError(
-                f"no annotator is called {found.by[:80]!r}; there are: {', '.join(annotators) or 'none'}"
+                f"no annotator is called {filters.by[:80]!r}; there are: {', '.join(annotators) or 'none'}"
             )
-        return found
+        return filters
 
     @property
     def given(self) -> dict[str, str]:
         """What differs from the defaults, as in an address."""
-        pairs = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
+        pairs = ((setting.name, getattr(self, setting.name), setting.default) for setting in fields(self))
         return {name: str(value) for name, value, default in pairs if value != default}
 
 
@@ -239,9 +241,9 @@ _MOST = 10**9
 
 def _value(name: str, text: str) -> object:
     if name in _ENUMS:
-        known = [one.value for one in _ENUMS[name]]
-        if text not in known:
-            raise UsageError(f"{name} is {text[:80]!r}; it can be: {', '.join(filter(None, known))}")
+        values = [member.value for member in _ENUMS[name]]
+        if text not in values:
+            raise UsageError(f"{name} is {text[:80]!r}; it can be: {', '.join(filter(None, values))}")
         return _ENUMS[name](text)
     if name in ("rank", "page"):
         if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= _MOST):
@@ -296,14 +298,14 @@ class Finder:
 
     def _proposed(self, wanted: Filters) -> Flags:
         rows, annotator, rank = (self.of.proposed[name].to_numpy() for name in ("row", "annotator", "rank"))
-        own = np.ones(len(rows), np.bool_)
+        chosen = np.ones(len(rows), np.bool_)
         if wanted.by:
-            own &= annotator == self.of.annotators.index(wanted.by)
+            chosen &= annotator == self.of.annotators.index(wanted.by)
         if wanted.rank:
-            own &= (rank > 0) & (rank <= wanted.rank)
-        found = np.zeros(len(self.of.pairs), np.bool_)
-        found[rows[own]] = True
-        return found
+            chosen &= (rank > 0) & (rank <= wanted.rank)
+        of_pairs = np.zeros(len(self.of.pairs), np.bool_)
+        of_pairs[rows[chosen]] = True
+        return of_pairs
 
     def _captions(self, q: str) -> Flags:
         """(C,) whether each caption holds all words."""
@@ -332,7 +334,7 @@ class Finder:
 
 def partners(of: Explored, side: int, place: int) -> Ints:
     """The rows of one item: of an image for side 0, of a caption for side 1."""
-    own = of.sides[side]
+    column = of.sides[side]
     if side:
-        return np.flatnonzero(own == place)
-    return np.arange(*np.searchsorted(own, [place, place + 1]))
+        return np.flatnonzero(column == place)
+    return np.arange(*np.searchsorted(column, [place, place + 1]))

@@ -82,34 +82,34 @@ def of_release(folder: Path, settings: Settings) -> Explored:
     """
     release = load(folder)
     positives, negatives, answers = release.positives, release.negatives, release.judgements
-    known = pd.concat([positives.assign(positive=True), negatives.assign(positive=False)], ignore_index=True)
-    for table in (known, answers):
+    judged = pd.concat([positives.assign(positive=True), negatives.assign(positive=False)], ignore_index=True)
+    for table in (judged, answers):
         table[["image_id", "caption_id"]] = table[["image_id", "caption_id"]].astype(str)
     items, names = _items_of(settings, folder)
     if not items[0]:
         items = (
-            _named(known["image_id"], answers["image_id"]),
-            _named(known["caption_id"], answers["caption_id"]),
+            _named(judged["image_id"], answers["image_id"]),
+            _named(judged["caption_id"], answers["caption_id"]),
         )
-    own = {caption.name: caption.written_for for caption in items[1]}
+    image_of = {caption.name: caption.written_for for caption in items[1]}
     original = [
-        own.get(caption) == image or (isinstance(sources, np.ndarray) and "original" in sources)
+        image_of.get(caption) == image or (isinstance(sources, np.ndarray) and "original" in sources)
         for image, caption, sources in zip(
-            *(known[n] for n in ("image_id", "caption_id", "sources")), strict=True
+            *(judged[n] for n in ("image_id", "caption_id", "sources")), strict=True
         )
     ]
-    pair = _packed(known, items, release.name)
+    pair = _packed(judged, items, release.name)
     answers = answers[answers["usable"] & answers["label"].notna()]
-    annotators = sorted({name for found in known["annotators"] for name in found})
-    of_pair = pd.DataFrame({"pair": pair, "annotator": known["annotators"]}).explode("annotator").dropna()
+    annotators = sorted({name for proposers in judged["annotators"] for name in proposers})
+    of_pair = pd.DataFrame({"pair": pair, "annotator": judged["annotators"]}).explode("annotator").dropna()
     place_of = {name: place for place, name in enumerate(annotators)}
     return explored(
         pd.DataFrame(
             {
                 "pair": pair,
-                "label": _labels(known["label"]),
+                "label": _labels(judged["label"]),
                 "original": original,
-                "positive": known["positive"],
+                "positive": judged["positive"],
             }
         ),
         of_pair.assign(annotator=of_pair["annotator"].map(place_of).astype(np.int64), rank=0),
@@ -136,8 +136,8 @@ def _items_of(settings: Settings, folder: Path) -> tuple[Items, tuple[str, str]]
         return ([], []), IMAGES.sides
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
-        known = ("this project", dataset.content_sha256), (f"the release {str(folder)!r}", dataset_of(folder))
-        require_one_dataset(*known, remedy=_ELSEWHERE)
+        both = ("this project", dataset.content_sha256), (f"the release {str(folder)!r}", dataset_of(folder))
+        require_one_dataset(*both, remedy=_ELSEWHERE)
         images = item_store.images(session, dataset.id, settings.project)
         return _items(images, item_store.captions(session, dataset.id)), dataset.pair_sides
 
@@ -152,12 +152,12 @@ def _items(images: Sequence[ImageItem], captions: Sequence[CaptionItem]) -> Item
         ],
         [
             ExploredItem(
-                one.external_id,
-                one.text,
-                written_for=name_of[one.image_id],
-                reference_at=None if one.reference_id is None else place_of[one.reference_id],
+                caption.external_id,
+                caption.text,
+                written_for=name_of[caption.image_id],
+                reference_at=None if caption.reference_id is None else place_of[caption.reference_id],
             )
-            for one in captions
+            for caption in captions
         ],
     )
 
@@ -167,11 +167,11 @@ _DIGITS = re.compile(r"(\d+)")
 
 def _named(*ids: pd.Series[str]) -> list[ExploredItem]:
     """Ids alone, in their order: 2 before 10."""
-    known = pd.unique(pd.concat(ids))
+    distinct = pd.unique(pd.concat(ids))
     return [
-        ExploredItem(one)
-        for one in sorted(
-            known, key=lambda id_: [(p.zfill(20) if p.isdigit() else p) for p in _DIGITS.split(id_)]
+        ExploredItem(external_id)
+        for external_id in sorted(
+            distinct, key=lambda id_: [(p.zfill(20) if p.isdigit() else p) for p in _DIGITS.split(id_)]
         )
     ]
 
@@ -184,17 +184,17 @@ def _placed(pairs: pd.Series[int], sides: tuple[Ints, Ints]) -> Ints:
 
 def _packed(table: pd.DataFrame, items: Items, name: str) -> Ints:
     """Pairs of external ids as pairs of places."""
-    found = []
+    sides = []
     for column, side in (("image_id", items[0]), ("caption_id", items[1])):
-        at = {one.name: place for place, one in enumerate(side)}
+        at = {item.name: place for place, item in enumerate(side)}
         missing = table.loc[~table[column].isin(at), column]
         if len(missing):
             raise ReleaseError(
                 f"the release {name!r} names {column} {missing.iloc[0]!r}, the project has such as "
                 f"{side[0].name if side else '(none)'!r}; it is of another data set: {_ELSEWHERE}"
             )
-        found.append(np.asarray(table[column].map(at), np.int64))
-    return pack_ids(found[0], found[1])
+        sides.append(np.asarray(table[column].map(at), np.int64))
+    return pack_ids(sides[0], sides[1])
 
 
 def _labels(labels: pd.Series[str]) -> NDArray[np.int8]:

@@ -63,8 +63,8 @@ class Said:
         """The evidence's answers; ``folds`` in their order."""
         answers = evidence.answers
         images, captions = unpack_ids(answers["pair"].to_numpy())
-        own = cells(images, evidence.group_of(captions))
-        return cls(images, captions, own, folds, answers["yes"].to_numpy(), answers["no"].to_numpy())
+        said_cells = cells(images, evidence.group_of(captions))
+        return cls(images, captions, said_cells, folds, answers["yes"].to_numpy(), answers["no"].to_numpy())
 
     def share(self, fold: int) -> float:
         """The share of matches among the answers outside a fold."""
@@ -132,22 +132,22 @@ def answered_features(
         for rows, heard in side.shared():
             likes = side.likeness(rows, heard)
             for fold in range(count):
-                wanted = (pair_folds[rows] == fold) | (row_of[rows] >= 0)
-                at = rows[wanted]
+                chosen = (pair_folds[rows] == fold) | (row_of[rows] >= 0)
+                at = rows[chosen]
                 if not len(at):
                     continue
                 readable = (said.folds[heard] != fold) & (said.cells[heard] != pair_cells[at][:, None])
-                found = _features(
-                    [like[wanted] for like in likes],
+                features = _features(
+                    [like[chosen] for like in likes],
                     readable,
                     said.yes[heard],
                     said.no[heard],
                     shares[fold],
                 )
                 is_own = pair_folds[at] == fold
-                own[at[is_own], part] = found[is_own]
+                own[at[is_own], part] = features[is_own]
                 trained = row_of[at]
-                training[trained[trained >= 0], fold, part] = found[trained >= 0]
+                training[trained[trained >= 0], fold, part] = features[trained >= 0]
     return AnsweredFeatures(names, own, training)
 
 
@@ -198,14 +198,14 @@ def _features(
     share: float,
 ) -> NDArray[np.float64]:
     """(rows, F): share of matches, plain and weighted by likeness, less the general one; the nearest of each kind."""
-    found = [_share(readable.astype(np.float64), yes, no, share, 2.0)]
+    columns = [_share(readable.astype(np.float64), yes, no, share, 2.0)]
     for like in likes:
-        found.append(_share(np.exp(SHARPNESS * (like - 1)) * readable, yes, no, share, PRIOR))
+        columns.append(_share(np.exp(SHARPNESS * (like - 1)) * readable, yes, no, share, PRIOR))
         nearest = [
             np.where(readable & kind, like, LEAST).max(axis=1, initial=LEAST) for kind in (yes > no, no > yes)
         ]
-        found += [*nearest, nearest[0] - nearest[1]]
-    return np.stack(found, axis=1)
+        columns += [*nearest, nearest[0] - nearest[1]]
+    return np.stack(columns, axis=1)
 
 
 def _share(

@@ -40,8 +40,8 @@ class UnitVectors:
     def of(self, ids: Ints) -> Floats:
         """(n, D) of these items; zero rows for those that it lacks."""
         at = places(self.ids, ids)
-        found: Floats = self.rows[np.maximum(at, 0)] * (at >= 0)[:, None].astype(np.float32)
-        return found
+        rows: Floats = self.rows[np.maximum(at, 0)] * (at >= 0)[:, None].astype(np.float32)
+        return rows
 
 
 def of_length_1(rows: Floats) -> Floats:
@@ -69,8 +69,8 @@ def joined(name: str, several: Sequence[UnitVectors]) -> tuple[UnitVectors, ...]
     """One set of vectors whose cosine is the mean of the cosines of several; none of none."""
     if not several:
         return ()
-    assert all(np.array_equal(one.ids, several[0].ids) for one in several), "of the same items"
-    rows = of_length_1(np.concatenate([narrowed(one).rows for one in several], axis=1))
+    assert all(np.array_equal(vectors.ids, several[0].ids) for vectors in several), "of the same items"
+    rows = of_length_1(np.concatenate([narrowed(vectors).rows for vectors in several], axis=1))
     return (narrowed(UnitVectors(name, several[0].ids, rows)),)
 
 
@@ -176,16 +176,16 @@ def ranking_features(evidence: FusionEvidence) -> tuple[list[str], Floats]:
     names: list[str] = []
     columns: list[Floats] = []
     for name, rows in _by_annotator(evidence.ranked):
-        found = []
+        by_direction = []
         for number, direction in enumerate(DIRECTIONS):
-            own = rows[rows["direction"] == number]
-            if len(own):
+            ranked = rows[rows["direction"] == number]
+            if len(ranked):
                 queries = evidence.images if direction is Direction.I2T else evidence.pair_captions
-                found.append(_of_ranking(own, direction, evidence.pairs, queries))
+                by_direction.append(_of_ranking(ranked, direction, evidence.pairs, queries))
                 names += [f"{name}.{direction}.gap", f"{name}.{direction}.place"]
-                columns += [found[-1][0], found[-1][1]]
+                columns += [by_direction[-1][0], by_direction[-1][1]]
         names.append(f"{name}.similarity")
-        columns.append(np.fmax.reduce([each[2] for each in found]))
+        columns.append(np.fmax.reduce([features[2] for features in by_direction]))
     names += ["ranked_by", "mean_place", "mean_gap"]
     columns += [_finders(evidence), *_means(names, columns)]
     return names, np.stack(columns, axis=1).astype(np.float32)
@@ -207,20 +207,20 @@ def _of_ranking(
     asking = images if direction is Direction.I2T else captions
     similarity = rows["similarity"].to_numpy(np.float64)
     rank = rows["rank"].to_numpy(np.float64)
-    known, at = np.unique(asking, return_inverse=True)
-    best, worst = np.full(len(known), -np.inf), np.full(len(known), np.inf)
+    searchers, at = np.unique(asking, return_inverse=True)
+    best, worst = np.full(len(searchers), -np.inf), np.full(len(searchers), np.inf)
     np.maximum.at(best, at, similarity)
     np.minimum.at(worst, at, similarity)
-    deepest = np.zeros(len(known))
+    deepest = np.zeros(len(searchers))
     np.maximum.at(deepest, at, rank)
     count = np.bincount(at)
     mean = np.bincount(at, similarity) / count
     spread = float(np.sqrt(np.mean((similarity - mean[at]) ** 2))) or 1.0
-    of_query = places(known, queries)
+    of_query = places(searchers, queries)
     asked = of_query >= 0
     gap, place, value = (np.full(len(pairs), np.nan) for _ in range(3))
-    own = of_query[asked]
-    gap[asked], place[asked], value[asked] = (best - worst)[own], 1 / (deepest[own] + 1), worst[own]
+    who = of_query[asked]
+    gap[asked], place[asked], value[asked] = (best - worst)[who], 1 / (deepest[who] + 1), worst[who]
     listed = places(pairs, packed)
     gap[listed], place[listed], value[listed] = best[at] - similarity, 1 / rank, similarity
     return (gap / spread).astype(np.float32), place.astype(np.float32), value.astype(np.float32)
@@ -230,8 +230,8 @@ def _finders(evidence: FusionEvidence) -> Floats:
     """(n,) how many annotators rank the pair in any direction."""
     codes = evidence.ranked["annotator"].cat.codes.to_numpy()
     at = places(evidence.pairs, evidence.ranked["pair"].to_numpy())
-    each = np.unique(np.stack([at, codes.astype(np.int64)], axis=1), axis=0)
-    return np.bincount(each[:, 0], minlength=len(evidence.pairs)).astype(np.float32)
+    finds = np.unique(np.stack([at, codes.astype(np.int64)], axis=1), axis=0)
+    return np.bincount(finds[:, 0], minlength=len(evidence.pairs)).astype(np.float32)
 
 
 def _means(names: list[str], columns: list[Floats]) -> Iterator[Floats]:
@@ -240,7 +240,7 @@ def _means(names: list[str], columns: list[Floats]) -> Iterator[Floats]:
         block = np.stack(
             [column for name, column in zip(names, columns, strict=False) if name.endswith(kind)]
         )
-        known = ~np.isnan(block)
-        count = known.sum(axis=0)
-        total = np.where(known, block, 0).sum(axis=0)
+        defined = ~np.isnan(block)
+        count = defined.sum(axis=0)
+        total = np.where(defined, block, 0).sum(axis=0)
         yield np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)

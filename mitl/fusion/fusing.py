@@ -98,17 +98,17 @@ def fuse(
         examples = Examples(features.training(fold), trained.yes, trained.no)
         learnt = _learn(examples, pair_folds[trained.rows], fold, count)
         said = [learnt(block) for block in features.blocks(np.flatnonzero(pair_folds == fold))]
-        found = np.concatenate([*said, np.empty(0)])
-        return {"probability": found, "chosen": np.array([learnt.name, learnt.calibration])}
+        probabilities = np.concatenate([*said, np.empty(0)])
+        return {"probability": probabilities, "chosen": np.array([learnt.name, learnt.calibration])}
 
     def kept(fold: int) -> Arrays:
         return parts.kept(f"fold-{fold}", lambda: of_fold(fold))
 
     # What a fold comes to depends on itself alone, and solvers give way to each other's threads.
     with _one_blas_thread(), ThreadPoolExecutor(min(count, os.cpu_count() or 1)) as pool:
-        for fold, found in enumerate(pool.map(kept, range(count))):
-            probability[pair_folds == fold] = found["probability"]
-            name, calibration = found["chosen"].tolist()
+        for fold, part in enumerate(pool.map(kept, range(count))):
+            probability[pair_folds == fold] = part["probability"]
+            name, calibration = part["chosen"].tolist()
             models[name] += 1
             calibrations[calibration] += 1
             parts.advance(1)
@@ -130,8 +130,8 @@ def check(evidence: FusionEvidence, count: int = FOLDS) -> None:
     trained = AnsweredPairs.of(evidence)
     if not len(trained.rows):
         raise MetricError(
-            "no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl publish`, then "
-            "`mitl harvest`"
+            "no ranked pair has a usable answer yet, so there is nothing to learn from; let people answer "
+            "some, then run `mitl harvest`"
         )
     least = LEAST * count // (count - 1)
     kinds = {"a match": int((trained.yes > 0).sum()), "no match": int((trained.no > 0).sum())}
@@ -176,9 +176,9 @@ class _Features:
         seed: int,
         parts: KeptParts,
     ) -> _Features:
-        made = [build(evidence) for name, build in STATIC.items() if name in groups]
-        static = np.concatenate([block for _, block in made], axis=1)
-        names = [name for names, _ in made for name in names]
+        built = [build(evidence) for name, build in STATIC.items() if name in groups]
+        static = np.concatenate([block for _, block in built], axis=1)
+        names = [name for names, _ in built for name in names]
         directions = Directions.of(evidence) if DIRECTIONS in groups else None
         answered: list[AnsweredFeatures] = []
         if ANSWERS in groups:
@@ -193,13 +193,13 @@ class _Features:
 
     def training(self, fold: int) -> Matrix:
         """(a, F) of the answered pairs, to learn from outside a fold."""
-        return self._laid_out(self.rows, [one.training[:, fold] for one in self.answered])
+        return self._laid_out(self.rows, [answered.training[:, fold] for answered in self.answered])
 
     def blocks(self, rows: Ints) -> Iterator[Matrix]:
         """Of these pairs, each without its own fold's answers, in order."""
         for start in range(0, len(rows), _BLOCK):
             some = rows[start : start + _BLOCK]
-            yield self._laid_out(some, [one.own[some] for one in self.answered])
+            yield self._laid_out(some, [answered.own[some] for answered in self.answered])
 
     def _laid_out(self, rows: Ints, said: list[Matrix]) -> Matrix:
         looked_up = [] if self.directions is None else [self.directions.rows(rows)]
@@ -245,8 +245,8 @@ def _learn(examples: Examples, of: NDArray[np.int16], fold: int, count: int) -> 
 
 def _held_out(kind: str, scores: Floats, seen: Examples, of: NDArray[np.int16], inner: list[int]) -> Floats:
     """(a,) probabilities by calibrations that did not read the fold's own answers."""
-    found = np.empty(len(scores))
+    probability = np.empty(len(scores))
     for other in inner:
         rest = of != other
-        found[~rest] = CALIBRATORS[kind](scores[rest], seen.yes[rest], seen.no[rest])(scores[~rest])
-    return found
+        probability[~rest] = CALIBRATORS[kind](scores[rest], seen.yes[rest], seen.no[rest])(scores[~rest])
+    return probability

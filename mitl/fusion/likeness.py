@@ -141,9 +141,9 @@ def _stacked(columns: list[Floats], count: int) -> Floats:
 def _with_own(evidence: FusionEvidence, vectors: UnitVectors) -> tuple[Floats, Floats]:
     """(n,) the greatest and the mean cosine with the image's own captions, the caption itself left out."""
     most, mean = (np.full(len(evidence.pairs), np.nan, np.float32) for _ in range(2))
-    for rows, own in with_own_captions(evidence):
-        cosine = vectors.of(evidence.pair_captions[rows]) @ vectors.of(own).T
-        other = evidence.pair_captions[rows][:, None] != own
+    for rows, captions in with_own_captions(evidence):
+        cosine = vectors.of(evidence.pair_captions[rows]) @ vectors.of(captions).T
+        other = evidence.pair_captions[rows][:, None] != captions
         count = other.sum(axis=1)
         some = count > 0
         most[rows[some]] = np.where(other, cosine, -np.inf)[some].max(axis=1)
@@ -155,9 +155,9 @@ def with_own_captions(evidence: FusionEvidence) -> Iterator[tuple[Ints, Ints]]:
     """The places of each image's pairs, and the image's own captions; images without captions are left out."""
     firsts = np.flatnonzero(np.diff(evidence.images, prepend=-1))
     for start, stop in zip(firsts, np.append(firsts[1:], len(evidence.images)), strict=True):
-        own = evidence.own.of_image(int(evidence.images[start]))
-        if len(own):
-            yield np.arange(start, stop), own
+        captions = evidence.own.of_image(int(evidence.images[start]))
+        if len(captions):
+            yield np.arange(start, stop), captions
 
 
 def _of_groups(evidence: FusionEvidence, vectors: UnitVectors) -> Floats:
@@ -185,11 +185,11 @@ def _uncovered(evidence: FusionEvidence) -> Iterator[Floats]:
     rarity = np.log((1 + len(of_caption)) / (1 + n_captions))
     share, rarest, length = (np.full(len(evidence.pairs), np.nan, np.float32) for _ in range(3))
     at = places(evidence.captions, evidence.pair_captions)
-    for rows, own in with_own_captions(evidence):
+    for rows, captions in with_own_captions(evidence):
         told = np.zeros(len(number), np.int64)
-        own_at = places(evidence.captions, own)
-        for one in own_at:
-            told[of_caption[one]] += 1
+        own_at = places(evidence.captions, captions)
+        for caption in own_at:
+            told[of_caption[caption]] += 1
         for row in rows:
             words = of_caption[at[row]]
             if not len(words):
@@ -219,15 +219,15 @@ def cosines(joint: Joint, evidence: FusionEvidence) -> Floats:
 def _crowding(joint: Joint) -> tuple[Floats, Floats]:
     """(I,) and (C,) mean cosine with the nearest items of the other side."""
     sides = joint.images.rows, joint.captions.rows
-    found = []
+    means = []
     for queries, gallery in (sides, sides[::-1]):
         k = min(NEIGHBOURS, len(gallery))
         nearest = [
             np.partition(queries[rows] @ gallery.T, len(gallery) - k, axis=1)[:, -k:].mean(axis=1)
             for rows in _blocks(len(queries), len(gallery))
         ]
-        found.append(np.concatenate(nearest))
-    return found[0], found[1]
+        means.append(np.concatenate(nearest))
+    return means[0], means[1]
 
 
 def _blocks(count: int, width: int) -> Iterator[NDArray[np.int64]]:

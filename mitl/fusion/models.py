@@ -72,8 +72,8 @@ def area(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, confidence: f
 def logits(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     """Log-odds of probabilities, bounded where they are 0 or 1."""
     p = np.clip(probability, 1e-6, 1 - 1e-6)
-    found: NDArray[np.float64] = np.log(p / (1 - p))
-    return found
+    log_odds: NDArray[np.float64] = np.log(p / (1 - p))
+    return log_odds
 
 
 Matrix = NDArray[np.float32]
@@ -179,8 +179,8 @@ def fit(name: str, examples: Examples) -> Predicts:
     with _loaded().limit(limits=1, user_api="openmp"):
         if name == "boosted":
             # Weighted rows have their bins found one by one in Python, five sixths of a fit; so each answer is a row.
-            each = weights.astype(np.int64)
-            model.fit(features.repeat(each, axis=0), target.repeat(each))
+            times = weights.astype(np.int64)
+            model.fit(features.repeat(times, axis=0), target.repeat(times))
         elif name == "logistic":
             model.fit(features, target, logisticregression__sample_weight=weights)
         else:
@@ -233,8 +233,8 @@ class Platt:
         """(n,) probabilities."""
         from scipy.special import expit
 
-        found: Floats = expit(self.slope * scores + self.offset)
-        return found
+        probability: Floats = expit(self.slope * scores + self.offset)
+        return probability
 
     @classmethod
     def fit(cls, scores: Floats, yes: Floats, no: Floats) -> Platt:
@@ -252,10 +252,10 @@ class Platt:
             value = -(up * log_expit(z) + (total - up) * log_expit(-z)).sum()
             return float(value), np.array([(slope * scores).sum(), slope.sum()])
 
-        found = minimize(
+        optimum = minimize(
             loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0, None), (None, None)]
         )
-        return cls(*found.x.tolist())
+        return cls(*optimum.x.tolist())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,15 +274,15 @@ class Isotonic:
         """The rising curve nearest to the answers."""
         from scipy.optimize import isotonic_regression
 
-        known, place = np.unique(scores, return_inverse=True)
+        levels, place = np.unique(scores, return_inverse=True)
         up, total = np.bincount(place, yes), np.bincount(place, yes + no)
-        found = isotonic_regression(up / total, weights=total)
-        blocks = np.asarray(found.blocks)
+        curve = isotonic_regression(up / total, weights=total)
+        blocks = np.asarray(curve.blocks)
         mass = np.add.reduceat(total, blocks[:-1])
         share = np.add.reduceat(up, blocks[:-1])
         value = np.repeat((share + 0.5) / (mass + 1), np.diff(blocks))
         # Smoothing small blocks may bend the curve; the running maximum keeps it rising.
-        return cls(known, np.maximum.accumulate(value))
+        return cls(levels, np.maximum.accumulate(value))
 
 
 CALIBRATORS: Mapping[str, Callable[[Floats, Floats, Floats], Calibrator]] = {
@@ -307,18 +307,18 @@ def pilot_scores(
         matches: (n,) whether people called each a match.
     """
     spread = features.std(axis=0)
-    own = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    form = np.hstack([np.ones((len(own), 1)), own])
+    standard = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    form = np.hstack([np.ones((len(standard), 1)), standard])
     names, at = np.unique(queries, return_inverse=True)
     fold = np.random.default_rng(seed).permutation(len(names))[at] % FOLDS
-    ridge = np.append(1e-3, np.full(own.shape[1], RIDGE))
-    found = np.empty(len(form))
+    ridge = np.append(1e-3, np.full(standard.shape[1], RIDGE))
+    probability = np.empty(len(form))
     for number in range(FOLDS):
         heard = fold[answered] != number
         taught, ones = form[answered[heard]], np.ones(int(heard.sum()))
         weights = logistic(taught, matches[heard].astype(np.float64), ones, 0 * ones, ridge)
-        found[fold == number] = expit(form[fold == number] @ weights)
-    return found
+        probability[fold == number] = expit(form[fold == number] @ weights)
+    return probability
 
 
 def rank_features(sources: Ints, pairs: Ints, ranks: Ints, similarities: Floats, count: int) -> Floats:
@@ -333,10 +333,10 @@ def rank_features(sources: Ints, pairs: Ints, ranks: Ints, similarities: Floats,
     place, likeness = np.zeros((count, n)), np.zeros((count, n))
     place[pairs, sources] = 1 / ranks
     for number in range(n):
-        own = sources == number
-        values = similarities[own]
+        of_source = sources == number
+        values = similarities[of_source]
         spread = values.std()
         if np.isfinite(values).all() and spread > 0:
-            likeness[pairs[own], number] = (values - values.mean()) / spread
+            likeness[pairs[of_source], number] = (values - values.mean()) / spread
     listed = (place > 0).sum(axis=1, keepdims=True).astype(np.float64)
     return np.hstack([place, likeness, listed])

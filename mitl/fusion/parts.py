@@ -35,7 +35,7 @@ class KeptParts:
     def of(cls, around: Path, evidence: FusionEvidence, *settings: object) -> KeptParts:
         """Those of this evidence, these settings and the libraries that compute, below ``around``."""
         libraries = [version(name) for name in ("numpy", "scipy", "scikit-learn")]
-        found = hashlib.sha256(repr((settings, libraries, evidence.words)).encode())
+        digest = hashlib.sha256(repr((settings, libraries, evidence.words)).encode())
         tables = [evidence.ranked.astype({"annotator": "str"}), evidence.answers]
         arrays = [table[name].to_numpy() for table in tables for name in table]
         vectors = [*evidence.texts, *evidence.pictures]
@@ -43,15 +43,15 @@ class KeptParts:
         arrays += [
             evidence.captions,
             evidence.image_of,
-            *(rows for one in vectors for rows in (one.ids, one.rows)),
+            *(rows for unit_vectors in vectors for rows in (unit_vectors.ids, unit_vectors.rows)),
         ]
         for array in arrays:
             plain = array if array.dtype.kind in "biuf" else array.astype("U")
-            found.update(
+            digest.update(
                 repr((plain.dtype.str, plain.shape)).encode() + np.ascontiguousarray(plain).tobytes()
             )
-        found.update(repr([one.name for one in vectors]).encode())
-        return cls(around / f"{found.hexdigest()[:16]}.parts")
+        digest.update(repr([unit_vectors.name for unit_vectors in vectors]).encode())
+        return cls(around / f"{digest.hexdigest()[:16]}.parts")
 
     def kept(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """The part as it was kept; else made, and kept.
@@ -66,10 +66,10 @@ class KeptParts:
             with path.open("rb") as source, np.load(source) as file:
                 return dict(file)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile):  # not there, or spoiled
-            made = make()
+            part = make()
         with one_clear_line(path, "the parts made before are kept"), whole_file(path) as sink:
-            np.savez(sink, **made)  # type: ignore[arg-type]
-        return made
+            np.savez(sink, **part)  # type: ignore[arg-type]
+        return part
 
     @contextmanager
     def held(self) -> Iterator[None]:

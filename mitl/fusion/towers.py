@@ -68,8 +68,8 @@ def tower_features(
         return parts.kept("towers-{}-{}".format(*two), lambda: without(two))
 
     with ThreadPoolExecutor(min(len(every), os.cpu_count() or 1)) as pool:
-        for two, found in zip(every, pool.map(kept, every), strict=True):
-            rows, odds = found["rows"], found["odds"]
+        for two, part in zip(every, pool.map(kept, every), strict=True):
+            rows, odds = part["rows"], part["odds"]
             own[rows, 0] += odds / (count - 1)
             at = places(rows, trained.rows)
             for fold, other in (two, two[::-1]):
@@ -96,12 +96,12 @@ def read(evidence: FusionEvidence) -> tuple[tuple[Floats, Floats], Pairs]:
 
 def _table(sets: list[Floats]) -> Floats:
     """(N, D) the main directions of each set of vectors."""
-    found = [np.empty((len(sets[0]) if sets else 0, 0), np.float32)]
+    columns = [np.empty((len(sets[0]) if sets else 0, 0), np.float32)]
     for rows in sets:
         turned = main_directions(rows, DIRECTIONS)
         length = math.sqrt(float((turned**2).sum()) / len(turned)) or 1.0
-        found.append((turned * (LENGTH / length)).astype(np.float32))
-    return np.concatenate(found, axis=1)
+        columns.append((turned * (LENGTH / length)).astype(np.float32))
+    return np.concatenate(columns, axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,8 +140,8 @@ class Towers:
         for tower in self._towers:
             for weight, bias in (tower[:2], tower[2:]):
                 bound = 1 / math.sqrt(len(weight))
-                for one in (weight, bias):
-                    one[...] = self._rng.uniform(-bound, bound, one.shape)
+                for parameter in (weight, bias):
+                    parameter[...] = self._rng.uniform(-bound, bound, parameter.shape)
         self._known[...] = START
 
     def learn(self, pairs: Pairs, yes: NDArray[np.float64], no: NDArray[np.float64]) -> None:
@@ -167,12 +167,12 @@ class Towers:
     def log_odds(self, pairs: Pairs) -> NDArray[np.float64]:
         """(n,) of a match."""
         left, right = (tower(table)[1] for tower, table in zip(self._towers, self._tables, strict=True))
-        found = np.empty(len(pairs.images))
-        for start in range(0, len(found), 16 * BATCH):
+        odds = np.empty(len(pairs.images))
+        for start in range(0, len(odds), 16 * BATCH):
             part = slice(start, start + 16 * BATCH)
             a, b = left[pairs.images[part]], right[pairs.captions[part]]
-            found[part] = _joined(a, b) + pairs.similarities[part] @ self._known
-        return found
+            odds[part] = _joined(a, b) + pairs.similarities[part] @ self._known
+        return odds
 
     def _batches(self, n: int, count: int) -> Iterator[Ints]:
         for _ in range(EPOCHS):
@@ -232,9 +232,9 @@ def _laid_out(flat: Floats, widths: Sequence[int]) -> tuple[list[_Tower], Floats
 
 
 def _joined(left: Floats, right: Floats) -> Floats:
-    found: Floats = (
+    odds: Floats = (
         np.einsum("nd,nd->n", left[:, :WIDTH], right[:, :WIDTH]) / math.sqrt(WIDTH)
         + left[:, WIDTH]
         + right[:, WIDTH]
     )
-    return found
+    return odds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from mitl.errors import PackingError
 from mitl.proposals.sampling import draw_key, pair_name, shuffled_pairs
@@ -43,8 +43,8 @@ def pack(
             there is one more.
 
     Raises:
-        PackingError: a pair is given twice as a candidate, a kind of gold is missing, or all golds of a kind are on
-        one page.
+        PackingError: a pair is given twice as a candidate, a kind of gold is missing, or a page has to ask
+        all golds of a kind.
     """
     _check(pairs, positives, negatives, asks=bool(pairs or audits))
     pages = _dealt(pairs, audits, seed)
@@ -110,8 +110,8 @@ def pack_overlap(
     else in the order given.
 
     Raises:
-        PackingError: the share is not from 0 to 1, a kind of gold is missing or all of a kind are on one
-        page.
+        PackingError: the share is not from 0 to 1, a kind of gold is missing or a page has
+        to ask all of a kind.
     """
     asked = [item.pair for hit in hits for item in hit.items if item.role is PairRole.CANDIDATE]
     chosen = overlap_pairs(asked, share, seed)
@@ -135,7 +135,7 @@ def pack_again(
     Their pairs have the role overlap.
 
     Raises:
-        PackingError: a kind of gold is missing or all of a kind are on one page.
+        PackingError: a kind of gold is missing or a page has to ask all of a kind.
     """
     _check(list(wanted), positives, negatives, asks=bool(wanted))
     pages: list[dict[Pair, PairRole]] = []
@@ -202,18 +202,49 @@ def _finish(
 ) -> list[Page[HitItem]]:
     """Fill short pages from ``others``, add golds in turn, shuffle each page."""
     hits = []
-    for number, page in enumerate(pages, start=first):
+    for number, page in enumerate(_parted(pages, turns.golds.values()), start=first):
         missing = CANDIDATES_PER_HIT - len(page)
         elsewhere = [pair for pair in others if pair not in page] if missing else []
-        repeats = shuffled_pairs(elsewhere, seed, f"repeats of {number}")[:missing]
-        taken = frozenset((*page, *repeats))
-        roles = dict(page) | dict.fromkeys(repeats, PairRole.REPEAT)
-        for kind in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE):
-            roles[turns.next(kind, taken, number)] = kind
+        repeats = shuffled_pairs(elsewhere, seed, f"repeats of {number}")
+        golds = {turns.next(kind, page, repeats[:missing], number): kind for kind in turns.golds}
+        repeats = [pair for pair in repeats if pair not in golds][:missing]
+        roles = dict(page) | dict.fromkeys(repeats, PairRole.REPEAT) | golds
         order = sorted(roles, key=lambda pair: draw_key(seed, "places", number, pair_name(pair)))
         items = tuple(HitItem(place, pair, roles[pair]) for place, pair in enumerate(order, start=1))
         hits.append(Page(number, items))
     return hits
+
+
+def _parted(
+    pages: Sequence[Mapping[Pair, PairRole]], kinds: Collection[frozenset[Pair]]
+) -> list[dict[Pair, PairRole]]:
+    """The pages; one that asks all golds of a kind, which leaves none to check it, gives a question to another page."""
+    parted = [dict(page) for page in pages]
+    for page in parted:
+        while (move := next(_moves(page, parted, kinds), None)) is not None:
+            other, gold, back = move
+            other[gold] = page.pop(gold)
+            if back is not None:
+                page[back] = other.pop(back)
+    return parted
+
+
+def _moves(
+    page: dict[Pair, PairRole], pages: Sequence[dict[Pair, PairRole]], kinds: Collection[frozenset[Pair]]
+) -> Iterator[tuple[dict[Pair, PairRole], Pair, Pair | None]]:
+    """Another page, a gold that it may take, and what it gives back if anything; fewer kinds are then used up."""
+
+    def used_up(pairs: Set[Pair]) -> int:
+        return sum(kind <= pairs for kind in kinds)
+
+    for gold in [pair for pair in page if any(pair in kind <= page.keys() for kind in kinds)]:
+        for other in (other for other in pages if gold not in other):
+            before = used_up(page.keys()) + used_up(other.keys())
+            room = [None] if len(other) < CANDIDATES_PER_HIT else []
+            for back in [*(pair for pair in other if pair not in page), *room]:
+                change = {gold} if back is None else {gold, back}
+                if used_up(page.keys() ^ change) + used_up(other.keys() ^ change) < before:
+                    yield other, gold, back
 
 
 class _Turns:
@@ -227,18 +258,29 @@ class _Turns:
             kind: deque(sorted(dict.fromkeys(golds), key=served.__getitem__))
             for kind, golds in ((PairRole.GOLD_POSITIVE, positives), (PairRole.GOLD_NEGATIVE, negatives))
         }
+        self.golds = {kind: frozenset(queue) for kind, queue in self._queues.items()}
 
-    def next(self, kind: PairRole, taken: frozenset[Pair], number: int) -> Pair:
-        """The gold whose turn it is on a page that holds ``taken``."""
+    def next(self, kind: PairRole, page: Collection[Pair], repeats: Collection[Pair], number: int) -> Pair:
+        """The gold whose turn it is; one of the page's repeats, which then gives way, only where no other is left."""
         queue = self._queues[kind]
-        for gold in queue:
-            if gold not in taken:
-                queue.remove(gold)
-                queue.append(gold)
-                return gold
+        taken = frozenset((*page, *repeats))
+        for standing in (taken, page):
+            for gold in queue:
+                if gold not in standing:
+                    queue.remove(gold)
+                    queue.append(gold)
+                    return gold
+        name, remedy = _REMEDIES[kind]
         raise PackingError(
-            f"each gold of kind {kind.value} is among the pairs of HIT {number}; give more than {len(queue)}"
+            f"HIT {number} asks every gold {name} there is ({len(queue):,}), so none is left to check it; ask about "
+            f"fewer pairs at once, or use a data set with {remedy}"
         )
+
+
+_REMEDIES = {
+    PairRole.GOLD_POSITIVE: ("positive", "more originals"),
+    PairRole.GOLD_NEGATIVE: ("negative", "a larger gallery"),
+}
 
 
 def words(pair: Pair) -> str:

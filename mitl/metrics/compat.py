@@ -140,8 +140,8 @@ class Metrics:
         Raises:
             MetricError: as ``score_folds``.
         """
-        found = self._folds(retrieved_items, modality, (K,))
-        score: Score = {side: means[f"R@{K}"] for side, means in found}
+        sides = self._folds(retrieved_items, modality, (K,))
+        score: Score = {side: means[f"R@{K}"] for side, means in sides}
         return score if modality == "all" else score[modality]
 
     def coco_5k_recalls(self, retrieved_items: Mapping[str, Retrieved], modality: str, K: int = 1) -> Score:
@@ -169,8 +169,8 @@ class Metrics:
                 "plausible matches are not at hand; give extra_file_dir the folder that holds pm_image_to_caption.json "
                 "and pm_caption_to_image.json (github.com/naver-ai/eccv-caption says where they are)"
             )
-        found = self._means("pm_gts", retrieved_items, modality, (), by_r=True)
-        return {side: means[R_PRECISION] for side, means in found}
+        sides = self._means("pm_gts", retrieved_items, modality, (), by_r=True)
+        return {side: means[R_PRECISION] for side, means in sides}
 
     def compute_all_metrics(
         self,
@@ -191,26 +191,26 @@ class Metrics:
         Raises:
             MetricError: a direction is missing, a metric unknown, or as ``score_queries`` and ``score_folds``.
         """
-        given = self._both(i2t_retrieved_items, t2i_retrieved_items)
+        retrieved = self._both(i2t_retrieved_items, t2i_retrieved_items)
         if verbose is not None:
             self.verbose = verbose
         targets = {_ALIASES.get(target, target) for target in _targets(target_metrics)}
         metrics: dict[str, Score] = {}
         for name in _SETS:
             if ks := _ks(name, targets, Ks):
-                found = (
-                    self._folds(given, "all", ks)
+                sides = (
+                    self._folds(retrieved, "all", ks)
                     if name == "coco_1k"
-                    else self._means(f"{name.removesuffix('_5k')}_gts", given, "all", ks)
+                    else self._means(f"{name.removesuffix('_5k')}_gts", retrieved, "all", ks)
                 )
-                metrics |= _by_metric(dict(found), {f"{name}_r{k}": f"R@{k}" for k in ks})
+                metrics |= _by_metric(dict(sides), {f"{name}_r{k}": f"R@{k}" for k in ks})
         if "pmrp" in targets:
-            metrics["pmrp"] = self.pmrp(given, "all")
+            metrics["pmrp"] = self.pmrp(retrieved, "all")
         names = {key: name for key, name in _BY_R.items() if key in targets}
         ks = _ks("eccv", targets, Ks)
         if names or ks:
-            found = self._means("eccv_gts", given, "all", ks, by_r=bool(names))
-            metrics |= _by_metric(dict(found), names | {f"eccv_r{k}": f"R@{k}" for k in ks})
+            sides = self._means("eccv_gts", retrieved, "all", ks, by_r=bool(names))
+            metrics |= _by_metric(dict(sides), names | {f"eccv_r{k}": f"R@{k}" for k in ks})
         if self.verbose:
             for key, score in metrics.items():
                 print(f"{key:16}", *(f"{side} {value:.4f}" for side, value in score.items()), file=sys.stderr)
@@ -230,40 +230,40 @@ class Metrics:
                 )
         return {"i2t": self.i2t_retrived_items, "t2i": self.t2i_retrived_items}
 
-    def _recalls(self, name: str, given: Mapping[str, Retrieved], modality: str, k: int) -> Score:
-        return {side: means[f"R@{k}"] for side, means in self._means(name, given, modality, (k,))}
+    def _recalls(self, name: str, retrieved: Mapping[str, Retrieved], modality: str, k: int) -> Score:
+        return {side: means[f"R@{k}"] for side, means in self._means(name, retrieved, modality, (k,))}
 
     def _means(
         self,
         name: str,
-        given: Mapping[str, Retrieved],
+        retrieved: Mapping[str, Retrieved],
         modality: str,
         ks: Sequence[int],
         *,
         by_r: bool = False,
     ) -> Iterable[tuple[Side, dict[str, float]]]:
         scoring = MetricRequest.of(ks, by_r, short=self._short)
-        for side in _sides(given, modality):
+        for side in _sides(retrieved, modality):
             positives = self._arrays[name][side]
             score = partial(score_rankings, positives=positives, scoring=scoring)
-            yield side, self._scored(score, given[side], side, positives)
+            yield side, self._scored(score, retrieved[side], side, positives)
 
     def _folds(
-        self, given: Mapping[str, Retrieved], modality: str, ks: Sequence[int]
+        self, retrieved: Mapping[str, Retrieved], modality: str, ks: Sequence[int]
     ) -> Iterable[tuple[Side, dict[str, float]]]:
-        sides, tables = _sides(given, modality), self._arrays["coco_gts"]
+        sides, tables = _sides(retrieved, modality), self._arrays["coco_gts"]
         asked = usual_metrics(ks, by_r=False, median_rank=False)
         folds = dict(zip(SIDES, split_folds(self.coco_ids, tables["t2i"], tables["i2t"]), strict=True))
         for side in sides:
             score = partial(score_folds_ranked, folds=folds[side], asked=asked, short=self._short)
-            yield side, self._scored(score, given[side], side, tables[side])
+            yield side, self._scored(score, retrieved[side], side, tables[side])
 
     def _scored(
-        self, score: Callable[[Rankings], Values], given: Retrieved, side: Side, positives: Positives
+        self, score: Callable[[Rankings], Values], retrieved: Retrieved, side: Side, positives: Positives
     ) -> dict[str, float]:
         gallery = self._arrays["coco_gts"]["t2i" if side == "i2t" else "i2t"].query_ids
-        values = scored_by_name(score, _rankings(given, side), side, positives, gallery)
-        return {each.metric: each.estimate for each in values}
+        values = scored_by_name(score, _rankings(retrieved, side), side, positives, gallery)
+        return {scores.metric: scores.estimate for scores in values}
 
     def _set(self, name: str, tables: Tables) -> None:
         if tables and set(tables) != set(SIDES):
@@ -287,32 +287,32 @@ def _read(i2t: str | Path, t2i: str | Path) -> Tables:
     return {"i2t": read_positives(Path(i2t)), "t2i": read_positives(Path(t2i))}
 
 
-def _rankings(given: Retrieved, side: str) -> Rankings:
+def _rankings(retrieved: Retrieved, side: str) -> Rankings:
     try:
-        if isinstance(given, Mapping):
-            return ListRankings(given)
-        if isinstance(given, tuple) and len(given) == 2:
-            return ArrayRankings(np.asarray(given[0]), np.asarray(given[1]))
+        if isinstance(retrieved, Mapping):
+            return ListRankings(retrieved)
+        if isinstance(retrieved, tuple) and len(retrieved) == 2:
+            return ArrayRankings(np.asarray(retrieved[0]), np.asarray(retrieved[1]))
     except MetricError as error:
         raise MetricError(f"{side}: {error}") from error
     raise MetricError(
-        f"{side}: rankings are a {type(given).__name__}; give a dict of lists by query id, "
+        f"{side}: rankings are a {type(retrieved).__name__}; give a dict of lists by query id, "
         "or a pair of arrays (query_ids, items)"
     )
 
 
-def _sides(given: Mapping[str, Retrieved], modality: str) -> tuple[Side, ...]:
+def _sides(retrieved: Mapping[str, Retrieved], modality: str) -> tuple[Side, ...]:
     if modality not in (*SIDES, "all"):
         raise MetricError(f"no modality {modality!r}; known: i2t, t2i, all")
-    if not isinstance(given, Mapping):
-        raise MetricError(f"retrieved_items is a {type(given).__name__}; give {{'i2t': …, 't2i': …}}")
-    wanted = SIDES if modality == "all" else (cast(Side, modality),)
-    for side in wanted:
-        if side not in given:
+    if not isinstance(retrieved, Mapping):
+        raise MetricError(f"retrieved_items is a {type(retrieved).__name__}; give {{'i2t': …, 't2i': …}}")
+    sides = SIDES if modality == "all" else (cast(Side, modality),)
+    for side in sides:
+        if side not in retrieved:
             raise MetricError(
-                f"retrieved_items has no {side!r}; it holds: {', '.join(map(str, given)) or 'nothing'}"
+                f"retrieved_items has no {side!r}; it holds: {', '.join(map(str, retrieved)) or 'nothing'}"
             )
-    return wanted
+    return sides
 
 
 def _targets(target_metrics: Collection[str]) -> list[str]:
@@ -330,8 +330,8 @@ def _ks(name: str, targets: Iterable[str], Ks: Sequence[int]) -> list[int]:
     """The K at which a set's recall was asked for, those of ``Ks`` first."""
     targets = set(targets)
     ks = list(Ks) if f"{name}_recalls" in targets else []
-    found = (_RECALLS.fullmatch(target) for target in targets)
-    named = {int(match[2]) for match in found if match and match[1] == name and match[2]}
+    matches = (_RECALLS.fullmatch(target) for target in targets)
+    named = {int(match[2]) for match in matches if match and match[1] == name and match[2]}
     return [*dict.fromkeys(ks), *sorted(named - set(ks))]
 
 

@@ -40,8 +40,8 @@ class RankedValues:
     @classmethod
     def of(cls, values: NDArray[Any]) -> RankedValues:
         """Values without NaN."""
-        known, codes = np.unique(values, return_inverse=True)
-        return cls(codes.reshape(-1).astype(np.int64), len(known))
+        distinct, codes = np.unique(values, return_inverse=True)
+        return cls(codes.reshape(-1).astype(np.int64), len(distinct))
 
     def among(self, places: Ids) -> Floats:
         """(n,) the rank, from 1, of the values at ``places`` among them; equal values share their mean rank."""
@@ -176,8 +176,8 @@ def _sampled(pairs: ScoredPairs, models: list[Floats], samples: int, seed: int) 
     for sample in range(samples):
         queries = rng.permutation(len(starts))[: len(starts) // 2]
         places = order[starts[queries] + rng.integers(0, counts[queries])]
-        wanted = scores.among(places)
-        draws[:, sample] = [_pearson(model.among(places), wanted) for model in ranked]
+        drawn_scores = scores.among(places)
+        draws[:, sample] = [_pearson(model.among(places), drawn_scores) for model in ranked]
     return [SampledCorrelation(row, len(starts), len(pairs)) for row in draws]
 
 
@@ -243,17 +243,19 @@ def pseudo_labels(
     """
     if len(image_ids) != len(caption_ids):
         raise MetricError(f"{len(image_ids)} images, but {len(caption_ids)} captions; pairs need both")
-    known = Places.of(texts[0], "captions with embeddings")
+    captions = Places.of(texts[0], "captions with embeddings")
     images = (
         Places.of(captions_of.query_ids, "images with captions").need(image_ids, "the pairs").astype(np.int64)
     )
-    wanted = known.need(caption_ids, "the pairs").astype(np.int64)
-    own = known.need(captions_of.item_ids, "the images' captions").astype(np.int64)
-    labels = np.empty(len(wanted))
+    pair_captions = captions.need(caption_ids, "the pairs").astype(np.int64)
+    image_captions = captions.need(captions_of.item_ids, "the images' captions").astype(np.int64)
+    labels = np.empty(len(pair_captions))
     for start in range(0, len(labels), _PAIRS):
         part = slice(start, start + _PAIRS)
-        pair, other = _comparisons(images[part], wanted[part], own, captions_of, itself=itself)
-        near = _cosines(texts[1][other], texts[1][wanted[part][pair]])
+        pair, other = _comparisons(
+            images[part], pair_captions[part], image_captions, captions_of, itself=itself
+        )
+        near = _cosines(texts[1][other], texts[1][pair_captions[part][pair]])
         labels[part] = _pooled(near, np.bincount(pair), pooling)
     return labels
 

@@ -119,11 +119,13 @@ def pair_similarities(
         )
     rows = Places.of(first[0], "embedded items").need(rated.first, "the ratings")
     columns = Places.of(second[0], "embedded items").need(rated.second, "the ratings")
-    found = np.empty(len(rated))
+    similarities = np.empty(len(rated))
     for start in range(0, len(rated), 4096):
         part = slice(start, start + 4096)
-        found[part] = np.einsum("pd,pd->p", first[1][rows[part]], second[1][columns[part]], dtype=np.float64)
-    return found
+        similarities[part] = np.einsum(
+            "pd,pd->p", first[1][rows[part]], second[1][columns[part]], dtype=np.float64
+        )
+    return similarities
 
 
 def _need(rated: RatedPairs, kind: Likeness) -> None:
@@ -183,8 +185,8 @@ def score_within(
         )
     scored = with_positives(positives, no_positives)
     first = first_ranks_within(ids, embeddings, scored)
-    found = PositiveRanks(scored, np.zeros(len(scored.item_ids), np.int64), first, first, 0)
-    return values_of([found], asked, left_out=len(positives) - len(scored))
+    ranks = PositiveRanks(scored, np.zeros(len(scored.item_ids), np.int64), first, first, 0)
+    return values_of([ranks], asked, left_out=len(positives) - len(scored))
 
 
 def first_ranks_within(ids: NDArray[Any], embeddings: NDArray[Any], positives: Positives) -> Ids:
@@ -200,16 +202,16 @@ def first_ranks_within(ids: NDArray[Any], embeddings: NDArray[Any], positives: P
     order = np.argsort(ids, kind="stable")  # then the smaller place is the smaller id
     gallery = Places.of(np.asarray(ids)[order], "embedded items")
     vectors = np.ascontiguousarray(embeddings[order])
-    own = gallery.need(positives.query_ids, "the positives")
+    queries = gallery.need(positives.query_ids, "the positives")
     columns = gallery.need(positives.item_ids, "the positives")
     ranks = np.empty(len(positives), dtype=np.int64)
     size = max(1, _CELLS // len(gallery))
     for start in range(0, len(positives), size):
         part = slice(start, min(start + size, len(positives)))
-        similarities = vectors[own[part]] @ vectors.T  # (B, G)
+        similarities = vectors[queries[part]] @ vectors.T  # (B, G)
         some = slice(positives.offsets[part.start], positives.offsets[part.stop])
         rows = positives.rows[some] - part.start
-        ranks[part] = _first_ranks(similarities, own[part], rows, columns[some])
+        ranks[part] = _first_ranks(similarities, queries[part], rows, columns[some])
     return ranks
 
 

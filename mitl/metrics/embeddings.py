@@ -64,14 +64,14 @@ class EmbeddingSet:
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         refuse_twice(ordered, what)
-        found = places(ordered, wanted)
-        missing = found < 0
+        at = places(ordered, wanted)
+        missing = at < 0
         if missing.any():
             raise MetricError(
                 f"{what} {wanted[missing][0]} has no embedding ({int(missing.sum())} of {len(wanted)} have none); "
                 "encode all of them, and give each its own id"
             )
-        return EmbeddingSet(wanted, self.vectors[order[found]])
+        return EmbeddingSet(wanted, self.vectors[order[at]])
 
     def in_order(self, what: str) -> EmbeddingSet:
         """All items in order of their ids; MetricError where one stands here twice."""
@@ -146,14 +146,14 @@ class _Asked:
         located = [_Located.of(task.positives, queries, gallery) for task in tasks]
         size = max(len(gallery), 1)
         nothing = np.zeros(0, np.int64)
-        pairs = _Pairs.of(np.concatenate([nothing, *(found.keys for found in located)]), size, vectors)
+        pairs = _Pairs.of(np.concatenate([nothing, *(of_task.keys for of_task in located)]), size, vectors)
         caps = np.full(len(pairs.keys), -1)
-        for task, found in zip(tasks, located, strict=True):
-            places, first = np.searchsorted(pairs.keys, found.keys), pairs.first(found.keys)
-            counts = task.positives.counts[task.positives.rows[found.places]]
-            for one in task.asked:
-                some = slice(None) if one.metric.positives == "all" else first
-                np.maximum.at(caps, places[some], one.reach(counts)[some])
+        for task, of_task in zip(tasks, located, strict=True):
+            places, first = np.searchsorted(pairs.keys, of_task.keys), pairs.first(of_task.keys)
+            counts = task.positives.counts[task.positives.rows[of_task.places]]
+            for request in task.asked:
+                some = slice(None) if request.metric.positives == "all" else first
+                np.maximum.at(caps, places[some], request.reach(counts)[some])
         asked = np.flatnonzero(caps >= 0)
         rows, positions = np.divmod(pairs.keys[asked], size)
         wanted = WantedRanks.of(rows, positions, len(queries), pairs.similarities[asked], caps[asked])
@@ -161,16 +161,16 @@ class _Asked:
 
     def ranks(self, counted: Ids) -> list[Ids]:
         """(P,) of each task's positives; 0 where one was not asked for, is beyond its cap or not in the gallery."""
-        found = []
+        all_ranks = []
         for task, located in zip(self.tasks, self.located, strict=True):
             ranks = np.zeros(len(task.positives.item_ids), np.int64)
             found_at = places(self.keys, located.keys)
             asked = found_at >= 0
             # What is beyond its cap was not counted to the end.
-            known = np.where(counted <= self.wanted.caps, counted, 0)
-            ranks[located.places[asked]] = known[found_at[asked]]
-            found.append(ranks)
-        return found
+            exact = np.where(counted <= self.wanted.caps, counted, 0)
+            ranks[located.places[asked]] = exact[found_at[asked]]
+            all_ranks.append(ranks)
+        return all_ranks
 
 
 def positive_ranks(
@@ -195,8 +195,8 @@ def positive_ranks(
     except RetrievalError as error:
         raise MetricError(str(error)) from error
     counted = ranks_of_vectors(one, other, *(part.wanted for part in asked))
-    found = [part.ranks(ranks) for part, ranks in zip(asked, counted, strict=True)]
-    return found[0], found[1]
+    both = [part.ranks(ranks) for part, ranks in zip(asked, counted, strict=True)]
+    return both[0], both[1]
 
 
 def _vectors(side: EmbeddingSet, what: str) -> Vectors:
@@ -316,19 +316,19 @@ def score_both_ways(
     Raises:
         MetricError: as ``score_embeddings``.
     """
-    scorings = {each: MetricRequest.of(by_r=each, **options) for each in (True, False)}
+    scorings = {with_r: MetricRequest.of(by_r=with_r, **options) for with_r in (True, False)}
     left, right = left.in_order(what[0]), right.in_order(what[1])
     tasks: dict[Side, dict[tuple[Name, Side], _Task]] = {side: {} for side in SIDES}
     for (name, side), of in positives.items():
         scoring = scorings[by_r if isinstance(by_r, bool) else name in by_r]
         tasks[side][name, side] = _Task(with_positives(of, scoring.no_positives), scoring.asked)
     ranks = positive_ranks(left, right, list(tasks["i2t"].values()), list(tasks["t2i"].values()), what)
-    found = {}
+    scores = {}
     for side, of_side, gallery in zip(SIDES, ranks, (right, left), strict=True):
         for (key, task), of_task in zip(tasks[side].items(), of_side, strict=True):
             scoring = replace(scorings[True], asked=task.asked)
-            found[key] = score_ranks(positives[key], task.positives, of_task, len(gallery.ids), scoring)
-    return {key: found[key] for key in positives}
+            scores[key] = score_ranks(positives[key], task.positives, of_task, len(gallery.ids), scoring)
+    return {key: scores[key] for key in positives}
 
 
 def score_official_embeddings(
@@ -352,16 +352,16 @@ def score_official_embeddings(
     metrics = usual_metrics(ks, by_r=False, median_rank=median_rank)
     sets, names = official_sets(), known_names(names)
     left, right = images.take(sets.image_ids, "image"), captions.take(sets.caption_ids, "caption")
-    found: dict[tuple[OfficialName, Side], Values] = {}
+    scores: dict[tuple[OfficialName, Side], Values] = {}
     if "coco_1k" in names:
         folds = sets.folds["i2t"], sets.folds["t2i"]
         of_folds = _score_folds(left, right, folds, metrics)
-        found["coco_1k", "i2t"], found["coco_1k", "t2i"] = of_folds
+        scores["coco_1k", "i2t"], scores["coco_1k", "t2i"] = of_folds
     whole = {(name, side): of for (name, side), of in sets.positives.items() if name in names}
     if whole:
         options: WithoutR = {"ks": ks, "median_rank": median_rank, "short": short}
-        found |= score_both_ways(left, right, whole, by_r=("eccv",), **options)
-    return {(name, side): found[name, side] for name in names for side in SIDES}
+        scores |= score_both_ways(left, right, whole, by_r=("eccv",), **options)
+    return {(name, side): scores[name, side] for name in names for side in SIDES}
 
 
 def _score_folds(

@@ -100,11 +100,11 @@ def expected_values(
     exact, drawn = _split(asked)
     rows = rankings.rows_of(labels.query_ids)
     matches = worlds.matches[cases.rows] + _shift(worlds, cases)
-    reach = np.full(len(cases.rows), max((one.k for one in asked), default=0))
+    reach = np.full(len(cases.rows), max((request.k for request in asked), default=0))
     reach = np.maximum(reach, matches.max(axis=1)) if drawn else reach
     if short == "raise":
         _refuse_short(labels, rankings.lengths(rows)[cases.rows], cases, reach)
-    found = np.zeros((len(cases.rows), len(asked)))
+    values = np.zeros((len(cases.rows), len(asked)))
     for some in _blocks(reach, worlds.draws if drawn else 1):
         part, depth = cases.take(some), int(reach[some].max())
         items = np.asarray(rankings.block(rows[part.rows], 0, depth), np.int64)
@@ -113,12 +113,12 @@ def expected_values(
         is_set = (items == part.items[:, None]) & (items != NOTHING)
         chances = np.where(is_set, part.values[:, None], chances)
         for place, of in exact:
-            found[some, place] = of(chances[:, : asked[place].k], asked[place].k)
+            values[some, place] = of(chances[:, : asked[place].k], asked[place].k)
         if drawn:
             hits = _labels(worlds, part.rows, items, chances, listed)
             for place, of in drawn:
-                found[some, place] = of(hits, matches[some])
-    return found
+                values[some, place] = of(hits, matches[some])
+    return values
 
 
 def draws_for(queries: int) -> int:
@@ -128,22 +128,22 @@ def draws_for(queries: int) -> int:
 
 def depth_needed(worlds: Sequence[Worlds], asked: Sequence[Asked]) -> int:
     """How deep rankings must be for these metrics, at most the gallery."""
-    ks = [one.k for one in asked]
+    ks = [request.k for request in asked]
     if _split(asked)[1]:
-        ks += [int(each.matches.max()) + 1 for each in worlds]  # a label may be set to a match
+        ks += [int(world.matches.max()) + 1 for world in worlds]  # a label may be set to a match
     return min(max(ks, default=0), worlds[0].labels.gallery)
 
 
 def _split(asked: Sequence[Asked]) -> tuple[list[tuple[int, Callable[..., Floats]]], ...]:
     exact, drawn = [], []
-    for place, one in enumerate(asked):
-        if one.metric.of in _EXACT:
-            exact.append((place, _EXACT[one.metric.of]))
-        elif one.metric.of in _DRAWN:
-            drawn.append((place, _DRAWN[one.metric.of]))
+    for place, request in enumerate(asked):
+        if request.metric.of in _EXACT:
+            exact.append((place, _EXACT[request.metric.of]))
+        elif request.metric.of in _DRAWN:
+            drawn.append((place, _DRAWN[request.metric.of]))
         else:
             raise MetricError(
-                f"{one.name} is not known in expectation over labels; known: R@K, P@K, R-Precision, mAP@R"
+                f"{request.name} is not known in expectation over labels; known: R@K, P@K, R-Precision, mAP@R"
             )
     return exact, drawn
 

@@ -67,8 +67,8 @@ class GradedLabels(ItemsOfQueries):
         twice = np.flatnonzero((of[1:] == of[:-1]) & (item[1:] == item[:-1]))
         if len(twice):
             raise MetricError(f"query {of[twice[0]]} × item {item[twice[0]]} is graded twice; keep one grade")
-        known, starts = np.unique(of, return_index=True)
-        return cls(known, np.append(starts, len(of)).astype(np.int64), item, grade)
+        queries, starts = np.unique(of, return_index=True)
+        return cls(queries, np.append(starts, len(of)).astype(np.int64), item, grade)
 
 
 def grades_of(labels: Sequence[str], grades: Mapping[str, float] = FOUR_GRADES) -> Floats:
@@ -102,12 +102,12 @@ def tau_b_groups(one: Floats, other: Floats, offsets: Ids) -> Floats:
         offsets: (Q + 1,) rising.
     """
     lengths = np.diff(offsets)
-    found = np.full(len(lengths), np.nan)
+    taus = np.full(len(lengths), np.nan)
     for length in np.unique(lengths[lengths > 1]):
         groups = np.flatnonzero(lengths == length)
         places = offsets[groups][:, None] + np.arange(length)  # (B, n)
-        found[groups] = tau_b_rows(one[places], other[places])
-    return found
+        taus[groups] = tau_b_rows(one[places], other[places])
+    return taus
 
 
 def linear(grades: Floats) -> Floats:
@@ -214,10 +214,10 @@ def kendall_dense(query_ids: Ids, similarities: NDArray[Any], grades: NDArray[An
 
 
 def _defined(query_ids: Ids, taus: Floats) -> QueryValues:
-    known = ~np.isnan(taus)
-    if not known.any():
+    defined = ~np.isnan(taus)
+    if not defined.any():
         raise MetricError("Kendall's tau is undefined for every query: nothing is told apart by both sides")
-    return QueryValues("Kendall tau-b", query_ids[known], taus[known], left_out=int((~known).sum()))
+    return QueryValues("Kendall tau-b", query_ids[defined], taus[defined], left_out=int((~defined).sum()))
 
 
 def _gains(labels: GradedLabels, gain: Gain) -> Floats:
@@ -260,10 +260,10 @@ def _ranks(rankings: Rankings, labels: GradedLabels, depth: int) -> Ids:
         table = np.zeros((len(places), len(graded)), dtype=np.int32)
         table[row, column] = place + 1
         start, stop = labels.offsets[part.start], labels.offsets[min(part.stop, len(rows))]
-        own = labels.rows[start:stop] - part.start
-        ranks[start:stop] = table[own, columns[start:stop]]
+        graded_rows = labels.rows[start:stop] - part.start
+        ranks[start:stop] = table[graded_rows, columns[start:stop]]
         wanted = np.zeros(table.shape, dtype=np.bool_)
-        wanted[own, columns[start:stop]] = True
+        wanted[graded_rows, columns[start:stop]] = True
         twice = np.flatnonzero(wanted[row, column] & (table[row, column] != place + 1))
         if len(twice):
             query = labels.query_ids[part.start + row[twice[0]]]

@@ -147,9 +147,9 @@ class AuditSample:
             here = self.strata == stratum
             drawn, size = int(here.sum()), round(float((1 / self.inclusion[here]).sum()))
             changes, squares = effects[here] * surprises[here], surprises[here] ** 2
-            own = changes.var(ddof=1) if drawn > 1 else 0.0
+            shown = changes.var(ddof=1) if drawn > 1 else 0.0
             one_more = (effects[here] ** 2).mean() * (squares.sum() + 1) / (drawn + 1)
-            total += size * (size - drawn) / drawn * max(own, one_more)
+            total += size * (size - drawn) / drawn * max(shown, one_more)
         return total + self.reading.variance(effects, self.inclusion)
 
 
@@ -207,22 +207,24 @@ class Corrected:
         chances = np.full(len(audit), labels.remainder)
         chances[listed >= 0] = labels.chances[listed[listed >= 0]]
         chances = np.where(rows >= 0, chances, audit.matches)  # what is not scored surprises nobody
-        known = labels.known(audit.queries, audit.items, audit.matches)
+        audited = labels.known(audit.queries, audit.items, audit.matches)
         surprises = np.where(rows >= 0, audit.reading.values - chances, 0.0)
         shares = surprises / audit.inclusion - (audit.matches - chances)
-        return cls(Worlds.draw(known, draws, seed), audit, surprises, shares)
+        return cls(Worlds.draw(audited, draws, seed), audit, surprises, shares)
 
     def estimates(self, rankings: Rankings, asked: Sequence[Asked], short: Short) -> tuple[Estimate, ...]:
         """One for each metric, with an interval."""
         labels = self.worlds.labels
         base = expected_values(rankings, self.worlds, asked, Cases.plain(len(labels)), short=short).mean(0)
         effects = self._effects(rankings, asked, short)  # (n, M)
-        found = []
-        for place, one in enumerate(asked):
-            step, ahead = float(effects[:, place] @ self.shares), foreseen(rankings, labels, one)
-            made = self.estimate(one.name, (base[place], base[place] + step), effects[:, place], ahead)
-            found.append(made if ahead is not None else replace(made, left=abs(step)))
-        return tuple(found)
+        estimates = []
+        for place, request in enumerate(asked):
+            step, ahead = float(effects[:, place] @ self.shares), foreseen(rankings, labels, request)
+            estimate = self.estimate(
+                request.name, (base[place], base[place] + step), effects[:, place], ahead
+            )
+            estimates.append(estimate if ahead is not None else replace(estimate, left=abs(step)))
+        return tuple(estimates)
 
     def estimate(
         self, metric: str, values: tuple[float, float], effects: Floats, ahead: Foreseen | None
@@ -314,10 +316,12 @@ class Evidence:
         columns = []
         for row in zip(*(model.powered for model in models), strict=True):
             errors = np.array([[self.difference(one, other).std_error for other in row] for one in row])
-            own = np.array([one.std_error**2 for one in row])
-            corrections = np.array([one.value - one.expected for one in row])
-            covariance = (own[:, None] + own - errors**2) / 2
-            columns.append(np.array([one.expected for one in row]) + shrunken(corrections, covariance))
+            variances = np.array([estimate.std_error**2 for estimate in row])
+            corrections = np.array([estimate.value - estimate.expected for estimate in row])
+            covariance = (variances[:, None] + variances - errors**2) / 2
+            columns.append(
+                np.array([estimate.expected for estimate in row]) + shrunken(corrections, covariance)
+            )
         return tuple(tuple(values) for values in np.transpose(columns).tolist())
 
 
@@ -355,14 +359,14 @@ def shrunken(corrections: Floats, covariance: Floats) -> Floats:
     variances, axes = np.linalg.eigh(contrasts @ covariance @ contrasts.T)
     variances = np.maximum(variances, _ROUNDING**2)
     turned = axes.T @ contrasts
-    found = turned @ corrections
-    most = 2 * float((found**2).mean())
+    components = turned @ corrections
+    most = 2 * float((components**2).mean())
 
     def beyond(spread: float) -> float:
-        return float((found**2 / (variances + spread)).sum() - len(found))
+        return float((components**2 / (variances + spread)).sum() - len(components))
 
     spread = brentq(beyond, 0.0, most, xtol=most * 1e-9) if beyond(0.0) > 0 else 0.0
-    return np.asarray(level + (found * spread / (variances + spread)) @ turned)
+    return np.asarray(level + (components * spread / (variances + spread)) @ turned)
 
 
 def hole_shares(
@@ -386,12 +390,12 @@ def _holes(items: Ids, labels: PartialLabels, rows: Ids, ks: Sequence[int]) -> F
     """(n, 1 + K) of these queries."""
     listed = labels.find(rows, items)
     judged = (listed >= 0) & labels.judged[listed] if len(labels.items) else np.zeros(items.shape, np.bool_)
-    there = items != NOTHING
+    ranked = items != NOTHING
     ranks = np.arange(items.shape[1])
     limits = [labels.positives[rows, None], *(np.full((len(rows), 1), k) for k in ks)]
     return np.stack(
         [
-            (there & ~judged & (ranks < limit)).sum(1) / np.maximum((there & (ranks < limit)).sum(1), 1)
+            (ranked & ~judged & (ranks < limit)).sum(1) / np.maximum((ranked & (ranks < limit)).sum(1), 1)
             for limit in limits
         ],
         axis=1,

@@ -125,13 +125,13 @@ def _in_id_order(values: QueryValues) -> QueryValues:
 
 def _unmatched(one: Ids, other: Ids, metric: str) -> str:
     """Which query is not there as often in both."""
-    known = np.union1d(one, other)
+    queries = np.union1d(one, other)
     times = [
-        np.searchsorted(ids, known, "right") - np.searchsorted(ids, known, "left") for ids in (one, other)
+        np.searchsorted(ids, queries, "right") - np.searchsorted(ids, queries, "left") for ids in (one, other)
     ]
     place = int(np.flatnonzero(times[0] != times[1])[0])
     return (
-        f"query {known[place]} has {times[0][place]} values of {metric} from the one model and "
+        f"query {queries[place]} has {times[0][place]} values of {metric} from the one model and "
         f"{times[1][place]} from the other; score both on the same queries"
     )
 
@@ -163,10 +163,10 @@ class Units:
     @classmethod
     def of(cls, query_ids: Ids, metric: str) -> Units:
         """The distinct queries; MetricError where they are fewer than two."""
-        known, codes = np.unique(query_ids, return_inverse=True)
-        if len(known) < 2:
+        distinct, codes = np.unique(query_ids, return_inverse=True)
+        if len(distinct) < 2:
             raise MetricError(f"{metric} was taken over 1 query; an interval or a test needs at least 2")
-        return cls(codes.astype(np.int64), len(known))
+        return cls(codes.astype(np.int64), len(distinct))
 
     def sums(self, values: Floats) -> Floats:
         """(n,) the sum of each query's values."""
@@ -230,10 +230,10 @@ def _resampled_medians(
     for drawn in _draws(units.n, samples, rng):
         if units.n < len(units.codes):
             times = _counts(drawn, units.n)[:, units.codes]  # (B, N)
-            medians = [_medians(known, _counts(codes, len(known), times)) for known, codes in columns]
+            medians = [_medians(levels, _counts(codes, len(levels), times)) for levels, codes in columns]
         else:
             places = place_of[drawn]
-            medians = [_medians(known, _counts(codes[places], len(known))) for known, codes in columns]
+            medians = [_medians(levels, _counts(codes[places], len(levels))) for levels, codes in columns]
         blocks.append(medians[0] if len(medians) == 1 else medians[0] - medians[1])
     return np.concatenate(blocks)
 
@@ -241,13 +241,13 @@ def _resampled_medians(
 def _swapped_medians(
     units: Units, one: QueryValues, other: QueryValues, samples: int, rng: np.random.Generator
 ) -> Floats:
-    known, codes = np.unique([one.values, other.values], return_inverse=True)
+    levels, codes = np.unique([one.values, other.values], return_inverse=True)
     first, second = codes.reshape(2, -1)
-    whole = np.bincount(codes.ravel(), minlength=len(known))
+    whole = np.bincount(codes.ravel(), minlength=len(levels))
     blocks = []
     for coins in _coins(units.n, samples, rng):
-        counts = _counts(np.where(coins[:, units.codes] > 0, second, first), len(known))
-        blocks.append(_medians(known, counts) - _medians(known, whole - counts))
+        counts = _counts(np.where(coins[:, units.codes] > 0, second, first), len(levels))
+        blocks.append(_medians(levels, counts) - _medians(levels, whole - counts))
     return np.concatenate(blocks)
 
 
@@ -260,20 +260,20 @@ def _counts(codes: Ids, distinct: int, times: Ids | None = None) -> Ids:
     return counts.reshape(shape[0], distinct).astype(np.int64, copy=False)
 
 
-def _medians(known: Floats, counts: Ids) -> Floats:
-    """(B,) the median of the rising values ``known`` (K,), each taken as often as a row of ``counts`` (B, K) says."""
+def _medians(levels: Floats, counts: Ids) -> Floats:
+    """(B,) the median of the rising values ``levels`` (K,), each taken as often as a row of ``counts`` (B, K) says."""
     upto = np.cumsum(counts, axis=1)
     total = upto[:, -1:]
     lower = (upto > (total - 1) // 2).argmax(axis=1)
     upper = (upto > total // 2).argmax(axis=1)
-    return np.asarray((known[lower] + known[upper]) / 2, dtype=np.float64)
+    return np.asarray((levels[lower] + levels[upper]) / 2, dtype=np.float64)
 
 
 def _distinct(rows: Floats) -> tuple[Floats, Ids]:
     """The distinct rows and how often each is there, where they are few; else the rows, once each."""
-    known, sizes = np.unique(rows, axis=0, return_counts=True)
-    if len(known) * _FEW <= len(rows):
-        return known, sizes.astype(np.int64)
+    distinct, sizes = np.unique(rows, axis=0, return_counts=True)
+    if len(distinct) * _FEW <= len(rows):
+        return distinct, sizes.astype(np.int64)
     return rows, np.ones(len(rows), dtype=np.int64)
 
 

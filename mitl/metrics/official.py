@@ -104,17 +104,21 @@ def score_folds_ranked(
 ) -> Values:
     """Metrics of first positives, as ``score_folds``, for rankings of any form."""
     enough = fold_reach(asked)
-    found = []
+    ranks = []
     for fold in folds:
-        found.append(first_ranks(rankings, fold.positives, members=Members(fold.item_ids), enough=enough))
+        ranks.append(first_ranks(rankings, fold.positives, members=Members(fold.item_ids), enough=enough))
         if short == "raise":
-            _refuse_undecided(found[-1], fold, enough)
-    return fold_values(found, asked)
+            _refuse_undecided(ranks[-1], fold, enough)
+    return fold_values(ranks, asked)
 
 
 def fold_reach(asked: Sequence[Asked]) -> int | None:
     """The rank within a fold beyond which its first positive does not matter; None where it always does."""
-    return None if any(one.reads_on for one in asked) else max((one.k for one in asked), default=None)
+    return (
+        None
+        if any(request.reads_on for request in asked)
+        else max((request.k for request in asked), default=None)
+    )
 
 
 def fold_values(found: Sequence[PositiveRanks], asked: Sequence[Asked]) -> Values:
@@ -124,8 +128,8 @@ def fold_values(found: Sequence[PositiveRanks], asked: Sequence[Asked]) -> Value
     if len(set(sizes)) > 1:
         weights = np.repeat([1 / (len(sizes) * size) for size in sizes], sizes)
     return tuple(
-        each if each.statistic is Statistic.MEDIAN else replace(each, weights=weights)
-        for each in values_of(found, asked)
+        scores if scores.statistic is Statistic.MEDIAN else replace(scores, weights=weights)
+        for scores in values_of(found, asked)
     )
 
 
@@ -143,11 +147,11 @@ def _refuse_undecided(found: PositiveRanks, fold: Fold, enough: int | None) -> N
 
 
 def _all_of(positives: Positives, wanted: Ids, what: str) -> Positives:
-    found = positives.of_queries(wanted)
-    if len(found) != len(wanted) or not found.counts.all():
-        lacking = np.setdiff1d(wanted, found.query_ids[found.counts > 0])
+    chosen = positives.of_queries(wanted)
+    if len(chosen) != len(wanted) or not chosen.counts.all():
+        lacking = np.setdiff1d(wanted, chosen.query_ids[chosen.counts > 0])
         raise MetricError(f"{what} {lacking[0]} has no positives, so it belongs to no fold")
-    return found
+    return chosen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,7 +240,7 @@ def score_official(
     names = known_names(names)
     if not rankings:
         raise MetricError("no rankings were given; give i2t, t2i or both")
-    found: dict[tuple[OfficialName, Side], Values] = {}
+    scores: dict[tuple[OfficialName, Side], Values] = {}
     for name in names:
         for side in SIDES:
             if side in rankings:
@@ -249,8 +253,10 @@ def score_official(
                     score = partial(
                         score_folds_ranked, folds=sets.folds[side], asked=scoring.asked, short=short
                     )
-                found[name, side] = scored_by_name(score, rankings[side], side, positives, sets.gallery(side))
-    return found
+                scores[name, side] = scored_by_name(
+                    score, rankings[side], side, positives, sets.gallery(side)
+                )
+    return scores
 
 
 def known_names(names: Iterable[OfficialName]) -> list[OfficialName]:
@@ -268,13 +274,15 @@ def scored_by_name(
     """What ``score`` gives; its errors say which direction they are about, and whether ids were meant at all."""
     try:
         try:
-            found = score(rankings)
+            values = score(rankings)
         except MetricError:
             _refuse_strangers(rankings, positives, gallery)
             raise
-        if not any(each.statistic is Statistic.MEAN and each.estimate > _LEAST_KNOWN for each in found):
+        if not any(
+            scores.statistic is Statistic.MEAN and scores.estimate > _LEAST_KNOWN for scores in values
+        ):
             _refuse_strangers(rankings, positives, gallery)
-        return found
+        return values
     except MetricError as error:
         raise MetricError(f"{side}: {error}") from error
 

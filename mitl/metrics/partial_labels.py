@@ -97,11 +97,11 @@ class PartialLabels:
         """Where these pairs are listed, of the shape of ``items`` (n, …) with ``rows`` (n,); -1 where they are not."""
         if not len(self.items):
             return np.full(np.shape(items), -1)
-        known = np.unique(self.items)
-        at = places(known, items)
-        keys = self.rows * len(known) + np.searchsorted(known, self.items)
-        wanted = rows.reshape(-1, *[1] * (np.ndim(items) - 1)) * len(known) + at
-        return np.where(at >= 0, places(keys, wanted), -1)
+        distinct = np.unique(self.items)
+        at = places(distinct, items)
+        keys = self.rows * len(distinct) + np.searchsorted(distinct, self.items)
+        asked_keys = rows.reshape(-1, *[1] * (np.ndim(items) - 1)) * len(distinct) + at
+        return np.where(at >= 0, places(keys, asked_keys), -1)
 
     def chances_of(self, rows: Ids, items: Ids) -> Floats:
         """(n, …) of these pairs; 0 where a ranking names nothing."""
@@ -113,8 +113,8 @@ class PartialLabels:
         return self._of(rows, items, weights, self.remainder_weight, nothing=1.0)
 
     def _of(self, rows: Ids, items: Ids, values: Floats, otherwise: float, *, nothing: float) -> Floats:
-        found = np.append(values, otherwise)[self.find(rows, items)]  # -1 reads the last
-        return np.where(items == NOTHING, nothing, found)
+        looked_up = np.append(values, otherwise)[self.find(rows, items)]  # -1 reads the last
+        return np.where(items == NOTHING, nothing, looked_up)
 
     def as_released(self) -> PartialLabels:
         """The same where all that is not judged is no match."""
@@ -127,10 +127,10 @@ class PartialLabels:
         rows, items, labels = rows[inside], items[inside], labels[inside]
         listed = self.find(rows, items)
         chances, judged = self.chances.copy(), self.judged.copy()
-        there, new = listed >= 0, listed < 0
-        chances[listed[there]] = labels[there]
-        judged[listed[there]] = True
-        found = PartialLabels.of(
+        old, new = listed >= 0, listed < 0
+        chances[listed[old]] = labels[old]
+        judged[listed[old]] = True
+        updated = PartialLabels.of(
             self.query_ids,
             self.gallery,
             (
@@ -141,8 +141,8 @@ class PartialLabels:
             np.concatenate([judged, np.ones(int(new.sum()), np.bool_)]),
             remainder=self.remainder,
         )
-        weights = self.weights_of(found.rows, found.items)
-        return replace(found, weights=weights, remainder_weight=self.remainder_weight)
+        weights = self.weights_of(updated.rows, updated.items)
+        return replace(updated, weights=weights, remainder_weight=self.remainder_weight)
 
 
 FEWEST = 20
@@ -204,8 +204,8 @@ class CorrectedLabels:
         if rates is None:
             rates, held = Rates(0.0, 0.0), np.zeros(len(matches), np.bool_)
         b, a = rates.false_no, rates.false_yes
-        hits, by_b = (np.where(held, *each) for each in zip(_released(b)[:2], _outside(b)[:2], strict=True))
-        alarms, by_a = (np.where(held, *each) for each in zip(_released(a)[2:], _outside(a)[2:], strict=True))
+        hits, by_b = (np.where(held, *pair) for pair in zip(_released(b)[:2], _outside(b)[:2], strict=True))
+        alarms, by_a = (np.where(held, *pair) for pair in zip(_released(a)[2:], _outside(a)[2:], strict=True))
         gap = hits - alarms
         values = (matches - alarms) / gap
         of_match, of_other = hits * (1 - hits) / gap**2, alarms * (1 - alarms) / gap**2

@@ -167,10 +167,10 @@ class PlausibleSearch:
                 rank[:, -1] if head.shape[1] else np.zeros(len(head)), wanted.max(axis=0), queries.ids
             )
         distances = self.kinds.distances(queries.vectors.astype(np.float32))  # (B, U)
-        found = np.take_along_axis(distances, self.kinds.of_item[places], axis=1)  # (B, depth)
-        found[~heard] = np.inf
+        item_distances = np.take_along_axis(distances, self.kinds.of_item[places], axis=1)  # (B, depth)
+        item_distances[~heard] = np.inf
         hits = [
-            ((found <= zeta) & (rank <= r[:, None])).sum(axis=1) / r
+            ((item_distances <= zeta) & (rank <= r[:, None])).sum(axis=1) / r
             for zeta, r in zip(zetas, wanted, strict=True)
         ]
         return np.stack(hits)
@@ -180,9 +180,9 @@ class PlausibleSearch:
         np.put_along_axis(seen, places, True, axis=1)
         short = np.flatnonzero(seen.sum(axis=1) < places.shape[1])
         if len(short):
-            known, times = np.unique(head[short[0]], return_counts=True)
+            named, times = np.unique(head[short[0]], return_counts=True)
             raise MetricError(
-                f"the ranking of query {query_ids[short[0]]} names item {known[times > 1][0]} twice"
+                f"the ranking of query {query_ids[short[0]]} names item {named[times > 1][0]} twice"
             )
 
 

@@ -76,8 +76,8 @@ class Positives(ItemsOfQueries):
 
     def of_queries(self, query_ids: Ids) -> Positives:
         """Those of these queries (rising) that are here."""
-        found = places(self.query_ids, query_ids)
-        return self.take(found[found >= 0])
+        at = places(self.query_ids, query_ids)
+        return self.take(at[at >= 0])
 
     @classmethod
     def from_pairs(cls, query_ids: Ids, item_ids: Ids, *, queries: Ids | None = None) -> Positives:
@@ -97,14 +97,14 @@ class Positives(ItemsOfQueries):
         first = np.ones(len(of), dtype=np.bool_)
         first[1:] = (of[1:] != of[:-1]) | (item[1:] != item[:-1])
         of, item = of[first], item[first]
-        known = rising(of if queries is None else integer_ids(queries, "query"))
-        starts = np.searchsorted(of, known)
+        all_queries = rising(of if queries is None else integer_ids(queries, "query"))
+        starts = np.searchsorted(of, all_queries)
         listed = np.zeros(len(of), dtype=np.bool_)
-        if len(known):
-            listed = known[np.searchsorted(known[:-1], of)] == of
+        if len(all_queries):
+            listed = all_queries[np.searchsorted(all_queries[:-1], of)] == of
         if not listed.all():
             raise MetricError(f"query {of[~listed][0]} has positives, but is not among the queries to score")
-        return cls(known, np.append(starts, len(of)).astype(np.int64), item)
+        return cls(all_queries, np.append(starts, len(of)).astype(np.int64), item)
 
     @classmethod
     def from_mapping(cls, positives: Mapping[int, Iterable[int]]) -> Positives:
@@ -124,16 +124,16 @@ def integer_ids(ids: Sequence[int] | NDArray[Any], what: str) -> Ids:
     Raises:
         MetricError: they are not integers; text that looks like a number is not taken for one.
     """
-    found = np.asarray(ids)
-    if found.dtype == object or (found.dtype.kind not in "iu" and found.size):
+    array = np.asarray(ids)
+    if array.dtype == object or (array.dtype.kind not in "iu" and array.size):
         wrong = next(
-            (value for value in found.flat if not isinstance(value, (int, np.integer))), found.flat[0]
+            (value for value in array.flat if not isinstance(value, (int, np.integer))), array.flat[0]
         )
         raise MetricError(
             f"{what} ids must be integers, but {_plain(wrong)!r} is of type {type(_plain(wrong)).__name__}; "
             "give the numbers of the data set, or number its ids with `mitl.metrics.locate`"
         )
-    return found.astype(np.int64)
+    return array.astype(np.int64)
 
 
 def rising(ids: Ids) -> Ids:
@@ -266,8 +266,8 @@ class Places:
     def find(self, wanted: NDArray[Any]) -> NDArray[np.integer[Any]]:
         """The place of each wanted id, -1 where it is not among these; of any shape."""
         if not len(self._table):
-            found = places(self.ids[self._order], wanted)
-            return np.asarray(np.where(found >= 0, self._order[found], -1))
+            at = places(self.ids[self._order], wanted)
+            return np.asarray(np.where(at >= 0, self._order[at], -1))
         shifted = np.asarray(wanted, dtype=np.int64) - self._low
         inside = (shifted >= 0) & (shifted < len(self._table))
         if inside.all():
@@ -276,9 +276,9 @@ class Places:
 
     def need(self, wanted: NDArray[Any], whose: str) -> NDArray[np.integer[Any]]:
         """As ``find``; MetricError where an id is not among these. ``whose`` names what the ids are from."""
-        found = self.find(wanted)
-        missing = found < 0
+        at = self.find(wanted)
+        missing = at < 0
         if missing.any():
             first = np.asarray(wanted)[missing].flat[0]
             raise MetricError(f"{whose} name {first}, which is not among the {len(self)} {self.what}")
-        return found
+        return at

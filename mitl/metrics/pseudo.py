@@ -58,8 +58,8 @@ class CaptionLabels:
         for begin in range(0, len(places), size):
             some = places[begin : begin + size]
             counts = starts[some + 1] - starts[some]
-            own = np.concatenate([order[starts[one] : starts[one + 1]] for one in some])
-            near = self.vectors[own] @ self.vectors.T
+            captions = np.concatenate([order[starts[image] : starts[image + 1]] for image in some])
+            near = self.vectors[captions] @ self.vectors.T
             firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
             labels[begin : begin + size] = np.maximum.reduceat(near, firsts, axis=0)
         return _rounded(labels)
@@ -86,11 +86,11 @@ def dense_values(query_ids: Ids, similarities: NDArray[Any], labels: Floats) -> 
         MetricError: that is so of every query.
     """
     exact = np.asarray(similarities, dtype=np.float64)
-    known = (np.ptp(exact, axis=1) > 0) & (np.ptp(labels, axis=1) > 0)
-    if not known.any():
+    varied = (np.ptp(exact, axis=1) > 0) & (np.ptp(labels, axis=1) > 0)
+    if not varied.any():
         raise MetricError("no query's similarities and pseudo-labels tell two items apart, so none correlate")
-    ids, left_out = query_ids[known], int((~known).sum())
-    one, other = exact[known], labels[known]
+    ids, left_out = query_ids[varied], int((~varied).sum())
+    one, other = exact[varied], labels[varied]
     tau = kendall_dense(ids, one, other)
     one, other = (table - table.mean(axis=1, keepdims=True) for table in (one, other))
     linear = (one * other).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))

@@ -77,13 +77,15 @@ def with_rank_chances(
     new = ~listed.judged[at]
     labels[at[new]], taught[at[new]] = matches[drawn[new]], True
     odds = _odds(listed, _rank_features(listed, rankings), labels, taught) + _PRIOR_ODDS[said]
-    for one in (_OPEN, _REFUSED, _HELD):
-        here, members = drawn[said[at] == one], np.flatnonzero(said == one)
+    for verdict in (_OPEN, _REFUSED, _HELD):
+        here, members = drawn[said[at] == verdict], np.flatnonzero(said == verdict)
         if len(here):
-            weights, own = 1 / audit.inclusion[here], odds[at[said[at] == one]]
-            line = np.stack([np.ones(len(own)), own], axis=1)
-            found = logistic(line, matches[here], weights / weights.mean(), own, np.array([_SHIFT, _SLOPE]))
-            odds[members] += found[0] + found[1] * odds[members]
+            weights, log_odds = 1 / audit.inclusion[here], odds[at[said[at] == verdict]]
+            line = np.stack([np.ones(len(log_odds)), log_odds], axis=1)
+            fit = logistic(
+                line, matches[here], weights / weights.mean(), log_odds, np.array([_SHIFT, _SLOPE])
+            )
+            odds[members] += fit[0] + fit[1] * odds[members]
     return _weighted(
         replace(listed, chances=audit.reading.unread(expit(odds), said == _HELD)),
         said,
@@ -99,7 +101,7 @@ def _odds(labels: PartialLabels, features: Floats, said: Floats, taught: Flags) 
     spreads = np.where(taught, first * (1 - first), 0.0)
     more = []
     for side in (labels.rows, np.unique(labels.items, return_inverse=True)[1]):
-        above, below = (np.bincount(side, each)[side] - each for each in (surprises, spreads))
+        above, below = (np.bincount(side, weights)[side] - weights for weights in (surprises, spreads))
         more.append(above / (below + _EFFECT))
     return _fitted(np.concatenate([features, _standardised(np.stack(more, axis=1))], axis=1), said, taught)
 
@@ -161,20 +163,20 @@ def _rank_features(labels: PartialLabels, rankings: Sequence[Rankings]) -> Float
 
 
 def _weighted(
-    labels: PartialLabels, said: NDArray[np.integer], found: tuple[Ids, Ids, Ids], audit: AuditSample
+    labels: PartialLabels, said: NDArray[np.integer], pair_places: tuple[Ids, Ids, Ids], audit: AuditSample
 ) -> PartialLabels:
     """With the remainder's chance, and the mean of 1 / inclusion over pairs that were said the same of.
 
     From the audited ones, each standing for so many; where there are none, it is the largest of all.
 
     Args:
-        found: (n,) places of audited pairs in the labels, and in the audit; (m,) places of the other scored ones.
+        pair_places: (n,) places of audited pairs in the labels, and in the audit; (m,) places of the other scored ones.
     """
-    at, drawn, beyond = found
+    at, drawn, beyond = pair_places
     weights = 1 / audit.inclusion
     of = np.concatenate([said[at], np.full(len(beyond), _HELD + 1)])
-    own = weights[np.concatenate([drawn, beyond])]
-    total, squares = np.bincount(of, own, _HELD + 2), np.bincount(of, own**2, _HELD + 2)
+    pair_weights = weights[np.concatenate([drawn, beyond])]
+    total, squares = np.bincount(of, pair_weights, _HELD + 2), np.bincount(of, pair_weights**2, _HELD + 2)
     most = np.full(len(total), weights.max(initial=1.0))
     means = np.divide(squares, total, out=most, where=total > 0)
     open_ = np.append(drawn[said[at] == _OPEN], beyond)
@@ -215,8 +217,8 @@ def wanted_pairs(audited: int, std_error: float, difference: float, pool: float)
     """
     if not std_error or not difference:
         return None
-    wanted = audited * ((_quantile() + NormalDist().inv_cdf(_POWER)) * std_error / difference) ** 2
-    return None if wanted > pool else _two_digits(wanted)
+    pairs = audited * ((_quantile() + NormalDist().inv_cdf(_POWER)) * std_error / difference) ** 2
+    return None if pairs > pool else _two_digits(pairs)
 
 
 def more_pairs(audited: int, std_error: float, difference: float, pool: float) -> int | None:
@@ -225,8 +227,8 @@ def more_pairs(audited: int, std_error: float, difference: float, pool: float) -
     The difference counts as no more than this audit's interval leaves open.
     """
     most = min(abs(difference), _quantile() * std_error)
-    wanted = wanted_pairs(audited, std_error, most, pool)
-    return None if wanted is None else _two_digits(wanted - audited)
+    pairs = wanted_pairs(audited, std_error, most, pool)
+    return None if pairs is None else _two_digits(pairs - audited)
 
 
 def _quantile() -> float:
@@ -270,9 +272,9 @@ def bands(weights: Floats, number: int) -> Ids:
     """(P,) a band for each pair, the heaviest first, so that each band weighs about the same."""
     order = np.argsort(-weights, kind="stable")
     before = np.cumsum(weights[order]) - weights[order]
-    found = np.empty(len(weights), np.int64)
-    found[order] = np.minimum(before / weights.sum() * number, number - 1).astype(np.int64)
-    return found
+    band_of = np.empty(len(weights), np.int64)
+    band_of[order] = np.minimum(before / weights.sum() * number, number - 1).astype(np.int64)
+    return band_of
 
 
 def influence(judged: PartialLabels, rankings: Sequence[Rankings], asked: Asked, seed: int = 0) -> Influence:

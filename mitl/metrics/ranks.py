@@ -70,11 +70,11 @@ class ArrayRankings:
 
     def block(self, rows: Rows, start: int, stop: int) -> NDArray[Any]:
         """See ``Rankings``."""
-        found = self._items[rows, start : min(stop, self._items.shape[1])]
-        missing = stop - start - found.shape[1]
+        items = self._items[rows, start : min(stop, self._items.shape[1])]
+        missing = stop - start - items.shape[1]
         if missing <= 0:
-            return found
-        return np.pad(found.astype(np.int64), ((0, 0), (0, missing)), constant_values=NOTHING)
+            return items
+        return np.pad(items.astype(np.int64), ((0, 0), (0, missing)), constant_values=NOTHING)
 
 
 class ListRankings:
@@ -119,10 +119,10 @@ class ListRankings:
         try:
             return _integers(lists, start, stop, width * len(lists)).reshape(len(lists), width)
         except _TooFewError:
-            there = np.arange(start, stop) < self.lengths(rows)[:, None]
-            found = np.full((len(lists), width), NOTHING)
-            found[there] = _integers(lists, start, stop, int(there.sum()))
-            return found
+            inside = np.arange(start, stop) < self.lengths(rows)[:, None]
+            items = np.full((len(lists), width), NOTHING)
+            items[inside] = _integers(lists, start, stop, int(inside.sum()))
+            return items
 
 
 def locate_rows(query_ids: NDArray[Any], wanted: Ids) -> Ids:
@@ -134,21 +134,21 @@ def locate_rows(query_ids: NDArray[Any], wanted: Ids) -> Ids:
     Raises:
         MetricError: a query has no ranking, or has two.
     """
-    given = np.asarray(query_ids)
-    if len(given) == len(wanted) and np.array_equal(given, wanted):
+    ranked = np.asarray(query_ids)
+    if len(ranked) == len(wanted) and np.array_equal(ranked, wanted):
         return np.arange(len(wanted))
-    order = np.argsort(given, kind="stable")
-    ordered = given[order]
+    order = np.argsort(ranked, kind="stable")
+    ordered = ranked[order]
     twice = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(twice):
         raise MetricError(f"query {ordered[twice[0]]} has two rankings; keep one")
     if not len(ordered) and len(wanted):
         raise MetricError("no rankings were given, so none of the queries has one")
-    found = places(ordered, wanted)
-    missing = found < 0
+    at = places(ordered, wanted)
+    missing = at < 0
     if missing.any():
         raise _no_ranking(wanted[missing][0], int(missing.sum()), len(wanted))
-    return np.asarray(order[found], dtype=np.int64)
+    return np.asarray(order[at], dtype=np.int64)
 
 
 def _no_ranking(query: int, missing: int, wanted: int) -> MetricError:
@@ -255,10 +255,10 @@ def ranks_in(items: NDArray[Any], positives: Positives) -> Ids:
     if not items.size or not len(ranks):
         return ranks
     few = len(positives.item_ids) <= _FEW * len(positives)
-    found, at = _compared(items, positives) if few else _looked_up(items, positives)
-    ranks[found] = at + 1
-    if np.count_nonzero(ranks) < len(found):
-        ordered = np.sort(found)
+    met, at = _compared(items, positives) if few else _looked_up(items, positives)
+    ranks[met] = at + 1
+    if np.count_nonzero(ranks) < len(met):
+        ordered = np.sort(met)
         twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
         query = positives.query_ids[np.searchsorted(positives.offsets, twice, side="right") - 1]
         raise MetricError(f"the ranking of query {query} names item {positives.item_ids[twice]} twice")
@@ -267,16 +267,16 @@ def ranks_in(items: NDArray[Any], positives: Positives) -> Ids:
 
 def _compared(items: NDArray[Any], positives: Positives) -> tuple[Ids, Ids]:
     """Each positive against all places of its query's ranking: the positives that are met, and where."""
-    rows, wanted = positives.rows, positives.item_ids
+    rows, ids = positives.rows, positives.item_ids
     limits = np.iinfo(items.dtype) if items.dtype.kind in "iu" else np.iinfo(np.int64)
-    if items.dtype.kind in "iu" and limits.min <= wanted.min() and wanted.max() <= limits.max:
-        wanted = wanted.astype(items.dtype)  # for comparing without conversion
+    if items.dtype.kind in "iu" and limits.min <= ids.min() and ids.max() <= limits.max:
+        ids = ids.astype(items.dtype)  # for comparing without conversion
     else:
         items = items.astype(np.int64)
     one_each = len(rows) == len(items) and np.array_equal(rows, np.arange(len(rows)))
-    equal = (items if one_each else items[rows]) == wanted[:, None]  # (P, depth)
-    found, at = np.divmod(np.flatnonzero(equal), items.shape[1])
-    return found, at
+    equal = (items if one_each else items[rows]) == ids[:, None]  # (P, depth)
+    met, at = np.divmod(np.flatnonzero(equal), items.shape[1])
+    return met, at
 
 
 def _looked_up(items: NDArray[Any], positives: Positives) -> tuple[Ids, Ids]:
@@ -291,9 +291,9 @@ def _looked_up(items: NDArray[Any], positives: Positives) -> tuple[Ids, Ids]:
     keys = positives.rows * span + (positives.item_ids - low)  # (P,)
     inside = (items >= low) & (items <= high)  # so that no foreign item can wrap into another row's keys
     row_starts = np.arange(len(items), dtype=np.int64)[:, None] * span
-    wanted = np.where(inside, items, low) - low + row_starts  # (Q, depth)
-    near = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    rows, at = np.nonzero((keys[near] == wanted) & inside)
+    item_keys = np.where(inside, items, low) - low + row_starts  # (Q, depth)
+    near = np.minimum(np.searchsorted(keys, item_keys), len(keys) - 1)
+    rows, at = np.nonzero((keys[near] == item_keys) & inside)
     return near[rows, at], at
 
 

@@ -69,7 +69,9 @@ def score_metrics(
 ) -> Values:
     """Any metrics of ``METRICS``, by name or as ``asked_metrics`` gives them; else as ``score_queries``."""
     asked = tuple(
-        one for each in metrics for one in (asked_metrics([each]) if isinstance(each, str) else (each,))
+        request
+        for metric in metrics
+        for request in (asked_metrics([metric]) if isinstance(metric, str) else (metric,))
     )
     return score_rankings(rankings, positives, MetricRequest(asked, **gaps))
 
@@ -78,7 +80,9 @@ def score_rankings(rankings: Rankings, positives: Positives, scoring: MetricRequ
     """All metrics that are asked for; else as ``score_queries``."""
     scored = with_positives(positives, scoring.no_positives)
     rows, refuses = rankings.rows_of(scored.query_ids), scoring.short == "raise"
-    far, near = ([one for one in scoring.asked if one.reads_on is reads_on] for reads_on in (True, False))
+    far, near = (
+        [request for request in scoring.asked if request.reads_on is reads_on] for reads_on in (True, False)
+    )
     left_out = len(positives) - len(scored)
     values: Values = ()
     if near:
@@ -96,10 +100,10 @@ def score_rankings(rankings: Rankings, positives: Positives, scoring: MetricRequ
 
         values += values_of(heads(), near, left_out, _refuse_unmet if refuses else None)
     if far:
-        known = (first_ranks(rankings, scored),)
-        values += values_of(known, far, left_out, _refuse_unmet if refuses else None)
-    by_name = {each.metric: each for each in values}
-    return tuple(by_name[one.name] for one in scoring.asked)
+        blocks = (first_ranks(rankings, scored),)
+        values += values_of(blocks, far, left_out, _refuse_unmet if refuses else None)
+    by_name = {scores.metric: scores for scores in values}
+    return tuple(by_name[request.name] for request in scoring.asked)
 
 
 def score_ranks(
@@ -122,9 +126,9 @@ def score_ranks(
     def blocks() -> Iterator[PositiveRanks]:
         for block in _query_blocks(scored, asked, gallery):
             part = _rows(scored, block)
-            own = ranks[scored.offsets[block.start] : scored.offsets[block.stop]]
+            part_ranks = ranks[scored.offsets[block.start] : scored.offsets[block.stop]]
             depth = _depth(part.counts, asked, gallery)
-            yield PositiveRanks.of(part, own, np.full(len(part), gallery), depth)
+            yield PositiveRanks.of(part, part_ranks, np.full(len(part), gallery), depth)
 
     left_out = len(positives) - len(scored)
     return values_of(blocks(), asked, left_out, _refuse_unheld if refuses else None)
@@ -138,17 +142,23 @@ def values_of(
 ) -> Values:
     """What every scoring comes down to: values from the ranks of the positives, some queries at a time."""
     query_ids: list[Ids] = []
-    parts: dict[str, list[Scores]] = {one.name: [] for one in asked}
-    for known in blocks:
+    parts: dict[str, list[Scores]] = {request.name: [] for request in asked}
+    for block in blocks:
         if refuse is not None:
-            refuse(known, asked)
-        query_ids.append(known.positives.query_ids)
-        for one in asked:
-            parts[one.name].append(np.asarray(one.metric.of(known, one.k), dtype=np.float64))
+            refuse(block, asked)
+        query_ids.append(block.positives.query_ids)
+        for request in asked:
+            parts[request.name].append(np.asarray(request.metric.of(block, request.k), dtype=np.float64))
     ids = np.concatenate(query_ids)
     return tuple(
-        QueryValues(one.name, ids, np.concatenate(parts[one.name]), one.metric.statistic, left_out=left_out)
-        for one in asked
+        QueryValues(
+            request.name,
+            ids,
+            np.concatenate(parts[request.name]),
+            request.metric.statistic,
+            left_out=left_out,
+        )
+        for request in asked
     )
 
 
@@ -168,14 +178,14 @@ def with_positives(positives: Positives, no_positives: NoPositives) -> Positives
 
 def _depth(counts: Ids, asked: Sequence[Asked], longest: int) -> int:
     """The places of a ranking of ``longest`` items that any of these metrics asks for."""
-    reaches = [int(one.reach(counts).max(initial=0)) for one in asked if not one.reads_on]
+    reaches = [int(request.reach(counts).max(initial=0)) for request in asked if not request.reads_on]
     return max((longest if reach == ANYWHERE else reach for reach in reaches), default=0)
 
 
 def _query_blocks(positives: Positives, asked: Sequence[Asked], longest: int) -> Iterator[slice]:
     """Queries that are scored together."""
-    each = max(1, -(-len(positives.item_ids) // len(positives)))
-    size = max(1, _CELLS // (each * max(1, _depth(positives.counts, asked, longest))))
+    per_query = max(1, -(-len(positives.item_ids) // len(positives)))
+    size = max(1, _CELLS // (per_query * max(1, _depth(positives.counts, asked, longest))))
     for start in range(0, len(positives), size):
         yield slice(start, min(start + size, len(positives)))
 
@@ -191,8 +201,8 @@ def _refuse_short(
     positives: Positives, lengths: Ids, asked: Sequence[Asked], *, of_gallery: bool = False
 ) -> None:
     """MetricError where a ranking, or with ``of_gallery`` the gallery itself, ends before K or R."""
-    with_k = (one for one in asked if one.metric.places == "K")
-    deepest, shortest = max(with_k, key=lambda one: one.k, default=None), int(lengths.argmin())
+    with_k = (request for request in asked if request.metric.places == "K")
+    deepest, shortest = max(with_k, key=lambda request: request.k, default=None), int(lengths.argmin())
     if deepest is not None and lengths[shortest] < deepest.k:
         end = f"the rankings end at {lengths[shortest]} (query {positives.query_ids[shortest]}); rank deeper"
         if of_gallery:
@@ -202,7 +212,7 @@ def _refuse_short(
         )
     lacking = positives.counts - lengths
     worst = int(lacking.argmax())
-    if any(one.metric.places == "R" for one in asked) and lacking[worst] > 0:
+    if any(request.metric.places == "R" for request in asked) and lacking[worst] > 0:
         end = f"its ranking ends at {lengths[worst]}; rank deeper, or"
         if of_gallery:
             end = f"the gallery has {lengths[worst]} items;"
@@ -213,25 +223,25 @@ def _refuse_short(
 
 def _refuse_unmet(found: PositiveRanks, asked: Sequence[Asked]) -> None:
     """MetricError where a metric needs ranks wherever they are, and a ranking ends before them."""
-    for one in asked:
-        if one.metric.places != "any":
+    for request in asked:
+        if request.metric.places != "any":
             continue
         lacking = found.first == 0
-        if one.metric.positives == "all":
+        if request.metric.positives == "all":
             lacking = np.minimum.reduceat(found.ranks, found.positives.offsets[:-1]) == 0
         missing = np.flatnonzero(lacking)
         if len(missing):
-            which = "no positive" if one.metric.positives == "first" else "not every positive"
+            which = "no positive" if request.metric.positives == "first" else "not every positive"
             raise MetricError(
                 f"{which} of query {found.positives.query_ids[missing[0]]} is among the {found.ends[missing[0]]} items "
-                f"that its ranking names ({len(missing)} of {len(lacking)} queries are so), so the {one.name} is not "
-                "known; rank deeper, or count a missing positive as right behind the end (short='zero')"
+                f"that its ranking names ({len(missing)} of {len(lacking)} queries are so), so the {request.name} is "
+                "not known; rank deeper, or count a missing positive as right behind the end (short='zero')"
             )
 
 
 def _refuse_unheld(found: PositiveRanks, asked: Sequence[Asked]) -> None:
     """MetricError where a metric needs ranks wherever they are, and the gallery lacks the positives."""
-    far = [one for one in asked if one.metric.places == "any"]
+    far = [request for request in asked if request.metric.places == "any"]
     if far and (found.first == 0).any():
         query = found.positives.query_ids[found.first == 0][0]
         raise MetricError(
@@ -302,7 +312,7 @@ def score(
 ) -> RetrievalScores:
     """The means of ``score_queries``, with MetricError as there."""
     values = score_queries(query_ids, items, positives, ks=ks, by_r=by_r, **gaps)
-    means = {each.metric: each.estimate for each in values}
+    means = {scores.metric: scores.estimate for scores in values}
     recall = {k: means[f"R@{k}"] for k in ks}
     scored = int(np.count_nonzero(positives.counts))
     return RetrievalScores(
@@ -312,5 +322,5 @@ def score(
 
 def average_precision_at_r(ranking: Sequence[int], positives: Collection[int]) -> float:
     """AP@R of one ranking; MetricError where there are no positives or the ranking is shorter than R."""
-    one = Positives.from_mapping({0: positives})
-    return map_at_r(np.zeros(1, dtype=np.int64), np.asarray([ranking], dtype=np.int64), one)
+    matches = Positives.from_mapping({0: positives})
+    return map_at_r(np.zeros(1, dtype=np.int64), np.asarray([ranking], dtype=np.int64), matches)

@@ -116,16 +116,16 @@ def settle(tile: SimilarityTile, chosen: Chosen, counts: RankCounts, rescore: Re
         rescore: None where the tile holds true similarities, so that only equal ones are in doubt.
     """
     before = counts.sure.copy()
-    there = np.arange(tile.span.start, tile.span.stop)
-    for some in _some(np.flatnonzero(counts.doubtful > 0), len(there)):
+    columns = np.arange(tile.span.start, tile.span.stop)
+    for some in _some(np.flatnonzero(counts.doubtful > 0), len(columns)):
         near, own = tile.by_query(chosen.queries[some]), chosen.positions[some]
         close = (near >= chosen.low[some, None]) & (near <= chosen.up[some, None])
         if rescore is None:
-            before[some] += (close & (there < own[:, None])).sum(axis=1)
+            before[some] += (close & (columns < own[:, None])).sum(axis=1)
             continue
         number, column = np.nonzero(close)
-        other = there[column] != own[number]
-        number, position = number[other], there[column[other]]
+        other = columns[column] != own[number]
+        number, position = number[other], columns[column[other]]
         keys = (chosen.queries[some[number]] + tile.part.start) * tile.span.stop + position
         pairs, back = np.unique(keys, return_inverse=True)
         true = rescore(*np.divmod(pairs, tile.span.stop))[back]
@@ -143,19 +143,19 @@ def _layers(tile: SimilarityTile, chosen: Chosen) -> Iterator[tuple[Ids, NDArray
     """
     if not len(chosen.queries):
         return
-    each = np.bincount(chosen.queries, minlength=tile.cells.shape[tile.axis])
-    starts = np.cumsum(each) - each
-    some = np.flatnonzero(each)
-    if 2 * len(some) >= len(each):
+    counts = np.bincount(chosen.queries, minlength=tile.cells.shape[tile.axis])
+    starts = np.cumsum(counts) - counts
+    some = np.flatnonzero(counts)
+    if 2 * len(some) >= len(counts):
         # A query without chosen items borrows an entry and is not listened to: copying the others costs more.
         yield np.minimum(starts, len(chosen.queries) - 1), tile.cells, tile.axis, some
     else:
         yield starts[some], tile.by_query(some), 0, slice(None)
-    several = np.flatnonzero(each > 1)
-    several = several[np.argsort(-each[several], kind="stable")]
+    several = np.flatnonzero(counts > 1)
+    several = several[np.argsort(-counts[several], kind="stable")]
     cells = tile.by_query(several)
-    for layer in range(1, int(each.max())):
-        count = int(np.count_nonzero(each[several] > layer))
+    for layer in range(1, int(counts.max())):
+        count = int(np.count_nonzero(counts[several] > layer))
         yield starts[several[:count]] + layer, cells[:count], 0, slice(None)
 
 
@@ -203,8 +203,8 @@ class WantedRanks:
     ) -> WantedRanks:
         """Of pairs in order of rows, none twice; without caps all ranks are exact."""
         offsets = np.searchsorted(rows, np.arange(queries + 1)).astype(np.int64)
-        known = np.zeros(len(rows), np.float32) if similarities is None else similarities
-        return cls(offsets, rows, positions, known, np.full(len(rows), _ANY) if caps is None else caps)
+        of_pairs = np.zeros(len(rows), np.float32) if similarities is None else similarities
+        return cls(offsets, rows, positions, of_pairs, np.full(len(rows), _ANY) if caps is None else caps)
 
     def inside(self, part: slice) -> slice:
         """Where those of some queries are."""
@@ -269,8 +269,8 @@ def ranks_of_blocks(blocks: Iterable[NDArray[Any]], wanted: WantedRanks, gallery
 def _rank_rows(block: NDArray[Any], part: slice, wanted: WantedRanks, ranks: Ids, scratch: Scratch) -> None:
     inside = wanted.inside(part)
     rows, positions = wanted.rows[inside] - part.start, wanted.positions[inside]
-    own = block[rows, positions]
-    chosen = Chosen(rows, positions, own, own, own)
+    similarities = block[rows, positions]
+    chosen = Chosen(rows, positions, similarities, similarities, similarities)
     for span in _spans(block.shape[1], TILE[1]):
         cells = np.ascontiguousarray(block[:, span])
         _refuse_nan(cells, part.start, span.start)
@@ -283,10 +283,10 @@ def _refuse_nan(cells: NDArray[Any], row: int, column: int) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         if cells.dtype.kind != "f" or not np.isnan(cells.sum()):
             return
-    found = np.argwhere(np.isnan(cells))
-    if len(found):
+    nans = np.argwhere(np.isnan(cells))
+    if len(nans):
         raise MetricError(
-            f"the similarity in row {row + found[0][0]} and column {column + found[0][1]} (from 0) is NaN; "
+            f"the similarity in row {row + nans[0][0]} and column {column + nans[0][1]} (from 0) is NaN; "
             "compute it again, or give -inf where a pair has none"
         )
 
@@ -352,16 +352,16 @@ class _Ranking:
     def _before(self, near: NDArray[Any], side: _Side, entries: Ids, row: _Block, column: _Block) -> Ids:
         (part, query), (span, item) = (row, column) if side.axis == 0 else (column, row)
         tile, wanted, scratch = SimilarityTile(near, side.axis, part, span), side.wanted, self._local.scratch
-        rows, own = wanted.rows[entries] - part.start, wanted.similarities[entries]
-        # Between these near values the true one may be above ``own`` or below.
+        rows, similarities = wanted.rows[entries] - part.start, wanted.similarities[entries]
+        # Between these near values the true one may be above ``similarities`` or below.
         errors = self._product.errors(query, item)[rows]
-        doubt = at_most(own - errors), -at_most(-(own + errors))
-        chosen = Chosen(rows, wanted.positions[entries], own, *doubt)
+        doubt = at_most(similarities - errors), -at_most(-(similarities + errors))
+        chosen = Chosen(rows, wanted.positions[entries], similarities, *doubt)
         counts = count_before(tile, chosen, scratch)
         if counts.doubtful.sum() * _CROWDED <= near.size:
             return settle(tile, chosen, counts, side.rescore)
         tile = SimilarityTile(self._true(row, column), side.axis, part, span)
-        chosen = Chosen(rows, chosen.positions, own, own, own)
+        chosen = Chosen(rows, chosen.positions, similarities, similarities, similarities)
         return settle(tile, chosen, count_before(tile, chosen, scratch), None)
 
     def _true(self, row: _Block, column: _Block) -> NDArray[np.float32]:

@@ -164,20 +164,23 @@ def asked_metrics(names: Iterable[str]) -> tuple[Asked, ...]:
         MetricError: there is no such metric, or the package that has it is broken.
     """
     faults = load_installed()
-    found = {_place_of(name, faults) for name in names}
-    return tuple(_asked(list(METRICS)[row], k) for row, k in sorted(found))
+    places = {_place_of(name, faults) for name in names}
+    return tuple(_asked(list(METRICS)[row], k) for row, k in sorted(places))
 
 
 def _place_of(name: str, faults: Iterable[tuple[str, MetricError]]) -> tuple[int, int]:
     """The metric's row in the table and its K, 0 where it has none."""
-    for row, (known, metric) in enumerate(METRICS.items()):
-        k = _k_of(name, known, *metric.other_names)
+    for row, (metric_name, metric) in enumerate(METRICS.items()):
+        k = _k_of(name, metric_name, *metric.other_names)
         if k is not None:
             return row, k
-    for known, fault in faults:
-        if _k_of(name, known) is not None:
+    for metric_name, fault in faults:
+        if _k_of(name, metric_name) is not None:
             raise fault
-    all_known = (f"{one} for any K" if one.endswith("@K") else one.replace(" ", "-") for one in METRICS)
+    all_known = (
+        f"{metric_name} for any K" if metric_name.endswith("@K") else metric_name.replace(" ", "-")
+        for metric_name in METRICS
+    )
     raise MetricError(f"no metric called {name!r}; known: {', '.join(all_known)}")
 
 

@@ -232,7 +232,7 @@ def cross_candidates(
     """
     taken = {BY_TEXTS: int((known["encoder"] == BY_TEXTS).sum()), BY_IMAGES: 0}
     taken[BY_IMAGES] = len(known) - taken[BY_TEXTS]
-    there = set(zip(known["first"].tolist(), known["second"].tolist(), strict=True))
+    sampled = set(zip(known["first"].tolist(), known["second"].tolist(), strict=True))
     offers = {
         name: _offers(rated, groups, name, seed)
         for name, rated in ((BY_TEXTS, by_texts), (BY_IMAGES, by_images))
@@ -241,9 +241,9 @@ def cross_candidates(
 
     def take(name: str, most: int) -> None:
         for image, caption, rank, score in offers[name] if most > 0 else ():
-            if (image, caption) in there:
+            if (image, caption) in sampled:
                 continue
-            there.add((image, caption))
+            sampled.add((image, caption))
             rows.append((image, caption, name, rank, score))
             taken[name] += 1
             most -= 1
@@ -282,7 +282,7 @@ def _offers(
 
 def _samples(method: SamplingMethod, pairs: pd.DataFrame, encoder: str = "") -> pd.DataFrame:
     """``SAMPLES`` without ``pair``; what ``pairs`` lack of it was nobody's choice."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "task": TASKS.index(method.task),
         "method": METHODS.index(method),
         "encoder": encoder,
@@ -290,7 +290,7 @@ def _samples(method: SamplingMethod, pairs: pd.DataFrame, encoder: str = "") -> 
         "similarity": np.nan,
     }
     columns = {
-        name: pairs[name] if name in pairs else [given[name]] * len(pairs)
+        name: pairs[name] if name in pairs else [defaults[name]] * len(pairs)
         for name in SAMPLES
         if name != "pair"
     }

@@ -154,16 +154,16 @@ def gold_negatives(
             drawn[packed] = None
             if len(drawn) == n:
                 break
-    found = unpack_pairs(np.array(list(drawn), np.int64))
-    if len(found) < n:
-        found = _all_negatives(sides, forbidden, seed)[:n]
-    if not found:
+    negatives = unpack_pairs(np.array(list(drawn), np.int64))
+    if len(negatives) < n:
+        negatives = _all_negatives(sides, forbidden, seed)[:n]
+    if not negatives:
         both = len(set(queries[0]) & set(gallery[0])) * len(set(queries[1]) & set(gallery[1]))
         raise ProposalError(
             f"all {sum(sizes) - both} query x gallery pairs are proposed, ranked high or known positives, so none is a "
             "gold negative; use a larger gallery, or propose fewer in a new project (--top-k)"
         )
-    return found
+    return negatives
 
 
 def _all_negatives(sides: tuple[tuple[list[int], list[int]], ...], forbidden: Ints, seed: int) -> list[Pair]:

@@ -63,11 +63,11 @@ class Terms:
     @classmethod
     def from_json(cls, text: str) -> Terms:
         """As they were kept."""
-        known = json.loads(text)
-        starts = tuple(known["rules"].pop("forbidden_starts"))
+        kept = json.loads(text)
+        starts = tuple(kept["rules"].pop("forbidden_starts"))
         return cls(
-            TextRules(**known["rules"], forbidden_starts=starts),
-            tuple(Label(label) for label in known["accepts"]),
+            TextRules(**kept["rules"], forbidden_starts=starts),
+            tuple(Label(label) for label in kept["accepts"]),
         )
 
 

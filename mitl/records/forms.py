@@ -133,7 +133,11 @@ def phrases(form: SetForm) -> Mapping[str, str]:
         "the two JSONs": "the two lists",
         **dict(zip(IMAGES.lists, form.lists, strict=True)),
     }
-    begun = {one[0].upper() + one[1:]: of[0].upper() + of[1:] for one, of in said.items() if "_" not in one}
+    begun = {
+        phrase[0].upper() + phrase[1:]: of[0].upper() + of[1:]
+        for phrase, of in said.items()
+        if "_" not in phrase
+    }
     return {**begun, **said}
 
 
@@ -143,8 +147,8 @@ def of_form(told: str, form: SetForm, makers: Collection[str] = ()) -> str:
         return told
     words = "|".join(re.escape(phrase) for phrase in sorted(phrases(form), key=len, reverse=True))
     kept = "|".join(re.escape(mine) for mine in sorted({*makers, *_DATA_SETS}, key=len, reverse=True))
-    found = re.compile(rf"({kept})|(?<![\w<-])(?<!</)(?:{words})(?!\w)")
-    return found.sub(lambda match: match[1] or phrases(form)[match[0]], told)
+    pattern = re.compile(rf"({kept})|(?<![\w<-])(?<!</)(?:{words})(?!\w)")
+    return pattern.sub(lambda match: match[1] or phrases(form)[match[0]], told)
 
 
 def in_ways(told: Any, form: Callable[[], SetForm]) -> Any:

@@ -83,8 +83,8 @@ class Question:
 
     def bits(self, values: Iterable[str]) -> int:
         """A bit for each value's place among the choices."""
-        known = self.values
-        return sum({1 << known.index(value) for value in values})
+        order = self.values
+        return sum({1 << order.index(value) for value in values})
 
     def chosen(self, mask: int) -> list[Choice]:
         """The choices whose bits are set."""
@@ -149,7 +149,9 @@ CONCEPT = Question(
     "concept",
     QuestionType.CHOICES,
     "In which way?",
-    choices=tuple(Choice(one.value, _CONCEPTS.get(one, one.value), one.code) for one in Concept),
+    choices=tuple(
+        Choice(concept.value, _CONCEPTS.get(concept, concept.value), concept.code) for concept in Concept
+    ),
     when=Condition(SHORTCOMING.name, (Shortcoming.DESCRIBED_WRONGLY.value,)),
     column="concepts",
     csv="shortcoming2",

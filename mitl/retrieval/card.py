@@ -168,18 +168,18 @@ class CardSearch:
         starts: tuple[int, int],
     ) -> None:
         """The pairs of a tile that reach a floor, into the lists; of a crowded one half by half."""
-        (one, other), (own, theirs), (rows, columns) = blocks, lists, parts
+        (block, partner), (own, theirs), (rows, columns) = blocks, lists, parts
         least = own.floors[rows] - bounds[0][rows]
         their_least = None if theirs is None else theirs.floors[columns] - bounds[1][columns]
-        found = self._sieve.sift(one, other, least, their_least, self._plan.most)
-        if found is None:
-            middle = len(other) // 2
-            for part in (slice(0, middle), slice(middle, len(other))):
+        pairs = self._sieve.sift(block, partner, least, their_least, self._plan.most)
+        if pairs is None:
+            middle = len(partner) // 2
+            for part in (slice(0, middle), slice(middle, len(partner))):
                 narrow = slice(columns.start + part.start, columns.start + part.stop)
-                self._tile((one, other.part(part)), lists, bounds, (rows, narrow), starts)
+                self._tile((block, partner.part(part)), lists, bounds, (rows, narrow), starts)
             return
-        row, column = found
-        similarities = self._sieve.similarities(one, other, row, column)
+        row, column = pairs
+        similarities = self._sieve.similarities(block, partner, row, column)
         own.add(row, column, similarities, (rows.start, columns.start + starts[1]))
         if theirs is not None:
             theirs.add(column, row, similarities, (columns.start, rows.start + starts[0]))
@@ -213,8 +213,8 @@ def seconds_of_probe(device: str, width: int, queries: int, items: int, k: int) 
             rows, columns = (places[pairs[0] < _CHECKED] for places in pairs)
             missed = exact >= floors[:_CHECKED, None]
             missed[rows, columns] = False
-            found = sieve.similarities(left, right, rows, columns)
-            complete = torch.isclose(found.double(), exact[rows, columns]).all() and not missed.any()
+            similarities = sieve.similarities(left, right, rows, columns)
+            complete = torch.isclose(similarities.double(), exact[rows, columns]).all() and not missed.any()
     except (RuntimeError, RetrievalError):
         return math.inf
     return min(times) if complete else math.inf

@@ -111,8 +111,8 @@ class CardLists:
         self._keys = self._keys.sort(dim=1).values
         self._keys[:, self.k :].fill_(_NOTHING)
         last = self._keys[:, self.k - 1]
-        known = self._torch.where(last == _NOTHING, -self._torch.inf, values_of(self._torch, last).double())
-        self.raise_floors(slice(None), known)
+        kth = self._torch.where(last == _NOTHING, -self._torch.inf, values_of(self._torch, last).double())
+        self.raise_floors(slice(None), kth)
 
     def best(self) -> tuple[Any, Any]:
         """The best k of each, (n, k) int64 positions and float32 similarities."""

@@ -90,7 +90,7 @@ class Loader:
 
     def write(self, positions: Any, similarities: Any, best: Best, part: slice) -> None:
         """Put what was found where it belongs; ``wait`` says when all is there."""
-        found = (positions, best.positions), (similarities, best.similarities)
+        transfers = (positions, best.positions), (similarities, best.similarities)
         ready = None
         if self._out is not None:
             ready = self._torch.cuda.Event()
@@ -100,7 +100,7 @@ class Loader:
             with self._stream(self._out):
                 if ready is not None:
                     ready.wait()
-                for here, there in found:
+                for here, there in transfers:
                     there[part] = here.cpu().numpy()
 
         self._written.append(self._writers.submit(bring))

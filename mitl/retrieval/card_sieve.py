@@ -168,20 +168,20 @@ class Sieve:
             near = reduce(
                 torch.maximum, [self._near(one, other) for one in left.halves for other in right.halves]
             )
-            found = near >= least[:, None]
+            reach = near >= least[:, None]
             if theirs is not None:
-                found |= near >= theirs
-            if int(found.sum()) > most:
+                reach |= near >= theirs
+            if int(reach.sum()) > most:
                 return None
-            rows, columns = found.nonzero(as_tuple=True)
+            rows, columns = reach.nonzero(as_tuple=True)
             return rows, columns
         pairs = []
         for one in left.halves:
             for other in right.halves:
-                found = self._sift(one, other, least, theirs, most)
-                if found is None:
+                places = self._sift(one, other, least, theirs, most)
+                if places is None:
                     return None
-                pairs.append(found)
+                pairs.append(places)
         if len(pairs) == 1:
             return pairs[0]
         flat = torch.cat([rows * len(right) + columns for rows, columns in pairs]).unique()
@@ -321,7 +321,7 @@ class Sieve:
     def _largest(self, left: CardBlock, right: CardBlock, product: Callable[[int, int], Any]) -> Any:
         """The largest of the K x L products, ``product`` of each."""
         which = [(k, m) for k in range(left.exact.shape[1]) for m in range(right.exact.shape[1])]
-        return reduce(self._torch.maximum, [product(*one) for one in which])
+        return reduce(self._torch.maximum, [product(*pair) for pair in which])
 
 
 @cache

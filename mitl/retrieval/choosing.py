@@ -167,10 +167,10 @@ def survivors_of(product: Product, task: SearchTask) -> tuple[float, float]:
     """``expected_survivors`` of an item of the left and, where they are asked for, of the right."""
     if not product.loses:
         return float(task.k), float(task.k_back or 0)
-    there = expected_survivors(product, task.left, task.right, task.k, ("left", "right"))
+    of_left = expected_survivors(product, task.left, task.right, task.k, ("left", "right"))
     if task.k_back is None:
-        return there, 0.0
-    return there, expected_survivors(product, task.right, task.left, task.k_back, ("right", "left"))
+        return of_left, 0.0
+    return of_left, expected_survivors(product, task.right, task.left, task.k_back, ("right", "left"))
 
 
 def expected_survivors(
@@ -214,8 +214,8 @@ def _places(task: SearchTask, survivors: tuple[float, float]) -> tuple[int, int]
 
 def _room(k: int, items: int, survivors: float) -> int:
     # Where hardly more than k survive, clearing often costs less than sorting places that are free.
-    wanted = 2 * survivors + 16 if survivors < _SHARP * k else 3 * survivors + 64
-    return min(max(k + 1, items), min(16 * k + 1024, int(wanted)))
+    room = 2 * survivors + 16 if survivors < _SHARP * k else 3 * survivors + 64
+    return min(max(k + 1, items), min(16 * k + 1024, int(room)))
 
 
 @cache

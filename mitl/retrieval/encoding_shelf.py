@@ -130,8 +130,8 @@ def _mapped(path: Path) -> NDArray[Any]:
     # "c" is private to this process and unlike "r" no memory that torch warns of; but systems refuse to promise that
     # much more than they have could be written to.
     small = path.stat().st_size < _PRIVATE_BYTES
-    found: NDArray[Any] = np.load(path, mmap_mode="c" if small else "r", allow_pickle=False)
-    return found
+    array: NDArray[Any] = np.load(path, mmap_mode="c" if small else "r", allow_pickle=False)
+    return array
 
 
 def _line(error: Exception) -> str:
@@ -221,8 +221,8 @@ class Shelf:
 
     def places(self, keys: Keys) -> NDArray[np.int64]:
         """Where each item's row lies, counted through all parts; -1 where it is not there."""
-        found = places(self._sorted, keys)
-        return np.where(found >= 0, self._order[found], -1) if len(self._order) else found
+        at = places(self._sorted, keys)
+        return np.where(at >= 0, self._order[at], -1) if len(self._order) else at
 
     def assembled(self, keys: Keys) -> Arrays | None:
         """The rows of these items in this order, from one part; such a part is made where there is none.
@@ -282,8 +282,8 @@ def _check_alike(parts: Sequence[EncodedPart]) -> None:
 def _read_parts(folder: Path) -> list[EncodedPart]:
     """The usable parts; what is damaged through and through is removed, so that its place is free."""
     while True:
-        found = sorted(path for path in folder.glob("[!.]*") if path.is_dir()) if folder.is_dir() else []
-        parts = {path: read_part(path) for path in found}
+        folders = sorted(path for path in folder.glob("[!.]*") if path.is_dir()) if folder.is_dir() else []
+        parts = {path: read_part(path) for path in folders}
         vanished = [path for path, part in parts.items() if part is None and not path.exists()]
         for path, part in parts.items():
             if path not in vanished and (part is None or not part.sound.any()):

@@ -115,8 +115,8 @@ class EncodingStore:
         Such annotators set the class attribute ``reads_pictures`` to False.
         """
         with_files = modality == "image" and reads_pictures(annotator, unsaid=True)
-        known, keys = self._keys.get((modality, with_files), (None, None))
-        if keys is None or known is not items:
+        keyed_items, keys = self._keys.get((modality, with_files), (None, None))
+        if keys is None or keyed_items is not items:
             if modality == "caption":
                 keys = caption_keys(cast(Sequence[CaptionItem], items))
             else:
@@ -130,12 +130,12 @@ class EncodingStore:
         """Compute and keep the missing items, a chunk at a time."""
         chunks = _chunks(side, missing)
         with progress(f"encode {side.annotator.name} {side.modality}s", total=len(missing)) as advance:
-            for number, found in encode(_unfinished(side, chunks, advance)):
+            for number, encoded in encode(_unfinished(side, chunks, advance)):
                 rows = chunks[number]
-                check_encoded(side.annotator.name, found, side.some(rows))
+                check_encoded(side.annotator.name, encoded, side.some(rows))
                 kept = f"the {self.computed[side.modality]:,} {side.modality}s that this run has encoded are kept"
                 with one_clear_line(side.folder, kept):
-                    write_part(side.place(rows), side.keys[rows], [found.arrays])
+                    write_part(side.place(rows), side.keys[rows], [encoded.arrays])
                 self.computed[side.modality] += len(rows)
                 advance(len(rows))
 
@@ -226,7 +226,7 @@ def image_keys(
     if pictures is not None:
         content = pictures.sha256([item.path for item in items], progress)
     return np.array(
-        [_key("image", item.external_id, found) for item, found in zip(items, content, strict=True)],
+        [_key("image", item.external_id, sha256) for item, sha256 in zip(items, content, strict=True)],
         np.uint64,
     )
 
@@ -250,19 +250,19 @@ class PictureHashes:
     def sha256(self, paths: Sequence[Path | None], progress: Progress = no_progress) -> list[str]:
         """The hash of each file, as hex; empty where there is no file to read."""
         stamps = {path: _stamp(path) for path in paths if path is not None}
-        found = {path: known for path, stamp in stamps.items() if (known := self._known_hash(path, stamp))}
-        unread = [path for path in stamps if path not in found]
+        hashes = {path: known for path, stamp in stamps.items() if (known := self._known_hash(path, stamp))}
+        unread = [path for path in stamps if path not in hashes]
         if unread:
             with progress("read pictures", total=len(unread)) as advance:
                 for start in range(0, len(unread), _SAVE_EVERY):
                     part = unread[start : start + _SAVE_EVERY]
-                    found.update(self._read(part, stamps))
+                    hashes.update(self._read(part, stamps))
                     advance(len(part))
-        return ["" if path is None else found[path] for path in paths]
+        return ["" if path is None else hashes[path] for path in paths]
 
     def _known_hash(self, path: Path, stamp: Stamp | None) -> str | None:
-        known, sha256 = self._known.get(str(path), (None, None))
-        return sha256 if stamp is not None and known == stamp else None
+        known_stamp, sha256 = self._known.get(str(path), (None, None))
+        return sha256 if stamp is not None and known_stamp == stamp else None
 
     def _read(self, paths: Sequence[Path], stamps: dict[Path, Stamp | None]) -> dict[Path, str]:
         with ThreadPoolExecutor(_READERS) as pool:
@@ -279,10 +279,10 @@ class PictureHashes:
 
 def _stamp(path: Path) -> Stamp | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _sha256(path: Path) -> str:

@@ -159,9 +159,9 @@ def estimate(
 def total(parts: Mapping[str, ComputeEstimate]) -> ComputeEstimate:
     """All annotators, one after the other."""
     sums = {
-        each.name: sum(getattr(part, each.name) for part in parts.values())
-        for each in fields(ComputeEstimate)
-        if each.name != "cents"
+        field.name: sum(getattr(part, field.name) for part in parts.values())
+        for field in fields(ComputeEstimate)
+        if field.name != "cents"
     }
     prices = [part.cents for part in parts.values()]
     return ComputeEstimate(**sums, cents=None if None in prices or not prices else sum(filter(None, prices)))
@@ -183,8 +183,8 @@ _DECODED_PER_CORE = 120.0
 """Pictures a second and core; 16 cores beside a card."""
 
 NAMED = {
-    found.name: found
-    for found in (
+    hardware.name: hardware
+    for hardware in (
         Hardware("h200", 67e12, 989e12, 4.8e12, 2e9, 16 * _DECODED_PER_CORE, "NVIDIA, H200 SXM", 0.3, 0.3),
         Hardware("h100", 67e12, 989e12, 3.35e12, 2e9, 16 * _DECODED_PER_CORE, "NVIDIA, H100 SXM", 0.3, 0.3),
         Hardware(
@@ -243,14 +243,14 @@ def _products(seconds: float) -> tuple[float, float]:
         return with_numpy, with_numpy
     import torch
 
-    given = torch.from_numpy(square).to(usual_device())
+    factor = torch.from_numpy(square).to(usual_device())
 
     def product(matrix: torch.Tensor) -> Callable[[], None]:
         into = torch.empty_like(matrix)
         return lambda: _finished(torch.mm(matrix, matrix, out=into))
 
-    float32 = max(with_numpy, flop / _best(product(given), seconds))
-    return float32, max(float32, flop / _best(product(given.to(torch.bfloat16)), seconds))
+    float32 = max(with_numpy, flop / _best(product(factor), seconds))
+    return float32, max(float32, flop / _best(product(factor.to(torch.bfloat16)), seconds))
 
 
 def _memory(seconds: float) -> float:
@@ -261,9 +261,9 @@ def _memory(seconds: float) -> float:
         return 2 * _COPIED / _best(lambda: np.copyto(target, source), seconds)
     import torch
 
-    given = torch.ones(_COPIED // 8, dtype=torch.float64, device=usual_device())
-    copy = torch.empty_like(given)
-    return 2 * _COPIED / _best(lambda: _finished(copy.copy_(given)), seconds)
+    original = torch.ones(_COPIED // 8, dtype=torch.float64, device=usual_device())
+    copy = torch.empty_like(original)
+    return 2 * _COPIED / _best(lambda: _finished(copy.copy_(original)), seconds)
 
 
 def _finished(computed: Any) -> None:
@@ -284,8 +284,8 @@ def _pictures(seconds: float) -> float:
     picture.save(file, "JPEG", quality=90)
 
     def decode() -> None:
-        with Image.open(io.BytesIO(file.getvalue())) as found:
-            np.asarray(found.convert("RGB").resize((298, 224), Image.Resampling.BICUBIC))
+        with Image.open(io.BytesIO(file.getvalue())) as image:
+            np.asarray(image.convert("RGB").resize((298, 224), Image.Resampling.BICUBIC))
 
     return 1 / _best(decode, seconds)
 
@@ -293,7 +293,7 @@ def _pictures(seconds: float) -> float:
 def _disk(files: Iterable[Path]) -> float | None:
     """Bytes a second of reading a file that the system has been asked to forget; None without a large one."""
     sizes = {path: path.stat().st_size for path in files if path.is_file()}
-    path = max(sizes, key=lambda one: min(sizes[one], _READ), default=None)
+    path = max(sizes, key=lambda candidate: min(sizes[candidate], _READ), default=None)
     if path is None or sizes[path] < _LEAST_FILE:
         return None
     with path.open("rb", buffering=0) as file:
@@ -306,7 +306,7 @@ def _disk(files: Iterable[Path]) -> float | None:
 
 
 def _installed() -> list[Path]:
-    found = find_spec("torch")
-    if found is None or found.origin is None:
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
         return []
-    return list((Path(found.origin).parent / "lib").glob("libtorch_c*.so"))
+    return list((Path(spec.origin).parent / "lib").glob("libtorch_c*.so"))

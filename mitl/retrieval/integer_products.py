@@ -147,8 +147,8 @@ class Int8Product(Product):
     def reached(self, tile: Tile, floors: Floors) -> Reached | None:
         """In integers: for rows the best of each chunk first, for columns everything."""
         reached = self._columns_reached if floors.side == "right" else self._rows_reached
-        found = reached(tile, floors)
-        return found and found._replace(columns=tile.right.places[found.columns])
+        pairs = reached(tile, floors)
+        return pairs and pairs._replace(columns=tile.right.places[pairs.columns])
 
     def _rows_reached(self, tile: Tile, floors: Floors) -> Reached | None:
         left, right, part, most = tile.left, tile.right, floors.part, floors.most
@@ -158,10 +158,10 @@ class Int8Product(Product):
         if hits is None:
             cells = largest(tile.cells)
             reach = cells.reshape(len(left), -1, self.chunk) >= least[:, :, None]
-            found = places(reach.reshape(cells.shape)[:, part], most)
-            if found is None:
+            flat = places(reach.reshape(cells.shape)[:, part], most)
+            if flat is None:
                 return None
-            rows, columns = np.divmod(found, part.stop - part.start)
+            rows, columns = np.divmod(flat, part.stop - part.start)
             columns += part.start
             values = cells[rows, columns]
         else:
@@ -181,12 +181,12 @@ class Int8Product(Product):
         errors = self.errors(right, tile.left)
         units: Doubles = self._left_step * right.steps
         cells = largest(tile.cells)[:, : len(right)]
-        found = compared(cells, _least((values - errors) / units), floors)
-        if found is None:
+        pairs = compared(cells, _least((values - errors) / units), floors)
+        if pairs is None:
             return None
-        highest = cells[found.rows, found.columns] * units[found.columns] + errors[found.columns]
-        reached = np.flatnonzero(highest >= values[found.columns])
-        return Reached(found.rows[reached], found.columns[reached], highest[reached])
+        highest = cells[pairs.rows, pairs.columns] * units[pairs.columns] + errors[pairs.columns]
+        reached = np.flatnonzero(highest >= values[pairs.columns])
+        return Reached(pairs.rows[reached], pairs.columns[reached], highest[reached])
 
     def _chunk_floors(
         self, left: Operand, right: Operand, floors: Doubles
@@ -229,10 +229,10 @@ def _sums_exactly() -> bool:
         return False
     signs = torch.where(torch.arange(64 * 256).view(64, 256) % 3 > 0, _MOST_8, -_MOST_8).to(torch.int8)
     try:
-        found = torch._int_mm(signs, signs.T)
+        sums = torch._int_mm(signs, signs.T)
     except RuntimeError:
         return False
-    return bool(torch.equal(found.long(), signs.long() @ signs.long().T))
+    return bool(torch.equal(sums.long(), signs.long() @ signs.long().T))
 
 
 _MOST_16 = 2.0**15 - 1
@@ -384,34 +384,34 @@ class Int16Product(FloatProduct):
         if left.coarse is None or right.coarse is None:
             return None
         most = min(floor.most for floor in floors.values())
-        found = tuple(buffers.get(name, (2, most), kind) for name, kind in _FOUND.items())
+        lists = tuple(buffers.get(name, (2, most), kind) for name, kind in _FOUND.items())
         sides: dict[Side, Operand] = {"left": left, "right": right}
         factors = left.factors, right.factors
-        least = tuple(np.full(len(own.steps), np.inf, np.float32) for own in sides.values())
-        for numbers, (side, own) in zip(least, sides.items(), strict=True):
+        least = tuple(np.full(len(operand.steps), np.inf, np.float32) for operand in sides.values())
+        for numbers, (side, operand) in zip(least, sides.items(), strict=True):
             if side in floors:
-                numbers[: len(own)] = at_most(floors[side].values)
+                numbers[: len(operand)] = at_most(floors[side].values)
         counts = -1, -1
         if self._patience > 0:
             counts = self._sieve.sieve(
                 (left.coarse.data[0], right.coarse.data[0]),
                 (left.coarse.factors, right.coarse.factors),
-                tuple(self._numbers(own, buffers)[0] for own in sides.values()),
+                tuple(self._numbers(operand, buffers)[0] for operand in sides.values()),
                 factors,
                 least,
-                found,
+                lists,
                 (*self._blocks, self._coarse.DEPTH, self._coarse.LEFT_BYTES, self._coarse.WORTH),
             )[:2]
             self._patience = min(_PATIENCE, self._patience + (1 if counts[0] >= 0 else -1))
         if counts[0] < 0:
             panels = tuple(
-                next(self._packed(own, number, buffers)) for number, own in enumerate(sides.values())
+                next(self._packed(operand, number, buffers)) for number, operand in enumerate(sides.values())
             )
-            counts = self._kernels.sift(panels, factors, least, (len(left), len(right)), found)
+            counts = self._kernels.sift(panels, factors, least, (len(left), len(right)), lists)
         if counts[0] < 0:
             return None
         return {
-            side: Reached(*(numbers[number, : counts[number]] for numbers in found))
+            side: Reached(*(numbers[number, : counts[number]] for numbers in lists))
             for number, side in enumerate(sides)
             if side in floors
         }

@@ -120,9 +120,9 @@ def read_frame(place: FramePlace) -> ScoreFrame:
     """The frame that lies there."""
     with place.path.open("rb") as file:
         file.seek(place.offset)
-        found = _next(file)
-    assert found is not None, f"the frame at {place.offset} of {place.path} was whole when it was opened"
-    return found
+        frame = _next(file)
+    assert frame is not None, f"the frame at {place.offset} of {place.path} was whole when it was opened"
+    return frame
 
 
 def _places(path: Path) -> Iterator[FramePlace]:
@@ -211,8 +211,8 @@ class KnownScores:
             pairs, values = block
             stop = int(np.searchsorted(packed, (number + 1) * self._images * self._width))
             if len(pairs):
-                found = places(pairs, packed[start:stop])
-                scores[start:stop] = np.where(found >= 0, values[found], np.float32(np.nan))
+                at = places(pairs, packed[start:stop])
+                scores[start:stop] = np.where(at >= 0, values[at], np.float32(np.nan))
             start = stop
         return scores
 
@@ -241,12 +241,12 @@ class KnownScores:
         if done < len(frames):
             limits = number * self._images * self._width, (number + 1) * self._images * self._width
             new = [self._decoded(frame, limits) for frame in frames[done:]]
-            pairs = np.concatenate([pairs, *(one for one, _ in new)])
-            scores = np.concatenate([scores, *(one for _, one in new)])
+            pairs = np.concatenate([pairs, *(new_pairs for new_pairs, _ in new)])
+            scores = np.concatenate([scores, *(new_scores for _, new_scores in new)])
             order = np.argsort(pairs, kind="stable")  # merges what is sorted in runs
             pairs, scores = pairs[order], scores[order]
             self._at_hand[number] = (pairs, scores, len(frames))
-            held = sum(len(one) for one, _, _ in self._at_hand.values())
+            held = sum(len(cached) for cached, _, _ in self._at_hand.values())
             while held > _CACHE_PAIRS and len(self._at_hand) > 1:
                 held -= len(self._at_hand.popitem(last=False)[1][0])
         if number in self._at_hand:
@@ -265,8 +265,8 @@ class KnownScores:
         rows = self._image_places(frame.images)[frame.image_places]
         columns = self._caption_places(frame.captions)[frame.caption_places]
         packed = rows * self._width + columns
-        there = (rows >= 0) & (columns >= 0) & (packed >= limits[0]) & (packed < limits[1])
-        packed, scores = packed[there], frame.scores[there]
+        inside = (rows >= 0) & (columns >= 0) & (packed >= limits[0]) & (packed < limits[1])
+        packed, scores = packed[inside], frame.scores[inside]
         order = np.argsort(packed, kind="stable")
         return packed[order], scores[order]
 
@@ -277,8 +277,8 @@ def _by_key(keys: Keys) -> Callable[[Keys], Places]:
     rising = keys[order]
 
     def find(wanted: Keys) -> Places:
-        found = places(rising, wanted)
-        return np.where(found >= 0, order[found], -1)
+        at = places(rising, wanted)
+        return np.where(at >= 0, order[at], -1)
 
     return find
 

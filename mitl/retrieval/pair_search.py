@@ -72,9 +72,11 @@ class PairSearch:
         while len(rows):
             kept = KeptPairScores(self.name, self.scores, self.items, told)
             sides: tuple[Modality, Modality] = direction.ordered("image", "caption")
-            found = top_k(kept, Encoded(sides[0], query_ids[rows], {}), Encoded(sides[1], gallery, {}), depth)
-            places = np.searchsorted(gallery, found.item_ids)
-            near = _Near(places, found.similarities, depth == len(gallery))
+            ranking = top_k(
+                kept, Encoded(sides[0], query_ids[rows], {}), Encoded(sides[1], gallery, {}), depth
+            )
+            places = np.searchsorted(gallery, ranking.item_ids)
+            near = _Near(places, ranking.similarities, depth == len(gallery))
             done, settled = self._settled(direction, query_ids[rows], near, k)
             best.places[rows[done]], best.scores[rows[done]] = settled.places[done], settled.scores[done]
             rows, depth, told = rows[~done], min(2 * depth, len(gallery)), _silent
@@ -96,7 +98,7 @@ class PairSearch:
         """
         gallery = ids_of(self._gallery(direction))
         best = _Near(np.empty((0, k), np.int64), np.empty((0, k), np.float32), True)
-        for block in _blocks([len(one) for one in candidates]):
+        for block in _blocks([len(items) for items in candidates]):
             near = self._scored(direction, query_ids[block], candidates[block], advance)
             done, settled = self._settled(direction, query_ids[block], near, k)
             assert done.all(), "nothing but the candidates could be found"
@@ -115,13 +117,13 @@ class PairSearch:
         advance: Advance,
     ) -> _Near:
         """All candidates of some queries, best first."""
-        counts = np.array([len(one) for one in candidates])
-        there = np.arange(counts.max()) < counts[:, None]
-        places = np.full(there.shape, -1, np.int64)
-        places[there] = np.concatenate(candidates)
-        near = _Near(places, np.full(there.shape, -np.inf, np.float32), True)
+        counts = np.array([len(items) for items in candidates])
+        taken = np.arange(counts.max()) < counts[:, None]
+        places = np.full(taken.shape, -1, np.int64)
+        places[taken] = np.concatenate(candidates)
+        near = _Near(places, np.full(taken.shape, -np.inf, np.float32), True)
         self._fill(self.scores, direction, query_ids, near, advance)
-        return _best(near, there.shape[1])
+        return _best(near, taken.shape[1])
 
     def _settled(
         self, direction: Direction, query_ids: NDArray[np.int64], near: _Near, k: int
@@ -136,16 +138,16 @@ class PairSearch:
             asked = near.rows(rows)
             exact = _Near(asked.places[:, :depth], np.full((len(rows), depth), -np.inf, np.float32), True)
             self._fill(self.exact, direction, query_ids[rows], exact, _silent)
-            there = exact.places >= 0
+            taken = exact.places >= 0
             error = max(
-                error, float(np.abs(exact.scores[there] - asked.scores[:, :depth][there]).max(initial=0))
+                error, float(np.abs(exact.scores[taken] - asked.scores[:, :depth][taken]).max(initial=0))
             )
-            found = _best(exact, k)
-            best.places[rows], best.scores[rows] = found.places, found.scores
+            exact_best = _best(exact, k)
+            best.places[rows], best.scores[rows] = exact_best.places, exact_best.scores
             if depth == near.places.shape[1] and near.is_all:
                 done[rows] = True
                 break
-            done[rows] = asked.scores[:, depth - 1] + _SAFETY * error < found.scores[:, k - 1]
+            done[rows] = asked.scores[:, depth - 1] + _SAFETY * error < exact_best.scores[:, k - 1]
             if depth == near.places.shape[1]:
                 break
             depth = min(2 * depth, near.places.shape[1])
@@ -161,9 +163,9 @@ class PairSearch:
     ) -> None:
         """Put the scores of all its pairs into ``near``."""
         queries = np.searchsorted(ids_of(self._queries(direction)), query_ids)
-        there = near.places >= 0
-        rows = np.broadcast_to(queries[:, None], there.shape)[there]
-        near.scores[there] = scores.get(*direction.ordered(rows, near.places[there]), advance)
+        taken = near.places >= 0
+        rows = np.broadcast_to(queries[:, None], taken.shape)[taken]
+        near.scores[taken] = scores.get(*direction.ordered(rows, near.places[taken]), advance)
 
     def _queries(self, direction: Direction) -> Sequence[ImageItem] | Sequence[CaptionItem]:
         return self.items.images if direction is Direction.I2T else self.items.captions

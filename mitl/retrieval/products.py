@@ -108,10 +108,10 @@ class Buffers:
 
     def kept(self, name: str, of: object, make: Callable[[], Any]) -> Any:
         """What ``make`` gave when this name was last asked for, if that was of the same."""
-        made = self._made.get(name)
-        if made is None or made[0] != of:
-            made = self._made[name] = of, make()
-        return made[1]
+        entry = self._made.get(name)
+        if entry is None or entry[0] != of:
+            entry = self._made[name] = of, make()
+        return entry[1]
 
 
 class Product:
@@ -198,14 +198,14 @@ class Product:
     def reached_among(self, cells: Floats, tile: Tile, floors: Floors) -> Reached | None:
         """``reached`` for near similarities of float32 whose errors are alike for all pairs of a row or column."""
         errors = self.errors(*tile.seen_from(floors.side))
-        found = compared(cells, self.least_near(floors, errors), floors)
-        return found and self.with_highest(found, cells[found.rows, found.columns], errors, floors.side)
+        pairs = compared(cells, self.least_near(floors, errors), floors)
+        return pairs and self.with_highest(pairs, cells[pairs.rows, pairs.columns], errors, floors.side)
 
     def with_highest(self, found: Reached, values: NDArray[Any], errors: Doubles, side: Side) -> Reached:
         """The same pairs with the highest that similarities of these near values can be."""
         wide = values.astype(np.float64)
-        own = errors[found.rows if side == "left" else found.columns]
-        return found._replace(highest=wide + self.rounding * np.abs(wide) + own)
+        pair_errors = errors[found.rows if side == "left" else found.columns]
+        return found._replace(highest=wide + self.rounding * np.abs(wide) + pair_errors)
 
 
 class FloatProduct(Product):
@@ -292,10 +292,10 @@ def compared(cells: NDArray[Any], thresholds: NDArray[Any], floors: Floors) -> R
             return None
         return Reached(rows[:count].copy(), columns[:count] + floors.part.start, np.empty(0))
     least = least[:, None] if of_rows else least
-    found = places(seen >= least, floors.most)
-    if found is None:
+    at = places(seen >= least, floors.most)
+    if at is None:
         return None
-    rows, columns = np.divmod(found, seen.shape[1])
+    rows, columns = np.divmod(at, seen.shape[1])
     return Reached(rows, columns + floors.part.start, np.empty(0))
 
 
@@ -306,11 +306,11 @@ def places(reach: NDArray[np.bool_], most: int) -> NDArray[np.int64] | None:
     """
     flat = np.ascontiguousarray(reach).reshape(-1)
     if len(flat) % 8:
-        found = np.flatnonzero(flat)
-        return found if len(found) <= most else None
+        at = np.flatnonzero(flat)
+        return at if len(at) <= most else None
     eights = flat.view(np.uint64)
     some = np.flatnonzero(eights != 0)
     if len(some) > most:
         return None
-    found = np.flatnonzero(eights[some].view(np.bool_))
-    return (some[found >> 3] << 3) | (found & 7) if len(found) <= most else None
+    at = np.flatnonzero(eights[some].view(np.bool_))
+    return (some[at >> 3] << 3) | (at & 7) if len(at) <= most else None

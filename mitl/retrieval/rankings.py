@@ -97,13 +97,13 @@ def read_ranking_info(path: Path) -> RankingInfo:
         raise RetrievalError(f"no ranking file {str(path)!r}; run `mitl propose` to make it")
     try:
         metadata = pq.read_metadata(path).metadata or {}
-        found = {key: metadata[key.encode()].decode() for key in _KEYS}
+        fields = {key: metadata[key.encode()].decode() for key in _KEYS}
         return RankingInfo(
-            annotator=found["annotator"],
-            direction=Direction(found["direction"]),
-            depth=int(found["depth"]),
-            fingerprint=found["fingerprint"],
-            mitl=found["mitl"],
+            annotator=fields["annotator"],
+            direction=Direction(fields["direction"]),
+            depth=int(fields["depth"]),
+            fingerprint=fields["fingerprint"],
+            mitl=fields["mitl"],
             dataset_sha256=metadata.get(DATASET_KEY, b"").decode(),
         )
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
@@ -182,7 +182,7 @@ def _surrogates(
     external: Sequence[Any], surrogates: Mapping[str, int], path: Path, what: str
 ) -> NDArray[np.int64]:
     try:
-        return np.array([surrogates[str(one)] for one in external], np.int64)
+        return np.array([surrogates[str(external_id)] for external_id in external], np.int64)
     except KeyError as error:
         raise RetrievalError(
             f"{str(path)!r} ranks {what} {error.args[0]!r}, which is not in the data set; "

@@ -105,13 +105,13 @@ def _annotator(order: Order) -> Annotator:
     key = (order.recipe.name, order.fingerprint)
     if key not in _built:
         _built.clear()
-        made = order.recipe.build()
-        if made.fingerprint != order.fingerprint:
+        annotator = order.recipe.build()
+        if annotator.fingerprint != order.fingerprint:
             raise AnnotatorError(
                 f"annotator {order.recipe.name!r} is another one on {socket.gethostname()}: its weights or files "
                 "differ from those here; put the same files on every machine of the cluster"
             )
-        _built[key] = made
+        _built[key] = annotator
     return _built[key]
 
 
@@ -172,9 +172,9 @@ class RayCluster:
 
     def remote(self, function: Callable[..., Any], cores: int, *, gpu: bool) -> Any:
         """A function as workers run it."""
-        made = self._ray.remote(num_cpus=1, max_retries=RETRIES)(function)
+        task = self._ray.remote(num_cpus=1, max_retries=RETRIES)(function)
         # Spread: by default Ray fills one machine first, and the others begin a second or two later.
-        return made.options(num_cpus=cores, num_gpus=1 if gpu else 0, scheduling_strategy="SPREAD")
+        return task.options(num_cpus=cores, num_gpus=1 if gpu else 0, scheduling_strategy="SPREAD")
 
     def results(self, jobs: Iterable[tuple[Any, Begin]], cores: int) -> Iterator[tuple[Any, Any]]:
         """Results as they come; twice as many units are given out as fit, so that no worker waits."""

@@ -250,8 +250,8 @@ class Merger:
 
     def add(self, tile: SearchTile, found: Ranking) -> None:
         """Take in one tile's ranking."""
-        known = self._best.get(tile.queries.start)
-        self._best[tile.queries.start] = found if known is None else merged(known, found, self._k)
+        so_far = self._best.get(tile.queries.start)
+        self._best[tile.queries.start] = found if so_far is None else merged(so_far, found, self._k)
 
     def ranking(self) -> Ranking:
         """Every query's k best, once all tiles are in."""

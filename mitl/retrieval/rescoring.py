@@ -111,9 +111,11 @@ class Rescorer:
         error = self._error() * self._queries.longest
         if self._sides:
             # In order of the items, whose vectors then come from memory one after the other, and once.
-            order, found = _order(positions), np.empty_like(out)
-            unsure = unsure[: loop(positions[order], rows[order], *self._sides[::-1], error, found, unsure)]
-            out[order] = found
+            order, in_order = _order(positions), np.empty_like(out)
+            unsure = unsure[
+                : loop(positions[order], rows[order], *self._sides[::-1], error, in_order, unsure)
+            ]
+            out[order] = in_order
             return self._settled(out, order[unsure], rows, positions)
         count = 0
         for part in self._parts(rows):  # in float32, which the loop reads
@@ -129,8 +131,8 @@ class Rescorer:
 
     def _parts(self, rows: Positions) -> Iterator[slice]:
         """Some pairs at a time; whole rows where all rows have equally many."""
-        each = int(np.count_nonzero(rows == rows[0])) if len(rows) else 1
-        whole = self._pairs // each * each or self._pairs
+        per_row = int(np.count_nonzero(rows == rows[0])) if len(rows) else 1
+        whole = self._pairs // per_row * per_row or self._pairs
         for start in range(0, len(rows), whole):
             yield slice(start, start + whole)
 
@@ -138,9 +140,11 @@ class Rescorer:
         """The largest of the K x L sums of each pair in float64, (n,)."""
         right = self._gathered(positions, np.float64)  # (n, L, D)
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        width, each = right.shape[2], len(rows) // len(starts)
+        width, per_query = right.shape[2], len(rows) // len(starts)
         left = self._queries.array[rows[starts]].astype(np.float64)  # (r, K, D)
-        if each * len(starts) == len(rows) and np.array_equal(starts, np.arange(0, len(rows), each)):
+        if per_query * len(starts) == len(rows) and np.array_equal(
+            starts, np.arange(0, len(rows), per_query)
+        ):
             # (r, m L, D) x (r, D, K), m items for each query
             products = np.matmul(right.reshape(len(starts), -1, width), left.transpose(0, 2, 1))
             return np.asarray(products.reshape(len(rows), -1).max(axis=1))
@@ -160,13 +164,15 @@ class Rescorer:
         # Both sums err by gamma_D |q| |x| at most: in float64 nothing underflows.
         return 2.01 * gamma(self._gallery.width, _UNIT) * self._gallery.longest
 
-    def _settled(self, found: Floats, unsure: Positions, rows: Positions, positions: Positions) -> Floats:
-        """``found`` with the unsure ones by definition."""
+    def _settled(
+        self, similarities: Floats, unsure: Positions, rows: Positions, positions: Positions
+    ) -> Floats:
+        """``similarities`` with the unsure ones by definition."""
         if len(unsure):
             left, right = self._queries.array[rows[unsure]], self._gallery.array[positions[unsure]]
-            found[unsure] = canonical_similarities(left, right)
+            similarities[unsure] = canonical_similarities(left, right)
         # + 0.0 turns -0.0 into 0.0, so that equal similarities have equal bytes.
-        return np.asarray(found + np.float32(0))
+        return np.asarray(similarities + np.float32(0))
 
     def _gathered(self, positions: Positions, kind: type[np.floating[Any]]) -> NDArray[Any]:
         """Items of the gallery as numbers of this type (n, L, D), valid until this thread's next call."""
@@ -266,8 +272,10 @@ class SampledProducts:
             check_invariants=False,
         )
         with exactly():
-            found: NDArray[Any] = torch.sparse.sampled_addmm(pattern, one, other.T, beta=0.0).values().numpy()
-        return found
+            products: NDArray[Any] = (
+                torch.sparse.sampled_addmm(pattern, one, other.T, beta=0.0).values().numpy()
+            )
+        return products
 
     def _wide(self, positions: Positions) -> Any:
         """Items in float64, valid until this thread's next call."""
@@ -302,10 +310,10 @@ def _works() -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = SampledProducts(torch, eye, eye).float32(np.arange(3), np.arange(3))
+            products = SampledProducts(torch, eye, eye).float32(np.arange(3), np.arange(3))
         except (RuntimeError, AttributeError):
             return False
-    return bool(np.array_equal(found, np.ones(3)))
+    return bool(np.array_equal(products, np.ones(3)))
 
 
 def _order(positions: Positions) -> Positions:

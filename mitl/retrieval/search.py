@@ -298,8 +298,8 @@ class _Asking:
 
     def reached(self, product: Product, tile: Tile, most: int) -> Iterator[Reached]:
         """Who of the tile may reach the floors."""
-        if not self.block.seen and (known := product.seeds(tile, self.survivors.k, self.side)) is not None:
-            self.survivors.reach(known)
+        if not self.block.seen and (seeds := product.seeds(tile, self.survivors.k, self.side)) is not None:
+            self.survivors.reach(seeds)
         return reached_by_parts(
             len(tile.right),
             lambda part: product.reached(tile, Floors(self.survivors.floors(), self.side, part, most)),

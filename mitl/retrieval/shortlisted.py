@@ -176,10 +176,10 @@ class Union:
 
     def depths(self, first: int) -> list[int]:
         """``first``, doubled as far as the rankings go."""
-        found = [min(first, self.deepest)]
-        while found[-1] < self.deepest:
-            found.append(min(2 * found[-1], self.deepest))
-        return found
+        depths = [min(first, self.deepest)]
+        while depths[-1] < self.deepest:
+            depths.append(min(2 * depths[-1], self.deepest))
+        return depths
 
     def blocks(self) -> Iterator[Places]:
         """Rows of the queries that are worked on together."""
@@ -193,14 +193,14 @@ class Union:
     def places(self, rows: Places, depth: int, k: int) -> list[Places]:
         """The candidates of these rows of the queries as rising places in the gallery; at least k each."""
         rising, is_first = self._candidates(rows, depth)
-        found = [one[first] for one, first in zip(rising, is_first, strict=True)]
-        short = next((place for place, one in enumerate(found) if len(one) < k), None)
+        lists = [row[first] for row, first in zip(rising, is_first, strict=True)]
+        short = next((place for place, items in enumerate(lists) if len(items) < k), None)
         if short is not None:
             raise RetrievalError(
-                f"the shortlist of query {self.query_ids[rows[short]]} has {len(found[short])} items, but the top {k} "
+                f"the shortlist of query {self.query_ids[rows[short]]} has {len(lists[short])} items, but the top {k} "
                 f"is wanted; make it longer than {depth:,}"
             )
-        return found
+        return lists
 
     def _candidates(self, rows: Places, depth: int) -> tuple[Places, NDArray[np.bool_]]:
         proposed = [source.item_ids[of_query[rows], :depth] for source, of_query in self._sources]
@@ -233,7 +233,7 @@ class _Auditor:
         """Of the shortlists of this depth."""
         listed = self._union.places(self._rows, depth, self._k)
         bounds = self._in_full(listed) if self._drawn is None else self._by_sample(listed, self._drawn)
-        candidates = float(np.mean([len(one) for one in listed]))
+        candidates = float(np.mean([len(shortlist) for shortlist in listed]))
         gallery = len(self._union.gallery_ids)
         return ShortlistRecall(self._k, depth, *bounds, self._audit, len(self._rows), candidates, gallery)
 
@@ -243,7 +243,9 @@ class _Auditor:
             with pairs.progress(f"{pairs.label}: audit", len(ids) * len(union.gallery_ids)) as advance:
                 self._truth = pairs.exhaustive(ids, self._k, advance)
         best = np.searchsorted(union.gallery_ids, self._truth.item_ids)
-        shares = np.array([np.isin(top, one).mean() for top, one in zip(best, listed, strict=True)])
+        shares = np.array(
+            [np.isin(top, shortlist).mean() for top, shortlist in zip(best, listed, strict=True)]
+        )
         mean = float(shares.mean())
         if self._is_census:
             return mean, mean, mean
@@ -255,17 +257,17 @@ class _Auditor:
         So how many drawn items come into that top k bounds how many outsiders belong to the true one.
         """
         union, pairs, ids = self._union, self._pairs, self._union.query_ids[self._rows]
-        outside = [np.setdiff1d(some, one) for some, one in zip(drawn, listed, strict=True)]
+        outside = [np.setdiff1d(some, shortlist) for some, shortlist in zip(drawn, listed, strict=True)]
         both = [np.sort(np.concatenate(two)) for two in zip(listed, outside, strict=True)]
-        with pairs.progress(f"{pairs.label}: audit", sum(len(one) for one in both)) as advance:
+        with pairs.progress(f"{pairs.label}: audit", sum(len(candidates) for candidates in both)) as advance:
             ranking = pairs.among(ids, both, self._k, advance)
         best = np.searchsorted(union.gallery_ids, ranking.item_ids)
         came = np.array([np.isin(top, some).sum() for top, some in zip(best, outside, strict=True)])
-        outsiders = np.array([len(union.gallery_ids) - len(one) for one in listed])
-        counts = np.array([len(one) for one in outside])
+        outsiders = np.array([len(union.gallery_ids) - len(shortlist) for shortlist in listed])
+        counts = np.array([len(some) for some in outside])
         if not counts.sum():
-            known = float(not outsiders.any())
-            return known, known, 1.0
+            recall = float(not outsiders.any())
+            return recall, recall, 1.0
         most = float(outsiders.mean()) / self._k
         missing = most * came.sum() / counts.sum()
         _, upper = clopper_pearson(float(came.sum()), float(counts.sum()), self._confidence)
@@ -275,8 +277,8 @@ class _Auditor:
 def _places(ids: Ids, wanted: Ids, lacks: str) -> Places:
     """Where the wanted ids stand among ``ids``, which may be in any order; RetrievalError where one does not."""
     order = np.argsort(ids, kind="stable")
-    found = places(ids[order], wanted)
-    wrong = np.flatnonzero(found < 0)
+    at = places(ids[order], wanted)
+    wrong = np.flatnonzero(at < 0)
     if len(wrong):
         raise RetrievalError(f"{lacks} {wanted[wrong[0]]}, which is not there; both must be of the same data")
-    return order[found]
+    return order[at]

@@ -186,9 +186,9 @@ class Survivors:
         worst = best.max(axis=1, initial=0)[:, None]
         rest = rest[:, : int((rest <= worst).sum(axis=1).max(initial=0))]
         rest[rest > worst] = NOTHING
-        found = np.concatenate([best, self._canonical(rows, rest)], axis=1)
-        found.sort(axis=1)
-        return found[:, : self.k]
+        canonical = np.concatenate([best, self._canonical(rows, rest)], axis=1)
+        canonical.sort(axis=1)
+        return canonical[:, : self.k]
 
     def _approach(self, rows: Places, columns: int) -> None:
         """Learn nearer values of the first survivors of sorted rows, and what they say of the rows' bounds."""
@@ -255,12 +255,12 @@ class Survivors:
             taken = self._fill[some]
             keys = self._keys[some, : max(self.k, int(taken.max()))]
             keys.sort(axis=1)
-            known = taken >= self.k
+            full = taken >= self.k
             kth = keys[:, self.k - 1]
             if self._rescores is not None:
-                values = np.where(known, values_of(kth), np.float32(0))
+                values = np.where(full, values_of(kth), np.float32(0))
                 kth = bounds_of(self._lowest(values, some))
-            bound = np.where(known, np.minimum(self._bound[some], kth), self._bound[some])
+            bound = np.where(full, np.minimum(self._bound[some], kth), self._bound[some])
             beyond = keys > bound[:, None]
             keys[beyond] = NOTHING
             if not isinstance(some, slice):  # else these are the places themselves
@@ -283,9 +283,9 @@ class Survivors:
         row, place = np.nonzero(taken)
         positions = positions_of(keys[row, place])
         self.rescored += len(row)
-        found = np.full(keys.shape, NOTHING)
-        found[row, place] = keys_of(self._rescores.similarities(rows[row], positions), positions)
-        return found
+        canonical = np.full(keys.shape, NOTHING)
+        canonical[row, place] = keys_of(self._rescores.similarities(rows[row], positions), positions)
+        return canonical
 
 
 def _down(values: NDArray[Any]) -> NDArray[Any]:

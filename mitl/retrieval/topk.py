@@ -141,7 +141,9 @@ def rank(
     with options.progress(label, total=len(sides[0]) * len(sides[1])) as advance, one_thread_of_blas():
         task = SearchTask(*_vectors(*directions[0][0]), *(k for _, k in directions))
         best = _search(task, options, advance).run(task.k, task.k_back)
-    rankings = [_ranking(*direction, found) for (direction, _), found in zip(directions, best, strict=True)]
+    rankings = [
+        _ranking(*direction, nearest) for (direction, _), nearest in zip(directions, best, strict=True)
+    ]
     return rankings[::-1] if turned else rankings
 
 
@@ -261,8 +263,8 @@ def best_by_annotator(
 
 def _offer(survivors: Survivors, values: Floats, start: int) -> None:
     """Give the survivors whoever reaches their floors in a block (Q, B) from gallery position ``start`` on."""
-    if start == 0 and (known := kth_of_chunks(values, survivors.k)) is not None:
-        survivors.reach(known)
+    if start == 0 and (kth := kth_of_chunks(values, survivors.k)) is not None:
+        survivors.reach(kth)
     nothing, most = np.zeros(len(values)), max(len(values), values.size // _MOST_SHARE)
 
     def reached(part: slice) -> Reached | None:

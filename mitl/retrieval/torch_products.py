@@ -150,13 +150,13 @@ class Bfloat16Product(Product):
             hits = chunk_hits(self._torch, products, bits[:, None], self.chunk)
         if hits is None:
             cells = largest(products)
-            found = compared(cells, bits, floors)
-            values = cells[found.rows, found.columns] if found else cells[:0]
+            pairs = compared(cells, bits, floors)
+            values = cells[pairs.rows, pairs.columns] if pairs else cells[:0]
         else:
-            found, values = cells_of(products, hits, bits[:, None], self.chunk)
-        if found is None or len(found.rows) > floors.most:
+            pairs, values = cells_of(products, hits, bits[:, None], self.chunk)
+        if pairs is None or len(pairs.rows) > floors.most:
             return None
-        return self.with_highest(found, self._floats(values), errors, floors.side)
+        return self.with_highest(pairs, self._floats(values), errors, floors.side)
 
     def _floats(self, bits: NDArray[np.int16]) -> Floats:
         """The float32 of bfloat16 bits."""
@@ -206,6 +206,6 @@ def cells_of(
     cells = largest(tile.reshape(count, -1, chunk)[:, hits])
     row, place = np.divmod(hits, columns // chunk)
     least = thresholds[row, np.minimum(place, thresholds.shape[1] - 1)]
-    found = np.flatnonzero(cells >= least[:, None])
-    hit, within = np.divmod(found, chunk)
-    return Reached(row[hit], place[hit] * chunk + within, np.empty(0)), cells.reshape(-1)[found]
+    at = np.flatnonzero(cells >= least[:, None])
+    hit, within = np.divmod(at, chunk)
+    return Reached(row[hit], place[hit] * chunk + within, np.empty(0)), cells.reshape(-1)[at]

@@ -182,8 +182,8 @@ def product_errors(
         other_lengths, other_losses: (m,) upper bounds of |x| and |x - x'|.
     """
     near = lengths + losses
-    one = np.stack([losses, near, near > 0], axis=1)
-    return np.asarray(one @ error_terms(other_lengths, other_losses, width, unit))
+    terms = np.stack([losses, near, near > 0], axis=1)
+    return np.asarray(terms @ error_terms(other_lengths, other_losses, width, unit))
 
 
 def error_terms(lengths: Doubles, losses: Doubles, width: int, unit: float) -> Doubles:

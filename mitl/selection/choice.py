@@ -100,13 +100,13 @@ class SelectionProblem:
             RoundError: nothing is fused.
         """
         stated = self._rows["probability"].to_numpy(np.float64)
-        known = ~np.isnan(stated)
-        if not known.any():
+        fused = ~np.isnan(stated)
+        if not fused.any():
             raise RoundError(
                 "no pair has a probability yet, and this strategy goes by them; run `mitl fuse` once there are "
                 "answers, or choose by exhaustive, random or disagreement"
             )
-        return np.where(known, stated, stated[known].mean())
+        return np.where(fused, stated, stated[fused].mean())
 
     @cached_property
     def listed(self) -> pd.DataFrame:
@@ -139,13 +139,13 @@ class SelectionProblem:
             return {}
         names, columns = ranking_features(evidence)
         at = places(self.pairs, evidence.pairs)
-        found = {}
+        nearness = {}
         for name, column in zip(names, columns.T, strict=True):
             if name.endswith(".gap"):
                 values = np.full(len(self.pairs), np.nan)
                 values[at] = -column
-                found[name.removesuffix(".gap")] = values
-        return found
+                nearness[name.removesuffix(".gap")] = values
+        return nearness
 
 
 Strategy: TypeAlias = Callable[[SelectionProblem], pd.DataFrame]
@@ -243,7 +243,7 @@ def called_pairs(
     yes, no = answers.votes(len(pairs))
     match = match_probability(probability, answers)
     called = np.where(yes + no > 0, yes > no, _POSITIVE[machine])
-    known = (yes + no > 0) | (machine != NONE)
+    judged = (yes + no > 0) | (machine != NONE)
     columns = {
         "pair": pairs,
         "probability": match,
@@ -251,7 +251,7 @@ def called_pairs(
         "positive": called,
         "negative": ~called,
     }
-    return frame(POOL, {name: values[known] for name, values in columns.items()})
+    return frame(POOL, {name: values[judged] for name, values in columns.items()})
 
 
 def match_probability(probability: Floats, answers: GivenAnswers) -> Floats:
@@ -273,8 +273,8 @@ def match_probability(probability: Floats, answers: GivenAnswers) -> Floats:
         logs = []
         for share in (match[rows], 1 - match[rows]):
             crowd = 1 + np.bincount(labels, share, 4)
-            own = np.bincount(4 * who + labels, share, 4 * (who.max(initial=0) + 1)).reshape(-1, 4)
-            own = own + _STRENGTH * crowd / crowd.sum()
-            logs.append(np.log(own / own.sum(axis=1, keepdims=True)))
+            by_worker = np.bincount(4 * who + labels, share, 4 * (who.max(initial=0) + 1)).reshape(-1, 4)
+            by_worker = by_worker + _STRENGTH * crowd / crowd.sum()
+            logs.append(np.log(by_worker / by_worker.sum(axis=1, keepdims=True)))
         weight = (logs[0] - logs[1])[who, labels]
     return np.asarray(1 / (1 + np.exp(-prior - np.bincount(rows, weight, n))), np.float64)

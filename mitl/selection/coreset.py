@@ -72,13 +72,13 @@ def farthest_first(
     """
     nearest = np.where(free, nearest, -np.inf)
     n = min(n, int(free.sum()))
-    order, found = np.empty(n, np.int64), np.empty(n)
+    order, gaps = np.empty(n, np.int64), np.empty(n)
     for place in range(n):
         at = first if place == 0 and first is not None else int(nearest.argmax())
-        order[place], found[place] = at, nearest[at]
+        order[place], gaps[place] = at, nearest[at]
         np.minimum(nearest, distances(at), out=nearest)
         nearest[at] = -np.inf
-    return order, found
+    return order, gaps
 
 
 def coreset(choice: SelectionProblem) -> pd.DataFrame:
@@ -94,14 +94,14 @@ def coreset(choice: SelectionProblem) -> pd.DataFrame:
     free[choice.open_at] = True
     distances = _distances(choice)
     nearest = np.full(len(free), np.inf)
-    known = np.flatnonzero(~free)
-    for at in known.tolist():
+    taken = np.flatnonzero(~free)
+    for at in taken.tolist():
         np.minimum(nearest, distances(at), out=nearest)
     first = None
-    if not len(known):
+    if not len(taken):
         first = int(draws(choice.pairs, choice.seed, "first of a core-set").argmin()) if len(free) else None
-    order, found = farthest_first(distances, nearest, free, choice.budget, first)
-    return in_order(choice, order, found, "coreset")
+    order, gaps = farthest_first(distances, nearest, free, choice.budget, first)
+    return in_order(choice, order, gaps, "coreset")
 
 
 def _distances(choice: SelectionProblem) -> Distances:
@@ -122,15 +122,15 @@ class _Side:
     """The items of one side of all pairs; a pair's part of the distance is looked up by its item."""
 
     def __init__(self, vectors: UnitVectors, items: Ints) -> None:
-        known = np.unique(items)
-        self._rows = vectors.of(known)
+        distinct = np.unique(items)
+        self._rows = vectors.of(distinct)
         self._length = (self._rows**2).sum(axis=1)
-        self._at = places(known, items)
+        self._at = places(distinct, items)
 
     def squared(self, at: int) -> Floats:
         """(n,) from this pair's item to each pair's."""
-        one = self._at[at]
-        of_items = self._length + self._length[one] - 2 * self._rows @ self._rows[one]
+        item = self._at[at]
+        of_items = self._length + self._length[item] - 2 * self._rows @ self._rows[item]
         return np.asarray(np.maximum(of_items, 0)[self._at], np.float64)
 
 
@@ -167,12 +167,12 @@ def diverse(strategy: Strategy, spread: Spread) -> Strategy:
         n_open = len(choice.open_at)
         ahead = min(n_open, _AHEAD * choice.budget)
         while True:
-            wanted = strategy(replace(choice, budget=max(ahead, 1)))
-            order, is_settled = _spread(wanted["pair"].to_numpy(), choice, spread)
-            if is_settled or len(wanted) < ahead or ahead == n_open:
+            chosen = strategy(replace(choice, budget=max(ahead, 1)))
+            order, is_settled = _spread(chosen["pair"].to_numpy(), choice, spread)
+            if is_settled or len(chosen) < ahead or ahead == n_open:
                 break
             ahead = min(n_open, 2 * ahead)
-        columns = {name: wanted[name].to_numpy()[order] for name in ("pair", "score", "strategy")}
+        columns = {name: chosen[name].to_numpy()[order] for name in ("pair", "score", "strategy")}
         return frame(CHOSEN, {**columns, "place": np.arange(1, len(order) + 1)})[list(CHOSEN)]
 
     return spread_out
@@ -215,5 +215,5 @@ class _Near:
         """How many of the others are near-duplicates of the item."""
         if self._vectors is None or not others:
             return 0
-        one, rows = self._vectors.of(np.array([item])), self._vectors.of(np.array(others))
-        return int((rows @ one[0] >= self._alike).sum())
+        vector, rows = self._vectors.of(np.array([item])), self._vectors.of(np.array(others))
+        return int((rows @ vector[0] >= self._alike).sum())

@@ -56,15 +56,15 @@ def query_thresholds(queries: Ints, nearness: Floats, refused: Flags) -> Floats:
         nearness: (n,) NaN where the query did not search.
         refused: (n,) judged negatives.
     """
-    known, at = np.unique(queries, return_inverse=True)
+    distinct, at = np.unique(queries, return_inverse=True)
     searched = ~np.isnan(nearness)
-    own = np.full(len(known), -np.inf)
+    own = np.full(len(distinct), -np.inf)
     anchors = refused & searched
     np.maximum.at(own, at[anchors], nearness[anchors])
     has_own = np.isfinite(own)
     if has_own.any():
         return np.asarray(np.where(has_own, own, own[has_own].mean())[at])
-    last = np.full(len(known), np.inf)
+    last = np.full(len(distinct), np.inf)
     np.minimum.at(last, at[searched], nearness[searched])
     return np.asarray(last[at])
 
@@ -145,11 +145,11 @@ def _arms(choice: SelectionProblem) -> Iterator[Arm]:
     code = choice.listed["annotator"].cat.codes.to_numpy()[order]
     direction = choice.listed["direction"].to_numpy()[order]
     for arm in sorted(set(zip(code.tolist(), direction.tolist(), strict=True))):
-        own = at[order[(code == arm[0]) & (direction == arm[1])]]
-        said = own[choice.positive[own] | choice.negative[own]]
+        arm_pairs = at[order[(code == arm[0]) & (direction == arm[1])]]
+        said = arm_pairs[choice.positive[arm_pairs] | choice.negative[arm_pairs]]
         weight = DISCOUNT ** np.arange(len(said))[::-1]
         matches = float(weight[choice.positive[said]].sum())
-        yield Arm(own[is_open[own]], matches, float(weight.sum()) - matches)
+        yield Arm(arm_pairs[is_open[arm_pairs]], matches, float(weight.sum()) - matches)
 
 
 def disagreement(choice: SelectionProblem) -> pd.DataFrame:
@@ -173,11 +173,11 @@ def _variance(choice: SelectionProblem) -> Floats:
     total, count = np.zeros(len(choice.pairs)), np.zeros(len(choice.pairs))
     for columns in by_direction.values():
         stacked = np.stack(columns)
-        known = ~np.isnan(stacked)
-        n = known.sum(axis=0)
-        values = np.where(known, stacked, 0)
+        defined = ~np.isnan(stacked)
+        n = defined.sum(axis=0)
+        values = np.where(defined, stacked, 0)
         mean = values.sum(axis=0) / np.maximum(n, 1)
-        variance = np.where(known, (values - mean) ** 2, 0).sum(axis=0) / np.maximum(n, 1)
+        variance = np.where(defined, (values - mean) ** 2, 0).sum(axis=0) / np.maximum(n, 1)
         total += np.where(n > 1, variance, 0)
         count += n > 1
     if not count.any():

@@ -135,6 +135,19 @@ def test_a_picture_is_of_the_type_that_its_bytes_are(crowd, tmp_path):
     assert (again.status_code, again.content) == (304, b"")
 
 
+@pytest.mark.parametrize("name", ["style.css", "frame.js"])
+def test_scripts_and_styles_are_sent_when_they_changed(crowd, name):
+    """A browser asks for them with each page; frames have no origin, so what it keeps stays open to them."""
+    reply = raw(crowd, f"/w/static/{name}")
+    again = raw(crowd, f"/w/static/{name}", **{"If-None-Match": reply.headers["ETag"]})
+    older = raw(crowd, f"/w/static/{name}", **{"If-None-Match": '"of-another-version"'})
+
+    assert reply.content == older.content != b""
+    assert (again.status_code, again.content) == (304, b"")
+    for header in ("Access-Control-Allow-Origin", "Cache-Control", "ETag", "X-Content-Type-Options"):
+        assert again.headers[header] == reply.headers[header]
+
+
 @pytest.mark.parametrize("declared", [LAUGHS, OUTSIDE, PARAMETER], ids=["laughs", "file", "parameter"])
 @pytest.mark.parametrize("kind", ["question", "test", "key"])
 def test_entities_in_xml_are_refused(crowd, declared, kind):

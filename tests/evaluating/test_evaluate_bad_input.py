@@ -205,7 +205,12 @@ def test_ranked_items_outside_the_gallery_are_named(place):
         ),
         (2, (*EMBEDDINGS, "--similarities", "similarities.npz"), "--model NAME=FILE[,FILE]"),
         (2, ("--model", "images.npz"), "'images.npz' names no model"),
-        (2, ("--model", "a=images.npz"), "two files of embeddings"),
+        (
+            2,
+            ("--model", "a=images.npz"),
+            "write 'a=images.npz,' for images alone, 'a=,images.npz' for captions alone",
+        ),
+        (2, ("--model", "a=images.npy"), "beside its .npy in NAME.image_ids.txt"),
         (2, ("--model", "a=images.npz,similarities.npz,captions.npz"), "names no model"),
         (2, ("--model", "a=similarities.npz", "--model", "a=similarities.npz"), "two models are called 'a'"),
         (2, ("--model", "a=similarities.npz", "--name", "b"), "--model names its own"),

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from itertools import combinations, product
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mitl.errors import PackingError
-from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
+from mitl.hits import packing
+from mitl.hits.packing import (
+    CANDIDATES_PER_HIT,
+    hits_needed,
+    overlap_pairs,
+    pack,
+    pack_again,
+    pack_overlap,
+    pages_again,
+)
 from mitl.records import HitItem, Page, Pair, PairRole
 
 PAIR = st.builds(Pair, st.integers(0, 9), st.integers(0, 30))
@@ -42,7 +53,7 @@ def test_the_invariants_of_packing_hold(pairs, golds, seed, data):
         hits = pack(pairs, positives, negatives, seed=seed)
     except PackingError as error:
         # Only ever where every gold of a kind could stand on one page.
-        assert "give more than" in str(error)
+        assert "none is left to check it" in str(error)
         assert min(len(set(side) - set(pairs)) for side in (positives, negatives)) == 0
         return
 
@@ -153,7 +164,8 @@ def test_nothing_to_ask_is_no_hit():
         ),
         (
             {"positives": [Pair(0, 0)]},
-            "^each gold of kind gold_positive is among the pairs of HIT 1; give more than 1$",
+            r"^HIT 1 asks every gold positive there is \(1\), so none is left to check it; ask about "
+            "fewer pairs at once, or use a data set with more originals$",
         ),
     ],
 )
@@ -163,6 +175,54 @@ def test_what_cannot_be_packed_is_said_in_one_line(change, message):
 
     with pytest.raises(PackingError, match=message):
         pack(call.pop("pairs"), call.pop("positives"), call.pop("negatives"), **call)
+
+
+TINY = st.builds(Pair, st.integers(0, 2), st.integers(0, 2))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    wanted=st.dictionaries(TINY, st.integers(1, 2), max_size=5),
+    audited=st.booleans(),
+    golds=st.lists(TINY, unique=True, min_size=2, max_size=5),
+    at_once=st.sampled_from([2, 3]),
+    data=st.data(),
+)
+def test_pages_are_found_wherever_there_are_any(wanted, audited, golds, at_once, data):
+    """On sets so tiny that every way to deal questions can be tried; of pages of 18, too few could be."""
+    cut = data.draw(st.integers(1, len(golds) - 1))
+    sides = golds[:cut], golds[cut:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "CANDIDATES_PER_HIT", at_once)
+        if audited:
+            counts, n_pages = wanted, pages_again(wanted)
+            call = partial(pack_again, wanted, [], *sides, seed=0)
+        else:
+            counts, n_pages = dict.fromkeys(wanted, 1), hits_needed(len(wanted))
+            call = partial(pack, list(wanted), *sides, seed=0)
+        ways = product(*(combinations(range(n_pages), count) for count in counts.values()))
+        dealt = (
+            [{p for p, on in zip(counts, way, strict=True) if page in on} for page in range(n_pages)]
+            for way in ways
+        )
+        is_possible = any(
+            all(
+                1 <= len(page) <= at_once and not any(page.issuperset(side) for side in sides)
+                for page in pages
+            )
+            for pages in dealt
+        )
+        if not is_possible:
+            with pytest.raises(PackingError, match="so none is left to check it"):
+                call()
+            return
+        hits = call()
+
+    asked = Counter(pair for hit in hits for pair in roles(hit, PairRole.CANDIDATE, PairRole.OVERLAP))
+    assert (len(hits), asked) == (n_pages, counts)
+    for hit in hits:
+        assert len({item.pair for item in hit.items}) == len(hit.items) <= at_once + 2
+        assert [len(roles(hit, kind)) for kind in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE)] == [1, 1]
 
 
 @settings(max_examples=60, deadline=None)

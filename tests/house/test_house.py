@@ -216,4 +216,4 @@ def test_pictures_are_opened_only_as_formats_that_run_nothing():
         if "formats=FORMATS)" not in call[0]
     }
 
-    assert opened == {"mitl/retrieval/estimates.py: Image.open(io.BytesIO(file.getvalue())) as found:"}
+    assert opened == {"mitl/retrieval/estimates.py: Image.open(io.BytesIO(file.getvalue())) as image:"}

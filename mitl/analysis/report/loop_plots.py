@@ -110,18 +110,18 @@ class RoundFound:
 
 def rounds_svg(rounds: Sequence[RoundFound]) -> str:
     """Matches found so far by answered pairs and by dollars, a mark at the end of each round; empty without answers."""
-    asked = [one for one in rounds if one.answered]
+    asked = [round_ for round_ in rounds if round_.answered]
     if not asked:
         return ""
     sums = pd.DataFrame(
-        [(one.answered, one.paid_cents, one.positives, one.beyond_originals) for one in asked]
+        [(round_.answered, round_.paid_cents, round_.positives, round_.beyond_originals) for round_ in asked]
     )
     ends = pd.concat([pd.DataFrame([(0, 0, 0, 0)]), sums.cumsum()], ignore_index=True)
     with fig.style():
         figure = fig.new_figure(fig.WIDTH_IN, 3.2)
         panels: Any = figure.subplots(1, 2, sharey=True)
         for axes, column, label in ((panels[0], 0, "answered pairs"), (panels[1], 1, "paid")):
-            _found(axes, ends, column, [one.number for one in asked])
+            _found(axes, ends, column, [round_.number for round_ in asked])
             axes.set_xlabel(label)
             axes.set_xlim(0, max(1, ends[column].iloc[-1]) * 1.04)
         panels[0].xaxis.set_major_locator(fig.whole_numbers())
@@ -197,7 +197,7 @@ def training_svg(by_base: Mapping[str, Sequence[TrainingCurve]]) -> str:
         figure.subplots_adjust(
             left=0.06, right=0.8, top=1 - 0.3 / height, bottom=0.45 / height, wspace=0.16, hspace=0.5
         )
-        names = ", ".join(one.name for trainings in by_base.values() for one in trainings)
+        names = ", ".join(curve.name for trainings in by_base.values() for curve in trainings)
         return fig.to_svg(figure, "training", f"Loss and held-out mAP@R by step of {names}; see the table")
 
 

@@ -55,12 +55,12 @@ def ranks(scores: Sequence[EvaluationScore], way: Direction) -> dict[str, tuple[
         return 1 + sum(value[other, positives] > value[name, positives] for other in names)
 
     ranked = {name: (rank(name, "original"), rank(name, "release")) for name in names}
-    return dict(sorted(ranked.items(), key=lambda one: one[1][1]))
+    return dict(sorted(ranked.items(), key=lambda entry: entry[1][1]))
 
 
 def ranks_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
     """One line an annotator from its rank on the original annotation to that on the release; a panel a direction."""
-    panels = {way: found for way in Direction if len(found := ranks(scores, way)) > 1}
+    panels = {way: ranking for way in Direction if len(ranking := ranks(scores, way)) > 1}
     if not panels:
         return ""
     taught = {score.annotator for score in scores if score.taught_by}
@@ -68,11 +68,11 @@ def ranks_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
     told = []
     with fig.style():
         figure = fig.new_figure(fig.WIDTH_IN, height)
-        for axes, (way, found) in zip(
+        for axes, (way, ranking) in zip(
             figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
         ):
-            before = sorted(found, key=lambda name: found[name][0])
-            for to, (name, (first, last)) in enumerate(found.items()):
+            before = sorted(ranking, key=lambda name: ranking[name][0])
+            for to, (name, (first, last)) in enumerate(ranking.items()):
                 at = before.index(name)
                 _, colour, marker, dash = _MOVES[0 if last < first else 1 if last > first else 2]
                 axes.plot((0, 1), (at, to), color=colour, marker=marker, linestyle=dash, markersize=5)
@@ -84,14 +84,14 @@ def ranks_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
                     f"{last}  {shown}", (1.07, to), ha="left", va="center", fontsize=9, color=fig.INK
                 )
             axes.set_xlim(-1.3, 2.3)
-            axes.set_ylim(len(found) - 0.5, -0.5)
+            axes.set_ylim(len(ranking) - 0.5, -0.5)
             axes.set_xticks((0, 1), ("original", "release"))
             axes.set_yticks(())
             axes.spines[:].set_visible(False)
             axes.set_title(of_form("image queries" if way is Direction.I2T else "caption queries", form))
             told.append(
                 f"{form.way_names[way]}: "
-                + ", ".join(f"{name} from {one} to {other}" for name, (one, other) in found.items())
+                + ", ".join(f"{name} from {first} to {last}" for name, (first, last) in ranking.items())
             )
         for move, colour, marker, dash in _MOVES:
             axes.plot((), (), color=colour, marker=marker, linestyle=dash, markersize=5, label=move)
@@ -103,7 +103,7 @@ def ranks_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
 
 def bias_svg(found: Sequence[Bias]) -> str:
     """Bias, self-bias and non-self-bias by the number of annotators used; a panel a metric and direction (Fig. E.2)."""
-    shown = [(one, one.by_size) for one in found if one.by_size]
+    shown = [(bias, bias.by_size) for bias in found if bias.by_size]
     return _curves(
         shown, _BIAS, "bias", "Bias by the number of annotators whose proposals are used; see the table"
     )
@@ -111,7 +111,7 @@ def bias_svg(found: Sequence[Bias]) -> str:
 
 def truth_bias_svg(found: Sequence[Bias]) -> str:
     """The same against the known truth, up to all annotators."""
-    shown = [(one, one.by_size_truth) for one in found if one.by_size_truth]
+    shown = [(bias, bias.by_size_truth) for bias in found if bias.by_size_truth]
     return _curves(
         shown, _FROM_TRUTH, "truth-bias", "Distance from the scores under the known truth; see the table"
     )
@@ -143,8 +143,8 @@ def matrix_svg(names: Sequence[str], matrix: Matrix, *, name: str, title: str) -
             )
         axes.set_xlim(-0.5, count - 0.5)
         axes.set_ylim(count - 0.5, -0.5)
-        axes.set_xticks(range(count), [fig.short(one, 18) for one in names], rotation=45, ha="right")
-        axes.set_yticks(range(count), [fig.short(one, 18) for one in names])
+        axes.set_xticks(range(count), [fig.short(label, 18) for label in names], rotation=45, ha="right")
+        axes.set_yticks(range(count), [fig.short(label, 18) for label in names])
         axes.tick_params(axis="x", labelcolor=fig.INK, labelsize=9)
         axes.set_title(title, loc="left")
         axes.spines[:].set_visible(False)
@@ -157,7 +157,7 @@ def matrix_svg(names: Sequence[str], matrix: Matrix, *, name: str, title: str) -
 
 def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
     """Mean number of positives by bins of rising uncertainty; a panel an annotator, direction and kind (Fig. 3b)."""
-    shown = [one for one in found if one.bins]
+    shown = [uncertainty for uncertainty in found if uncertainty.bins]
     if not shown:
         return ""
     columns = min(len(shown), 4)
@@ -165,12 +165,15 @@ def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
     with fig.style():
         figure = fig.new_figure(WIDTH_IN, 2.4 * rows + 0.2)
         panels = figure.subplots(rows, columns, squeeze=False)
-        for axes, one in zip(panels.flat, shown, strict=False):
-            means = [bin_.positives for bin_ in one.bins]
+        for axes, uncertainty in zip(panels.flat, shown, strict=False):
+            means = [bin_.positives for bin_ in uncertainty.bins]
             axes.plot(range(1, len(means) + 1), means, marker="o", color=fig.AFTER, clip_on=False)
             axes.set_ylim(0, max(max(means) * 1.15, 1))
-            axes.set_title(fig.short(f"{one.annotator} {one.direction}, {one.against}", 32), loc="left")
-            axes.set_xlabel(f"bin of uncertainty; tau {_said(one.tau)}")
+            axes.set_title(
+                fig.short(f"{uncertainty.annotator} {uncertainty.direction}, {uncertainty.against}", 32),
+                loc="left",
+            )
+            axes.set_xlabel(f"bin of uncertainty; tau {_said(uncertainty.tau)}")
             axes.set_xticks(range(1, len(means) + 1))
             fig.bare(axes, grid="y")
         for axes in panels.flat[len(shown) :]:
@@ -222,19 +225,19 @@ def _curves(
         figure = fig.new_figure(WIDTH_IN, 2.7)
         panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         highest = 0.0
-        for axes, (one, sizes) in zip(panels, shown, strict=True):
+        for axes, (bias, sizes) in zip(panels, shown, strict=True):
             for label, (field, colour, marker, dash) in zip(labels, _LINES, strict=True):
-                known = [
+                points = [
                     (size.size, 100 * value) for size in sizes if (value := getattr(size, field)) is not None
                 ]
-                if known:
-                    places, values = zip(*known, strict=True)
+                if points:
+                    places, values = zip(*points, strict=True)
                     axes.plot(
                         places, values, color=colour, marker=marker, ls=dash, label=label, clip_on=False
                     )
                     highest = max(highest, *values)
             axes.set_xticks([size.size for size in sizes])
-            axes.set_title(f"{one.metric}, {one.direction}", loc="left")
+            axes.set_title(f"{bias.metric}, {bias.direction}", loc="left")
             axes.set_xlabel("annotators used")
             fig.bare(axes, grid="y")
         panels[0].set_ylim(-0.04 * highest, highest * 1.1 or 1)

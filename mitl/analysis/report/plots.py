@@ -327,47 +327,49 @@ def reliability_svg(found: Sequence[Reliability]) -> str:
     with fig.style():
         figure = fig.new_figure(fig.WIDTH_IN, 3.1)
         panels = figure.subplots(1, max(len(found), 2), squeeze=False)[0]
-        for axes, one in zip(panels, found, strict=False):
-            _reliability_panel(axes, one)
+        for axes, reliability in zip(panels, found, strict=False):
+            _reliability_panel(axes, reliability)
         for axes in panels[len(found) :]:
             axes.set_visible(False)
         panels[0].set_ylabel("share that was a match")
         figure.subplots_adjust(left=0.075, right=0.985, top=0.89, bottom=0.17, wspace=0.16)
         spoken = "; ".join(
-            f"against {one.against}: "
-            + ", ".join(f"stated {b.stated:.2f}, true {b.observed:.2f} of {b.cases}" for b in one.bins)
-            for one in found
+            f"against {reliability.against}: "
+            + ", ".join(
+                f"stated {b.stated:.2f}, true {b.observed:.2f} of {b.cases}" for b in reliability.bins
+            )
+            for reliability in found
         )
         return fig.to_svg(figure, "reliability", spoken)
 
 
-def _reliability_panel(axes: fig.Axes, one: Reliability) -> None:
+def _reliability_panel(axes: fig.Axes, reliability: Reliability) -> None:
     axes.plot([0, 1], [0, 1], color=fig.MUTED, linestyle=(0, (3, 3)), linewidth=0.9)
-    stated = [bin_.stated for bin_ in one.bins]
+    stated = [bin_.stated for bin_ in reliability.bins]
     axes.vlines(
         stated,
-        [b.low for b in one.bins],
-        [b.high for b in one.bins],
+        [b.low for b in reliability.bins],
+        [b.high for b in reliability.bins],
         color=fig.AFTER,
         linewidth=1.8,
         zorder=2,
     )
     axes.plot(
         stated,
-        [b.observed for b in one.bins],
+        [b.observed for b in reliability.bins],
         marker="o",
         markersize=6,
         color=fig.AFTER,
         linestyle="",
         zorder=3,
     )
-    for bin_ in one.bins:
+    for bin_ in reliability.bins:
         dx = -8 if bin_.stated > 0.5 else 8
         at = bin_.stated, bin_.observed
         fig.beside(axes, count(bin_.cases), at, dx, pad=0.6, fontsize=8, color=fig.MUTED)
     axes.set_xlim(-0.04, 1.04)
     axes.set_ylim(-0.04, 1.04)
-    axes.set_title(f"against {one.against}", loc="left")
+    axes.set_title(f"against {reliability.against}", loc="left")
     axes.set_xlabel("stated probability of a match")
     fig.bare(axes, grid="y")
 

@@ -132,7 +132,7 @@ def _context(data: ReportInput) -> dict[str, Any]:
         "style": Markup((PAGES / "report.css").read_text(encoding="utf-8")),  # noqa: S704
         "script": Markup((PAGES / "report.js").read_text(encoding="utf-8")),  # noqa: S704
         "figures": {name: Markup(svg) for name, svg in _figures(data, answers).items()},  # noqa: S704
-        "analyses": {made.section.id: made for made in data.analyses},
+        "analyses": {analysis.section.id: analysis for analysis in data.analyses},
         "steps": views.funnel_steps(data.funnel),
         "labels": answer_tables.LABELS,
         "answers": answers,
@@ -168,10 +168,10 @@ def _groups(data: ReportInput) -> dict[str, list[Section]]:
     Where no pair is asked, those on pairs would all be empty and are left out.
     """
     kept = {"workers", "money", "provenance", *(["evaluation"] if data.evaluation or data.preference else [])}
-    own = [section for section in SECTIONS if data.asks_pairs or section.id in kept]
-    more = [made.section for made in data.analyses if data.asks_pairs or not made.why_not]
+    usual = [section for section in SECTIONS if data.asks_pairs or section.id in kept]
+    more = [analysis.section for analysis in data.analyses if data.asks_pairs or not analysis.why_not]
     groups: dict[str, list[Section]] = {}
-    for section in (*own, *more):
+    for section in (*usual, *more):
         groups.setdefault(section.group, []).append(section)
     return groups
 
@@ -189,7 +189,7 @@ def _figures(data: ReportInput, answers: answer_tables.AnswerShares) -> dict[str
             "ranks": machine_plots.ranks_svg(data.evaluation, data.form),
             "bias": machine_plots.bias_svg(data.machines.bias),
             "truth_bias": machine_plots.truth_bias_svg(data.machines.bias),
-            **{name: draw() for made in data.analyses for name, draw in made.drawings.items()},
+            **{name: draw() for analysis in data.analyses for name, draw in analysis.drawings.items()},
         }
 
 
@@ -211,7 +211,11 @@ def findings(data: ReportInput) -> tuple[Highlight, ...]:
     return (
         *_positives(data),
         *_missing(data),
-        *(Highlight(one.highlight, one.section.id) for one in data.analyses if one.highlight),
+        *(
+            Highlight(analysis.highlight, analysis.section.id)
+            for analysis in data.analyses
+            if analysis.highlight
+        ),
         *_originals(data),
         *_people(data),
         *_money(data),
@@ -302,12 +306,12 @@ def _machines(data: ReportInput) -> Iterator[Highlight]:
     if before is None or after is None:
         return
     taught = any(score.annotator == after and score.taught_by for score in data.evaluation)
-    known = f"; {after} was trained on answers of this release" if taught else ""
+    caveat = f"; {after} was trained on answers of this release" if taught else ""
     if before == after:
-        yield Highlight(f"{after} ranks best by mAP@R, before and after{known}.", "evaluation")
+        yield Highlight(f"{after} ranks best by mAP@R, before and after{caveat}.", "evaluation")
     else:
         yield Highlight(
-            f"By mAP@R {after} ranks best on the release, {before} on the original annotation{known}.",
+            f"By mAP@R {after} ranks best on the release, {before} on the original annotation{caveat}.",
             "evaluation",
         )
 

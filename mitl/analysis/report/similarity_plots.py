@@ -52,9 +52,9 @@ def scores_svg(tables: Sequence[Scores]) -> str:
 
 def deviations_svg(tables: Sequence[Scores]) -> str:
     """The same of the standard deviations of single ratings (figure 2 of the appendix)."""
-    known = [table for table in tables if table.deviations]
+    with_deviations = [table for table in tables if table.deviations]
     return _by_method(
-        known, "similarity-deviations", "standard deviation of a pair's ratings", DEVIATION_EDGES
+        with_deviations, "similarity-deviations", "standard deviation of a pair's ratings", DEVIATION_EDGES
     )
 
 
@@ -80,7 +80,7 @@ def _by_method(tables: Sequence[Scores], name: str, what: str, edges: np.ndarray
             left=0.065, right=0.99, top=1 - 0.3 / height, bottom=0.5 / height, wspace=0.16, hspace=0.34
         )
         spoken = "; ".join(
-            f"{one.split} {one.task.upper()} {one.method}: mean {one.mean:.2f}" for one in shown
+            f"{table.split} {table.task.upper()} {table.method}: mean {table.mean:.2f}" for table in shown
         )
         return fig.to_svg(figure, name, f"{what} by sampling method: {spoken}")
 
@@ -108,8 +108,8 @@ def _method_panel(axes: fig.Axes, tables: Sequence[Scores], edges: np.ndarray) -
 
 def positives_svg(found: Sequence[QueryPositives]) -> str:
     """Queries by their number of rated positives; a panel a retrieval task, a row a split (figure 4)."""
-    splits = list(dict.fromkeys(one.split for one in found))
-    tasks = list(dict.fromkeys(one.task for one in found))
+    splits = list(dict.fromkeys(panel.split for panel in found))
+    tasks = list(dict.fromkeys(panel.task for panel in found))
     if not found:
         return ""
     height = 2.0 * len(splits) + 0.3
@@ -118,7 +118,7 @@ def positives_svg(found: Sequence[QueryPositives]) -> str:
         grid = figure.subplots(len(splits), len(tasks), squeeze=False, sharex=True)
         for row, split in zip(grid, splits, strict=True):
             for axes, task in zip(row, tasks, strict=True):
-                here = next((one for one in found if one.split == split and one.task == task), None)
+                here = next((panel for panel in found if panel.split == split and panel.task == task), None)
                 if here is None:
                     axes.set_visible(False)
                     continue
@@ -131,20 +131,22 @@ def positives_svg(found: Sequence[QueryPositives]) -> str:
             left=0.07, right=0.99, top=1 - 0.28 / height, bottom=0.5 / height, wspace=0.3, hspace=0.36
         )
         spoken = "; ".join(
-            f"{one.split} {one.task}: mean {one.mean:.2f}, most {one.most} of {one.queries} queries"
-            for one in found
+            f"{panel.split} {panel.task}: mean {panel.mean:.2f}, most {panel.most} of {panel.queries} queries"
+            for panel in found
         )
         return fig.to_svg(figure, "similarity-positives", f"Rated positives of a query: {spoken}")
 
 
-def _positives_panel(axes: fig.Axes, one: QueryPositives) -> None:
-    counts = list(one.histogram[:TAIL]) + [0] * (TAIL - len(one.histogram))
-    axes.bar(range(TAIL + 1), [*counts, sum(one.histogram[TAIL:])], color=fig.AFTER, width=0.78)
+def _positives_panel(axes: fig.Axes, positives: QueryPositives) -> None:
+    counts = list(positives.histogram[:TAIL]) + [0] * (TAIL - len(positives.histogram))
+    axes.bar(range(TAIL + 1), [*counts, sum(positives.histogram[TAIL:])], color=fig.AFTER, width=0.78)
     ticks = range(0, TAIL + 1, 5)
     axes.set_xticks(list(ticks), [f"{tick}+" if tick == TAIL else str(tick) for tick in ticks])
     axes.tick_params(axis="x", labelbottom=True)
     axes.margins(y=0.22)
-    fig.beside(axes, f"mean {one.mean:.2f}", (0.99, 0.98), -1, xycoords="axes fraction", va="top", pad=0.6)
+    fig.beside(
+        axes, f"mean {positives.mean:.2f}", (0.99, 0.98), -1, xycoords="axes fraction", va="top", pad=0.6
+    )
     axes.locator_params(axis="y", nbins=5, integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: count(round(value)))
     fig.bare(axes, grid="y")
@@ -157,17 +159,17 @@ def words_svg(found: Sequence[WordLikeness]) -> str:
     with fig.style():
         figure = fig.new_figure(fig.WIDTH_IN, 3.2)
         panels = figure.subplots(1, max(2, len(found)), squeeze=False, sharey=True)[0]
-        for axes, one in zip(panels, found, strict=False):
-            axes.plot(one.likeness, one.scores, "o", markersize=2.6, color=fig.AFTER, alpha=0.35, mew=0)
-            ends = np.linspace(one.likeness.min(), one.likeness.max(), 101)
-            line = one.intercept + one.slope * ends
+        for axes, words in zip(panels, found, strict=False):
+            axes.plot(words.likeness, words.scores, "o", markersize=2.6, color=fig.AFTER, alpha=0.35, mew=0)
+            ends = np.linspace(words.likeness.min(), words.likeness.max(), 101)
+            line = words.intercept + words.slope * ends
             on_scale = (line >= 0) & (line <= EDGES[-1])
             axes.plot(ends[on_scale], line[on_scale], color=fig.BEFORE, linewidth=2)
             axes.set_ylim(-0.1, 5.1)
             axes.set_xlim(-0.03, 1.03)
             axes.set_title(
-                f"{fig.short(one.split, 12)}: {count(len(one.scores))} of {count(one.pairs)} pairs, "
-                f"r = {one.pearson:.2f}",
+                f"{fig.short(words.split, 12)}: {count(len(words.scores))} of {count(words.pairs)} pairs, "
+                f"r = {words.pearson:.2f}",
                 loc="left",
             )
             axes.set_xlabel("cosine of the captions' words")
@@ -177,7 +179,7 @@ def words_svg(found: Sequence[WordLikeness]) -> str:
         panels[0].set_ylabel("STS rating")
         figure.subplots_adjust(left=0.055, right=0.99, top=0.9, bottom=0.16, wspace=0.08)
         spoken = "; ".join(
-            f"{one.split}: rating = {one.intercept:.2f} + {one.slope:.2f} x cosine, Pearson {one.pearson:.2f}"
-            for one in found
+            f"{words.split}: rating = {words.intercept:.2f} + {words.slope:.2f} x cosine, Pearson {words.pearson:.2f}"
+            for words in found
         )
         return fig.to_svg(figure, "similarity-words", f"Ratings over the likeness of words: {spoken}")

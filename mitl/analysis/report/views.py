@@ -156,7 +156,7 @@ def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTabl
             for name in dict.fromkeys(score.annotator for score in here)
         )
         best = tuple(
-            max((found.value for _, row in rows if (found := row[i]) is not None), default=None)
+            max((cell.value for _, row in rows if (cell := row[i]) is not None), default=None)
             for i in range(len(columns))
         )
         groups = tuple((positives, tuple(group)) for positives, group in metrics.items())
@@ -283,14 +283,14 @@ def tags(item: ExampleItem) -> list[str]:
 
 def said_of(pair: DisputedPair) -> str:
     """The answers of a disputed pair in words: ``yes, no, no; together no``."""
-    given = ", ".join(label.value.replace("_", " ") for label in pair.answers)
+    answers = ", ".join(label.value.replace("_", " ") for label in pair.answers)
     answer = pair.label.value.replace("_", " ")
-    return given if len(set(pair.answers)) == 1 else f"{given}; together {answer}"
+    return answers if len(set(pair.answers)) == 1 else f"{answers}; together {answer}"
 
 
 def picture_uses(data: ReportInput) -> list[Path]:
     """Every image file once for each time that it is shown, in the page's order."""
-    uses = [*_shown(found.pair for found in data.found.shown)]
+    uses = [*_shown(match.pair for match in data.found.shown)]
     for direction in Direction:
         for example in data.examples:
             if example.direction is not direction:

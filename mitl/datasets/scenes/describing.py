@@ -174,9 +174,9 @@ def describe(stream: Stream, scene: Scene) -> Meaning:
     groups = _told_groups(stream, scene)
     facts: list[Fact] = [("quantity", group) for group in groups if group.quantity > 1]
     weights = TOLD_FACTS[min(len(groups), 3)]
-    wanted = stream.weighted(range(len(weights)), weights)
+    count = stream.weighted(range(len(weights)), weights)
     options = _options(scene, groups)
-    while options and len(facts) < wanted:
+    while options and len(facts) < count:
         told = stream.weighted(options, [_weight(option, options) for option in options])
         options.remove(told)
         facts.append(told)
@@ -251,10 +251,13 @@ def compose_query(stream: Stream, target_id: str, scenes: Mapping[str, Scene]) -
     tried = stream.sample(others, min(_TRIED, len(others)))
     target = _facts(scenes[target_id])
     shared = {
-        one: [name for name, value in _facts(scenes[one]).items() if target[name] == value] for one in tried
+        image_id: [name for name, value in _facts(scenes[image_id]).items() if target[name] == value]
+        for image_id in tried
     }
-    fitting = [one for one in tried if 0 < len(shared[one]) < len(target)] or tried
-    reference = max(stream.shuffled(fitting), key=lambda one: ("shape" in shared[one], len(shared[one])))
+    fitting = [image_id for image_id in tried if 0 < len(shared[image_id]) < len(target)] or tried
+    reference = max(
+        stream.shuffled(fitting), key=lambda image_id: ("shape" in shared[image_id], len(shared[image_id]))
+    )
     kept = stream.sample(shared[reference], min(len(shared[reference]), stream.between(1, 2)))
     differs = [name for name in target if name not in shared[reference]]
     changed = stream.sample(differs, min(len(differs), stream.between(1, 2)))

@@ -133,13 +133,13 @@ def _fit(holds: NDArray[np.bool_], tells: NDArray[np.bool_], image: Ints, captio
 
 def _coverage(scenes: Sequence[Scene], meanings: Sequence[Meaning], image: Ints, caption: Ints) -> Floats:
     """(P,) share of a picture's objects that a caption tells, the main one counting twice."""
-    there, told = np.zeros((len(scenes), len(SHAPE_COLUMN))), np.zeros((len(meanings), len(SHAPE_COLUMN)))
-    for row, scene in zip(there, scenes, strict=True):
+    shown, told = np.zeros((len(scenes), len(SHAPE_COLUMN))), np.zeros((len(meanings), len(SHAPE_COLUMN)))
+    for row, scene in zip(shown, scenes, strict=True):
         row[[SHAPE_COLUMN[group.shape] for group in scene.groups]] = 1
         row[SHAPE_COLUMN[scene.main.shape]] = 2
     for row, meaning in zip(told, meanings, strict=True):
         row[[SHAPE_COLUMN[shape] for shape in meaning.shapes]] = 1
-    covered: Floats = np.einsum("ps,ps->p", there[image], told[caption]) / there.sum(axis=1)[image]
+    covered: Floats = np.einsum("ps,ps->p", shown[image], told[caption]) / shown.sum(axis=1)[image]
     return covered
 
 

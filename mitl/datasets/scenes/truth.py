@@ -62,10 +62,10 @@ class Truth:
 
 def truth(scene: Scene, meaning: Meaning) -> Truth:
     """The truth of a caption's meaning of a scene, by the rule above; concepts in their enum's order."""
-    there = [scene.group(shape) is not None for shape in meaning.shapes]
-    if not any(there):
+    shown = [scene.group(shape) is not None for shape in meaning.shapes]
+    if not any(shown):
         return Truth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
-    if not all(there):
+    if not all(shown):
         return Truth(Label.WEAK_NO, (Shortcoming.NOT_IN_IMAGE,))
     wrong = list(_wrong_facts(scene, meaning))
     if wrong:
@@ -121,11 +121,11 @@ def label_codes(scenes: Sequence[Scene], meanings: Sequence[Meaning]) -> NDArray
     codes = np.empty((len(scenes), len(meanings)), dtype=np.int8)
     for start in range(0, len(scenes), BLOCK):
         rows = slice(start, start + BLOCK)
-        there = shape_of[rows] @ told_shapes.T  # (B, G)
+        shown = shape_of[rows] @ told_shapes.T  # (B, G)
         wrong = fact_count - fact_of[rows] @ told_facts.T  # (B, G)
         main_told = main_of[rows] @ told_shapes.T > 0  # (B, G)
         codes[rows] = np.select(
-            [there == 0, there < shape_count, wrong >= 2, (wrong == 1) | ~main_told],
+            [shown == 0, shown < shape_count, wrong >= 2, (wrong == 1) | ~main_told],
             [Label.NO.code, Label.WEAK_NO.code, Label.WEAK_NO.code, Label.WEAK_YES.code],
             default=Label.YES.code,
         )
@@ -136,18 +136,18 @@ def _scene_arrays(
     scenes: Sequence[Scene],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Shapes that are there (Q, S), facts that hold (Q, F), the main shape (Q, S)."""
-    there = _indicators(
+    shapes = _indicators(
         ([SHAPE_COLUMN[group.shape] for group in scene.groups] for scene in scenes), len(scenes), len(SHAPES)
     )
     facts = _indicators((_true_columns(scene) for scene in scenes), len(scenes), len(FACTS))
     main = _indicators(([SHAPE_COLUMN[scene.main.shape]] for scene in scenes), len(scenes), len(SHAPES))
-    return there, facts, main
+    return shapes, facts, main
 
 
 def _indicators(columns: Iterator[list[int]], rows: int, width: int) -> NDArray[np.float32]:
     out = np.zeros((rows, width), dtype=np.float32)
-    for row, found in enumerate(columns):
-        out[row, found] = 1
+    for row, marked in enumerate(columns):
+        out[row, marked] = 1
     return out
 
 

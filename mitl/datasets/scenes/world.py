@@ -285,13 +285,13 @@ def further_descriptions(world: World, image_id: str) -> dict[str, Meaning]:
     words = WORLD_KINDS[world.kind].words
     said = {caption.text for caption in world.captions.values() if caption.image_id == image_id}
     stream = Stream("further captions", world.split, world.seed, image_id)
-    found: dict[str, Meaning] = {}
+    meanings: dict[str, Meaning] = {}
     for _ in range(FURTHER):
         meaning = describe(stream, scene)
         text = say(stream, meaning, words)
         if text not in said:
-            found[text] = meaning
-    return found
+            meanings[text] = meaning
+    return meanings
 
 
 def told_in_full(stream: Stream, scene: Scene) -> str:
@@ -350,7 +350,7 @@ def generate(
             _captions(Stream(name, split, seed, image_id), image_id, scene, defect_share, of_kind)
             for image_id, scene in scenes.items()
         ]
-    captions = dict(zip(map(str, count(1)), (one for some in told for one in some)))  # noqa: B905
+    captions = dict(zip(map(str, count(1)), (caption for some in told for caption in some)))  # noqa: B905
     return World(seed, split, defect_share, scenes, captions, kind)
 
 

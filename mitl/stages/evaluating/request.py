@@ -201,8 +201,8 @@ def parse_model(text: str) -> ModelFiles:
     files = tuple(part for part in parts if part is not None)
     if not equals or not name or not files or len(parts) > 2:
         raise UsageError(
-            f"{text!r} names no model; write NAME=IMAGES,CAPTIONS for embeddings (NAME=IMAGES, or NAME=,CAPTIONS for "
-            "one side alone), NAME=FILE for similarities, or NAME=I2T,T2I for rankings"
+            f"{text!r} names no model; write NAME=IMAGES,CAPTIONS for embeddings ('NAME=IMAGES,' or 'NAME=,CAPTIONS' "
+            "for one side alone), NAME=FILE for similarities, or NAME=I2T,T2I for rankings"
         )
     for path in files:
         if not path.is_file():
@@ -216,8 +216,9 @@ def parse_model(text: str) -> ModelFiles:
         return ModelFiles(name, embeddings=(parts[0], parts[1]))
     if kinds == {"embeddings"}:
         raise UsageError(
-            f"{text!r} does not say whose embeddings it holds; write {name}=FILE, for images alone, {name}=,FILE for "
-            f"captions alone, or two files of embeddings {name}=IMAGES,CAPTIONS"
+            f"{text!r} does not say whose embeddings it holds; write {text + ','!r} for images alone, "
+            f"{f'{name}=,{files[0]}'!r} for captions alone, or {name}=IMAGES,CAPTIONS. A file of similarities has the "
+            "ids of both sides in its .npz, or beside its .npy in NAME.image_ids.txt and NAME.caption_ids.txt"
         )
     raise UsageError(
         f"the files of {text!r} hold {' and '.join(sorted(kinds))}; a model is two files of embeddings, one of "

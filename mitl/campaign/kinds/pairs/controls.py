@@ -29,9 +29,13 @@ FEW_PAGES = 18
 
 
 def draw_controls(
-    session: Session, settings: Settings, environment: Environment, n_pages: int
+    session: Session, settings: Settings, environment: Environment, n_pages: int, *, spare: int = 2
 ) -> tuple[list[Pair], list[Pair]]:
-    """Gold positives and negatives for this many pages; those that stand on fewest pages so far come first."""
+    """Gold positives and negatives for this many pages; those that stand on fewest pages so far come first.
+
+    Args:
+        spare: so many more let a page that asks about one of them take another.
+    """
     dataset = item_store.dataset(session)
     captions = item_store.captions(session, dataset.id)
     exclusions = item_store.exclusions(session)
@@ -52,8 +56,7 @@ def draw_controls(
     rankings = list(all_rankings(session, settings, dataset.id))
     ranked = ranked_pairs(rankings)
     seed = settings.seed + len(used)
-    # Two spare controls let a page whose candidates hold one of them take another.
-    wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + 2
+    wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + spare
     fresh = [pair for pair in originals if pair not in refused | used]
     pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
     positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)

@@ -28,7 +28,7 @@ from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import rounds as round_store
 from mitl.db.store.open_work import HitToReplace
-from mitl.errors import RoundError, UsageError
+from mitl.errors import PackingError, RoundError, UsageError
 from mitl.hits.packing import (
     CANDIDATES_PER_HIT,
     hits_needed,
@@ -202,21 +202,17 @@ def _open_plan(
         return PairsPlan(n_held_back=n_held_back, out=out, waits_for=why)
     from mitl.campaign.kinds.pairs.controls import draw_controls  # which loads pandas and scipy
 
-    positives, negatives = draw_controls(session, settings, environment, n_pages)
-    items = hit_store.hit_items(session, [lost.hit.id for lost in to_replace])
-    again = tuple(
-        _replacement(
-            lost, items[lost.hit.id], rotated(positives, place), rotated(negatives, place), settings.seed
-        )
-        for place, lost in enumerate(to_replace)
-    )
-    golds = (rotated(positives, len(to_replace)), rotated(negatives, len(to_replace)))
-    fresh = pack(now.pairs, *golds, seed=settings.seed, audits=now.audits)
-    if n_second:
-        fresh += pack_overlap(fresh, *golds, share=request.overlap, seed=settings.seed)
-    fresh += pack_again(disputed, fresh, *golds, seed=settings.seed)
+    now = dataclasses.replace(now, again=to_replace, disputed=disputed)
+    before = hit_store.hit_items(session, [lost.hit.id for lost in to_replace])
+    try:
+        golds = draw_controls(session, settings, environment, n_pages)
+        again, fresh = _packed(now, before, golds, request.overlap, settings.seed)
+    except PackingError:
+        # So many that no page can ask them all, where there are so many.
+        golds = draw_controls(session, settings, environment, n_pages, spare=2 + CANDIDATES_PER_HIT)
+        again, fresh = _packed(now, before, golds, request.overlap, settings.seed, may_meet=True)
     check_batch(fresh)
-    return PairsPlan(tuple(fresh), again, n_limited=n_limited, n_held_back=n_held_back, out=out)
+    return PairsPlan(tuple(fresh), tuple(again), n_limited=n_limited, n_held_back=n_held_back, out=out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,28 +305,50 @@ def _n_asked(hit: HitToReplace) -> int:
     return len(hit.pairs) + len(hit.audits)
 
 
+def _packed(
+    what: _Questions,
+    before: Mapping[int, Sequence[HitItem]],
+    golds: tuple[Sequence[Pair], Sequence[Pair]],
+    overlap: float,
+    seed: int,
+    *,
+    may_meet: bool = False,
+) -> tuple[list[Replacement], list[Page[HitItem]]]:
+    """The pages that ask HITs again, and new ones, all with controls from ``golds``; see ``_replacement``."""
+
+    def turned(at: int) -> tuple[list[Pair], list[Pair]]:
+        return rotated(golds[0], at), rotated(golds[1], at)
+
+    again = [
+        _replacement(lost, before[lost.hit.id], turned(at), seed, may_meet)
+        for at, lost in enumerate(what.again)
+    ]
+    fresh = pack(what.pairs, *turned(len(again)), seed=seed, audits=what.audits)
+    fresh += pack_overlap(fresh, *turned(len(again)), share=overlap, seed=seed)
+    return again, fresh + pack_again(what.disputed, fresh, *turned(len(again)), seed=seed)
+
+
 def _replacement(
     wanted: HitToReplace,
     before: Sequence[HitItem],
-    positives: Sequence[Pair],
-    negatives: Sequence[Pair],
+    golds: tuple[Sequence[Pair], Sequence[Pair]],
     seed: int,
+    may_meet: bool,
 ) -> Replacement:
     """The page that asks a HIT's pairs again, in the role that they had and with controls that it did not have.
 
     Args:
         before: what stands on the HIT.
+        may_meet: whether a control that it had may serve where no other can.
     """
     hit = wanted.hit
     met = {item.pair for item in before if item.role.is_gold}
     is_second = any(item.role is PairRole.OVERLAP for item in before)
-    (page,) = pack(
-        wanted.pairs,
-        [pair for pair in positives if pair not in met],
-        [pair for pair in negatives if pair not in met],
-        seed=seed_of(seed, hit),
-        audits=wanted.audits,
+    positives, negatives = (
+        sorted(kind, key=met.__contains__) if may_meet else [pair for pair in kind if pair not in met]
+        for kind in golds
     )
+    (page,) = pack(wanted.pairs, positives, negatives, seed=seed_of(seed, hit), audits=wanted.audits)
     placed = tuple(
         dataclasses.replace(item, role=PairRole.OVERLAP)
         if is_second and item.role is PairRole.CANDIDATE
