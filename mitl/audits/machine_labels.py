@@ -258,6 +258,6 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
     elif best.threshold.wanted_for_all is not None:
         line += f", and {further(best, best.threshold.wanted_for_all):,} more to label all at the errors seen"
     return (
-        f"{line}, and a sample cannot grow once its answers are known: raise --error, or let people answer the open "
-        "pairs with `mitl publish`"
+        f"{line}, and a sample cannot grow once its answers are known: raise --error (a round's --label-error), or let "
+        "people answer the open pairs"
     )

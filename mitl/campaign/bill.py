@@ -288,9 +288,10 @@ def check_money(
     total, whole = quote.total_cents, quote.whole_cents
     if request.max_cost_cents is not None and whole > request.max_cost_cents:
         also = " in all, with what an interrupted run posted of it" if quote.posted_cents else ""
+        left = " (a round: what its --budget leaves)" if request.own_words.get("chosen") else ""
         raise UsageError(
-            f"the bill is {format_dollars(whole)}{also}, above --max-cost {format_dollars(request.max_cost_cents)}; "
-            f"raise it{'' if quote.posted_cents else ', or ask fewer pairs with --limit'}"
+            f"the bill is {format_dollars(whole)}{also}, above --max-cost {format_dollars(request.max_cost_cents)}"
+            f"{left}; raise it{'' if quote.posted_cents else ', or ask fewer pairs with --limit'}"
         )
     floor = floor_cents(settings, request.environment)
     for part in quote.parts:
@@ -302,7 +303,9 @@ def check_money(
             )
     limit.require(quote.new_cents, "the bill")
     limit.recheck()
-    limit.require_balance(total, balance, "the bill", "ask fewer pairs with --limit")
+    limit.require_balance(
+        total, balance, "the bill", "ask about fewer pairs (--limit, or a round's --budget)"
+    )
 
 
 def bill_text(quote: Quote, balance: int, limit: SpendingLimit) -> list[str]:

@@ -93,7 +93,7 @@ def pilot_is_out(pilot: PilotBatch, template: str) -> UsageError:
     return UsageError(
         f"pilot {pilot.batch} of template {template!r} is out: {pilot.out} of its {pilot.hits} HITs not "
         "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
-        "times with --no-wait-for-pilot"
+        "times with --no-wait-for-pilot (a round: `mitl publish --chosen --no-wait-for-pilot`)"
     )
 
 

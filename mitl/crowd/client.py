@@ -380,7 +380,7 @@ class MTurkClient:
                     return hit.hit_id
             raise CrowdError(
                 f"the server says that a HIT for {annotation!r} exists, but names none that it has; "
-                "run `mitl publish` again"
+                "run the command again"
             ) from cause
         except CrowdError as error:
             error.unclear = True  # whatever kept it from being read back, the HIT is there

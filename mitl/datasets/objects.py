@@ -68,12 +68,12 @@ def _from_instances(value: Mapping[str, Any], path: Path) -> ImageObjects:
     return _vectors(kinds, list(names.values()))
 
 
-def _vectors(found: Mapping[str, Iterable[str]], classes: list[str]) -> ImageObjects:
+def _vectors(kinds: Mapping[str, Iterable[str]], classes: list[str]) -> ImageObjects:
     place_of = {name: place for place, name in enumerate(classes)}
-    vectors = np.zeros((len(found), len(classes)), dtype=np.bool_)
-    for row, names in zip(vectors, found.values(), strict=True):
+    vectors = np.zeros((len(kinds), len(classes)), dtype=np.bool_)
+    for row, names in zip(vectors, kinds.values(), strict=True):
         row[[place_of[name] for name in names]] = True
-    return ImageObjects(tuple(found), tuple(classes), vectors)
+    return ImageObjects(tuple(kinds), tuple(classes), vectors)
 
 
 def _is_names(value: object) -> bool:

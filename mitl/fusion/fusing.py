@@ -130,8 +130,8 @@ def check(evidence: FusionEvidence, count: int = FOLDS) -> None:
     trained = AnsweredPairs.of(evidence)
     if not len(trained.rows):
         raise MetricError(
-            "no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl publish`, then "
-            "`mitl harvest`"
+            "no ranked pair has a usable answer yet, so there is nothing to learn from; let people answer "
+            "some, then run `mitl harvest`"
         )
     least = LEAST * count // (count - 1)
     kinds = {"a match": int((trained.yes > 0).sum()), "no match": int((trained.no > 0).sum())}

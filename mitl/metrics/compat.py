@@ -230,39 +230,39 @@ class Metrics:
                 )
         return {"i2t": self.i2t_retrived_items, "t2i": self.t2i_retrived_items}
 
-    def _recalls(self, name: str, given: Mapping[str, Retrieved], modality: str, k: int) -> Score:
-        return {side: means[f"R@{k}"] for side, means in self._means(name, given, modality, (k,))}
+    def _recalls(self, name: str, retrieved: Mapping[str, Retrieved], modality: str, k: int) -> Score:
+        return {side: means[f"R@{k}"] for side, means in self._means(name, retrieved, modality, (k,))}
 
     def _means(
         self,
         name: str,
-        given: Mapping[str, Retrieved],
+        retrieved: Mapping[str, Retrieved],
         modality: str,
         ks: Sequence[int],
         *,
         by_r: bool = False,
     ) -> Iterable[tuple[Side, dict[str, float]]]:
         scoring = MetricRequest.of(ks, by_r, short=self._short)
-        for side in _sides(given, modality):
+        for side in _sides(retrieved, modality):
             positives = self._arrays[name][side]
             score = partial(score_rankings, positives=positives, scoring=scoring)
-            yield side, self._scored(score, given[side], side, positives)
+            yield side, self._scored(score, retrieved[side], side, positives)
 
     def _folds(
-        self, given: Mapping[str, Retrieved], modality: str, ks: Sequence[int]
+        self, retrieved: Mapping[str, Retrieved], modality: str, ks: Sequence[int]
     ) -> Iterable[tuple[Side, dict[str, float]]]:
-        sides, tables = _sides(given, modality), self._arrays["coco_gts"]
+        sides, tables = _sides(retrieved, modality), self._arrays["coco_gts"]
         asked = usual_metrics(ks, by_r=False, median_rank=False)
         folds = dict(zip(SIDES, split_folds(self.coco_ids, tables["t2i"], tables["i2t"]), strict=True))
         for side in sides:
             score = partial(score_folds_ranked, folds=folds[side], asked=asked, short=self._short)
-            yield side, self._scored(score, given[side], side, tables[side])
+            yield side, self._scored(score, retrieved[side], side, tables[side])
 
     def _scored(
-        self, score: Callable[[Rankings], Values], given: Retrieved, side: Side, positives: Positives
+        self, score: Callable[[Rankings], Values], retrieved: Retrieved, side: Side, positives: Positives
     ) -> dict[str, float]:
         gallery = self._arrays["coco_gts"]["t2i" if side == "i2t" else "i2t"].query_ids
-        values = scored_by_name(score, _rankings(given, side), side, positives, gallery)
+        values = scored_by_name(score, _rankings(retrieved, side), side, positives, gallery)
         return {scores.metric: scores.estimate for scores in values}
 
     def _set(self, name: str, tables: Tables) -> None:
@@ -287,30 +287,30 @@ def _read(i2t: str | Path, t2i: str | Path) -> Tables:
     return {"i2t": read_positives(Path(i2t)), "t2i": read_positives(Path(t2i))}
 
 
-def _rankings(given: Retrieved, side: str) -> Rankings:
+def _rankings(retrieved: Retrieved, side: str) -> Rankings:
     try:
-        if isinstance(given, Mapping):
-            return ListRankings(given)
-        if isinstance(given, tuple) and len(given) == 2:
-            return ArrayRankings(np.asarray(given[0]), np.asarray(given[1]))
+        if isinstance(retrieved, Mapping):
+            return ListRankings(retrieved)
+        if isinstance(retrieved, tuple) and len(retrieved) == 2:
+            return ArrayRankings(np.asarray(retrieved[0]), np.asarray(retrieved[1]))
     except MetricError as error:
         raise MetricError(f"{side}: {error}") from error
     raise MetricError(
-        f"{side}: rankings are a {type(given).__name__}; give a dict of lists by query id, "
+        f"{side}: rankings are a {type(retrieved).__name__}; give a dict of lists by query id, "
         "or a pair of arrays (query_ids, items)"
     )
 
 
-def _sides(given: Mapping[str, Retrieved], modality: str) -> tuple[Side, ...]:
+def _sides(retrieved: Mapping[str, Retrieved], modality: str) -> tuple[Side, ...]:
     if modality not in (*SIDES, "all"):
         raise MetricError(f"no modality {modality!r}; known: i2t, t2i, all")
-    if not isinstance(given, Mapping):
-        raise MetricError(f"retrieved_items is a {type(given).__name__}; give {{'i2t': …, 't2i': …}}")
+    if not isinstance(retrieved, Mapping):
+        raise MetricError(f"retrieved_items is a {type(retrieved).__name__}; give {{'i2t': …, 't2i': …}}")
     sides = SIDES if modality == "all" else (cast(Side, modality),)
     for side in sides:
-        if side not in given:
+        if side not in retrieved:
             raise MetricError(
-                f"retrieved_items has no {side!r}; it holds: {', '.join(map(str, given)) or 'nothing'}"
+                f"retrieved_items has no {side!r}; it holds: {', '.join(map(str, retrieved)) or 'nothing'}"
             )
     return sides
 

@@ -164,13 +164,15 @@ class Rescorer:
         # Both sums err by gamma_D |q| |x| at most: in float64 nothing underflows.
         return 2.01 * gamma(self._gallery.width, _UNIT) * self._gallery.longest
 
-    def _settled(self, found: Floats, unsure: Positions, rows: Positions, positions: Positions) -> Floats:
-        """``found`` with the unsure ones by definition."""
+    def _settled(
+        self, similarities: Floats, unsure: Positions, rows: Positions, positions: Positions
+    ) -> Floats:
+        """``similarities`` with the unsure ones by definition."""
         if len(unsure):
             left, right = self._queries.array[rows[unsure]], self._gallery.array[positions[unsure]]
-            found[unsure] = canonical_similarities(left, right)
+            similarities[unsure] = canonical_similarities(left, right)
         # + 0.0 turns -0.0 into 0.0, so that equal similarities have equal bytes.
-        return np.asarray(found + np.float32(0))
+        return np.asarray(similarities + np.float32(0))
 
     def _gathered(self, positions: Positions, kind: type[np.floating[Any]]) -> NDArray[Any]:
         """Items of the gallery as numbers of this type (n, L, D), valid until this thread's next call."""

@@ -378,7 +378,7 @@ def test_nothing_was_posted_yet(tmp_path):
     settings = make_world(tmp_path / "p", n_images=6)
 
     assert list_hits(settings).status == "nothing_to_do"
-    with pytest.raises(StoreError, match="run `mitl publish` first"):
+    with pytest.raises(StoreError, match="`mitl status` says what comes first"):
         expire(settings, [])
 
 

@@ -133,6 +133,7 @@ def test_tables_and_the_report_name_the_directions(project):
     ok("report")
     page = Path("report.html").read_text(encoding="utf-8")
     assert "documents that search" in page and "queries that search" in page
+    assert "there are d2q rankings of" in page and "i2t rankings" not in page
     assert "nopicture" not in page.partition("<body>")[2] and "image quer" not in page
     summary = ok("build-dataset", "--out", "../named", "--json").json["counts"]
     assert ok("report", "--json").json["counts"]["positives_beyond_originals"] <= summary["positives"] - 40

@@ -155,7 +155,7 @@ def _workers(of: AnalysisInput) -> StageResult:
     """Table B.1: workers by how many HITs they did."""
     result = workers_by_hits(of.settings, of.project.environment)
     if result.status == "nothing_to_do":
-        raise MetricError("nobody has submitted a HIT yet; run `mitl publish`, then `mitl harvest`")
+        raise MetricError("nobody has submitted a HIT yet; `mitl status` says what comes first")
     return result
 
 

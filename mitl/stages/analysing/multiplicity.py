@@ -59,9 +59,7 @@ def _compute(of: AnalysisInput) -> tuple[Multiplicity, ...]:
         raise MetricError(NO_JUDGEMENTS)
     rows = multiplicities(of.project)
     if not rows:
-        raise MetricError(
-            "no query with an answered candidate; run `mitl propose`, then `mitl publish --sandbox`"
-        )
+        raise MetricError("no query has an answered candidate; `mitl status` says what comes first")
     return rows
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 NO_RANKINGS = "no rankings are kept in this project; run `mitl propose`"
-NO_JUDGEMENTS = "nobody has judged a pair yet; run `mitl publish`, then `mitl harvest`"
+NO_JUDGEMENTS = "nobody has judged a pair yet; `mitl status` says what comes first"
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def extend(
         if scope.planned:
             raise StoreError(
                 f"batch {batch.name} has {several(scope.planned, 'HIT')} planned and not posted; "
-                "run `mitl publish` first"
+                "run the command that began it again first"
             )
         run = _Run(scope, batch, wish)
         due = run.more()

@@ -124,7 +124,7 @@ def choose_batches(session: Session, names: Sequence[str], environment: Environm
     """The batches of these names, or all of one environment; at least one."""
     batches = hit_store.posted_batches(session)
     if not batches:
-        raise StoreError("no batch was posted yet; run `mitl publish` first")
+        raise StoreError("no batch was posted yet; `mitl status` says what comes first")
     if names:
         by_name = {batch.name: batch for batch in batches}
         unknown = [name for name in names if name not in by_name]

@@ -204,7 +204,7 @@ def _check_workers(context: Context, audit: AuditRow) -> None:
     if share > MOST_OF_ONE:
         raise AuditError(
             f"worker {worker!r} gave {share:.0%} of the sample's answers, so the bound would rest on one person; at "
-            f"most {MOST_OF_ONE:.0%} are taken. Let people answer the open pairs with `mitl publish`, and set "
+            f"most {MOST_OF_ONE:.0%} are taken. Let people answer the open pairs, and set "
             "max_hits_per_worker before the sample of another pool, as after further queries"
         )
 

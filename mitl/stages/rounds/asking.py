@@ -102,7 +102,7 @@ def publish_chosen(turn: Turn) -> Done:
                 return Done(line, {"hits_posted": hits})
         _post(turn)
     raise RoundError(
-        "not all of what the round chose could be posted; run `mitl publish --chosen` to see why"
+        f"not all of what the round chose could be posted; run `mitl publish --{turn.environment} --chosen` to see why"
     )
 
 

@@ -284,7 +284,7 @@ def _opened(
         room(context, wish, again, questions + (0 if drawn else wish.label_sample or 0))
         if leftover(session, environment, BatchKind.PAIRS, hit_store.hit_items):
             raise RoundError(
-                f"an interrupted `mitl publish --{environment}` is not complete; run it again first"
+                f"HITs of an interrupted run are not posted yet; complete it with `mitl publish --{environment}` first"
             )
         dataset = item_store.dataset(session).id
         session.rollback()
