@@ -139,6 +139,15 @@ def test_tables_and_the_report_name_the_directions(project):
     assert ok("report", "--json").json["counts"]["positives_beyond_originals"] <= summary["positives"] - 40
 
 
+def test_no_step_leads_to_a_campaign_of_pictures(project):
+    """What such a campaign would bring is left out, without a command that this data set cannot have."""
+    told = ok("analyse").out + ok("collect", "show").out
+
+    assert "left out: similarity: documents and queries are not rated so far; give --ratings FOLDER" in told
+    assert "left out: texts: no texts are collected for documents and queries so far" in told
+    assert "mitl rate" not in told and "mitl collect" not in told
+
+
 @pytest.mark.parametrize("command", ["prefer", "rate", "collect"])
 def test_campaigns_of_pictures_are_refused_in_one_line(project, command):
     words = {"prefer": ("--system", "bm25", "--system", "bm25x"), "rate": ("--task", "sits"), "collect": ()}
