@@ -19,6 +19,8 @@ from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import CXC_POSITIVE, MergeRecipe, MergeRules
 from mitl.positives.release_input import ProposalRun, QueryDraw
 from mitl.records import BatchKind, Direction, JudgementSource, PairRole, several
+from mitl.records.collection import TEXTS
+from mitl.records.similarity import SIMILARITY, Likeness
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 
 PACKAGES = ("mitl", "numpy", "torch", "pyarrow", "SQLAlchemy", "matplotlib", "Pillow", "Jinja2")
@@ -41,7 +43,11 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
                 _propose(project.settings.seed, run, run_hash)
                 for run, run_hash in zip(runs, _hashes(project), strict=False)
             ),
-            *(_publish(project, batch) for batch in project.batches),
+            *(
+                step
+                for batch in project.batches
+                for step in (*_choose(project, batch), _publish(project, batch))
+            ),
             *_harvest(project),
             *(step for release in project.releases[-1:] for step in _release(release, evaluated)),
             _step(["report", *([f"--{project.environment.value}"] if project.batches else [])], "", ()),
@@ -99,6 +105,21 @@ def _queries(side: str, draw: QueryDraw | None) -> list[str]:
     if draw.seed is None:
         return [f"--{side}-query-ids", "FILE"]
     return [f"--{side}-queries", str(draw.queries)]
+
+
+def _choose(project: ProjectSnapshot, batch: BatchRow) -> Iterator[RebuildStep]:
+    """Before the first batch of ratings of a phase, or of texts: the command that chose what it asks."""
+    words = _chosen_by(batch)
+    first = next(other for other in project.batches if _chosen_by(other) == words)
+    if words and first == batch:
+        yield _step([*words, "--seed", str(batch.seed), "…"], "the options as then", ())
+
+
+def _chosen_by(batch: BatchRow) -> list[str]:
+    if batch.kind == SIMILARITY:
+        phase = "2" if batch.direction == Likeness.SITS else "1"
+        return ["propose", "--scheme", "crisscross", "--phase", phase]
+    return ["collect", "choose"] if batch.kind == TEXTS else []
 
 
 def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:
