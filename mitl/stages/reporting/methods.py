@@ -183,7 +183,7 @@ def figures(of: Facts) -> dict[str, Any]:
 _NAMES = {
     "images": "images",
     "captions": "captions",
-    "candidates": "candidate pairs",
+    "candidates": "proposed pairs",
     "hits": "HITs",
     "workers": "workers",
     "submissions": "submissions",
