@@ -27,8 +27,8 @@ from mitl.positives.references import REFERENCES
 from mitl.records import AnnotatorKind, Direction
 from mitl.records.forms import TEXTS
 from mitl.stages.evaluating.figures import keep_scores
-from mitl.stages.reporting.report import collect, report_input
 from mitl.stages.reporting.methods import as_latex, as_markdown, bibliography, facts, figures, rows
+from mitl.stages.reporting.report import collect, report_input
 
 HOSTILE = "50% of_data $x$ {a} \\input{x} & #1 ~^ [b] <script> | `c`\n\\end{document}\x1b[31m"
 
