@@ -96,7 +96,6 @@ def _environment(form: SetForm) -> Jinja:
     environment.filters["coded"] = _coded
     environment.globals.update(
         times=formats.times,
-        wage=views.hourly_wage_cents,
         shaded=views.shaded,
         by_frame=views.by_frame,
         tags=views.tags,

@@ -12,6 +12,7 @@ from mitl.analysis.report.inputs import Provenance, RebuildStep
 from mitl.campaign.kinds import kind_of
 from mitl.core.pricing import format_dollars
 from mitl.db.store.hits import BatchRow
+from mitl.db.store.proposals import fingerprints
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
@@ -34,6 +35,7 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
     Args:
         runs: the proposal runs of this data set, oldest first.
     """
+    marks = fingerprints(project.runs)
     return Provenance(
         steps=(
             _init(project),
@@ -52,7 +54,9 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
         ),
         seeds=(("project", str(project.settings.seed)),),
         versions=tuple(versions()),
-        hashes=tuple((f"annotator {row.name}", row.fingerprint) for row in project.annotators),
+        hashes=tuple(
+            (f"annotator {row.name}", marks.get(row.name, row.fingerprint)) for row in project.annotators
+        ),
     )
 
 
