@@ -378,7 +378,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     path = folder / CONFIG_FILE
     try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
+        config = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
     except NotADirectoryError as error:

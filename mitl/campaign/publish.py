@@ -139,7 +139,8 @@ def _post(
     if posted < plan.n_hits:
         raise CrowdError(f"{posted} of {plan.n_hits} HITs were posted; run the command again to go on")
     is_pilot = run.request.pilot is not None and batch is not None
-    as_batch = f" as {'pilot' if is_pilot else 'batch'} {batch}" if batch else ""
+    some = f", {plan.n_hits - len(plan.again):,} of them" if plan.again else ""
+    as_batch = f"{some} as {'pilot' if is_pilot else 'batch'} {batch}" if batch else ""
     values = {
         **_values(run, job),
         "batch": batch,

@@ -353,8 +353,9 @@ def analyse(
     and the recall that follows at most), label-order (rankings against graded answers), correlations (how alike
     metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
     the truth), favour (scores without the positives that only one annotator proposed), uncertainty (an annotator's
-    own, against the number of positives) or similarity (how alike people found two items, by how the pairs were
-    sampled; of the project, or of CxC's files outside any).
+    own, against the number of positives), similarity (how alike people found two items, by how the pairs were
+    sampled; of the project, or of CxC's files outside any), texts (what became of collected texts) or fusion (how
+    well the probabilities of `mitl fuse` separate matches from the rest).
 
     An analysis that lacks data says so in one line; the others are printed.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import zip_longest
+from unicodedata import category, east_asian_width
 
 from mitl.records import Table
 
@@ -31,7 +31,7 @@ def render_table(table: Table, room: int | None = None) -> str:
         bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows) for place in range(len(columns))
     ]
     widths = [
-        max(len(column), *(len(row[place]) for row in rows), 0) if rows else len(column)
+        max(_wide(column), *(_wide(row[place]) for row in rows), 0) if rows else _wide(column)
         for place, column in enumerate(columns)
     ]
 
@@ -44,7 +44,7 @@ def render_table(table: Table, room: int | None = None) -> str:
 
     def line(cells: Sequence[str]) -> str:
         padded = (
-            cell.rjust(width) if right else cell.ljust(width)
+            cell.rjust(width) if right else cell + " " * (width - _wide(cell))
             for cell, width, right in zip(cells, widths, numeric, strict=True)
         )
         return "  " + "  ".join(padded).rstrip()
@@ -52,6 +52,14 @@ def render_table(table: Table, room: int | None = None) -> str:
     folded = ([_folded(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows)
     lines = (line(cells) for row in folded for cells in zip_longest(*row, fillvalue=""))
     return "\n".join([*head, line(columns), *lines])
+
+
+def _wide(text: str) -> int:
+    """Columns of a terminal that a text takes: two for a Chinese character or an emoji, none for a combining mark."""
+    if text.isascii():
+        return len(text)
+    marks = sum(category(sign) in {"Mn", "Me", "Cf"} for sign in text)
+    return len(text) - marks + sum(east_asian_width(sign) in {"W", "F"} for sign in text)
 
 
 def terminal_room() -> int | None:
@@ -73,12 +81,12 @@ _WORDS = 4
 def _narrowest(cells: Sequence[str]) -> int:
     """How narrow a column can be: its head and no word of it, such as an id or a path, is ever cut."""
     head, *texts = cells
-    longest = max((len(text) for text in texts), default=0)
+    longest = max((_wide(text) for text in texts), default=0)
     words = [text.split() for text in texts]
     if max(map(len, words), default=0) < _WORDS:
-        return max(len(head), longest)
-    widest = max(len(word) for text in words for word in text)
-    return max(len(head), min(longest, max(widest, _READABLE)))
+        return max(_wide(head), longest)
+    widest = max(_wide(word) for text in words for word in text)
+    return max(_wide(head), min(longest, max(widest, _READABLE)))
 
 
 def _fitting(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
@@ -106,9 +114,15 @@ def _block(columns: Sequence[str], row: Sequence[str], room: int) -> str:
 
 def _folded(cell: str, width: int) -> list[str]:
     """The lines of a cell."""
-    if len(cell) <= width:
+    if _wide(cell) <= width:
         return [cell]
-    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
+    lines: list[str] = []
+    for word in cell.split():
+        if lines and _wide(lines[-1]) + 1 + _wide(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def printable(text: str) -> str:

@@ -14,7 +14,7 @@ import httpx
 
 from mitl.crowd.populations import CHARACTERS
 from mitl.crowd.worker_session import Truths, WorkerSession
-from mitl.errors import CrowdError, EndpointError
+from mitl.errors import CrowdError, EndpointError, MitlError
 from mitl.progress import Advance, Progress, no_progress
 
 TruthOf = Callable[[str], Truths | None]
@@ -137,7 +137,11 @@ class _Shift:
             wanted.joining(worker)
             session = self.sessions[worker.name] = WorkerSession.join(worker.link, self.transport)
         while (task := session.next_task()) is not None:
-            truths = wanted.truth_of(task.hit_id)
+            try:
+                truths = wanted.truth_of(task.hit_id)
+            except MitlError:
+                session.give_back(task)  # nobody else could take it before its deadline
+                raise
             if truths is not None:
                 break
             session.give_back(task)

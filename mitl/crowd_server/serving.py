@@ -322,8 +322,10 @@ class PatientProtocol(HttpToolsProtocol):
             self._await_head()
 
     def on_message_begin(self) -> None:
-        """Begin a request, unless another is being answered."""
-        if self._is_answering():
+        """Begin a request, unless another is being answered; who sent a HEAD has the answer once it starts."""
+        if self._is_answering() and not (
+            self.cycle.response_started and self.cycle.scope["method"] == "HEAD"
+        ):
             raise BlockingIOError("the last request is not answered yet")
         super().on_message_begin()
 

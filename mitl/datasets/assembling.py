@@ -119,7 +119,7 @@ def read_ids(path: Path) -> list[str]:
             raise DatasetError(f"{str(path)!r} holds no JSON list; write ids as [1, 2, 3]")
     else:
         with readable(path, WHAT):
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
         values = [text for line in lines if (text := _COMMENT.split(line, maxsplit=1)[0].strip())]
     ids = [str(value) for value in values]
     if not ids:

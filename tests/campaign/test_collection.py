@@ -215,7 +215,9 @@ def test_status_report_and_analysis_tell_of_what_was_collected(settings):
         work_done = [one for one in ledger.settled_work(session, SANDBOX) if one.batch in pages]
     assert told["paid_cents"] == sum(one.reward_cents + one.fee_cents + one.bonus_cents for one in work_done)
     assert any(row[0] == "texts" and "7 items chosen" in str(row[1]) for row in found.tables[0].rows)
-    assert 'id="texts"' in Path(report(settings, environment=SANDBOX).paths["report"]).read_text()
+    page = Path(report(settings, environment=SANDBOX).paths["report"]).read_text()
+    assert 'id="texts"' in page
+    assert page.count("mitl collect choose --seed") == 1
 
 
 def test_texts_without_a_review_come_before_open_pairs(written):

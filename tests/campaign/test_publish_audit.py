@@ -226,6 +226,19 @@ def test_an_audit_page_that_fails_is_asked_again_in_its_role(settings):
     assert not golds[1] & golds[2]
 
 
+def test_a_hit_that_is_asked_again_is_not_counted_to_the_new_batch(settings):
+    """It stays in its own: the new batch has one HIT fewer than were posted."""
+    drawn(settings, candidates(settings)[:9])
+    run_publish(settings, drawn=True)
+    answer(settings, "random", hits_per_worker=1)
+
+    both = run_publish(settings)
+
+    count = both.counts["hits_posted"]
+    assert (both.counts["hits_again"], both.counts["batch"]) == (1, "b2") and count > 1
+    assert both.lines[0] == f"posted {count} / {count} HITs, {count - 1} of them as batch b2"
+
+
 def test_audit_questions_that_nobody_answered_are_asked_again_at_a_corrected_reward(settings):
     """In their role, on a page of a new batch; the audit wants the same answers, and gets them."""
     known = candidates(settings)

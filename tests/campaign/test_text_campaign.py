@@ -133,9 +133,19 @@ def test_tables_and_the_report_name_the_directions(project):
     ok("report")
     page = Path("report.html").read_text(encoding="utf-8")
     assert "documents that search" in page and "queries that search" in page
+    assert "there are d2q rankings of" in page and "i2t rankings" not in page
     assert "nopicture" not in page.partition("<body>")[2] and "image quer" not in page
     summary = ok("build-dataset", "--out", "../named", "--json").json["counts"]
     assert ok("report", "--json").json["counts"]["positives_beyond_originals"] <= summary["positives"] - 40
+
+
+def test_no_step_leads_to_a_campaign_of_pictures(project):
+    """What such a campaign would bring is left out, without a command that this data set cannot have."""
+    told = ok("analyse").out + ok("collect", "show").out
+
+    assert "left out: similarity: documents and queries are not rated so far; give --ratings FOLDER" in told
+    assert "left out: texts: no texts are collected for documents and queries so far" in told
+    assert "mitl rate" not in told and "mitl collect" not in told
 
 
 @pytest.mark.parametrize("command", ["prefer", "rate", "collect"])

@@ -411,6 +411,25 @@ def test_a_wide_table_is_folded_between_words_so_that_its_rows_stay_rows():
     assert tables.render_table(table, 200) == tables.render_table(table)
 
 
+def test_a_table_counts_the_columns_that_a_terminal_gives_to_signs():
+    """Two to a Chinese character or an emoji, none to a combining mark; lines are folded by the same measure."""
+    table = Table("", ("id", "text"), (("日本", "a"), ("🙂", "b"), ("e\u0301", "c"), ("id", "d")))
+
+    assert tables.render_table(table).splitlines() == [
+        "  id    text",
+        "  日本  a",
+        "  🙂    b",
+        "  e\u0301     c",
+        "  id    d",
+    ]
+    folded = Table("", ("id", "text", "n"), (("a", "하얀 배경에 빨간 동그라미 하나가 있다", 7),))
+    assert tables.render_table(folded, 30).splitlines() == [
+        "  id  text                   n",
+        "  a   하얀 배경에 빨간       7",
+        "      동그라미 하나가 있다",
+    ]
+
+
 def test_a_table_that_no_folding_makes_fit_shows_its_rows_as_blocks():
     """A line for each column, so that each figure stands beside its name; what goes on is set further in."""
     table = Table(

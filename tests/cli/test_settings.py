@@ -215,6 +215,13 @@ def test_the_data_sets_table_is_a_record(tmp_path):
     assert load(tmp_path, environ={}).project == tmp_path
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    """As some editors on Windows write it."""
+    (tmp_path / "mitl.toml").write_text("[project]\nseed = 4\n", encoding="utf-8-sig")
+
+    assert load(tmp_path, environ={}).seed == 4
+
+
 def test_a_damaged_secret_is_named(tmp_path):
     """A new one would change every picture's address in silence."""
     (tmp_path / "project.key").write_text("not hexadecimal\n")

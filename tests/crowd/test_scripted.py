@@ -19,7 +19,7 @@ from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
-from mitl.errors import CrowdError, EndpointError
+from mitl.errors import CrowdError, EndpointError, UsageError
 from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
 from mitl.protocol.pages import parse_page
@@ -175,6 +175,20 @@ def test_hits_of_other_projects_are_given_back(crowd):
     assert (result.submitted, result.skipped) == (2, 1)
     assert crowd.answered(foreign) == []
     assert crowd.client.get_hit(HITId=foreign[0])["HIT"]["NumberOfAssignmentsAvailable"] == 1
+
+
+def test_a_hit_whose_truth_cannot_be_had_is_given_back(crowd):
+    """Others can take it at once, not only after its deadline."""
+    [hit] = crowd.post(1)
+
+    def refuse(hit_id):
+        raise UsageError("no truth here")
+
+    with pytest.raises(UsageError, match="no truth here"):
+        run_workers(crowd.workers("careful"), ScriptedWork(refuse, seed=7))
+
+    run_workers(crowd.workers("careful"), ScriptedWork(lambda hit_id: TRUTHS, seed=7))
+    assert crowd.answered([hit]) == [hit]
 
 
 def test_an_unknown_invitation_is_one_line(crowd):

@@ -56,7 +56,7 @@ def test_a_hit_takes_on_the_properties_of_another_type(crowd):
 
 
 def test_a_reward_is_never_lowered_under_a_workers_hands(crowd):
-    """Not while somebody has the HIT or waits to be paid; raised it may be, and then that is paid."""
+    """Not while somebody has the HIT or waits to be paid; raised it may be, and then that is paid, and stays."""
     client, worker = crowd.boto(), crowd.worker()
     cheap = client.create_hit_type(**TYPE | {"Reward": "0.10"})["HITTypeId"]
     dear = client.create_hit_type(**TYPE | {"Reward": "2.00"})["HITTypeId"]
@@ -71,8 +71,12 @@ def test_a_reward_is_never_lowered_under_a_workers_hands(crowd):
     assert refusal(client.update_hit_type_of_hit, **lower)[0] == "InvalidHITState"
     [own] = client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
     client.approve_assignment(AssignmentId=own["AssignmentId"])
+    for other in (cheap, hit["HITTypeId"]):
+        moved = {"HITId": hit["HITId"], "HITTypeId": other}
+        assert refusal(client.update_hit_type_of_hit, **moved)[0] == "InvalidHITState"
+    as_dear = client.create_hit_type(**TYPE | {"Title": "dear", "Reward": "2.00"})["HITTypeId"]
+    client.update_hit_type_of_hit(HITId=hit["HITId"], HITTypeId=as_dear)
     assert admin.payments(crowd.engine, Environment.SANDBOX, clock=crowd.clock)[0].reward_cents == 200
-    client.update_hit_type_of_hit(**lower)
 
 
 def test_ending_a_hit_again_changes_nothing(crowd):

@@ -164,6 +164,35 @@ def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):
     becomes_true(page, "Object.keys(localStorage).length === 0")
 
 
+def test_the_draft_of_who_no_longer_takes_part_is_deleted(crowd, page):
+    """And no other worker's; who agrees again finds an empty page."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    admin.change_study(crowd.engine, Environment.SANDBOX, {"consent": "I take part."}, clock=crowd.clock)
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+
+    def take_part():
+        page.get_by_role("button", name="I agree and take part").click()
+        page.get_by_role("button", name="Accept one").click()
+        page.frame_locator("#hit").get_by_role("button", name="Submit").wait_for()
+        becomes_true(page, "document.activeElement.id === 'hit'")
+
+    page.goto(crowd.url + link.path)
+    take_part()
+    page.frame_locator("#hit").locator("[name=p01_label]").first.check()
+    becomes_true(page, "Object.values(localStorage).join().includes('p01_label')")
+    others = '`{"at": ${Date.now()}, "fields": [], "worker": "another"}`'
+    page.evaluate(f"localStorage.setItem('mitl-draft:9-x', {others})")
+
+    page.goto(crowd.url + "/w/study")
+    page.get_by_role("button", name="I no longer take part").click()
+    page.get_by_role("heading", name="You do not take part").wait_for()
+    becomes_true(page, "Object.keys(localStorage).join() === 'mitl-draft:9-x'")
+    page.get_by_role("link", name="I changed my mind").click()
+    take_part()
+
+    assert page.frame_locator("#hit").locator("[name=p01_label]:checked").count() == 0
+
+
 @pytest.mark.parametrize("returned", [False, True])
 @pytest.mark.thorough
 def test_who_takes_a_hit_again_finds_what_they_entered(crowd, new_page, returned):

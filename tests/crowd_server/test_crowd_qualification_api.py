@@ -86,11 +86,18 @@ def test_a_time_without_a_test_counts_for_nothing(client):
 
 
 def test_a_query_of_any_length_is_answered(either_crowd):
-    """Types hold it or they do not; a longer text than any of them can hold is in none."""
+    """Types hold it or they do not, in any case of letters; a longer text than any of them can hold is in none."""
     client = either_crowd.boto()
-    made(client)
+    made(client, Keywords="größe")
 
-    for text, count in (("COLOURS", 1), ("%", 0), ("_", 0), ("A" * 50_000, 0), ("%" * 30_000, 0)):
+    for text, count in (
+        ("COLOURS", 1),
+        ("GRÖSSE", 1),
+        ("%", 0),
+        ("_", 0),
+        ("A" * 50_000, 0),
+        ("%" * 30_000, 0),
+    ):
         found = client.list_qualification_types(MustBeRequestable=False, Query=text)
         assert found["NumResults"] == count, text[:9]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_kit import violations
 from browser_fixtures import becomes_true
+from crowd_kit import post_hit
 from qualification_kit import choice, form, free, key, question
 
 from mitl.crowd_server import admin
@@ -97,6 +98,44 @@ def test_the_script_says_early_what_the_server_would_refuse(crowd, page):
     page.get_by_role("heading", name="Your answers arrived").wait_for()
     becomes_true(page, "Object.keys(localStorage).length === 0")
     assert crowd.boto().list_qualification_requests()["NumResults"] == 1
+
+
+NUMBERS = free(
+    '<IsNumeric minValue="1" maxValue="9"/><AnswerFormatRegex regex="^[^ ]+$" errorText="No spaces."/>'
+)
+
+
+def test_a_hits_numbers_are_checked_where_they_are_given(crowd, page):
+    """A decimal comma, a bound, the requester's pattern; a number that may be left out can be."""
+    client = crowd.boto()
+    hit = post_hit(client, Question=form(question("years", NUMBERS, required=False)))
+    page.goto(crowd.url + "/w")
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    field = frame.locator("[name=q1]")
+
+    said = []
+    for text in ("3,5", "0.5", "9.5", "3 5", "3.5", ""):
+        field.fill(text)
+        said.append(field.evaluate("field => field.validationMessage"))
+    frame.get_by_role("button", name="Submit").click()
+
+    page.get_by_role("heading", name="Submitted").wait_for()
+    bounds = ["Please write a number of at least 1.", "Please write a number of at most 9."]
+    assert said == ["Please write a number, such as 2.5.", *bounds, "No spaces.", "", ""]
+    assert client.list_assignments_for_hit(HITId=hit["HITId"])["NumResults"] == 1
+
+
+def test_a_tests_question_that_may_be_left_out_can_be_whatever_its_pattern(crowd, page):
+    """The pattern is about what was written."""
+    test = form(question("years", NUMBERS, required=False))
+    own = crowd.boto().create_qualification_type(**NEW, Test=test, TestDurationInSeconds=600)
+    page.goto(f"{crowd.url}/w/qualifications/{own['QualificationType']['QualificationTypeId']}")
+    page.get_by_role("button", name="Start the test").click()
+
+    page.get_by_role("button", name="Send my answers").click()
+
+    page.get_by_role("heading", name="Your answers arrived").wait_for()
 
 
 def test_the_clock_runs_out_on_the_page(crowd, page):

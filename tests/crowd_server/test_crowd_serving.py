@@ -126,6 +126,23 @@ def test_what_is_asked_before_the_last_answer_ends_the_connection_after_it(rest)
     assert b"connection: close" in reply and reply.endswith(b"2 host content-length")
 
 
+def test_the_head_of_an_answer_is_all_that_a_client_waits_for_who_asks_for_no_more():
+    """The next request on the connection may come while what is not sent is still being made."""
+    app = Slow()
+    with (
+        RunningServer(app) as server,
+        httpx.Client(trust_env=False) as client,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        assert client.head(server.url).status_code == 200
+
+        reply = thread.submit(client.get, server.url)
+        threading.Event().wait(0.05)
+        app.may_answer.set()
+
+        assert reply.result(20).content == b"halfhalf"
+
+
 @pytest.mark.parametrize(
     "parts",
     [

@@ -220,7 +220,7 @@ def test_scripted_workers_read_and_agree(crowd, hit_type):
 
 
 def test_who_stops_with_a_hit_open_is_told_what_becomes_of_it(crowd, hit_type):
-    """Before they say so; what they entered is not sent."""
+    """Before they say so; what they entered is neither sent nor kept."""
     tell(crowd, **TEXTS)
     worker = crowd.worker()
     worker.post("/w/study", {"version": "1", "answer": "yes"})
@@ -228,7 +228,33 @@ def test_who_stops_with_a_hit_open_is_told_what_becomes_of_it(crowd, hit_type):
 
     worker.accept(hit_type)
 
-    assert "what you entered in it is not sent" in worker.get("/w/study").text
+    assert "what you entered and did not send is deleted" in worker.get("/w/study").text
+
+
+def test_nothing_is_kept_of_a_hit_that_was_open_when_its_worker_stopped(crowd, hit_type):
+    """Though another window sends it; what was sent before stays, and the pages say so until they agree again."""
+    tell(crowd, **TEXTS)
+    worker = crowd.worker()
+    worker.post("/w/study", {"version": "1", "answer": "yes"})
+    worker.accept(hit_type).submit(p01_text="sent before")
+    task = worker.accept(hit_type)
+    own = task.query["workerId"]
+
+    worker.post("/w/study", {"version": "1", "answer": "no"})
+    refused = task.submit(p01_text="sent after")
+
+    assert refused.status_code == 410 and "these answers were not kept" in refused.text
+    for address in ("/w", "/w/study", f"/w/a/{task.token}"):
+        page = worker.get(address).text
+        assert "not sent is deleted from this browser" in page and f'data-withdrawn="{own}"' in page
+    connection = crowd.engine.raw_connection()
+    kept = "\n".join(connection.driver_connection.iterdump())
+    connection.close()
+    assert "sent before" in kept and "sent after" not in kept
+
+    again = worker.post("/w/study", {"version": "1", "answer": "yes"})
+    assert "data-withdrawn" not in again.text
+    assert worker.accept(hit_type).submit(p01_text="sent at last").status_code == 200
 
 
 @pytest.mark.browser

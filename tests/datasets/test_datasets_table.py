@@ -382,11 +382,12 @@ def test_folder_of_no_use_is_refused(tmp_path):
     ("name", "content", "ids"),
     [
         ("ids.txt", "10.jpg#0\n\n# all of 9\n9.jpg#1  # the second\n", ["10.jpg#0", "9.jpg#1"]),
+        ("ids.txt", "\ufeff007\r\na b\r\n", ["007", "a b"]),
         ("ids.json", '["a", 7]', ["a", "7"]),
     ],
 )
 def test_lists_of_ids_keep_the_ids_whole(tmp_path, name, content, ids):
-    """An id that holds a # is not taken for a comment."""
+    """An id that holds a # is not taken for a comment, nor a byte order mark for a part of the first."""
     assert read_ids(table(tmp_path, content, name)) == ids
 
 

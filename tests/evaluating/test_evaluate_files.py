@@ -363,3 +363,16 @@ def test_parquet_rankings_may_come_in_any_order(place):
     found = scores("--rankings", "x.i2t.parquet", "--direction", "i2t", model="rankings")
 
     assert found["i2t"] == pytest.approx(BY_HAND["i2t"])
+
+
+def test_one_query_has_no_interval_and_no_test_and_both_are_said(place):
+    """Or the figures stand without what was asked for, and nothing says why."""
+    (place / "release" / "image_to_caption.json").write_text(json.dumps({IMAGES[0]: [CAPTIONS[0]]}))
+    write_similarities(place, "npz")
+    models = ("--model", "a=similarities.npz", "--model", "b=similarities.npz")
+
+    warned = ok("evaluate", *models, "--against", "a", "--release", "release", "--json").json["warnings"]
+    plain = ok("evaluate", *models, "--release", "release", "--no-intervals", "--json").json["warnings"]
+
+    assert warned == ["release i2t has a value of 1 query; an interval or a paired test needs at least 2"]
+    assert plain == []

@@ -183,7 +183,7 @@ def test_two_sides_asked_of_one_are_refused(status, words, named):
     [
         (2, ("--caption-embeddings", "captions.npz"), "there is nothing to score the models against"),
         (2, ("--caption-embeddings", "captions.npz", "--task", "sts"), "the task sts needs ratings"),
-        (2, ("--model", "one=captions.npz", "--cxc", "ratings"), "one=,FILE for captions alone"),
+        (2, ("--model", "one=captions.npz", "--cxc", "ratings"), "'one=,captions.npz' for captions alone"),
         (
             2,
             ("--baseline", "glove", "--cxc", "ratings"),
@@ -247,6 +247,7 @@ def test_a_baseline_in_a_project_reads_its_captions(tmp_path, monkeypatch):
 
     assert set(found["scores"]["cxc"]["bag-of-words"]) == {"t2t"}
     assert set(found["correlations"]["bag-of-words"]) == {"sts"}
+    assert "there is no model to score; give --annotator" in fails(2, "--cxc", "own")
     assert "the project holds its captions" in fails(
         2, "--baseline", "bag-of-words", "--captions", "../captions.csv", "--cxc", "own"
     )

@@ -15,7 +15,7 @@ from mitl.analysis.answer_tables import (
     rationale_shares,
 )
 from mitl.analysis.report.inputs import FunnelCounts
-from mitl.analysis.report.views import funnel_steps, histogram, hourly_wage_cents
+from mitl.analysis.report.views import funnel_steps, histogram
 from mitl.core.formats import duration, money, percent, times
 from mitl.records import (
     Concept,
@@ -214,13 +214,6 @@ def test_the_funnel_skips_steps_that_are_not_reached() -> None:
     ]
     assert [step.of_previous for step in steps] == [None, 0.1, 0.5, 0.0, None]
     assert steps[2].of_first == pytest.approx(0.05)
-
-
-def test_the_paper_s_rewards_at_its_times_are_under_nine_dollars() -> None:
-    """1.40 in 9.5 minutes is 8.84 an hour, 0.65 in 13.8 minutes is 2.82 (rounded down)."""
-    assert hourly_wage_cents(140, 9.5 * 60) == 884
-    assert hourly_wage_cents(65, 13.8 * 60) == 282
-    assert hourly_wage_cents(65, None) is None
 
 
 @pytest.mark.parametrize(

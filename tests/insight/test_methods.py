@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +28,7 @@ from mitl.records import AnnotatorKind, Direction
 from mitl.records.forms import TEXTS
 from mitl.stages.evaluating.figures import keep_scores
 from mitl.stages.reporting.methods import as_latex, as_markdown, bibliography, facts, figures, rows
+from mitl.stages.reporting.report import collect, report_input
 
 HOSTILE = "50% of_data $x$ {a} \\input{x} & #1 ~^ [b] <script> | `c`\n\\end{document}\x1b[31m"
 
@@ -73,6 +78,28 @@ def test_all_references_are_well_formed() -> None:
     from mitl.positives.references import bibtex
 
     assert keys_of(bibtex(REFERENCES)) == sorted(REFERENCES)
+
+
+def test_an_annotator_has_the_fingerprint_of_the_release_s_manifest(project: Path, tmp_path: Path) -> None:
+    """A run's covers the pictures that the annotator read too: the annotator's own would be another."""
+    again = shutil.copytree(project, tmp_path / "again")
+    with closing(sqlite3.connect(again / "mitl.db")) as database, database:
+        [(config,)] = database.execute("SELECT config FROM run").fetchall()
+        changed = {**json.loads(config)}
+        for place, one in enumerate(changed["annotators"]):
+            one["fingerprint"] = f"{place}" * 64
+        database.execute("UPDATE run SET config = ?", (json.dumps(changed),))
+    ok("build-dataset", "--out", again / "new", "--project", again)
+    manifest = json.loads((again / "new" / "manifest.json").read_text())
+    named = {one["name"]: one["fingerprint"] for one in manifest["configuration"]["runs"][0]["annotators"]}
+
+    said = ok("report", "--methods", "-", "--project", again).out
+    settings = project_settings(again)
+
+    assert named and all(f"| fingerprint of {name} | {mark[:16]} |" in said for name, mark in named.items())
+    assert dict(report_input(collect(settings)).provenance.hashes) == {
+        f"annotator {name}": mark for name, mark in named.items()
+    }
 
 
 def test_its_numbers_are_those_of_the_status(project: Path) -> None:

@@ -19,6 +19,7 @@ from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report import views
 from mitl.analysis.report.inputs import Found, Multiplicity, PreferenceTable, ReportInput
 from mitl.analysis.report.render import SECTIONS, render_report
+from mitl.judgements.agreement import Alpha, PairAgreement
 from mitl.records import Direction, Environment
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
@@ -254,6 +255,19 @@ def test_sentences_on_top_say_what_the_tiles_do_not(html: str) -> None:
         assert words in page.text
 
 
+def test_agreement_without_an_interval_is_no_headline(tmp_path: Path) -> None:
+    """Of so few pairs alpha says nothing; the section on workers shows it with the reason."""
+    data = sample_input(tmp_path)
+    shared = PairAgreement(Alpha(0.0, None, None, units=1, answers=2), 0, 1)
+
+    text = Page(
+        render_report(dataclasses.replace(data, crowd=dataclasses.replace(data.crowd, agreement=shared)))
+    ).text
+
+    assert "hidden controls as expected." in text
+    assert "too few pairs for an interval" in text
+
+
 def test_found_matches_stand_under_the_numbers_with_what_the_annotation_holds(html: str) -> None:
     """The rule that chose them, pictures or their lack, answers, annotators, and whose caption it was."""
     text = " ".join(Page(html).text.split())
@@ -312,13 +326,18 @@ def test_probabilities_diversity_and_bias_have_plots_and_tables(html: str) -> No
             dataclasses.replace(empty_input(), machines=MachineAnalysis(left_out={"bias": "no answers"}))
         )
     )
+    why = "bias takes two annotators, but there are i2t rankings of 'clip' alone"
+    alone = Page(
+        render_report(dataclasses.replace(empty_input(), machines=MachineAnalysis(left_out={"bias": why})))
+    )
 
     assert "Calibration error" in page
     assert "two metrics' orders of 5 models" in page
     assert "graded answers, mean over the queries" in page
     assert "Mean τ-b over the items of either list, top 25 of 120 queries." in page
     assert "from the truth" in page
-    assert "No answers;" in empty.text
+    assert "No answers; mitl harvest" in empty.text
+    assert "'clip' alone; mitl propose" in alone.text
 
 
 def test_the_steps_of_the_rebuilding_stand_in_order_with_their_hashes(html: str) -> None:

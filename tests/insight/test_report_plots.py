@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+import numpy as np
 import once_kit
 import pytest
 from defusedxml.ElementTree import fromstring
@@ -105,6 +107,18 @@ def test_nothing_to_draw_draws_nothing() -> None:
     assert plots.multiplicity_svg([]) == ""
     assert plots.workers_svg([]) == ""
     assert machine_plots.ranks_svg([]) == ""
+
+
+def test_the_axis_of_controls_ends_at_all_of_them_and_rounds_no_label(tmp_path: Path) -> None:
+    """Nobody answers 102 % of the controls, and a line at 97.5 % is not called 98 %."""
+    workers = sample_input(tmp_path, names=("clip", "pvse"), examples=0).crowd.workers
+    one = next(worker for worker in workers if worker.golds_seen)
+
+    svg = plots.workers_svg([dataclasses.replace(one, golds_seen=14, golds_right=14)])
+
+    shares = [float(share) for share in re.findall(r">([0-9.]+) %<", svg)]
+    assert max(shares) == 100
+    assert set(np.diff(sorted(shares)).round(6)) == {2.5}
 
 
 def test_many_workers_of_one_record_cover_neither_the_legend_nor_other_records(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.analysis.report.inputs import DisputeKind, Found, Frame
 from mitl.analysis.report.render import render_report
+from mitl.core.pricing import format_dollars
 from mitl.db.session import open_database
 from mitl.db.store import answers
 from mitl.db.store.ledger import SettledWork
@@ -61,6 +62,14 @@ def data(project: Path):
     """What the report of that project shows."""
     settings = project_settings(project)
     return report_input(collect(settings))
+
+
+def test_a_batch_and_its_wording_show_one_wage(project, data):
+    """Both are the median over the same paid HITs, so no cent apart."""
+    (batch,), (wording,) = data.batches, data.money.wages
+
+    assert wording.median_cents and batch.wages == replace(wording, n_under=0)
+    assert render_report(data).count(format_dollars(wording.median_cents)) >= 2
 
 
 def test_progress_counts_every_part_of_a_report(project, tmp_path):

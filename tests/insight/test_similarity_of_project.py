@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import numpy as np
@@ -69,11 +70,14 @@ def test_the_release_tells_the_same_as_the_project(project):
 
 
 def test_the_report_has_the_section(project):
-    """With all four drawings, and nobody's id."""
+    """With all four drawings, and nobody's id; what samples the pairs of a phase is a step of the rebuilding."""
     ok("report")
 
     page = (project.project / "report.html").read_text()
     assert 'id="similarity"' in page
+    steps = re.findall(r"mitl (propose --scheme crisscross --phase \d|rate publish)", page)
+    propose = "propose --scheme crisscross --phase"
+    assert steps[-5:] == [f"{propose} 1", "rate publish", "rate publish", f"{propose} 2", "rate publish"]
     for words in (
         "Scores by how the pairs were sampled",
         "Queries by how many rated positives",

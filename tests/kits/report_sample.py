@@ -52,6 +52,7 @@ from mitl.analysis.report.inputs import (
 from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve
 from mitl.audits.chao import Completeness
 from mitl.judgements.agreement import Alpha, PairAgreement
+from mitl.judgements.wages import WageFigures
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 
 NAMES = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
@@ -98,8 +99,8 @@ def sample_input(
         crowd=_crowd(),
         money=MoneyStats(10_300, 0, 240, 0, wage_floor_cents=1200),
         batches=(
-            BatchSummary("b1", "pairs-rationale", "i2t", 52, 170, 431.0),
-            BatchSummary("b2", "pairs-plain", "t2i", 51, 100, 322.0),
+            BatchSummary("b1", "pairs-rationale", "i2t", 52, 170, _wages("pairs-rationale", 52, 431, 1419)),
+            BatchSummary("b2", "pairs-plain", "t2i", 51, 100, _wages("pairs-plain", 51, 322, 1118)),
         ),
         truth=_truth(names),
         evaluation=_evaluation(names),
@@ -167,6 +168,10 @@ def _rationale(names: tuple[str, ...]) -> tuple[RationaleCount, ...]:
         for concept, mean in zip(Concept, (40, 35, 0, 0, 0, 0, 0, 14, 22, 18), strict=True):
             rows.append(RationaleCount(name, "concept", concept, int(rng.poisson(mean))))
     return tuple(rows)
+
+
+def _wages(template: str, hits: int, seconds: int, cents: int) -> WageFigures:
+    return WageFigures(template, hits, hits, 0, 1000 * seconds, cents, cents, cents, 0)
 
 
 def _crowd() -> CrowdStats:

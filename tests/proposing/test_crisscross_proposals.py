@@ -193,7 +193,10 @@ def test_phase_2_waits_for_phase_1_in_words(project):
     samples = samples_of(project)
     n = of(samples, SamplingMethod.C2C_ISIM)["pair"].nunique()
     assert f"of {n:,} STS pairs {n:,} have 0 of 5" in refused.error
-    assert "run `mitl rate publish --task sts --sandbox`, then `mitl harvest`" in refused.error
+    assert (
+        "run `mitl rate publish --task sts --sandbox` and `mitl rate publish --task sis --sandbox`, then"
+        in refused.error
+    )
 
 
 def test_ratings_that_are_short_or_do_not_count_are_named(sampled, tmp_path, monkeypatch):
@@ -209,7 +212,7 @@ def test_ratings_that_are_short_or_do_not_count_are_named(sampled, tmp_path, mon
     pairs = of(samples_of(settings), SamplingMethod.I2I_CSIM)["pair"].nunique()
     assert f"1 have 3 of 5, {pairs - 1:,} have 5 or more of 5" in error
     assert (
-        "run `mitl review` for what waits for a person, then `mitl rate publish --task sts --sandbox`"
+        "run `mitl rate publish --task sts --sandbox` and `mitl rate publish --task sis --sandbox`, then `mitl harvest`"
         in error
     )
     assert waiting["counts"]["ratings"]["i2i_csim"]["complete"] == pairs - 1
@@ -217,6 +220,14 @@ def test_ratings_that_are_short_or_do_not_count_are_named(sampled, tmp_path, mon
         "0": of(samples_of(settings), SamplingMethod.C2C_ISIM)["pair"].nunique()
     }
     assert ok(*PHASE_2, "--min-ratings", "0", "--json").json["counts"]["new_samples"] > N_CAPTIONS
+
+
+def test_work_that_waits_for_a_person_comes_first(sampled, tmp_path, monkeypatch):
+    """Decided, it may bring the ratings that lack."""
+    settings = at_home(sampled, tmp_path, monkeypatch)
+    rate(settings, Likeness.STS, lambda first, second: 3, decision=Decision.QUEUED)
+
+    assert "run `mitl review` for what waits for a person, then `mitl rate" in mitl(*PHASE_2).error
 
 
 def test_phase_2_takes_the_best_rated_and_all_originals(rated):

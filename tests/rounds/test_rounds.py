@@ -66,6 +66,17 @@ def test_two_rounds_run_to_their_ends_and_are_shown(project):
     assert "closed already" in closed and len(closed.splitlines()) == 1
 
 
+def test_the_status_says_that_pairs_were_judged_which_nobody_had_proposed(project):
+    """A round chooses among all that the rankings hold, so more may be judged than were proposed."""
+    work_until_done(load_settings(project))
+    before = ok("status").out
+
+    ok("round", "run", "--sandbox", "--budget", "1.20", "--workers", "careful", "--strategy", "random")
+
+    assert "never proposed" not in before
+    assert " judged (some never proposed), " in ok("status").out
+
+
 def test_a_run_that_dies_before_or_after_every_step_goes_on_there(project, monkeypatch):
     """The same command ends with the same round, whichever step was cut off, and does no step twice."""
     real, cut = walking._ended, []

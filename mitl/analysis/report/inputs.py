@@ -302,8 +302,8 @@ class BatchSummary:
     hits: int
     reward_cents: int
     """For one assignment."""
-    median_active_s: float | None = None
-    """Active seconds a paid HIT, cut to what they can have been."""
+    wages: WageFigures | None = None
+    """Of its paid HITs; None where nothing is paid."""
 
 
 @dataclass(frozen=True, slots=True)

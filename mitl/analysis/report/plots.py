@@ -417,7 +417,7 @@ def workers_svg(workers: Sequence[WorkerSummary]) -> str:
         axes.set_xlabel("gold controls seen")
         axes.set_title("gold controls answered right, by worker", loc="left")
         axes.xaxis.set_major_locator(fig.whole_numbers())
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %" if value <= 1 + 1e-9 else "")
         fig.bare(axes, grid="y")
         legend = axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), title="record", alignment="left")
         for handle in legend.legend_handles:

@@ -96,7 +96,6 @@ def _environment(form: SetForm) -> Jinja:
     environment.filters["coded"] = _coded
     environment.globals.update(
         times=formats.times,
-        wage=views.hourly_wage_cents,
         shaded=views.shaded,
         by_frame=views.by_frame,
         tags=views.tags,
@@ -278,7 +277,7 @@ def _people(data: ReportInput) -> Iterator[Highlight]:
         return
     text = f"Workers answered {percent(right / seen)} of {count(seen)} hidden controls as expected"
     shared = crowd.agreement
-    if shared is not None and shared.alpha.alpha is not None:
+    if shared is not None and shared.has_interval and shared.alpha.alpha is not None:
         alpha = f"α = {shared.alpha.alpha:.2f}"
         text += f"; on the {count(shared.pairs)} pairs that several answered, their agreement is {alpha}"
     elif shared is not None and not shared.pairs:

@@ -112,13 +112,6 @@ def funnel_steps(funnel: FunnelCounts) -> tuple[FunnelStep, ...]:
     return tuple(steps)
 
 
-def hourly_wage_cents(reward_cents: int, median_active_s: float | None) -> int | None:
-    """Cents an hour at the median active time, rounded down; None where no time is known."""
-    if not median_active_s:
-        return None
-    return int(reward_cents * 3600 / median_active_s)
-
-
 @dataclass(frozen=True, slots=True)
 class EvaluationTable:
     """Scores of one direction: one row an annotator, one group of columns a set of positives."""

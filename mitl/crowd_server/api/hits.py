@@ -97,19 +97,19 @@ def update_expiration(call: ApiCall) -> None:
 
 @operation("UpdateHITTypeOfHIT", writes=True)
 def update_hit_type(call: ApiCall) -> None:
-    """Change the HIT type of a HIT; workers who have accepted it are never paid less than they were promised."""
+    """Change the HIT type of a HIT; it never lowers the reward under a worker, nor changes one that was paid."""
     hit, hit_type = _undeleted(call, find(call)), existing_type(call)
     if hit_type.id == hit.type.id:
         return
-    lower = hit_type.values.reward_cents < hit.type.values.reward_cents
-    if lower and hits.is_promised(call, hit.id):
+    before, after = hit.type.values.reward_cents, hit_type.values.reward_cents
+    if after != before and hits.is_promised(call, hit.id, lower=after < before):
         raise turk(
             "InvalidHITState",
-            "Workers accepted or submitted this HIT at its present reward, so it cannot be moved to a HIT type "
-            f"that pays less ({amount(hit_type.values.reward_cents)} instead of "
-            f"{amount(hit.type.values.reward_cents)}).",
+            "Workers accepted this HIT, submitted it or were paid for it at its present reward, so it cannot be moved "
+            f"to a HIT type that pays {amount(after)} instead of {amount(before)}; expire it and create a HIT of that "
+            "type.",
         )
-    accounts.change_type(call, hit.id, hit_type.id, hit_type.values.reward_cents)
+    accounts.change_type(call, hit.id, hit_type.id, after)
 
 
 @operation("UpdateHITReviewStatus", writes=True)

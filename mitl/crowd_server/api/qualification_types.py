@@ -207,10 +207,7 @@ def list_qualification_types(call: ApiCall) -> Reply:
     params.flag("MustBeOwnedByCaller")
     requestable, query = params.flag("MustBeRequestable"), params.text("Query")
     portion = call.portion()
-    rows: list[QualificationTypeRow] = []
-    # Nothing holds a longer text, and SQLite refuses patterns of more than 50,000 bytes.
-    if len(query) <= MAX_DESCRIPTION:
-        rows = qualifications.list_types(call, portion, query=query, requestable=requestable)
+    rows = qualifications.list_types(call, portion, query=query, requestable=requestable)
     return call.paged(portion, rows, "QualificationTypes", qualification_type)
 
 

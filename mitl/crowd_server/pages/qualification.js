@@ -32,7 +32,7 @@
     const tests = JSON.parse(input.dataset.patterns).flatMap(({regex, flags, message}) => {
       try { return [{test: new RegExp(regex, flags), message}]; } catch (error) { return []; }
     });
-    rules.push(() => input.setCustomValidity((tests.find(({test}) => !test.test(input.value)) || {message: ""}).message));
+    rules.push(() => input.setCustomValidity((input.value && tests.find(({test}) => !test.test(input.value)) || {message: ""}).message));
   }
   for (const group of form.querySelectorAll("fieldset[data-most]")) {
     const boxes = [...group.querySelectorAll("input[type=checkbox]")];

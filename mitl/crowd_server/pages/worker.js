@@ -33,6 +33,14 @@
   };
   const closed = document.querySelector("[data-closed]");
   if (closed) close(closed.dataset.closed);
+  // Who no longer takes part leaves nothing behind: drafts that name nobody can be theirs, and are of no more use to anyone.
+  const withdrawn = document.querySelector("[data-withdrawn]");
+  if (withdrawn) attempt(() => {
+    for (const name of Object.keys(localStorage)) {
+      const {worker} = draft(name) || {};
+      if (name.startsWith(prefix) && (worker === undefined || worker === withdrawn.dataset.withdrawn)) localStorage.removeItem(name);
+    }
+  });
 
   const frame = document.getElementById("hit"), earlier = document.getElementById("earlier");
   const number = token => token.split("-")[0];
@@ -167,7 +175,7 @@
       told = true;
     }
     else if (type === "mitl-options" && isChosen(options)) attempt(() => localStorage.setItem(choices, JSON.stringify(options)));
-    else if (type === "mitl-submitted" || type === "mitl-refused" && (note === "late" || note === "over")) {
+    else if (type === "mitl-submitted" || type === "mitl-refused" && ["late", "over", "withdrawn"].includes(note)) {
       if (asked) document.getElementById("claimed").hidden = false;
       else {
         over = true;

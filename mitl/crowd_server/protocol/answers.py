@@ -104,7 +104,7 @@ def _text_problem(field: FreeText, text: str, required: bool) -> str:
 
 def _number_problem(field: FreeText, text: str) -> str:
     if not _NUMBER.fullmatch(text):
-        return "Please write a number."
+        return "Please write a number, such as 2.5."
     value = float(text)
     if field.lowest is not None and value < field.lowest:
         return f"Please write a number of at least {field.lowest}."

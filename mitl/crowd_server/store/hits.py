@@ -166,10 +166,15 @@ def hit_key(books: Books, mturk_id: str) -> int | None:
     return books.connection.scalar(_HIT_KEY, {"mturk_id": mturk_id, "environment": books.environment})
 
 
-def is_promised(books: Books, hit_id: int) -> bool:
-    """Whether somebody has this HIT, or submitted it and may still be paid for it."""
-    open_states = (AssignmentState.SUBMITTED, AssignmentState.REJECTED)
-    promised = or_(CrowdAssignment.state.in_(open_states), IS_LIVE)
+def is_promised(books: Books, hit_id: int, *, lower: bool) -> bool:
+    """Whether somebody was paid this HIT's reward, or, where it gets ``lower``, has it or may still be paid for it.
+
+    What was paid is read from the HIT's type, so that this says another sum than the ledger once the type pays another.
+    """
+    promised = CrowdAssignment.state == AssignmentState.APPROVED
+    if lower:
+        open_states = (AssignmentState.SUBMITTED, AssignmentState.REJECTED)
+        promised = or_(promised, CrowdAssignment.state.in_(open_states), IS_LIVE)
     query = select(CrowdAssignment.id).where(CrowdAssignment.hit_id == hit_id, promised).limit(1)
     return books.connection.scalar(query, {"now": books.now}) is not None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, exists, func, or_, select, update
+from sqlalchemy import Connection, bindparam, exists, func, select, update
 
 from mitl.crowd_server.protocol.ids import entity_id
 from mitl.crowd_server.store.database import (
@@ -144,16 +144,19 @@ def list_types(
     books: Books, portion: Portion | None = None, *, query: str = "", requestable: bool = False
 ) -> list[QualificationTypeRow]:
     """Types whose name, description or keywords hold ``query``, oldest first."""
-    wanted = _TYPE.order_by(QualificationType.id)
+    wanted = _TYPE.order_by(QualificationType.id).where(QualificationType.environment == books.environment)
     if portion is not None:
-        wanted = wanted.where(QualificationType.id > portion.after).limit(portion.limit)
-    if query:
-        texts = (QualificationType.name, QualificationType.description, QualificationType.keywords)
-        wanted = wanted.where(or_(*(text.icontains(query, autoescape=True) for text in texts)))
+        wanted = wanted.where(QualificationType.id > portion.after)
     if requestable:
         wanted = wanted.where(QualificationType.active)
-    of_requester = wanted.where(QualificationType.environment == books.environment)
-    return every(books.connection, _type_row, of_requester)
+    # Compared here: SQLite folds ASCII's case alone, PostgreSQL what its locale says.
+    sought = query.casefold()
+    rows = [
+        row
+        for row in every(books.connection, _type_row, wanted)
+        if any(sought in text.casefold() for text in (row.name, row.description, row.keywords))
+    ]
+    return rows if portion is None else rows[: portion.limit]
 
 
 def _type_row(*row: Any) -> QualificationTypeRow:

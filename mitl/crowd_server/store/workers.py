@@ -298,6 +298,13 @@ def record_consent(
         connection.execute(insert(Consent).values(worker_id=worker_id, version=version, given=given, at=now))
 
 
+def has_withdrawn(connection: Connection, mturk_id: str) -> bool:
+    """Whether the last that this worker said of taking part is no, to whichever version."""
+    answers = select(Consent.given).join(CrowdWorker, CrowdWorker.id == Consent.worker_id)
+    latest = answers.where(CrowdWorker.mturk_id == mturk_id).order_by(Consent.at.desc(), Consent.id.desc())
+    return connection.scalar(latest.limit(1)) is False
+
+
 @dataclass(frozen=True, slots=True)
 class MessageRow:
     """One message on a worker's page."""

@@ -65,7 +65,9 @@ def gate(visitor: Visitor) -> Response | None:
     # A new visit is a new chance to agree; what counts is how this one ended.
     refused = consent is False and (visit is None or visit.state is VisitState.NO_CONSENT)
     if not refused:
-        return visitor.page("study.html.j2", study=study, given=False, current=None)
+        return visitor.page(
+            "study.html.j2", study=study, given=False, declined=consent is False, current=None
+        )
     if visit is None:
         return visitor.page("study_declined.html.j2")
     return end_page(visitor, visit)
@@ -91,8 +93,13 @@ def study(visitor: Visitor) -> Response:
         standing = visitor.standing(books.connection)
     if standing.study is None or not standing.study.is_shown_first:
         return RedirectResponse("/w", 303)
-    agreed = standing.consent is True
-    return visitor.page("study.html.j2", study=standing.study, given=agreed, current=current_lease(visitor))
+    return visitor.page(
+        "study.html.j2",
+        study=standing.study,
+        given=standing.consent is True,
+        declined=standing.consent is False,
+        current=current_lease(visitor),
+    )
 
 
 @form

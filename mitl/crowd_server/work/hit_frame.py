@@ -55,10 +55,10 @@ def around(visitor: Visitor) -> Response:
         raise _gone()
     if lease.submitted_at is not None:
         return _submitted(visitor, lease)
-    if not _is_shown(visitor.site, visitor.request, lease):
-        return _over(visitor, lease)
     if barrier := gate(visitor):
         return barrier
+    if not _is_shown(visitor.site, visitor.request, lease):
+        return _over(visitor, lease)
     with site.database.read() as connection:
         question = site.questions.of(connection, lease.hit_id)
         time = site.times.of_hit(connection, lease.hit_type_id, lease.hit)
@@ -253,6 +253,10 @@ _NOTES = {
         "It is open to others again, so this is not a submission. But what you entered has arrived and is kept, and "
         "the operator can see it and pay you for it by hand. “Your work” lists it.",
     ),
+    "withdrawn": (
+        "You no longer take part in this study.",
+        "So these answers were not kept. What you sent before is reviewed and paid as announced.",
+    ),
     "other": (
         "These answers name another HIT.",
         "They were not taken. Open the HIT again from the list and send them from there.",
@@ -368,6 +372,8 @@ def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -
             return note_page("again", 200)
         # Under an old token the same worker took the HIT again; what they entered before is kept all the same.
         if token_of(site, lease) != token or not lease.is_live(now):
+            if workers.has_withdrawn(connection, lease.worker):
+                return note_page("withdrawn", 410)
             assignments.keep_late(connection, lease.id, answer, now)
             return note_page("late", 410)
         return note_page("other", 409)

@@ -36,7 +36,8 @@ NO_ENTRY = (
     403,
     "No entry",
     "This browser has no session here, or it is over. Open the link by which you came again: your invitation, or the "
-    "study on your panel's site. What you sent is kept, and what you had entered is still in this browser.",
+    "study on your panel's site. If this page comes again then, allow cookies for this site and open the link once "
+    "more. What you sent is kept, and what you had entered is still in this browser.",
 )
 WITHDRAWN = (
     403,

@@ -62,6 +62,11 @@ def runs(session: Session) -> list[RunRow]:
     return [RunRow(id_, run_hash, json.loads(config)) for id_, run_hash, config in rows]
 
 
+def fingerprints(stored: Iterable[RunRow]) -> dict[str, str]:
+    """Annotator → the fingerprint of its newest run, pictures included: the one that a release's manifest names."""
+    return {one["name"]: one["fingerprint"] for run in stored for one in run.config.get("annotators", ())}
+
+
 def latest_run(session: Session) -> RunRow:
     """The newest run; StoreError where nothing was proposed yet."""
     stored = runs(session)

@@ -32,6 +32,7 @@ from mitl.db.session import open_database
 from mitl.db.store import collection as collection_store
 from mitl.errors import MetricError
 from mitl.records import Direction, StageResult, Table, several
+from mitl.records.forms import IMAGES
 from mitl.stages.analysing.table import Analysis, AnalysisInput, Column, Findings, for_files, for_people
 from mitl.stages.reviewing.workers import workers_by_hits
 
@@ -192,6 +193,8 @@ def _count_texts(of: AnalysisInput) -> tuple[list[_TextRow], int]:
         standings = standing(session, environment)
         paid = collection_store.paid_cents(session, environment)
     if not standings:
+        if (form := of.project.dataset.form) is not IMAGES:
+            raise MetricError(f"no texts are collected for {' and '.join(form.nouns)} so far")
         raise MetricError("no item was chosen to get a partner; run `mitl collect choose`")
     groups: dict[tuple[str, str], list[ItemStanding]] = defaultdict(list)
     for item in standings:

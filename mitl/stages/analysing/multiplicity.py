@@ -112,7 +112,8 @@ def _show(made: Sequence[Multiplicity], of: AnalysisInput) -> Findings:
         counts=counts,
         tables=(for_people("positives of a query", _COLUMNS, rows),),
         lines=(
-            "release: what `mitl build-dataset` would write by the rules of the latest release",
+            "release: what `mitl build-dataset` would write by the rules of the latest release, but for what an audit "
+            "alone found",
             *(
                 f"{multiplicity.direction}: over the {len(multiplicity.after):,} of {multiplicity.queries:,} queries "
                 "that people looked at; "

@@ -30,6 +30,7 @@ from mitl.db.store import similarity as similarity_store
 from mitl.errors import MetricError
 from mitl.judgements.similarity import aggregate, counting, listed
 from mitl.records import Table
+from mitl.records.forms import IMAGES
 from mitl.records.frames import frame
 from mitl.records.similarity import METHODS, TASKS, Likeness
 from mitl.stages.analysing.table import (
@@ -78,6 +79,8 @@ def _compute(of: AnalysisInput) -> SimilarityFigures:
         parts.append(_of_project(of))
     rated = pd.concat([part.astype({"split": "str"}) for part in parts], ignore_index=True)
     if not len(rated):
+        if _has_project(of) and (form := of.project.dataset.form) is not IMAGES:
+            raise MetricError(f"{' and '.join(form.nouns)} are not rated so far; give --ratings FOLDER")
         raise MetricError(NO_RATINGS)
     texts = _texts(of)
     words = _words(rated, texts)

@@ -25,6 +25,7 @@ from mitl.db.store import items as item_store
 from mitl.positives.release_input import CollectedText
 from mitl.records import Environment, ImageItem, StageResult, Table, several
 from mitl.records.collection import COLLECTED
+from mitl.records.forms import IMAGES
 from mitl.records.frames import frame
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
@@ -159,7 +160,7 @@ def show(
             status="nothing_to_do",
             counts=counts,
             lines=(f"nothing to show: no item was chosen on {where}",),
-            next="mitl collect choose --strategy random --count 20",
+            next="mitl collect choose --strategy random --count 20" if dataset.form is IMAGES else "",
         )
     if to is not None:
         write_kept(to, _page(items, images, captions).encode(), replace=replace)

@@ -40,6 +40,7 @@ from mitl.stages.evaluating.figures import (
     keep_scores,
     nested,
     rsums,
+    too_few,
     value_of,
 )
 from mitl.stages.evaluating.gathering import RELEASE, Gathered, gather
@@ -182,6 +183,7 @@ def evaluate_models(
     sets = [*(task.name for task in gathered.tasks), NAME]
     rows.sort(key=lambda row: sets.index(row.positives))
     scores = figures(rows, request.sampling)
+    gathered.warnings += too_few(scores, request.sampling, request.paired_with)
     rated, agreement = _correlated(gathered, request)
     sums = rsums(rows, request.sampling)
     tests = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,6 +111,14 @@ def _figure(row: Scored, values: QueryValues, sampling: Sampling) -> Figure:
         queries,
         values.left_out,
     )
+
+
+def too_few(scores: Iterable[Figure], sampling: Sampling, against: str | None) -> Iterator[str]:
+    """A warning for each set and direction with one query, which has none of what was asked: interval, paired test."""
+    asked = ["an interval"] * sampling.intervals + ["a paired test"] * (against is not None)
+    for name, way in dict.fromkeys((one.positives, one.direction) for one in scores if one.queries == 1):
+        if asked:
+            yield f"{name} {way} has a value of 1 query; {' or '.join(asked)} needs at least 2"
 
 
 def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:

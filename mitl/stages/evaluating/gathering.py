@@ -230,6 +230,7 @@ def _add_ratings(gathered: Gathered, request: EvaluationRequest, doable: Set[Lik
     """The tasks of a folder of ratings, of those that are asked for and that some model can do.
 
     Raises:
+        UsageError: there is no model.
         DatasetError: the folder lacks what is asked for, or all that the models can be scored on.
     """
     folder = request.against.cxc
@@ -238,6 +239,10 @@ def _add_ratings(gathered: Gathered, request: EvaluationRequest, doable: Set[Lik
     split = choose_split(folder, request.against.split)
     asked = asked_tasks(request)
     kinds = doable & {task.likeness for task in asked}
+    if not kinds:
+        raise UsageError(
+            "there is no model to score; give --annotator, its files, such as --model, or a --baseline"
+        )
     ratings = read_crisscrossed(folder, split, gathered.sides, kinds)
     for task in request.tasks:
         if task.needs_ratings and task.likeness in kinds and task.likeness not in ratings.rated:

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from annotators.base import Modality
 from mitl.crowd.context import choose_environment
 from mitl.db.session import open_database
+from mitl.db.store import answers as answer_store
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store.items import DatasetRow
 from mitl.errors import ProposalError, UsageError
@@ -34,7 +35,7 @@ from mitl.proposals.crisscross import (
     joined,
     original_pairs,
 )
-from mitl.records import Environment, StageResult
+from mitl.records import Decision, Environment, StageResult
 from mitl.records.frames import frame
 from mitl.records.results import several
 from mitl.records.similarity import METHODS, SamplingMethod
@@ -157,6 +158,7 @@ def crisscross(
         return _within(project, options, progress)
     with open_database(settings.db_url, read_only=True) as session:
         environment = choose_environment(session, options.environment)
+        waits = Decision.QUEUED in answer_store.decision_counts(session, environment)
         ratings = Ratings.of(
             similarity_store.ratings(session, environment),
             project.of(*NEAREST_FIRST),
@@ -164,7 +166,7 @@ def crisscross(
         )
     if ratings.missing:
         is_asked = options.phase == 2 or options.of_phase_2
-        return _too_early(project, ratings, environment, is_asked=bool(is_asked))
+        return _too_early(project, ratings, environment, is_asked=bool(is_asked), waits=waits)
     return _across(project, options, ratings)
 
 
@@ -291,14 +293,14 @@ def _stored(
 
 
 def _too_early(
-    project: _Project, ratings: Ratings, environment: Environment, *, is_asked: bool
+    project: _Project, ratings: Ratings, environment: Environment, *, is_asked: bool, waits: bool
 ) -> StageResult:
     """Say how far the ratings of phase 1 are; ProposalError where phase 2 was asked for in so many words."""
     far = ratings.words()
-    tasks = ratings.tasks_missing
-    publish = RATE.format(task=tasks[0].value, environment=environment)
-    decide = "`mitl review` for what waits for a person, then " * ratings.has_some
-    following = f"{decide}`{publish}`, then `mitl harvest`"
+    asked = (RATE.format(task=task.value, environment=environment) for task in ratings.tasks_missing)
+    publish = " and ".join(f"`{command}`" for command in asked)
+    decide = "`mitl review` for what waits for a person, then " * waits
+    following = f"{decide}{publish}, then `mitl harvest`"
     if is_asked:
         raise ProposalError(
             f"phase 2 follows from people's ratings of phase 1, of which some are missing in {environment}: {far}; run "

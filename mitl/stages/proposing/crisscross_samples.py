@@ -186,11 +186,6 @@ class Ratings:
         return int((self._distinct["n"] < self.enough).sum())
 
     @property
-    def has_some(self) -> bool:
-        """Whether anything was rated."""
-        return bool((self.pairs["n"] > 0).any())
-
-    @property
     def tasks_missing(self) -> list[Likeness]:
         """What is still to be rated."""
         short = self._distinct[self._distinct["n"] < self.enough]

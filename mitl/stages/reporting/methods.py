@@ -109,13 +109,15 @@ def _machines(context: Context) -> list[UsedMachine]:
     from annotators.catalog import MINIS
     from annotators.registry import network_of
 
-    machines = []
+    machines, marks = [], proposal_store.fingerprints(proposal_store.runs(context.session))
     for row in proposal_store.annotators(context.session):
         config = json.loads(row.config)
         mini = MINIS.get(row.name) if not config.get("network") else None
         own_files = any(key in config for key in ("embeddings", "rankings", "similarities"))
         network = None if own_files else mini.network if mini is not None else network_of(row.name, config)
-        machines.append(UsedMachine(row.name, row.kind, row.fingerprint, network, mini is not None))
+        machines.append(
+            UsedMachine(row.name, row.kind, marks.get(row.name, row.fingerprint), network, mini is not None)
+        )
     return machines
 
 
@@ -181,7 +183,7 @@ def figures(of: Facts) -> dict[str, Any]:
 _NAMES = {
     "images": "images",
     "captions": "captions",
-    "candidates": "candidate pairs",
+    "candidates": "proposed pairs",
     "hits": "HITs",
     "workers": "workers",
     "submissions": "submissions",

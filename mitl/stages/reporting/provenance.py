@@ -12,12 +12,15 @@ from mitl.analysis.report.inputs import Provenance, RebuildStep
 from mitl.campaign.kinds import kind_of
 from mitl.core.pricing import format_dollars
 from mitl.db.store.hits import BatchRow
+from mitl.db.store.proposals import fingerprints
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import CXC_POSITIVE, MergeRecipe, MergeRules
 from mitl.positives.release_input import ProposalRun, QueryDraw
 from mitl.records import BatchKind, Direction, JudgementSource, PairRole, several
+from mitl.records.collection import TEXTS
+from mitl.records.similarity import SIMILARITY, Likeness
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 
 PACKAGES = ("mitl", "numpy", "torch", "pyarrow", "SQLAlchemy", "matplotlib", "Pillow", "Jinja2")
@@ -32,6 +35,7 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
     Args:
         runs: the proposal runs of this data set, oldest first.
     """
+    marks = fingerprints(project.runs)
     return Provenance(
         steps=(
             _init(project),
@@ -39,14 +43,20 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
                 _propose(project.settings.seed, run, run_hash)
                 for run, run_hash in zip(runs, _hashes(project), strict=False)
             ),
-            *(_publish(project, batch) for batch in project.batches),
+            *(
+                step
+                for batch in project.batches
+                for step in (*_choose(project, batch), _publish(project, batch))
+            ),
             *_harvest(project),
             *(step for release in project.releases[-1:] for step in _release(release, evaluated)),
             _step(["report", *([f"--{project.environment.value}"] if project.batches else [])], "", ()),
         ),
         seeds=(("project", str(project.settings.seed)),),
         versions=tuple(versions()),
-        hashes=tuple((f"annotator {row.name}", row.fingerprint) for row in project.annotators),
+        hashes=tuple(
+            (f"annotator {row.name}", marks.get(row.name, row.fingerprint)) for row in project.annotators
+        ),
     )
 
 
@@ -95,6 +105,21 @@ def _queries(side: str, draw: QueryDraw | None) -> list[str]:
     if draw.seed is None:
         return [f"--{side}-query-ids", "FILE"]
     return [f"--{side}-queries", str(draw.queries)]
+
+
+def _choose(project: ProjectSnapshot, batch: BatchRow) -> Iterator[RebuildStep]:
+    """Before the first batch of ratings of a phase, or of texts: the command that chose what it asks."""
+    words = _chosen_by(batch)
+    first = next(other for other in project.batches if _chosen_by(other) == words)
+    if words and first == batch:
+        yield _step([*words, "--seed", str(batch.seed), "…"], "the options as then", ())
+
+
+def _chosen_by(batch: BatchRow) -> list[str]:
+    if batch.kind == SIMILARITY:
+        phase = "2" if batch.direction == Likeness.SITS else "1"
+        return ["propose", "--scheme", "crisscross", "--phase", phase]
+    return ["collect", "choose"] if batch.kind == TEXTS else []
 
 
 def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:

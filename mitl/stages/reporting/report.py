@@ -26,6 +26,7 @@ from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.progress import Advance, Progress, no_progress
 from mitl.records import Decision, Direction, Environment, StageResult, several
+from mitl.records.forms import message_of_form
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.analyse import ANALYSES
@@ -349,7 +350,9 @@ def _made(
         return analysis.compute(of)
     except MitlError as error:
         if left_out is not None:
-            left_out[analysis.name.replace("-", "_")] = str(error)
+            left_out[analysis.name.replace("-", "_")] = message_of_form(
+                str(error), lambda: of.project.dataset.form
+            )
         return None
     finally:
         advance(1)

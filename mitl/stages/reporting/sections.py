@@ -5,7 +5,6 @@ What rounds asked and found, and how annotators learnt; submissions, controls, a
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -32,7 +31,7 @@ from mitl.db.store.rounds import TrainedRow
 from mitl.errors import MitlError
 from mitl.judgements.agreement import pair_agreement
 from mitl.judgements.gold_records import GoldState
-from mitl.judgements.wages import wage_figures, worker_pay
+from mitl.judgements.wages import PaidWork, wage_figures, worker_pay
 from mitl.positives.privacy import pseudonym
 from mitl.records import (
     BatchKind,
@@ -245,10 +244,10 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
 
 def batch_rows(project: ProjectSnapshot) -> tuple[BatchSummary, ...]:
     """Each batch with its reward and how long its HITs took."""
-    times: dict[str, list[float]] = defaultdict(list)
+    work: dict[str, list[PaidWork]] = defaultdict(list)
     for submission in paid_work(project.settled, project.environment):
-        if submission.time.ms is not None:
-            times[submission.batch].append(submission.time.ms / 1000)
+        work[submission.batch].append(submission)
+    wages = {batch: wage_figures(paid, 0)[0] for batch, paid in work.items()}
     return tuple(
         BatchSummary(
             name=batch.name,
@@ -256,7 +255,7 @@ def batch_rows(project: ProjectSnapshot) -> tuple[BatchSummary, ...]:
             direction=batch.direction,
             hits=sum(hit.batch_id == batch.id for hit in project.hits),
             reward_cents=batch.reward_cents,
-            median_active_s=statistics.median(times[batch.name]) if times[batch.name] else None,
+            wages=wages.get(batch.name),
         )
         for batch in project.batches
     )
