@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from mitl.positives.exports.content import ByQuery, Content, Format, Way, refuse_ids
-from mitl.records import several
+from mitl.records import PartKind, several
 
 _WHITE = r"\s"
 _TOLD = "white space, which parts the columns of TREC files"
@@ -67,7 +67,9 @@ def _beir(content: Content) -> dict[str, bytes]:
 
 
 def _beir_notes(content: Content) -> Iterator[str]:
-    """BEIR drops a document that is called as its query, unless it is told not to."""
+    """Models read the texts; BEIR drops a document that is called as its query, unless it is told not to."""
+    if any(PartKind.TEXT in side.kinds and side.texts is None for side in content.sides):
+        yield "every text is empty: give --with-texts in the project, or add the texts before a model reads them"
     for way in content.ways:
         same = len(set(way.queries) & set(way.gallery))
         if same:
