@@ -112,8 +112,9 @@ def load_template(
     """
     roots = [*_roots(extra_folder), *([] if kind_folder is None else [kind_folder])]
     kinds = _kinds(roots)
-    if name not in kinds or asks not in (None, kinds[name], _CAMPAIGNS.get(kinds[name])):
-        known = ", ".join(sorted(known for known in kinds if kinds[known] == (asks or BatchKind.PAIRS)))
+    fitting = [known for known, kind in kinds.items() if asks in (None, kind, _CAMPAIGNS.get(kind))]
+    if name not in fitting:
+        known = ", ".join(sorted(fitting))
         other = f" asks for {kinds[name]}" if name in kinds else ""
         what = f"HIT template {name!r}{other}, not {asks}" if other else f"no HIT template called {name!r}"
         raise TemplateError(f"{what}; known: {known}")
