@@ -28,9 +28,11 @@ from mitl.positives.folders import (
     read_checked,
     read_manifest,
 )
+from mitl.positives.loading import read_release, sides_of
 from mitl.positives.sheet_audit import certified_told, in_short
-from mitl.records import PositiveSource, several
+from mitl.records import Direction, PositiveSource, several
 from mitl.records.audits import ANSWERS_EACH
+from mitl.records.forms import SET_FORMS
 from mitl.records.frames import NONE
 
 _CLOSE = 1e-9
@@ -70,9 +72,11 @@ def verify_release(folder: Path) -> Verification:
         return Verification(name, made_by, len(files), 0, 0, None, tuple(changed))
     audit = read_audit(folder, manifest)
     if audit is None:
-        return Verification(name, made_by, len(files), 0, 0, None, tuple(_leftovers(manifest, files)))
+        differences = [*_leftovers(manifest, files), *_lists(folder, manifest)]
+        return Verification(name, made_by, len(files), 0, 0, None, tuple(differences))
     tables = _tables(folder, manifest)
     differences = [
+        *_lists(folder, manifest),
         *_design(audit, manifest),
         *_answers(audit),
         *_held(audit, tables),
@@ -163,6 +167,29 @@ def _leftovers(manifest: Mapping[str, Any], files: Mapping[str, Any]) -> Iterato
     """What speaks of a certificate where there is none."""
     if "audit" in _part(manifest, "configuration") or any(name.startswith("audit") for name in files):
         yield f"the release was certified, and {CERTIFICATE} is not among its files"
+
+
+def _lists(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Where what is listed as a query's positives is not what ``positives.parquet`` holds of it."""
+    if manifest["format"] == RATINGS_FORMAT:
+        return
+    released, path = read_release(folder), folder / "positives.parquet"
+    try:
+        pairs = parquet_table(read_checked(folder, manifest, path.name), list(_PAIR)).to_pandas().astype(str)
+    except (pa.ArrowException, ValueError) as error:
+        raise ReleaseError(f"{str(path)!r} holds no pairs of a release; build it again") from error
+    for direction, name in zip(Direction, SET_FORMS[sides_of(manifest)].lists, strict=True):
+        by_query, ends = released.by_query[direction], direction.ordered(*_PAIR)
+        rows = [(query, item) for query, items in by_query.items() for item in items]
+        listed = pd.DataFrame(rows, columns=list(ends), dtype=str)
+        held = pairs.loc[pairs[ends[0]].isin(by_query.keys()), list(ends)]
+        counts = pd.concat([listed.value_counts(), held.value_counts()], axis=1).fillna(0)
+        wrong = counts.index[counts.iloc[:, 0] != counts.iloc[:, 1]].get_level_values(0).unique()
+        if len(wrong):
+            yield (
+                f"{name} and positives.parquet differ on {several(len(wrong), 'query', 'queries')}, first on "
+                f"{sorted(wrong)[0]!r}"
+            )
 
 
 def _design(audit: ReleasedAudit, manifest: Mapping[str, Any]) -> Iterator[str]:

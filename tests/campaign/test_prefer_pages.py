@@ -90,7 +90,8 @@ def test_wordings_are_told_apart_by_what_they_ask(tmp_path):
     assert not set(NAMES) & set(template_names())
     assert [load_template(name).rationale for name in NAMES] == [False, True]
     with pytest.raises(
-        TemplateError, match=r"'rankings-plain' asks for rankings, not pairs; known: pairs-composed, pairs-plain"
+        TemplateError,
+        match=r"'rankings-plain' asks for rankings, not pairs; known: pairs-composed, pairs-plain",
     ):
         load_template("rankings-plain", asks=BatchKind.PAIRS)
     own = tmp_path / "mine"

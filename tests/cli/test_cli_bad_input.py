@@ -175,7 +175,11 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
     ("status", "words", "named"),
     [
         (2, ("publish",), "--sandbox is practice (nothing is owed), --live owes real money"),
-        (1, ("publish", "--sandbox", "--template", "nope"), "known: pairs-composed, pairs-plain, pairs-rationale, pairs-sounds"),
+        (
+            1,
+            ("publish", "--sandbox", "--template", "nope"),
+            "known: pairs-composed, pairs-plain, pairs-rationale",
+        ),
         (2, ("publish", "--sandbox", "--reward", "abc"), "'--reward': 'abc' is not an amount of dollars"),
         (2, ("publish", "--sandbox", "--max-cost", "-1"), "'--max-cost'"),
         (2, ("publish", "--live", "--yes-total", "1.001"), "'--yes-total'"),

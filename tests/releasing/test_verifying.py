@@ -73,7 +73,7 @@ def test_an_untouched_release_is_certified_again_in_words(made):
 
 @pytest.mark.parametrize("kind", list(IdKind))
 def test_a_release_without_a_certificate_is_checked_by_its_hashes(tmp_path, kind):
-    """And so is a release of ratings; both say that nothing certifies them."""
+    """And so is a release of ratings; both say that nothing certifies them. Its lists are held against its table."""
     folder = write_release(tmp_path / "r", world(kind)).folder
     ratings = write_ratings(tmp_path / "s", rated_world()).folder
 
@@ -86,6 +86,9 @@ def test_a_release_without_a_certificate_is_checked_by_its_hashes(tmp_path, kind
         "datasheet.md is not the file that was released: its hash is another"
     )
     assert "datasheet.md is missing" in verify(ratings).refusal
+    shorter_list(folder)
+    seal(folder)
+    assert "image_to_caption.json and positives.parquet differ on 1 query" in verify(folder).refusal
 
 
 def changed_answer(folder):
@@ -219,6 +222,17 @@ def fewer_positives(folder):
     assert held
 
 
+def shorter_list(folder):
+    def shorten(told):
+        next(items for items in told.values() if len(items) > 1).pop()
+
+    rejson(folder, "image_to_caption.json", shorten)
+
+
+def longer_list(folder):
+    rejson(folder, "caption_to_image.json", lambda told: next(iter(told.values())).append(987_654))
+
+
 def easier_labels(folder):
     def change(rows):
         for row in rows:
@@ -251,6 +265,8 @@ def easier_labels(folder):
         (no_certificate, "the release was certified, and certificate.json is not among its files"),
         (one_person, "one worker gave 100%"),
         (fewer_positives, "audit_strata.parquet"),
+        (shorter_list, "image_to_caption.json and positives.parquet differ on 1 query, first on '"),
+        (longer_list, "caption_to_image.json and positives.parquet differ on 1 query, first on '"),
         (easier_labels, "audit.parquet states other answers of people than negatives.parquet"),
     ],
 )
