@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -175,16 +176,22 @@ def _lists(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         return
     released, path = read_release(folder), folder / "positives.parquet"
     try:
-        pairs = parquet_table(read_checked(folder, manifest, path.name), list(_PAIR)).to_pandas().astype(str)
+        table = parquet_table(read_checked(folder, manifest, path.name), list(_PAIR))
+        pairs = table.to_pandas().astype(str).astype(object)
     except (pa.ArrowException, ValueError) as error:
         raise ReleaseError(f"{str(path)!r} holds no pairs of a release; build it again") from error
     for direction, name in zip(Direction, SET_FORMS[sides_of(manifest)].lists, strict=True):
-        by_query, ends = released.by_query[direction], direction.ordered(*_PAIR)
-        rows = [(query, item) for query, items in by_query.items() for item in items]
-        listed = pd.DataFrame(rows, columns=list(ends), dtype=str)
-        held = pairs.loc[pairs[ends[0]].isin(by_query.keys()), list(ends)]
-        counts = pd.concat([listed.value_counts(), held.value_counts()], axis=1).fillna(0)
-        wrong = counts.index[counts.iloc[:, 0] != counts.iloc[:, 1]].get_level_values(0).unique()
+        by_query, (query, item) = released.by_query[direction], direction.ordered(*_PAIR)
+        numbers = [len(items) for items in by_query.values()]
+        listed = {
+            query: np.repeat(list(by_query), numbers),
+            item: list(chain.from_iterable(by_query.values())),
+        }
+        held = pairs[pairs[query].isin(by_query.keys())]
+        both = pd.concat([pd.DataFrame(listed, dtype=object), held], ignore_index=True)
+        packed = both[query].factorize()[0].astype(np.int64) << 32 | both[item].factorize()[0]
+        surplus = pd.Series(np.repeat([1, -1], [sum(numbers), len(held)])).groupby(packed).transform("sum")
+        wrong = both.loc[surplus.to_numpy() != 0, query].unique()
         if len(wrong):
             yield (
                 f"{name} and positives.parquet differ on {several(len(wrong), 'query', 'queries')}, first on "
