@@ -136,7 +136,7 @@ def text_source(settings: Settings, name: str) -> TextsOf:
     require_known(name)
     if name != "scenes":
         raise UsageError(
-            f"scripted workers write texts for generated scenes only, and the truth here is {name!r}; let people work "
+            f"scripted workers write texts by the truth of generated scenes alone, not by {name!r}; let people work "
             "with `mitl serve`"
         )
     from mitl.datasets.scenes.truth import truth

@@ -380,5 +380,6 @@ def payments(settings: Settings, environment: Environment) -> StageResult:
     columns = ("worker", "approved HITs", "rewards", "bonuses", "owed")
     return StageResult(
         counts=PaymentsCounts(environment=environment.value, workers=len(owed), owed_cents=total),
-        tables=(Table(f"{format_dollars(total)} owed on {environment}", columns, rows),),
+        tables=(Table(f"{format_dollars(total)} owed on {environment}", columns, rows),) if owed else (),
+        lines=() if owed else (f"nobody is owed anything on {environment}",),
     )

@@ -336,6 +336,7 @@ def test_a_bill_above_the_ceiling_posts_nothing(empty_folder, made):
 def test_real_money_is_owed_only_for_the_exact_total(project):
     """Without a terminal the total is given by --yes-total; any other amount posts nothing."""
     ok("crowd", "budget", "--set", "100")
+    assert ok("crowd", "payments", "--live").out == "nobody is owed anything on live\n"
     dry = ok("publish", "--live", "--dry-run", "--json").json["counts"]["total_cents"]
     total = f"{dry / 100:.2f}"
 
