@@ -73,11 +73,14 @@ def verify_release(folder: Path) -> Verification:
         return Verification(name, made_by, len(files), 0, 0, None, tuple(changed))
     audit = read_audit(folder, manifest)
     if audit is None:
-        differences = [*_leftovers(manifest, files), *_lists(folder, manifest)]
+        differences = [*_leftovers(manifest, files)]
+        if manifest["format"] == FORMAT:
+            pairs = _table(folder, manifest, "positives", _PAIR)
+            differences += _lists(folder, manifest, pairs)
         return Verification(name, made_by, len(files), 0, 0, None, tuple(differences))
     tables = _tables(folder, manifest)
     differences = [
-        *_lists(folder, manifest),
+        *_lists(folder, manifest, tables["positives"]),
         *_design(audit, manifest),
         *_answers(audit),
         *_held(audit, tables),
@@ -114,28 +117,27 @@ def _part(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFrame]:
     """The release's own tables as far as a certificate has to do with them."""
-    tables = {}
-    for name, columns in _READ.items():
-        content = read_checked(folder, manifest, f"{name}.parquet")
-        try:
-            table = parquet_table(content, list(columns))
-            schema = pa.schema(
-                [
-                    pa.field(column, kind or table.schema.field(column).type)
-                    for column, kind in columns.items()
-                ]
-            )
-            tables[name] = table.cast(schema).to_pandas()
-        except (pa.ArrowException, KeyError, ValueError) as error:
-            raise ReleaseError(
-                f"{str(folder / f'{name}.parquet')!r} is not such a table of a release, with the columns "
-                f"{', '.join(columns)}; build it again"
-            ) from error
-        if any(table[column].null_count for column, kind in columns.items() if kind == _TEXTS):
-            raise ReleaseError(
-                f"{str(folder / f'{name}.parquet')!r} lacks sources of a positive; build it again"
-            )
-    return tables
+    return {name: _table(folder, manifest, name, columns) for name, columns in _READ.items()}
+
+
+def _table(
+    folder: Path, manifest: Mapping[str, object], name: str, columns: Mapping[str, pa.DataType | None]
+) -> pd.DataFrame:
+    path = folder / f"{name}.parquet"
+    content = read_checked(folder, manifest, path.name)
+    try:
+        table = parquet_table(content, list(columns))
+        schema = pa.schema(
+            [pa.field(column, kind or table.schema.field(column).type) for column, kind in columns.items()]
+        )
+        frame = table.cast(schema).to_pandas()
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise ReleaseError(
+            f"{str(path)!r} is not such a table of a release, with the columns {', '.join(columns)}; build it again"
+        ) from error
+    if any(table[column].null_count for column, kind in columns.items() if kind == _TEXTS):
+        raise ReleaseError(f"{str(path)!r} lacks sources of a positive; build it again")
+    return frame
 
 
 def _format(folder: Path) -> str:
@@ -170,16 +172,9 @@ def _leftovers(manifest: Mapping[str, Any], files: Mapping[str, Any]) -> Iterato
         yield f"the release was certified, and {CERTIFICATE} is not among its files"
 
 
-def _lists(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+def _lists(folder: Path, manifest: Mapping[str, Any], positives: pd.DataFrame) -> Iterator[str]:
     """Where what is listed as a query's positives is not what ``positives.parquet`` holds of it."""
-    if manifest["format"] == RATINGS_FORMAT:
-        return
-    released, path = read_release(folder), folder / "positives.parquet"
-    try:
-        table = parquet_table(read_checked(folder, manifest, path.name), list(_PAIR))
-        pairs = table.to_pandas().astype(str).astype(object)
-    except (pa.ArrowException, ValueError) as error:
-        raise ReleaseError(f"{str(path)!r} holds no pairs of a release; build it again") from error
+    released, pairs = read_release(folder), positives[list(_PAIR)].astype(str).astype(object)
     for direction, name in zip(Direction, SET_FORMS[sides_of(manifest)].lists, strict=True):
         by_query, (query, item) = released.by_query[direction], direction.ordered(*_PAIR)
         numbers = [len(items) for items in by_query.values()]

@@ -170,9 +170,8 @@ def _rows(now: StatusCounts, standing: Standing, audit: AuditState | None) -> tu
     batches = several(standing["batches"], "batch", "batches")
     hits, out, again = sum(now["hits"].values()), now["hits_out"], now["hits_to_ask_again"]
     paid, held = format_dollars(now["paid_cents"]), format_dollars(now["held_cents"])
-    beyond = (
-        now["pairs_judged"] + now["pairs_open"] > now["pairs"]
-    )  # a round chose them, or past work brought them
+    # A round chose the others, or past work brought them.
+    beyond = now["pairs_judged"] + now["pairs_open"] > now["pairs"]
     judged = f"{now['pairs_judged']:,} judged{' (some never proposed)' if beyond else ''}"
     pairs = f"{now['pairs']:,} proposed, {judged}, {now['pairs_open']:,} open"
     unsent, texts = now["calls_open"], now["texts"]
