@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import itertools
+import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
@@ -67,7 +69,8 @@ def test_constraints_of_text_are_read():
     assert own.required
     assert (own.field.numeric, own.field.lowest, own.field.highest) == (True, -3, 9)
     assert (own.field.shortest, own.field.longest, own.field.default, own.field.lines) == (1, 4, "7", 4)
-    assert own.field.patterns_json == '[{"regex": "^[0-9]+$", "message": "digits", "flags": "i"}]'
+    digits = {"regex": "^[0-9]+$", "message": "digits", "flags": "i"}
+    assert json.loads(own.field.patterns_json) == [digits, asdict(question_form.NUMBER)]
 
 
 @pytest.mark.parametrize(

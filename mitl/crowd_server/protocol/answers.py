@@ -15,11 +15,17 @@ from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
 from mitl.crowd_server.protocol import turk_xml
-from mitl.crowd_server.protocol.question_form import Field, FormQuestion, FreeText, QuestionForm, Selection
+from mitl.crowd_server.protocol.question_form import (
+    NUMBER,
+    Field,
+    FormQuestion,
+    FreeText,
+    QuestionForm,
+    Selection,
+)
 from mitl.protocol.answer_xml import ANSWERS_NAMESPACE, xml_ascii
 
 OTHER = "other"
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,15}(?:[.][0-9]{0,15})?|[.][0-9]{1,15})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +109,8 @@ def _text_problem(field: FreeText, text: str, required: bool) -> str:
 
 
 def _number_problem(field: FreeText, text: str) -> str:
-    if not _NUMBER.fullmatch(text):
-        return "Please write a number, such as 2.5."
+    if not re.fullmatch(NUMBER.regex, text):
+        return NUMBER.message
     value = float(text)
     if field.lowest is not None and value < field.lowest:
         return f"Please write a number of at least {field.lowest}."

@@ -34,6 +34,12 @@ class Pattern:
     flags: str
 
 
+NUMBER = Pattern(
+    r"^\s*[+-]?([0-9]{1,15}([.][0-9]{0,15})?|[.][0-9]{1,15})\s*$", "Please write a number, such as 2.5.", ""
+)
+"""What is taken where a form asks for a number; of this one the server knows too."""
+
+
 @dataclass(frozen=True, slots=True)
 class FreeText:
     """A field for text, with what may be entered."""
@@ -51,8 +57,9 @@ class FreeText:
 
     @property
     def patterns_json(self) -> str:
-        """The patterns as the page's script reads them."""
-        return json.dumps([asdict(pattern) for pattern in self.patterns])
+        """The patterns as the page's script reads them; empty where any text will do."""
+        patterns = [*self.patterns, *([NUMBER] if self.numeric else [])]
+        return json.dumps([asdict(pattern) for pattern in patterns]) if patterns else ""
 
 
 @dataclass(frozen=True, slots=True)
