@@ -130,7 +130,7 @@ def _table(
         schema = pa.schema(
             [pa.field(column, kind or table.schema.field(column).type) for column, kind in columns.items()]
         )
-        frame = table.cast(schema).to_pandas()
+        frame: pd.DataFrame = table.cast(schema).to_pandas()
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise ReleaseError(
             f"{str(path)!r} is not such a table of a release, with the columns {', '.join(columns)}; build it again"
