@@ -209,7 +209,7 @@ def test_verify_finds_a_number_that_the_rows_do_not_give(project):
 
 @pytest.mark.thorough(but=("sqlite",))
 def test_what_another_version_counted_is_counted_again(project):
-    """It lacks what is counted now, so it is no fault of the rows; and what an upgrade finds was counted by old rules."""
+    """It lacks what is counted now, which is no fault of the rows; and what an upgrade finds may follow old rules."""
     was = status(project)
     with open_database(project.db_url) as session:
         ours = standings.kept(session.connection())[SANDBOX]
