@@ -31,7 +31,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
-from mitl.stages.reviewing.decisions import MIN_REASON
+from mitl.stages.reviewing.decisions import check_reason
 
 _KEPT = ("environment", "worker", "submission", "assignment", "cents", "cost_cents", "reason", "reference")
 """What the journal's request holds of a bonus."""
@@ -299,11 +299,7 @@ def compensate(
 def _check(gift: Gift) -> None:
     if gift.cents < 1:
         raise UsageError("a bonus of $0.00 is none; --amount is at least 0.01")
-    if not MIN_REASON <= len(gift.reason.strip()) <= MAX_REASON:
-        raise UsageError(
-            f"--reason has {len(gift.reason.strip()):,} characters; {MIN_REASON} to {MAX_REASON:,} are right, and the "
-            "worker reads them"
-        )
+    check_reason(gift.reason, MAX_REASON, "the reason of a bonus")
 
 
 def _latest(session: Session, environment: Environment, worker: str) -> SettledWork:
