@@ -20,8 +20,8 @@ from mitl.campaign.bill import SpendingLimit
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import journal, ledger
@@ -276,9 +276,7 @@ def compensate(
                 f"{call.at:%Y-%m-%d %H:%M} UTC; give another reason to pay once more",
                 _counts(chosen, gift.worker),
             )
-        with open_endpoint(settings, chosen) as endpoint:
-            with reading(session):
-                require_same_server(session, endpoint, chosen)
+        with open_same_endpoint(context) as endpoint:
             sender = BonusSender(context, endpoint)
             with reading(session):
                 waiting = [bonus for bonus in unsent(session, chosen) if bonus.key == key]

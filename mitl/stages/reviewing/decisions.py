@@ -10,8 +10,8 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.crowd.paying import (
     APPROVED,
     OVERRIDE,
@@ -94,8 +94,7 @@ def carry_out_kept(
 
 def tell_server(context: Context) -> CarriedOut:
     """Make the calls that stored decisions ask for; EndpointError where no server answers."""
-    with open_endpoint(context.settings, context.environment) as endpoint:
-        require_same_server(context.session, endpoint, context.environment)
+    with open_same_endpoint(context) as endpoint:
         return carry_out(context, endpoint.client(), charges_fee=endpoint.charges_fee)
 
 
