@@ -16,7 +16,7 @@ from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, sweep_to_
 from mitl.campaign.validating import DryRunFolder, validate_requests
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import open_context
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import reading
 from mitl.db.store import commitments
@@ -65,7 +65,7 @@ def publish(
     with (
         open_context(settings, request.environment, progress=progress) as context,
         nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
-        open_endpoint(settings, request.environment) as endpoint,
+        open_same_endpoint(context) as endpoint,
     ):
         run = start_run(context, request, endpoint)
         announce = announce or (lambda line: None)
