@@ -203,7 +203,7 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (1, ("review", "approve", "99"), "no submission 99"),
         (2, ("review", "approve"), "missing argument 'NUMBERS...'"),
         (2, ("review", "reject", "1"), "'--reason'"),
-        (2, ("review", "reject", "1", "--reason", "bad"), "at least 20 characters"),
+        (2, ("review", "reject", "1", "--reason", "bad"), "20 to 1,024 are right"),
         (1, ("build-dataset", "--out", "release"), "nothing to release"),
         (2, ("build-dataset",), "'--out'"),
         (1, ("evaluate", "--release", "gone"), "'gone'"),

@@ -78,6 +78,13 @@ def unproposed_command(connection: Connection) -> str | None:
     return None
 
 
+def is_released(connection: Connection) -> bool:
+    """Whether a release was built."""
+    return (
+        connection.scalar(text("SELECT 1 FROM release WHERE manifest_sha256 IS NOT NULL LIMIT 1")) is not None
+    )
+
+
 def other_work(connection: Connection, environment: Environment) -> dict[str, dict[str, int]]:
     """Kind of campaign that is not of pairs → its HITs, submissions, and those of them that are kept."""
     kept = ", ".join(f"'{decision.value}'" for decision in Decision if decision.keeps_answers)
