@@ -76,6 +76,7 @@ def test_a_panels_work_is_paid_by_its_own_file(crowd, operator):
     assert operator.csv(path.format("second", "generic", "all"))[1][2:6] == ["1", "1.00", "0.25", "1.25"]
     assert operator.get(path.format("first", "prolific", "bonuses")).status_code == 404
     assert "$2.25" in page and page.count("payments.csv?format=") == 6
+    assert "payments.csv?format=" not in operator.get("/operator/payments/sandbox").text
     with crowd.engine.begin() as connection:
         connection.execute(PanelIdentity.__table__.delete())
     assert operator.get(path.format("first", "prolific", "all")).status_code == 404
