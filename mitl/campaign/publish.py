@@ -21,6 +21,7 @@ from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import reading
 from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
+from mitl.db.store import rounds as round_store
 from mitl.errors import CrowdError, DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, several
@@ -221,8 +222,15 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
         counts=counts,
         lines=((recognised or "nothing to do: ") + why,),
         warnings=sweep.warnings,
-        next=_next(run) if _is_any_out(run) else run.kind.scores or "mitl build-dataset --out DIR",
+        next=_next(run) if _is_any_out(run) else run.kind.scores or _follows(run, plan),
     )
+
+
+def _follows(run: PostingRun, plan: Plan) -> str:
+    """What comes next where no page is out: if only a part was to be asked, the rest may be open."""
+    with reading(run.context.session):
+        rest = round_store.after_pages(run.context.session, run.context.environment)
+    return rest if plan.waits_for else "mitl build-dataset --out DIR"
 
 
 def _values(run: PostingRun, job: PostingJob) -> dict[str, Any]:
