@@ -424,14 +424,13 @@ def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]], comments
     return path
 
 
-def log_form(option: str | None, environ: Mapping[str, str] | None = None) -> str:
+def log_form(option: str | None) -> str:
     """How to log: the option's, or the environment's, or as text.
 
     Raises:
         SettingsError: the environment asks for an unknown form.
     """
-    env = os.environ if environ is None else environ
-    return option or str(_one_of(*FORMATS)(env.get("MITL_LOG_FORMAT") or "text", "MITL_LOG_FORMAT"))
+    return option or str(_one_of(*FORMATS)(os.environ.get("MITL_LOG_FORMAT") or "text", "MITL_LOG_FORMAT"))
 
 
 def _secret(env: Mapping[str, str], name: str) -> str | None:

@@ -21,7 +21,7 @@ from mitl.campaign.kinds.protocol import CampaignKind, Plan, PostedBatch, Reques
 from mitl.campaign.posting import Sweep, token
 from mitl.campaign.validating import DueHit
 from mitl.crowd.client import MTurkClient
-from mitl.crowd.context import Context, require_same_server
+from mitl.crowd.context import Context
 from mitl.crowd.endpoint import Endpoint
 from mitl.db.session import reading
 from mitl.db.store import hits as hit_store
@@ -65,18 +65,12 @@ class PostingJob:
 
 
 def start_run(context: Context, request: Request, endpoint: Endpoint) -> PostingRun:
-    """Look at the data and the server that a request is about.
-
-    Raises:
-        EndpointError: the project's HITs are on another server.
-    """
+    """Look at the data and the server that a request is about."""
     session, settings = context.session, context.settings
     request = fitting(request, item_store.find_dataset(session), settings.wordings)
     session.rollback()
     limit = SpendingLimit(session, settings, context.environment, charges_fee=endpoint.charges_fee)
-    run = PostingRun(context, endpoint, request, kind_of(request.kind), endpoint.client(), limit)
-    require_same_server(session, endpoint, context.environment)
-    return run
+    return PostingRun(context, endpoint, request, kind_of(request.kind), endpoint.client(), limit)
 
 
 def make_job(run: PostingRun, sweep: Sweep, announce: Callable[[str], None]) -> PostingJob | Plan:

@@ -16,11 +16,12 @@ from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, sweep_to_
 from mitl.campaign.validating import DryRunFolder, validate_requests
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import open_context
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import reading
 from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
+from mitl.db.store import rounds as round_store
 from mitl.errors import CrowdError, DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, several
@@ -64,7 +65,7 @@ def publish(
     with (
         open_context(settings, request.environment, progress=progress) as context,
         nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
-        open_endpoint(settings, request.environment) as endpoint,
+        open_same_endpoint(context) as endpoint,
     ):
         run = start_run(context, request, endpoint)
         announce = announce or (lambda line: None)
@@ -221,8 +222,15 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
         counts=counts,
         lines=((recognised or "nothing to do: ") + why,),
         warnings=sweep.warnings,
-        next=_next(run) if _is_any_out(run) else run.kind.scores or "mitl build-dataset --out DIR",
+        next=_next(run) if _is_any_out(run) else run.kind.scores or _follows(run, plan),
     )
+
+
+def _follows(run: PostingRun, plan: Plan) -> str:
+    """What comes next where no page is out: if only a part was to be asked, the rest may be open."""
+    with reading(run.context.session):
+        rest = round_store.after_pages(run.context.session, run.context.environment)
+    return rest if plan.waits_for else "mitl build-dataset --out DIR"
 
 
 def _values(run: PostingRun, job: PostingJob) -> dict[str, Any]:

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
 from mitl.core.clock import Clock, utc_now
 from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
-from mitl.errors import EndpointError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment
 from mitl.settings import Settings
-
-if TYPE_CHECKING:
-    from mitl.crowd.endpoint import Endpoint  # importing it brings boto3's core and httpx
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +64,3 @@ def choose_environment(
     if not present:
         return unposted
     return present[0] if len(present) == 1 else Environment.LIVE
-
-
-def require_same_server(session: Session, endpoint: Endpoint, environment: Environment) -> None:
-    """A project's batches of one environment stay on one server, or their answers could not be found."""
-    for batch in hit_store.batches(session, environment):
-        if batch.server_id is not None and endpoint.server_id not in (None, batch.server_id):
-            raise EndpointError(
-                f"batch {batch.name} was posted to server {batch.server_id}, but {endpoint.url} is "
-                f"{endpoint.server_id}; use the same --crowd-db or --endpoint-url as before"
-            )

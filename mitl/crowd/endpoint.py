@@ -32,6 +32,9 @@ from sqlalchemy import Engine
 from mitl.addresses import is_amazon, is_loopback
 from mitl.crowd import certificates
 from mitl.crowd.client import Keys, MTurkClient
+from mitl.crowd.context import Context
+from mitl.db.session import reading
+from mitl.db.store import hits as hit_store
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment
 from mitl.settings import SERVER_PORT, Settings
@@ -98,6 +101,26 @@ def open_endpoint(
             yield _explicit(settings, settings.endpoint, environment, stack)
         else:
             yield _own(settings, environment, port, stack)
+
+
+@contextlib.contextmanager
+def open_same_endpoint(context: Context) -> Iterator[Endpoint]:
+    """The endpoint that the project's work is on; no transaction is open when the block begins.
+
+    Raises:
+        EndpointError: batches of the environment were posted to another server, where alone their answers are found.
+        Others: as `open_endpoint`.
+    """
+    with open_endpoint(context.settings, context.environment) as endpoint:
+        with reading(context.session):
+            batches = hit_store.batches(context.session, context.environment)
+        for batch in batches:
+            if batch.server_id is not None and endpoint.server_id not in (None, batch.server_id):
+                raise EndpointError(
+                    f"batch {batch.name} was posted to server {batch.server_id}, but {endpoint.url} is "
+                    f"{endpoint.server_id}; use the same --crowd-db or --endpoint-url as before"
+                )
+        yield endpoint
 
 
 def _explicit(

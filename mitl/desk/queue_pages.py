@@ -19,15 +19,20 @@ from mitl.errors import MitlError, StoreError, UsageError
 from mitl.protocol.media import format_of, head_of
 from mitl.records import Decision
 from mitl.stages.harvesting.judging import reversible_until
-from mitl.stages.reviewing.decisions import MIN_REASON, Ruling, find_submission, keep, keep_reversal
+from mitl.stages.reviewing.decisions import (
+    MAX_REASON,
+    MIN_REASON,
+    Ruling,
+    find_submission,
+    keep,
+    keep_reversal,
+)
 from mitl.stages.reviewing.desk_submission import submission, waiting
 
 CHOICES = {
     decision.value: decision
     for decision in (Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
 }
-MAX_REASON = 1024
-"""Characters; the API's limit."""
 
 
 def queue(desk: Desk, request: Request) -> Response:
@@ -103,12 +108,12 @@ def _row(context: Context, text: str) -> StoredAssignment | None:
 def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     """``POST /queue/{number}/decide``: keep the decision, have it carried to the server, show the next one."""
     number = request.path_params["number"]
-    reason = fields.get("reason", "").strip()
+    reason = fields.get("reason", "").strip().replace("\r\n", "\n")  # of which the page counts one
     with desk.reading() as context:
         numbers = [row.id for row in waiting(context.session, desk.environment)]
     following = _neighbours(numbers, number)[1]
     try:
-        decision = _choice(fields.get("decision", ""), reason)
+        decision = _choice(fields.get("decision", ""))
         ruling = Ruling(number, decision, reason if decision is Decision.REJECT else "")
         keep(desk.settings, ruling, desk.environment)
     except MitlError as error:
@@ -118,17 +123,10 @@ def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     return RedirectResponse(f"{target}?after={number}", 303)
 
 
-def _choice(name: str, reason: str) -> Decision:
+def _choice(name: str) -> Decision:
     decision = CHOICES.get(name)
     if decision is None:
         raise UsageError(f"a decision is one of {', '.join(CHOICES)}, not {name!r}")
-    if decision is Decision.REJECT and len(reason) < MIN_REASON:
-        raise UsageError(
-            f"a rejection needs a reason of at least {MIN_REASON} characters, because the worker reads it; "
-            f"this one has {len(reason)}"
-        )
-    if len(reason) > MAX_REASON:
-        raise UsageError(f"the reason has {len(reason):,} characters; {MAX_REASON:,} are the most")
     return decision
 
 

@@ -18,8 +18,8 @@ from mitl.campaign.standing import keep_standing
 from mitl.core.paging import ListPage, number_in
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal
 from mitl.desk.desk import Desk
@@ -88,9 +88,7 @@ def send_message(
         plan_calls(context, MESSAGE, [call])
         session.commit()
         try:
-            with open_endpoint(settings, chosen) as endpoint:
-                require_same_server(session, endpoint, chosen)
-                session.rollback()
+            with open_same_endpoint(context) as endpoint:
                 _send(context, endpoint.client(), call, subject, text)
         except CrowdError as error:
             session.rollback()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from audit_kit import SANDBOX, add_page, submit
 from process_kit import project_settings
-from world_kit import make_world, run_propose
+from world_kit import make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.crowd.context import Context, open_context
@@ -104,6 +104,21 @@ def first_of(context: Context, pair: int) -> Label:
 def other_of(context: Context, pair: int) -> Label:
     """The other side."""
     return NO if first_of(context, pair).is_positive else YES
+
+
+def test_a_sample_without_an_open_question_says_so_and_what_else_is_open(project: Settings) -> None:
+    """Candidates that were not drawn are neither judged nor out."""
+    with open_context(project, SANDBOX) as context:
+        first_answers(context, 0)
+        context.session.commit()
+
+    result = run_publish(project, drawn=True)
+
+    assert (result.status, result.lines) == (
+        "nothing_to_do",
+        ("nothing to do: every drawn pair is on an open HIT or judged",),
+    )
+    assert result.next == "mitl publish --sandbox, or mitl build-dataset --out DIR"
 
 
 def test_pages_of_further_answers_hold_a_pair_once_and_number_on() -> None:

@@ -29,7 +29,10 @@ from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 from mitl.settings import WORLD_FOLDER, Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
+from mitl.stages.auditing.pools import merged_now
 from mitl.stages.fusing.scores import FOLDER, KeptScores, sources, stamp
+from mitl.stages.reporting.provenance import provenance
+from mitl.stages.reporting.report import collect
 
 SAMPLE = 150
 PAGE = 18
@@ -44,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = make_world(folder)
     run_propose(settings, image_queries=40, caption_queries=120)
     write_scores(settings)
-    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=SAMPLE), SANDBOX)
+    assert not draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=SAMPLE), SANDBOX).warnings
     answer_sample(settings)
     return folder
 
@@ -176,7 +179,7 @@ def test_a_withdrawal_opens_the_pairs_again_and_a_new_run_labels_them_again(proj
 
 def test_what_comes_next_is_a_command_that_does_not_refuse(project: Settings) -> None:
     """While a round is open that is the round's, for `mitl publish` refuses then."""
-    assert label(project).out.endswith("mitl publish --sandbox\n")
+    assert label(project).out.endswith("mitl publish --sandbox --drawn\n")
     with open_context(project, SANDBOX) as context:
         number = item_store.dataset(context.session).id
         round_store.add_round(context.session, number, SANDBOX, "random", {}, context.now())
@@ -259,6 +262,48 @@ def test_a_file_of_scores_that_does_not_fit_is_refused(project: Settings, tmp_pa
         assert not len(audits.machine_labels(context.session, SANDBOX))
 
 
+def test_disputes_that_nobody_is_asked_about_are_told(project: Settings, tmp_path: Path) -> None:
+    """Who is asked again was settled by the guess at the draw; a later score may call pairs otherwise."""
+    table = pd.read_csv(
+        write_table(project, tmp_path / "turned.csv"), dtype={"image_id": str, "caption_id": str}
+    )
+    table["probability"] = 1 - table["probability"]
+    table.to_csv(tmp_path / "turned.csv", index=False)
+
+    usual = label(project, "--dry-run", "--json").json
+    turned = label(project, "--error", "0.999", "--scores", str(tmp_path / "turned.csv"), "--json").json
+
+    assert usual["warnings"][0].endswith("two more answers on each may lower the bound")
+    n_disputed = SAMPLE - usual["counts"]["disputed"]
+    assert turned["counts"]["disputed"] == n_disputed
+    assert f"but {n_disputed} of them will get none" in turned["warnings"][0]
+    assert label(project, "--dry-run").out.endswith("mitl publish --sandbox --drawn\n")
+
+
+def test_after_a_release_of_people_alone_the_report_and_audits_speak_of_that_release(
+    project: Settings,
+) -> None:
+    """What it left out is neither told as its own nor planned for as its positives."""
+    label(project)
+    builds = ("build-dataset", "--project", project.project, "--sandbox", "--out")
+    told = []
+    for name, *flags in (("all",), ("humans", "--humans-only", "--with-texts")):
+        built = mitl(*builds, project.project / name, *flags, "--json").json["counts"]
+        methods = mitl("report", "--project", project.project, "--methods", "-", "--json").json["counts"]
+        with open_context(project, SANDBOX, read_only=True) as context:
+            merged = merged_now(context)
+        assert methods["figures"]["positives"] == built["positives"] == len(merged.where("kept"))
+        told.append("**Machine labels.**" in methods["methods"])
+    rebuilt = [step.command for step in provenance(collect(project).project, (), evaluated=False).steps]
+
+    mitl(*builds, project.project / "all")
+    again = mitl("report", "--project", project.project, "--methods", "-").out
+
+    assert told == [True, False]
+    assert "The release all is built" in again and "**Machine labels.**" in again
+    assert rebuilt[-2].endswith("--name humans --sandbox --humans-only --with-texts")
+
+
 def test_a_sample_too_small_says_how_many_answers_are_wanted(project: Settings) -> None:
     """One line."""
     failed = mitl("label", "--project", project.project, "--error", "0.005", "--siding", "0")
@@ -284,7 +329,8 @@ def test_without_a_sample_or_a_score_it_says_what_is_missing(tmp_path: Path) -> 
     settings = make_world(tmp_path, n_images=12)
     run_propose(settings)
     assert "run `mitl audit draw --for labels`" in label(settings).error
-    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX)
+    (warning,) = draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX).warnings
+    assert "run `mitl fuse` and draw again" in warning
     assert "run `mitl fuse` first" in label(settings).error
     write_scores(settings)
     assert "20 of the 20 sampled pairs have no usable answer yet" in label(settings).error

@@ -203,7 +203,7 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (1, ("review", "approve", "99"), "no submission 99"),
         (2, ("review", "approve"), "missing argument 'NUMBERS...'"),
         (2, ("review", "reject", "1"), "'--reason'"),
-        (2, ("review", "reject", "1", "--reason", "bad"), "at least 20 characters"),
+        (2, ("review", "reject", "1", "--reason", "bad"), "20 to 1,024 are right"),
         (1, ("build-dataset", "--out", "release"), "nothing to release"),
         (2, ("build-dataset",), "'--out'"),
         (1, ("evaluate", "--release", "gone"), "'gone'"),
@@ -392,6 +392,18 @@ def test_a_folder_whose_name_is_no_text_is_refused(empty_folder):
 
     assert "has a name that is not UTF-8; rename it" in said
     assert files(empty_folder) == set()
+
+
+def test_a_text_in_another_encoding_is_one_clear_line(empty_folder):
+    """As a terminal in Latin-1 sends it; nothing is made."""
+    ok("init", "--dataset", "scenes", "--n-images", "5")
+
+    said = fails(1, "crowd", "invite", "--sandbox", "--label", os.fsdecode(b"B\xfcro"))
+
+    assert said == (
+        "'B\\udcfcro' is not UTF-8; write it again in UTF-8, as a terminal in a UTF-8 locale does"
+    )
+    assert "0 invitations" in ok("crowd", "invitations").out
 
 
 def test_a_device_is_not_replaced_by_a_file(project):

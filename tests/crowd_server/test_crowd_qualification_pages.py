@@ -280,7 +280,7 @@ def test_only_the_tests_own_picture_hosts_are_opened(crowd, client):
 
 
 def test_a_type_that_grants_itself_is_held_at_once(crowd, client):
-    """With its value, and it opens HITs."""
+    """With its value, and it opens HITs; taken back, its page still tells when it was granted."""
     type_id, worker = made(client, AutoGranted=True, AutoGrantedValue=7), crowd.worker()
 
     page = ask(worker, type_id)
@@ -288,6 +288,10 @@ def test_a_type_that_grants_itself_is_held_at_once(crowd, client):
     assert "The qualification is yours." in page.text
     assert '<b class="value">7</b>' in page.text
     assert score(client, worker, type_id)["IntegerValue"] == 7
+    client.disassociate_qualification_from_worker(QualificationTypeId=type_id, WorkerId=worker.id)
+    assert re.search(
+        "Granted</b> <time [^>]+>[^<]+</time>, and taken back", worker.get("/w/qualifications").text
+    )
 
 
 def test_the_retry_delay_counts_from_the_request(crowd, client):

@@ -474,20 +474,23 @@ def test_a_page_that_is_no_xml_character_is_kept(crowd, client):
 
 
 def test_an_answer_that_comes_too_late_is_kept_and_said_so(crowd, client, hit_type):
-    """It is not a submission, but the worker is told that it is kept; the same again is kept once."""
+    """It is no submission; who has not sent it yet is shown the way, who has that it is kept, the same again once."""
     worker = crowd.worker()
     task = worker.accept(hit_type)
     crowd.clock.advance(hours=1)
 
     assert task.page().status_code == 410 and "kept" not in task.page().text
-    assert "by hand" not in worker.get(f"/w/a/{task.token}").text
+    over = worker.get(f"/w/a/{task.token}").text
+    assert f"/w/a/{task.token}?late=1" in over and "by hand" not in over
+    assert worker.get(f"/w/a/{task.token}?late=1").status_code == 200
 
     replies = [task.submit(p01_label=label) for label in ("yes", "yes", "no")]
 
     assert [reply.status_code for reply in replies] == [410] * 3
     assert all("is kept" in reply.text and "by hand" in reply.text for reply in replies)
     assert assignments(client) == []
-    assert "pay you for it by hand" in worker.get(f"/w/a/{task.token}").text
+    over = worker.get(f"/w/a/{task.token}").text
+    assert "pay you for it by hand" in over and "?late=1" not in over
     page = worker.get("/w/work").text
     assert page.count("arrived <time") == 2
     with crowd.engine.connect() as connection:

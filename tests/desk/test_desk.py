@@ -153,7 +153,7 @@ def test_a_rejection_needs_a_reason_that_its_worker_can_understand(still, fields
     page = still.post(f"/queue/{first.id}/decide", fields)
 
     assert page.status_code == 422
-    assert "at least 20 characters" in written(page)
+    assert "20 to 1,024 are right" in written(page)
     assert fields.get("reason", "").strip() in page.text
     assert still.row(first.id).decision is Decision.QUEUED
 

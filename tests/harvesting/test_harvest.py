@@ -29,6 +29,7 @@ from mitl.settings import Settings
 from mitl.stages.harvesting.fetching import sweep
 from mitl.stages.harvesting.harvest import harvest, harvest_once
 from mitl.stages.harvesting.judging import judge
+from mitl.stages.hits.reconcile import reconcile
 
 
 @pytest.fixture
@@ -172,8 +173,12 @@ def test_answers_of_a_deleted_hit_are_kept(answered):
             client.approve(one.assignment_id)
         assert client.delete(str(settled.mturk_hit_id))
 
+    swept = reconcile(answered, SANDBOX)  # which must not close it while its answers are on the server alone
     result = harvest(answered, SANDBOX)
 
+    [warning] = swept.warnings
+    assert f"not stored here yet ({settled.key}); run `mitl harvest`" in warning
+    assert (swept.status, swept.counts["hits_gone"]) == ("done", 1)
     assert result.counts["fetched"] == 6
     assert result.warnings == ()
     assert posted(answered) == []

@@ -46,6 +46,7 @@ def test_the_loop_ends_with_the_same_release_and_every_stage_says_so_the_second_
     assert run_publish(settings).status == "nothing_to_do"
     assert simulate(settings, SANDBOX).status == "nothing_to_do"
     assert harvest(settings, SANDBOX).status == "nothing_to_do"
+    assert status(settings, SANDBOX).next == "mitl build-dataset --out DIR"
     assert run_build(settings).status == "done"
     assert run_build(settings).status == "nothing_to_do"
     positives = read_release(settings.project / "release").by_query
@@ -55,7 +56,9 @@ def test_the_loop_ends_with_the_same_release_and_every_stage_says_so_the_second_
     assert report(settings, page, SANDBOX).status == "done"
     assert report(settings, page, SANDBOX).status == "nothing_to_do"
 
-    counts = status(settings, SANDBOX).counts
+    now = status(settings, SANDBOX)
+    assert now.next == "mitl report, or mitl build-dataset --out DIR again where more was judged since"
+    counts = now.counts
     assert counts["pairs_open"] == 0
     assert counts["pairs_judged"] == counts["pairs"]
     assert counts["held_cents"] == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import fails, mitl, ok
+from db_kit import sqlite_url
 from docs_kit import mitl_lines
 from harvest_kit import in_pipeline, on_server
 from pay_kit import (
@@ -20,8 +21,10 @@ from pay_kit import (
 )
 
 from mitl.crowd.endpoint import open_endpoint
+from mitl.db.locks import PAY, only_one
 from mitl.db.session import open_database
 from mitl.db.store import ledger
+from mitl.errors import StoreError
 from mitl.records import Environment
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import Gift, compensate
@@ -132,6 +135,14 @@ def test_past_work_from_files_is_no_part_of_pay(settings):
         assert ledger.settled_work(session, LIVE) == []
 
 
+def test_a_page_that_claims_no_time_measured_nothing(settings):
+    """As one that says nothing: 0 ms for twenty pairs would make its hour infinitely well paid."""
+    in_pipeline(settings, "UPDATE judgement SET active_ms = 0")
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = ledger.settled_work(session, LIVE)
+        assert {row.active_ms for row in rows} == {ledger.active_ms(session, rows[0].id)} == {None}
+
+
 def test_the_ledger_is_the_servers_or_the_check_says_where_not(settings):
     """A reward that is not booked, a bonus that nobody sent, and a bonus sent by hand: a row and exit status 1."""
     assert ok("pay", "check", "--json").json["counts"]["differences"] == []
@@ -148,6 +159,28 @@ def test_the_ledger_is_the_servers_or_the_check_says_where_not(settings):
     assert outcome.status == 1
     assert found == {("reward $0.00", "Approved, $1.00"), ("bonus $0.05", "no such bonus")}
     assert "differ on 2 submissions" in fails(1, "pay", "check")
+
+
+def test_work_that_waits_for_a_decision_is_no_difference(settings):
+    """Nothing is booked for it here, and the server owes nothing for it yet."""
+    with open_database(settings.db_url, read_only=True) as session:
+        row = ledger.settled_work(session, LIVE)[0]
+    ids = {"own": row.id, "there": row.mturk_assignment_id, "worker": row.worker}
+    on_server(
+        settings,
+        "UPDATE assignment SET state = 'submitted', decided_at = NULL WHERE mturk_id = :there "
+        "AND worker_id = (SELECT id FROM worker WHERE mturk_id = :worker)",
+        **ids,
+    )
+    in_pipeline(
+        settings,
+        "UPDATE assignment SET status = 'Submitted', decision = 'queued' WHERE id = :own",
+        "DELETE FROM ledger WHERE assignment_id = :own",
+        **ids,
+    )
+
+    verdict = check_pay(settings, LIVE)
+    assert (verdict.refusal, verdict.result.counts["differences"]) == (None, [])
 
 
 def test_bonuses_from_elsewhere_are_adopted_once_and_counted(topped):
@@ -169,6 +202,19 @@ def test_bonuses_from_elsewhere_are_adopted_once_and_counted(topped):
     assert sorted(granted(topped)["slow"]) == [40, 150, 310]
 
 
+def test_an_adopted_bonus_whose_reply_was_lost_is_not_booked_again(topped):
+    """It is booked under the key by which the next top-up knows it."""
+    in_pipeline(
+        topped,
+        "UPDATE journal SET state = 'sending' WHERE kind = 'bonus'",
+        "DELETE FROM ledger WHERE kind = 'bonus'",
+    )
+
+    assert check_pay(topped, LIVE, adopt=True).result.counts["adopted"] == 2
+    assert top_up(topped, LIVE, confirm=lambda environment, total: True).status == "nothing_to_do"
+    assert pay_report(topped, LIVE).counts["bonuses_cents"] == 217
+
+
 def test_hits_that_the_server_lost_cannot_be_compared_and_are_counted(settings):
     """It says how many submissions that leaves out."""
     on_server(settings, "UPDATE hit SET mturk_id = 'X' || id")
@@ -177,6 +223,31 @@ def test_hits_that_the_server_lost_cannot_be_compared_and_are_counted(settings):
     assert verdict.refusal is None
     assert verdict.result.counts["unchecked"] == 6
     assert verdict.result.warnings
+
+
+def test_bonuses_are_not_adopted_while_another_command_may_send_some(settings):
+    """It would book what that one is about to book; a mere comparison writes nothing and goes ahead."""
+    with only_one(settings.db_url, PAY):
+        assert check_pay(settings, LIVE).refusal is None
+        with pytest.raises(StoreError, match="another `mitl pay`"):
+            check_pay(settings, LIVE, adopt=True)
+
+
+def test_another_server_is_asked_for_nothing_that_is_on_the_first(settings, tmp_path):
+    """Whatever the command: one line, and nobody is asked to confirm anything."""
+    (settings.project / "credentials.toml").unlink()  # or the project would know the other one by that
+    elsewhere = ("--crowd-db", sqlite_url(tmp_path / "elsewhere.db"))
+    fair = workers(settings)["fair"]
+    for words in (
+        ("pay", "check"),
+        ("pay", "top-up", "--yes-total", "2.17"),
+        ("pay", "compensate", fair, "--amount", "1", "--reason", "Your page did not load on Friday."),
+        ("publish", "--live", "--reconcile"),
+        ("hits", "expire", "b1"),
+        ("publish", "--live"),
+    ):
+        outcome = mitl(*words, *elsewhere)
+        assert (outcome.status, "was posted to server" in outcome.error) == (1, True), words
 
 
 def test_real_money_wants_the_exact_total(settings):
@@ -206,8 +277,17 @@ def test_a_compensation_is_sent_once_and_is_no_pay_for_the_submitted_work(settin
     words = ("pay", "compensate", slow, "--amount", "0.40", "--reason", "Your page did not load on Friday.")
 
     assert "confirm it with --yes-total 0.40" in fails(2, *words)
-    assert "sent" in ok(*words, "--yes-total", "0.40").out
-    assert ok(*words, "--yes-total", "0.40", "--json").json["status"] == "nothing_to_do"
+    sent, again = (ok(*words, "--yes-total", "0.40", "--json").json for _ in range(2))
+    assert sent["counts"] == {
+        "environment": "live",
+        "worker": slow,
+        "sent": 1,
+        "bonuses_cents": 40,
+        "fees_cents": 0,
+        "total_cents": 40,
+    }
+    assert again["status"] == "nothing_to_do"
+    assert not any(again["counts"][key] for key in ("sent", "bonuses_cents", "fees_cents", "total_cents"))
     ok("pay", "top-up", "--yes-total", "2.17")
 
     assert granted(settings)["slow"] == [40, 150]
@@ -217,8 +297,8 @@ def test_a_compensation_is_sent_once_and_is_no_pay_for_the_submitted_work(settin
 
 @pytest.mark.parametrize("by", ["compensate", "top-up"])
 def test_a_compensation_that_was_confirmed_and_not_sent_is_sent_by_the_next_command(settings, by):
-    """Both a top-up and the same command again go on with it, without asking once more."""
-    gift = Gift(workers(settings)["fair"], 40, "Your page did not load on Friday.")
+    """Both a top-up and the same command again go on with it, without asking once more; one cent is an amount."""
+    gift = Gift(workers(settings)["fair"], 1, "Your page did not load on Friday.")
 
     def interrupted(label: str, total: int):
         raise KeyboardInterrupt
@@ -231,7 +311,7 @@ def test_a_compensation_that_was_confirmed_and_not_sent_is_sent_by_the_next_comm
         result = top_up(settings, LIVE, TopUpTerms(600), confirm=lambda environment, total: False)
 
     assert result.counts["sent"] == 1
-    assert granted(settings) == {"fair": [40]}
+    assert granted(settings) == {"fair": [1]}
 
 
 def test_a_compensation_leaves_one_that_waits_to_its_own_command(settings):

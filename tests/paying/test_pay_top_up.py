@@ -31,6 +31,7 @@ from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import open_database
+from mitl.db.store import ledger
 from mitl.errors import CrowdError, FundsError, StoreError, UsageError
 from mitl.records import StageResult
 from mitl.settings import Settings
@@ -97,6 +98,21 @@ def test_everyone_short_of_the_floor_gets_what_is_missing_and_the_second_run_not
     assert run(settings, lambda total: pytest.fail("nothing to confirm")).status == "nothing_to_do"
     assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
     assert check_pay(settings, LIVE).refusal is None
+
+
+def test_a_bonus_goes_on_work_that_was_paid(settings):
+    """The slow one's latest page waits for a decision: the other page alone is 600 s for $1.00, and has the bonus."""
+    slow = workers(settings)["slow"]
+    with open_database(settings.db_url, read_only=True) as session:
+        paid, waits = [row for row in ledger.settled_work(session, LIVE) if row.worker == slow]
+    in_pipeline(
+        settings,
+        f"UPDATE assignment SET status = 'Submitted', decision = 'queued' WHERE id = {waits.id}",
+        f"DELETE FROM ledger WHERE assignment_id = {waits.id}",
+    )
+
+    sent = {row["worker"]: row for row in run(settings).counts["bonuses"]}
+    assert sent[slow] == {"worker": slow, "assignment": paid.mturk_assignment_id, "cents": 100}
 
 
 def test_a_higher_floor_later_pays_the_difference(topped):
@@ -193,7 +209,7 @@ def test_money_is_refused_before_the_call_that_would_pass_a_limit(settings):
     with pytest.raises(UsageError, match=r"\$2\.17, above --max-cost \$2\.16"):
         run(settings, max_cost_cents=216)
     with pytest.raises(FundsError, match=r"leaves \$2\.16"):
-        run(replace(settings, ceiling_cents=816))
+        run(replace(settings, ceiling_cents=816), lambda total: pytest.fail("asked to confirm"))
     on_server(settings, "UPDATE account SET budget_cents = 816 WHERE environment = 'live'")
     with pytest.raises(FundsError, match=r"the balance is \$2\.16"):
         run(settings)

@@ -16,7 +16,7 @@ from mitl.cli.reference import COUNTS
 from mitl.db.session import open_database
 from mitl.db.store import answers, parses
 from mitl.db.store.answers import StoredAssignment
-from mitl.errors import StoreError
+from mitl.errors import StoreError, UsageError
 from mitl.records import Decision, Environment, Finding, Label
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
 from mitl.stages.harvesting.harvest import harvest
@@ -247,6 +247,25 @@ def test_what_somebody_else_decides_while_the_question_stands_is_not_overruled(p
         rule(project, [Ruling(number, Decision.REJECT, REASON)], SANDBOX, confirm=confirm)
 
     assert row(project, number).decision is Decision.DROP
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Two wrong controls. " * 60, "has 1,199 characters; 20 to 1,024 are right"),
+        (f"{REASON} \0", "a control character"),
+        (f"{REASON} \udcff", "a control character"),
+    ],
+    ids=["long", "zero", "bytes"],
+)
+def test_a_reason_that_no_server_takes_is_refused_before_it_is_kept(project, reason, said):
+    """Kept, it would stop every later run."""
+    number = failed_one(project).id
+
+    with pytest.raises(UsageError, match=said):
+        rule(project, [Ruling(number, Decision.REJECT, reason)], SANDBOX)
+
+    assert row(project, number).decision is Decision.QUEUED
 
 
 def test_no_submission_is_decided_where_one_of_them_does_not_exist(project):

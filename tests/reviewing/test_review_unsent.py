@@ -8,19 +8,20 @@ import pytest
 from cli_kit import ok
 from db_kit import sqlite_url
 from desk_kit import REASON, make_reviewed_project
-from harvest_kit import queued
+from harvest_kit import in_pipeline, queued
 from world_kit import SANDBOX
 
 from mitl.crowd.paying import has_open_calls
 from mitl.db.session import open_database
 from mitl.db.store import desk
-from mitl.errors import MitlError
+from mitl.errors import CrowdError, MitlError
 from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.decisions import reverse
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
+from mitl.stages.reviewing.show import show
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -99,10 +100,26 @@ def test_one_decision_is_named_beside_those_that_wait(project, tmp_path, decisio
     assert (unsent(project), queue(project, SANDBOX).lines) == (0, ())
 
 
+def test_a_rejection_that_the_server_refuses_is_made_for_another_reason(project, tmp_path):
+    """No run can carry out the first one; the worker reads the second."""
+    first = queued(project)[0]
+    with pytest.raises(MitlError):
+        rule(cut_off(project, tmp_path), [Ruling(first, Decision.REJECT, REASON)], SANDBOX)
+    in_pipeline(
+        project,
+        f"UPDATE journal SET request = replace(request, '{REASON}', '{'x' * 1025}') WHERE kind = 'reject'",
+    )
+    with pytest.raises(CrowdError, match="RequesterFeedback is 1025 characters long"):
+        harvest(project, SANDBOX)
+
+    rule(project, [Ruling(first, Decision.REJECT, f"{REASON} Sorry.")], SANDBOX)
+
+    assert unsent(project) == 0
+    assert f"rejected: {f'{REASON} Sorry.'!r}" in show(project, first).lines
+
+
 def test_a_worker_who_is_still_to_be_excluded_counts(project, tmp_path):
     """The work is paid already, so its status alone says nothing."""
-    from harvest_kit import in_pipeline
-
     first = queued(project)[0]
     rule(project, [Ruling(first, Decision.APPROVE_EXCLUDE)], SANDBOX)
     assert unsent(project) == 0

@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from mitl.core.arrays import Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
+from mitl.core.arrays import Flags, Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,
@@ -329,14 +329,25 @@ def disputes(session: Session, environment: Environment) -> Counter[Pair]:
         return Counter()
     stands = audited(session, audit.id)
     answers = stands[["first", "second", "third"]].to_numpy()
-    called = np.array([stratum.expected >= 0.5 for stratum in audit.design.strata])[stands["stratum"]]
-    matches = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
-    against = (answers != NONE) & (matches[answers] != called[:, None])
+    against = _against_guess(audit.design, stands)
     answered = (answers != NONE).sum(axis=1)
     lacks = np.where(against[:, 0] & (against.sum(axis=1) < 2), ANSWERS_EACH - answered, 0)
     free = lacks - stands["place"].map(_out(session, audit, PairRole.OVERLAP)).to_numpy()
     pairs = unpack_pairs(stands["pair"].to_numpy())
     return Counter({pair: count for pair, count in zip(pairs, free.tolist(), strict=True) if count > 0})
+
+
+def as_guessed(design: AuditDesign, stands: pd.DataFrame) -> Flags:
+    """(m,) whether the first answer on a pair of ``AUDITED`` is what was guessed of its stratum: none follows."""
+    return np.asarray((stands["first"] != NONE) & ~_against_guess(design, stands)[:, 0])
+
+
+def _against_guess(design: AuditDesign, stands: pd.DataFrame) -> Flags:
+    """(m, 3) whether each answer is given and not what is guessed of its stratum."""
+    answers = stands[["first", "second", "third"]].to_numpy()
+    called = np.array([stratum.expected >= 0.5 for stratum in design.strata])[stands["stratum"]]
+    matches = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
+    return np.asarray((answers != NONE) & (matches[answers] != called[:, None]))
 
 
 def _out(session: Session, audit: AuditRow, role: PairRole = PairRole.AUDIT) -> dict[int, int]:

@@ -53,6 +53,15 @@ def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str
     return _add(session, kind, new, state=JournalState.PLANNED, at=now, first_sent_at=None)
 
 
+def amend(session: Session, kind: str, key: str, request: str) -> None:
+    """Ask otherwise for a call that the server refused, before it is made again."""
+    session.execute(
+        update(Journal)
+        .where(Journal.kind == kind, Journal.key == key, Journal.state == JournalState.FAILED)
+        .values(request=request)
+    )
+
+
 def announce(
     session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime
 ) -> set[str]:

@@ -6,16 +6,18 @@ The exclusion lists that follow from a verdict are kept in line with it.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import ExclusionEntry, ItemRow, OriginalReview, SideRow, StoredRelease
 from mitl.db.store.items import RIGHT, pair_sides
-from mitl.records import ExclusionKind, OriginalVerdict, Pair
+from mitl.records import Environment, ExclusionKind, OriginalVerdict, Pair
 
 
 def kept_salt(session: Session, name: str) -> bytes | None:
@@ -40,27 +42,52 @@ class ReleaseRow:
 
     name: str
     manifest_sha256: str
-    rules: str
-    """JSON: how its sources were merged."""
+    rules: Mapping[str, Any]
+    """How its sources were merged."""
+    flags: tuple[str, ...] = ()
+    """What else was said of it, as options of ``mitl build-dataset``."""
+    environment: Environment | None = None
+    """Whose answers it holds; None of one that was built before that was kept."""
+    turn: int = 0
+    """Rises with each build, under whatever name."""
+
+    @property
+    def humans_only(self) -> bool:
+        """Whether it left out what a machine labelled."""
+        return HUMANS_ONLY in self.flags
 
 
-def set_built(session: Session, name: str, sha256: str, rules: str) -> None:
-    """Remember what was released under a name, and by which rules."""
+HUMANS_ONLY = "--humans-only"
+_BESIDE = ("flags", "environment", "turn")
+"""What is kept beside the rules."""
+
+
+def set_built(session: Session, row: ReleaseRow) -> None:
+    """Remember what was released under a name, and how, as the latest one."""
+    turn = 1 + max((other.turn for other in built(session)), default=0)
+    kept = {**row.rules, "flags": row.flags, "environment": row.environment, "turn": turn}
     session.execute(
-        update(StoredRelease).where(StoredRelease.name == name).values(manifest_sha256=sha256, rules=rules)
+        update(StoredRelease)
+        .where(StoredRelease.name == row.name)
+        .values(manifest_sha256=row.manifest_sha256, rules=json.dumps(kept, sort_keys=True))
     )
 
 
-def built(session: Session) -> list[ReleaseRow]:
-    """The releases that were built, oldest first."""
+def built(session: Session, environment: Environment | None = None) -> list[ReleaseRow]:
+    """The releases that were built, of all environments or of one, in the order of their latest builds."""
     query = select(StoredRelease.name, StoredRelease.manifest_sha256, StoredRelease.rules).order_by(
         StoredRelease.id
     )
-    return [
-        ReleaseRow(name, sha256, rules)
-        for name, sha256, rules in session.execute(query)
-        if sha256 is not None and rules is not None
-    ]
+    rows = []
+    for name, sha256, kept in session.execute(query):
+        if sha256 is not None and kept is not None:
+            rules = json.loads(kept)
+            beside = {key: rules.pop(key) for key in _BESIDE if key in rules}
+            rows.append(ReleaseRow(name, sha256, rules, **beside))
+    return sorted(
+        (row for row in rows if None in (environment, row.environment) or row.environment == environment),
+        key=lambda row: row.turn,
+    )
 
 
 SOURCE = "review of originals"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -113,7 +112,7 @@ class ProjectSnapshot:
     @cached_property
     def merge_rules(self) -> MergeRules:
         """How the latest release was merged; the default recipe if there is none."""
-        return MergeRules(**json.loads(self.releases[-1].rules)) if self.releases else MergeRules()
+        return MergeRules(**self.releases[-1].rules) if self.releases else MergeRules()
 
     @cached_property
     def image_ids(self) -> dict[int, str]:
@@ -173,7 +172,8 @@ class ProjectSnapshot:
         """What a release would hold, by the rules of the latest, without what only an audit found."""
         answers = pair_answers(self.judgements, self.merge_rules, self.golds.withdrawn).pairs
         scores = np.array(list(self.ratings.values()), np.float64)
-        evidence = gather(answers, pack_each(self.ratings), scores, pack_each(self.originals), self.machine)
+        machine = None if self.releases and self.releases[-1].humans_only else self.machine
+        evidence = gather(answers, pack_each(self.ratings), scores, pack_each(self.originals), machine)
         return merge(evidence, self.merge_rules, self.exclusions)
 
     @cached_property
@@ -309,7 +309,7 @@ def read_project(
             if row.record.role is not PairRole.AUDIT
         ),
         spent=journal.spent(session, chosen),
-        releases=tuple(releases.built(session)),
+        releases=tuple(releases.built(session, chosen)),
         work=open_work.open_work(session, chosen),
         settled=tuple(ledger.settled_work(session, chosen)),
     )

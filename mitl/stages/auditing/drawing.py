@@ -43,6 +43,7 @@ from mitl.stages.auditing.pools import (
     strata_for_labels,
     strata_for_recall,
 )
+from mitl.stages.fusing.scores import fused_scores
 
 RECALL = 0.9
 """The bound that is planned for where none is named."""
@@ -279,6 +280,7 @@ def draw_audit(
         )
         context.session.commit()
         following = _asked_by(context, audit)
+        is_guess = wish.purpose is AuditPurpose.LABELS and fused_scores(context) is None
     replaced = (
         [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
     )
@@ -287,7 +289,14 @@ def draw_audit(
         following,
         "done",
         (f"audit {audit.number}: {several(design.sample, 'pair')} drawn of {design.size:,}", *replaced),
+        (_UNFUSED,) if is_guess else (),
     )
+
+
+_UNFUSED = (
+    "there are no probabilities yet, so two more workers are asked where a first answer contradicts the guess above, "
+    "and not where it will contradict the machine; before anything of it is answered, run `mitl fuse` and draw again"
+)
 
 
 def _is_under_way(context: Context, audit: AuditRow) -> bool:
@@ -339,7 +348,9 @@ def _asked_by(context: Context, audit: AuditRow) -> str:
     return f"{pairs_command(context.session, audit.environment)} --{audit.environment.value}"
 
 
-def _result(audit: AuditRow, following: str, status: str, lines: tuple[str, ...]) -> StageResult:
+def _result(
+    audit: AuditRow, following: str, status: str, lines: tuple[str, ...], warnings: tuple[str, ...] = ()
+) -> StageResult:
     design = audit.design
     counts: DrawCounts = {
         "environment": audit.environment.value,
@@ -354,6 +365,7 @@ def _result(audit: AuditRow, following: str, status: str, lines: tuple[str, ...]
         counts=counts,
         tables=(_table(design.strata, f"audit {audit.number}, for {audit.purpose.value}"),),
         lines=lines,
+        warnings=warnings,
         next=following,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,23 +62,19 @@ def pool_of(context: Context) -> Pool:
     return Pool(image_queries, caption_queries, images, captions, apart)
 
 
-def rules_now(context: Context) -> MergeRules:
-    """How the latest release was merged; the default recipe where there is none."""
-    built = releases.built(context.session)
-    return MergeRules(**json.loads(built[-1].rules)) if built else MergeRules()
-
-
 def merged_now(context: Context) -> Merged:
-    """What a release would hold if it were built now, without what an audit found."""
+    """What a release would hold if it were built now as the latest one was, without what an audit found."""
     session, environment = context.session, context.environment
     judgements = columns.judgement_columns(session, environment)
-    rules = rules_now(context)
+    built = releases.built(session, environment)
+    rules = MergeRules(**built[-1].rules) if built else MergeRules()
+    humans_only = bool(built) and built[-1].humans_only
     withdrawn = gold_state(judgements, context.settings.gold_rule).withdrawn
     evidence = gather(
         pair_answers(judgements, rules, withdrawn).pairs,
         *columns.rating_columns(session),
         columns.original_columns(session, item_store.dataset(session).id),
-        audit_store.machine_labels(session, environment),
+        None if humans_only else audit_store.machine_labels(session, environment),
     )
     exclusions = item_store.exclusions(session)
     return merge(

@@ -27,7 +27,6 @@ from mitl.crowd.paying import (
     APPROVE,
     APPROVED,
     APPROVED_BEFORE_REJECTION,
-    OVERRIDE,
     REJECT,
     REJECTED,
     SUBMITTED,
@@ -319,11 +318,10 @@ class Fetcher:
     def _settle(self, before: StoredSubmission, now: NewSubmission, batch: BatchRow) -> bool:
         """Book what the server has decided; returns whether a call of ours did it, whose booking was lost."""
         answer_store.set_status(self._session, [before.id], now.status)
-        kinds = (REJECT,) if now.status == REJECTED else (APPROVE, OVERRIDE)
-        calls = [journal.find(self._session, kind, now.key) for kind in kinds]
-        ours = any(call is not None and call.first_sent_at is not None for call in calls)
-        for kind in kinds:
-            journal.mark(self._session, kind, [now.key], JournalState.DONE, self._context.now())
+        kind = REJECT if now.status == REJECTED else APPROVE
+        call = journal.find(self._session, kind, now.key)
+        ours = call is not None and call.first_sent_at is not None
+        journal.mark(self._session, kind, [now.key], JournalState.DONE, self._context.now())
         if now.status == APPROVED:
             self._book(before.id, now, batch)
             if before.decision is Decision.REJECT:

@@ -10,8 +10,8 @@ from typing import Annotated, TypedDict
 
 from mitl.campaign.kinds import after_answers, kinds_asked, to_ask_again
 from mitl.campaign.posting import gone_warning, reconcile
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.paying import carry_out, has_open_calls
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
@@ -103,7 +103,7 @@ def harvest_once(
             idle = not (out or left or has_open_calls(session, chosen) or due_caps(context))
         if idle:
             return _nothing_to_do(context)
-        with open_endpoint(settings, chosen) as endpoint:
+        with open_same_endpoint(context) as endpoint:
             return _look(context, endpoint)
 
 
@@ -118,8 +118,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     client = endpoint.client()
     listed = {hit.hit_id: hit for hit in client.list_hits()}
     # People may have worked on HITs whose publishing was interrupted before it heard of them.
-    reconcile(Context(session, settings, environment), listed.values())
-    require_same_server(session, endpoint, environment)
+    reconcile(context, listed.values())
     with reading(session):
         hits = hit_store.hits(session, environment)
     swept = sweep(client, hits, listed)

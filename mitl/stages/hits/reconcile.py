@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mitl.campaign.kinds import kinds_asked
 from mitl.campaign.posting import sweep_server
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import UNPOSTED
@@ -24,10 +24,8 @@ def reconcile(settings: Settings, environment: Environment, progress: Progress =
     with (
         open_context(settings, environment, progress=progress) as context,
         only_one(settings.db_url, PUBLISH),
-        open_endpoint(settings, environment) as endpoint,
+        open_same_endpoint(context) as endpoint,
     ):
-        require_same_server(context.session, endpoint, environment)
-        context.session.rollback()
         with progress("reconcile", 1) as advance:
             sweep = sweep_server(context, endpoint.client())
             advance(1)

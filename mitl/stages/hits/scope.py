@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from mitl.campaign.posting import Sweep, sweep_server
 from mitl.core.pricing import format_dollars
 from mitl.crowd.client import ListedHit, MTurkClient
-from mitl.crowd.context import Context, require_same_server
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.context import Context
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
@@ -99,10 +99,8 @@ def open_scope(
         batches = choose_batches(session, names, environment)
         context = Context(session, settings, batches[0].environment, progress)
         session.rollback()
-        with open_endpoint(settings, context.environment) as endpoint:
+        with open_same_endpoint(context) as endpoint:
             client = endpoint.client()
-            require_same_server(session, endpoint, context.environment)
-            session.rollback()
             listed = list(client.list_hits())
             # HITs whose posting was cut short are on the server too, and belong to their batch.
             sweep = sweep_server(context, client, listed)

@@ -42,7 +42,16 @@ from mitl.db.store.audits import AuditRow
 from mitl.db.store.rounds import pairs_command
 from mitl.errors import AuditError, DatasetError
 from mitl.progress import Progress, no_progress
-from mitl.records import AuditPurpose, Decision, Environment, HitState, StageResult, Table, several
+from mitl.records import (
+    PAIRS_COMMAND,
+    AuditPurpose,
+    Decision,
+    Environment,
+    HitState,
+    StageResult,
+    Table,
+    several,
+)
 from mitl.records.audits import FUSED
 from mitl.records.frames import counts as speaks
 from mitl.records.frames import frame
@@ -137,7 +146,9 @@ def label(
             )
             context.session.commit()
         following = _following(context)
-    result = _result(labelled, promise, len(audited), dry_run=dry_run, same=same)
+    settled = audit_store.as_guessed(audit.design, audited)
+    n_settled = int(np.isin(labelled.disputed, audited["pair"].to_numpy()[settled]).sum())
+    result = _result(labelled, promise, len(audited), n_settled, dry_run=dry_run, same=same)
     result = replace(result, next=following if labelled.left else "mitl build-dataset --out DIR")
     if scores is None:
         return result
@@ -152,7 +163,9 @@ def _following(context: Context) -> str:
         return "mitl review"
     if hit_store.state_counts(session, environment)[HitState.POSTED]:
         return "mitl harvest"
-    return f"{pairs_command(session, environment)} --{environment}"
+    command = pairs_command(session, environment)  # an open round asks what is disputed itself
+    is_disputed = command == PAIRS_COMMAND and audit_store.disputes(session, environment)
+    return f"{command} --{environment}{' --drawn' if is_disputed else ''}"
 
 
 def withdraw(settings: Settings, environment: Environment | None = None) -> StageResult:
@@ -297,8 +310,9 @@ def _stratum(part: LabelledStratum) -> StratumCounts:
 
 
 def _result(
-    found: MachineLabels, promise: Promise, n_sampled: int, *, dry_run: bool, same: bool
+    found: MachineLabels, promise: Promise, n_sampled: int, n_settled: int, *, dry_run: bool, same: bool
 ) -> StageResult:
+    """What is told; ``n_settled`` disputed pairs are not asked again."""
     strata = [_stratum(part) for part in found.strata]
     counts: LabelCounts = {
         "labelled": len(found.labels),
@@ -347,7 +361,12 @@ def _result(
     if len(found.disputed):
         warnings = (
             f"{several(len(found.disputed), 'sampled pair')} contradicted by one worker alone and taken for errors; "
-            "two more answers on each may lower the bound",
+            "two more answers on each may lower the bound"
+            + (
+                f", but {n_settled:,} of them will get none: the answer is what was guessed when the sample was drawn"
+                if n_settled
+                else ""
+            ),
         )
     return StageResult(
         "nothing_to_do" if same else "done",

@@ -20,8 +20,8 @@ from mitl.campaign.bill import SpendingLimit
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import journal, ledger
@@ -31,7 +31,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
-from mitl.stages.reviewing.decisions import MIN_REASON
+from mitl.stages.reviewing.decisions import check_reason
 
 _KEPT = ("environment", "worker", "submission", "assignment", "cents", "cost_cents", "reason", "reference")
 """What the journal's request holds of a bonus."""
@@ -276,9 +276,7 @@ def compensate(
                 f"{call.at:%Y-%m-%d %H:%M} UTC; give another reason to pay once more",
                 _counts(chosen, gift.worker),
             )
-        with open_endpoint(settings, chosen) as endpoint:
-            with reading(session):
-                require_same_server(session, endpoint, chosen)
+        with open_same_endpoint(context) as endpoint:
             sender = BonusSender(context, endpoint)
             with reading(session):
                 waiting = [bonus for bonus in unsent(session, chosen) if bonus.key == key]
@@ -301,11 +299,7 @@ def compensate(
 def _check(gift: Gift) -> None:
     if gift.cents < 1:
         raise UsageError("a bonus of $0.00 is none; --amount is at least 0.01")
-    if not MIN_REASON <= len(gift.reason.strip()) <= MAX_REASON:
-        raise UsageError(
-            f"--reason has {len(gift.reason.strip()):,} characters; {MIN_REASON} to {MAX_REASON:,} are right, and the "
-            "worker reads them"
-        )
+    check_reason(gift.reason, MAX_REASON, "the reason of a bonus")
 
 
 def _latest(session: Session, environment: Environment, worker: str) -> SettledWork:

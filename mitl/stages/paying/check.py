@@ -13,8 +13,8 @@ from typing import Annotated, TypedDict
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import THREADS
 from mitl.crowd.client import ListedBonus, MTurkClient
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.crowd.listings import is_code
 from mitl.crowd.paying import APPROVED
 from mitl.db.locks import PAY, only_one
@@ -86,9 +86,8 @@ def check_pay(
         open_context(settings, environment, progress=progress) as context,
         only_one(settings.db_url, PAY) if adopt else nullcontext(),
     ):
-        with open_endpoint(settings, context.environment) as endpoint:
+        with open_same_endpoint(context) as endpoint:
             with reading(context.session):
-                require_same_server(context.session, endpoint, context.environment)
                 books = _Books.of(context)
             on_server = _listed(endpoint.client(), books.hit_ids, progress)
         adopted: list[ListedBonus] = []

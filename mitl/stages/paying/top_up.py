@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 from mitl.core.pricing import format_dollars
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.paying import APPROVED, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
@@ -104,10 +104,8 @@ def top_up(
     with (
         open_context(settings, environment, progress=progress) as context,
         nullcontext() if asked.dry_run else only_one(settings.db_url, PAY),
-        open_endpoint(settings, context.environment) as endpoint,
+        open_same_endpoint(context) as endpoint,
     ):
-        with reading(context.session):
-            require_same_server(context.session, endpoint, context.environment)
         return _Run(context, endpoint, asked, announce).go(confirm)
 
 

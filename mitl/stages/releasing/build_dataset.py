@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -251,8 +250,14 @@ def build_dataset(
         )
         session.commit()
         written = write_release(out, data, private_ids=ids, replace=replace_earlier)
-        rules_json = json.dumps(asdict(options.rules), sort_keys=True)
-        releases.set_built(session, release_name, written.manifest_sha256, rules_json)
+        flags = {releases.HUMANS_ONLY: options.humans_only, "--with-texts": options.with_texts}
+        kept = tuple(flag for flag, given in flags.items() if given)
+        releases.set_built(
+            session,
+            releases.ReleaseRow(
+                release_name, written.manifest_sha256, asdict(options.rules), kept, data.environment
+            ),
+        )
         session.commit()
     result = _result(data, written, undecided, ids)
     return replace(result, warnings=(*result.warnings, uncertified)) if uncertified else result

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from mitl.analysis.report.inputs import AnalysisSection, Section
 from mitl.core.formats import lower_bound
 from mitl.crowd.context import Context
@@ -26,11 +24,13 @@ def released_now(context: Context) -> tuple[ReleaseFacts, ReleaseInput, str]:
     Raises:
         ReleaseError: nobody judged or rated anything.
     """
-    built = releases.built(context.session)
-    rules = MergeRules(**json.loads(built[-1].rules)) if built else MergeRules()
+    built = releases.built(context.session, context.environment)
+    options = (
+        ReleaseOptions(MergeRules(**built[-1].rules), humans_only=built[-1].humans_only) if built else None
+    )
     facts = release_facts(context)
     name = built[-1].name if built else facts.dataset.name
-    data = release_input(context, facts, name, ReleaseOptions(rules))
+    data = release_input(context, facts, name, options or ReleaseOptions())
     return facts, *with_certificate(context, data, facts.exclusions)
 
 

@@ -83,7 +83,7 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
 def facts(context: Context) -> tuple[Facts, str]:
     """What happened, by the rules of the latest release; and in one line why an audit certifies nothing."""
     session, settings = context.session, context.settings
-    built = releases.built(session)
+    built = releases.built(session, context.environment)
     released, data, uncertified = released_now(context)
     return (
         Facts(

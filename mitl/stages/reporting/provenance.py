@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -171,9 +170,10 @@ def _harvest(project: ProjectSnapshot) -> Iterator[RebuildStep]:
 
 
 def _release(release: ReleaseRow, evaluated: bool) -> Iterator[RebuildStep]:
-    rules = MergeRules(**json.loads(release.rules))
+    of = () if release.environment is None else (f"--{release.environment}",)
+    flags = (*of, *_flags(MergeRules(**release.rules)), *release.flags)
     yield _step(
-        ["build-dataset", "--out", release.name, "--name", release.name, *_flags(rules)],
+        ["build-dataset", "--out", release.name, "--name", release.name, *flags],
         "",
         (("manifest.json", release.manifest_sha256),),
     )

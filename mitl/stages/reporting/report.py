@@ -444,9 +444,9 @@ def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bo
         )
     if project.environment is Environment.SANDBOX and project.submissions:
         notes.append("These answers were given in the sandbox, with practice money.")
-    if has_other_work and project.releases:
+    if has_other_work:
         notes.append(
-            "The project has work in the other environment too: the latest release and the scores on it may come of "
-            "that; the release's manifest names its environment."
+            "The project has work in the other environment too: scores on a release may come of that; the release's "
+            "manifest names its environment."
         )
     return tuple(notes)

@@ -81,14 +81,13 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     What is known since the last command that wrote is shown as it is; the models, numpy and every row are loaded only
     where something was written since.
     """
-    chosen, standing, others, asked_by, state = _kept(settings, environment) or _counted(
-        settings, environment
-    )
+    seen = _kept(settings, environment) or _counted(settings, environment)
+    chosen, standing, others, state = seen.environment, seen.standing, seen.other_kinds, seen.audit
     audit = None if state is None else _audit_counts(state)
     counts = {"environment": chosen.value, **standing["counts"], "other_kinds": others, "audit": audit}
     now = cast(StatusCounts, {name: counts[name] for name in StatusCounts.__annotations__})
     rows = _rows(now, standing, state)
-    following = _next(now, settings.annotators, standing, asked_by)
+    following = _next(now, settings.annotators, seen)
     if standing["round"] is not None:
         rows = (*rows, ("round", f"{standing['round']} is under way; see `mitl round show`"))
         if following.startswith(PAIRS_COMMAND):  # which a round has for itself while it is open
@@ -107,6 +106,8 @@ class _Seen(NamedTuple):
     other_kinds: dict[str, dict[str, int]]
     asked_by: str | None
     """The command that asks what is chosen without a proposal."""
+    released: bool
+    """Whether a release was built."""
     audit: AuditState | None = None
     """The valid audit of recall."""
 
@@ -127,7 +128,11 @@ def _kept(settings: Settings, environment: Environment | None) -> _Seen | None:
 
 def _seen(connection: Connection, chosen: Environment, found: Standing) -> _Seen:
     return _Seen(
-        chosen, found, standings.other_work(connection, chosen), standings.unproposed_command(connection)
+        chosen,
+        found,
+        standings.other_work(connection, chosen),
+        standings.unproposed_command(connection),
+        standings.is_released(connection),
     )
 
 
@@ -213,11 +218,12 @@ def _texts_line(texts: Mapping[str, int]) -> str:
     )
 
 
-def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing, asked_by: str | None) -> str:
+def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
     """The next step."""
+    standing = seen.standing
     if not now["pairs"] and not sum(now["hits"].values()):
-        if asked_by is not None:
-            return f"{asked_by} --{now['environment']}"
+        if seen.asked_by is not None:
+            return f"{seen.asked_by} --{now['environment']}"
         from mitl.stages.setup.init import first_step
 
         return first_step(annotators, min(now["images"], now["captions"]), standing["sides"])
@@ -225,7 +231,7 @@ def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing, aske
         return "mitl harvest"
     if now["queued"]:
         return "mitl review"
-    if now["hits_out"] and now["hits_out"] == standing.get("ended", 0):
+    if now["hits_out"] and now["hits_out"] == standing["ended"]:
         return "mitl harvest"
     if now["hits_out"]:
         helpers = "" if now["environment"] == Environment.LIVE else " (or mitl simulate)"
@@ -240,7 +246,8 @@ def _next(now: StatusCounts, annotators: Sequence[str], standing: Standing, aske
     ):
         return f"{next(iter(standing['again']), PAIRS_COMMAND)} --{now['environment']}"
     if now["pairs_judged"]:
-        return "mitl build-dataset --out DIR"
+        build = "mitl build-dataset --out DIR"
+        return f"mitl report, or {build} again where more was judged since" if seen.released else build
     return "; ".join(standing["scores"]) if standing["scores"] and now["submissions"] else "mitl harvest"
 
 

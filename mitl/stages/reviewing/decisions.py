@@ -10,8 +10,8 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from mitl.crowd.context import Context, open_context, require_same_server
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.context import Context, open_context
+from mitl.crowd.endpoint import open_same_endpoint
 from mitl.crowd.paying import (
     APPROVED,
     OVERRIDE,
@@ -29,13 +29,14 @@ from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.statements import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
+from mitl.protocol.answer_xml import xml_safe
 from mitl.records import Decision, Environment, JournalState, JudgementSource, StageResult
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import judge, reversible_until, utc
 
-MIN_REASON = 20
-"""Characters; a rejected worker must be able to understand why."""
+MIN_REASON, MAX_REASON = 20, 1024
+"""Characters: a rejected worker must be able to understand why, and the API takes no more."""
 
 _DECIDED = {
     Decision.PASS: "its controls passed, so it was paid and is used",
@@ -93,8 +94,7 @@ def carry_out_kept(
 
 def tell_server(context: Context) -> CarriedOut:
     """Make the calls that stored decisions ask for; EndpointError where no server answers."""
-    with open_endpoint(context.settings, context.environment) as endpoint:
-        require_same_server(context.session, endpoint, context.environment)
+    with open_same_endpoint(context) as endpoint:
         return carry_out(context, endpoint.client(), charges_fee=endpoint.charges_fee)
 
 
@@ -106,12 +106,23 @@ def keep_one(session: Session, row: StoredAssignment, ruling: Ruling) -> None:
 
 
 def check_reasons(rulings: Sequence[Ruling]) -> None:
-    """UsageError where a rejection has no reason that its worker can understand."""
+    """UsageError where a rejection has no reason that its worker can understand, or one that no server takes."""
     for ruling in rulings:
-        if ruling.decision is Decision.REJECT and len(ruling.reason.strip()) < MIN_REASON:
-            raise UsageError(
-                f"a rejection needs --reason of at least {MIN_REASON} characters; its worker will read it"
-            )
+        if ruling.decision is Decision.REJECT:
+            check_reason(ruling.reason, MAX_REASON, "the reason of a rejection")
+
+
+def check_reason(reason: str, longest: int, what: str) -> None:
+    """UsageError unless a reason is a text of 20 to so many characters; the server would refuse it for ever."""
+    if not MIN_REASON <= len(reason.strip()) <= len(reason) <= longest:
+        raise UsageError(
+            f"{what} has {len(reason.strip()):,} characters; {MIN_REASON} to {longest:,} are right, and the worker "
+            "reads them"
+        )
+    if xml_safe(reason) != reason:
+        raise UsageError(
+            f"{what} holds what no text may, such as a control character; write it again without"
+        )
 
 
 def check_open(row: StoredAssignment, wanted: Decision) -> None:
