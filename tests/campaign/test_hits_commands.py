@@ -297,6 +297,19 @@ def test_deleting_is_repeatable_and_loses_nothing(worked):
     assert (again.status, again.warnings) == ("nothing_to_do", ())
 
 
+def test_a_hit_stays_while_one_of_its_answers_is_on_the_server_alone(worked):
+    """Nothing here would give it back."""
+    forget(
+        worked,
+        "UPDATE assignment SET hit_id = (SELECT max(id) FROM hit) WHERE hit_id = (SELECT min(id) FROM hit)",
+    )
+
+    result = delete(worked, [])
+
+    assert (result.counts["deleted"], result.counts["left_undecided"]) == (len(keys(worked)) - 1, 1)
+    assert [hit.annotation for hit in on_server(worked)] == [f"mitl1:{worked.project_id}:b1:1:1"]
+
+
 def test_a_deletion_whose_reply_was_lost_is_booked_by_the_next_run(worked):
     """The HIT is gone from the listing, and its call is closed all the same."""
     delete(worked, [])
