@@ -275,13 +275,16 @@ def test_a_batch_that_is_not_posted_whole_is_not_extended(asked):
 
 
 def test_only_hits_whose_work_is_decided_are_deleted(asked):
-    """What is out stays; what is done with goes, once; the answers stay here."""
+    """What is out stays, ended or not, until a harvest has closed it here."""
+    expire(asked, ["b1"])
     assert delete(asked, []).counts == {
         "environment": "sandbox",
         "deleted": 0,
         "left_undecided": len(keys(asked)),
         "left_reversible": 0,
     }
+    harvest(asked, SANDBOX)
+    assert delete(asked, []).counts["deleted"] == len(keys(asked))
 
 
 def test_deleting_is_repeatable_and_loses_nothing(worked):
