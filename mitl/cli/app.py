@@ -25,6 +25,7 @@ from mitl.cli.failures import (
     database_message,
     memory_message,
     system_message,
+    text_message,
     usage_message,
 )
 from mitl.cli.tables import printable, render_table, terminal_room
@@ -394,7 +395,7 @@ def run(
     except MemoryError as error:
         return fail(memory_message(error), 1)
     except Exception as error:
-        message = database_message(error) or card_message(error)
+        message = database_message(error) or card_message(error) or text_message(error)
         if message is None:
             raise
         return fail(message, 1)

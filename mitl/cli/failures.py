@@ -57,6 +57,14 @@ def memory_message(error: MemoryError) -> str:
     return f"the memory is not enough{said}; make room or mend the file that asks for it, and run the command again"
 
 
+def text_message(error: Exception) -> str | None:
+    """What was typed in another encoding than UTF-8, or is half of a character; Python keeps it until it is written."""
+    if not isinstance(error, UnicodeEncodeError) or "surrogates" not in error.reason:
+        return None
+    said = error.object[max(0, error.start - 20) : error.end + 20]
+    return f"{said!a} is not UTF-8; write it again in UTF-8, as a terminal in a UTF-8 locale does"
+
+
 def database_message(error: Exception) -> str | None:
     """What the database's driver says, where that is what failed: it is gone, full, or no database."""
     if "sqlalchemy.exc" not in sys.modules:

@@ -394,6 +394,18 @@ def test_a_folder_whose_name_is_no_text_is_refused(empty_folder):
     assert files(empty_folder) == set()
 
 
+def test_a_text_in_another_encoding_is_one_clear_line(empty_folder):
+    """As a terminal in Latin-1 sends it; nothing is made."""
+    ok("init", "--dataset", "scenes", "--n-images", "5")
+
+    said = fails(1, "crowd", "invite", "--sandbox", "--label", os.fsdecode(b"B\xfcro"))
+
+    assert said == (
+        "'B\\udcfcro' is not UTF-8; write it again in UTF-8, as a terminal in a UTF-8 locale does"
+    )
+    assert "0 invitations" in ok("crowd", "invitations").out
+
+
 def test_a_device_is_not_replaced_by_a_file(project):
     """Where a superuser writes to a pipe, it stays one."""
     os.mkfifo("pipe")

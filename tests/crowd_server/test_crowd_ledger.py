@@ -270,6 +270,33 @@ def test_a_hit_is_given_out_up_to_its_expiry_and_to_who_gave_it_back_from_their_
         books.close()
 
 
+def test_work_on_a_hit_that_expired_under_a_clock_that_ran_ahead_takes_no_other_money(crowd_template):
+    """Once the clock is set right, its pay and its refusal leave the books as if its money had never been set free."""
+    books = Bookkeeping(crowd_template, Random(0))
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=3, lifetime_s=86400)
+        books.clock.advance(days=9)
+        with books.write() as at:
+            accounts.settle(at)
+        books.clock.advance(days=-9)
+        with books.write() as at:
+            for worker in books.workers:
+                own_id, _ = leases.accept(at, worker, books.type.mturk_id)
+                leases.submit(at, leases.find(at.connection, own_id), "<a/>")
+            assignments.approve(at, books.find(at, AssignmentState.SUBMITTED), "")
+            assignments.reject(at, books.find(at, AssignmentState.SUBMITTED), "no")
+            assert accounts.balance(at.connection, LIVE).held == 0
+        books.clock.advance(days=3)  # the third is approved by itself
+
+        books.books_balance()
+        with books.write() as at:
+            balance = accounts.balance(at.connection, LIVE)
+        assert (balance.held, balance.spent, balance.available) == (0, 140, 360)
+    finally:
+        books.close()
+
+
 def test_what_one_worker_holds_gives_back_or_submits_is_theirs_alone(crowd_template):
     """Each has a row of their own, under an id that no work that still counts bears."""
     books = Bookkeeping(crowd_template, Random(0))

@@ -21,6 +21,7 @@ from mitl.records import Decision, Environment, Label
 from mitl.settings import Settings
 from mitl.stages.harvesting.watching import watch
 from mitl.stages.operating.backup import verify
+from mitl.stages.operating.databases import upgrade
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import decisions, review
 
@@ -204,6 +205,26 @@ def test_verify_finds_a_number_that_the_rows_do_not_give(project):
             "rows": 1,
         }
     ]
+
+
+@pytest.mark.thorough(but=("sqlite",))
+def test_what_another_version_counted_is_counted_again(project):
+    """It lacks what is counted now, which is no fault of the rows; and what an upgrade finds may follow old rules."""
+    was = status(project)
+    with open_database(project.db_url) as session:
+        ours = standings.kept(session.connection())[SANDBOX]
+        older = {key: value for key, value in ours.items() if key != "ended"}
+        standings.keep(session, SANDBOX, {**older, "counts": {**ours["counts"], "pairs": 0}})
+        session.commit()
+
+    assert verify(project).refusal is None
+    assert status(project) == was
+
+    with open_database(project.db_url) as session:
+        standings.keep(session, SANDBOX, {**ours, "counts": {**ours["counts"], "pairs": 0}})
+        session.commit()
+    upgrade(project)
+    assert status(project) == was
 
 
 def test_status_loads_neither_models_nor_numpy_where_it_is_known(reviewed, tmp_path):

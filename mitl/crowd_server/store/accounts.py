@@ -139,6 +139,27 @@ def release(books: Books, hit_id: int, cents: int) -> None:
         _write(books, LedgerKind.RELEASE, cents, hit_id)
 
 
+_DROP_SLOTS = (
+    update(CrowdHit)
+    .where(CrowdHit.id == bindparam("own"))
+    .values(held_slots=CrowdHit.held_slots - bindparam("count"))
+    .returning(CrowdHit.held_slots)
+)
+
+
+def drop_slots(books: Books, hit_id: int, count: int, reward_cents: int) -> None:
+    """Take places from a HIT whose money is about to be paid or set free.
+
+    A clock that runs ahead lets a HIT expire, and its money go; once it is set right, people work on the HIT. What is
+    lacking is held now, whatever the balance, since the work is done.
+    """
+    left = books.connection.execute(_DROP_SLOTS, {"own": hit_id, "count": count}).scalar_one()
+    if left < 0:
+        change_row(books.connection, CrowdHit, hit_id, held_slots=0)
+        _move(books, held=-left * reward_cents)
+        _write(books, LedgerKind.HOLD, -left * reward_cents, hit_id)
+
+
 def pay(books: Books, rewards: Sequence[tuple[int, int, int, dt.datetime]]) -> None:
     """Turn held money into rewards owed; each reward is (hit id, assignment id, cents, time)."""
     total = sum(cents for _, _, cents, _ in rewards)
@@ -319,8 +340,8 @@ def _auto_approve(books: Books) -> None:
     ).all()
     if not rows:
         return
+    for (hit_id, cents), count in Counter((hit, cents) for _, hit, cents, _ in rows).items():
+        drop_slots(books, hit_id, count, cents)
     pay(books, [(hit, own, cents, at or books.now) for own, hit, cents, at in rows])
     approved = {"state": AssignmentState.APPROVED, "decided_at": CrowdAssignment.auto_approve_at}
     books.connection.execute(update(CrowdAssignment).where(*_DUE).values(approved), due)
-    for hit_id, count in Counter(hit for _, hit, _, _ in rows).items():
-        change_row(books.connection, CrowdHit, hit_id, held_slots=CrowdHit.held_slots - count)

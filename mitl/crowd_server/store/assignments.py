@@ -88,9 +88,6 @@ _OF_HIT = (
     .order_by(CrowdAssignment.id)
     .limit(bindparam("limit"))
 )
-_DROP_HOLD = (
-    update(CrowdHit).where(CrowdHit.id == bindparam("own")).values(held_slots=CrowdHit.held_slots - 1)
-)
 _DECIDE = (
     update(CrowdAssignment)
     .where(CrowdAssignment.id == bindparam("own"))
@@ -135,14 +132,14 @@ def approve(books: Books, own: AssignmentRow, feedback: str) -> None:
     if own.state is AssignmentState.REJECTED:
         accounts.hold(books, own.hit_id, own.reward_cents)
     else:
-        books.connection.execute(_DROP_HOLD, {"own": own.hit_id})
+        accounts.drop_slots(books, own.hit_id, 1, own.reward_cents)
     accounts.pay(books, [(own.hit_id, own.id, own.reward_cents, books.now)])
     _decide(books, own, AssignmentState.APPROVED, feedback)
 
 
 def reject(books: Books, own: AssignmentRow, feedback: str) -> None:
     """Refuse this assignment; its money is free again."""
-    books.connection.execute(_DROP_HOLD, {"own": own.hit_id})
+    accounts.drop_slots(books, own.hit_id, 1, own.reward_cents)
     accounts.release(books, own.hit_id, own.reward_cents)
     _decide(books, own, AssignmentState.REJECTED, feedback)
 

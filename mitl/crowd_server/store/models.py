@@ -494,6 +494,7 @@ RULES: dict[str, str] = {
             FROM hit h JOIN hit_type t ON t.id = h.hit_type_id GROUP BY h.environment
         ) AS n ON n.environment = a.environment
         WHERE a.held_cents <> coalesce(n.held, 0)""",
+    "HITs hold less than nothing": "SELECT count(*) FROM hit WHERE held_slots < 0",
     "HITs have another number of free places than their submissions leave": """
         SELECT count(*) FROM hit h LEFT JOIN (
             SELECT hit_id, count(*) AS n FROM assignment WHERE state IN ('submitted', 'approved', 'rejected')

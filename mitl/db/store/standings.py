@@ -41,7 +41,7 @@ class Standing(TypedDict):
     round: int | None
     """The number of the one under way."""
     ended: int
-    """Of the HITs that are out, those that nobody new may take; what an earlier version kept lacks it."""
+    """Of the HITs that are out, those that nobody new may take."""
     audited: bool
     """Whether there is a valid audit of recall."""
     counts: Mapping[str, Any]
@@ -54,11 +54,13 @@ def rule_of(rule: GoldRule) -> dict[str, list[str]]:
 
 
 def kept(connection: Connection) -> dict[Environment, Standing]:
-    """What is known of each environment; nothing of one that was written to since it was counted."""
+    """What is known of each environment; nothing of one that was written to since, or that another mitl counted."""
     rows = connection.execute(text("SELECT environment, content FROM standing"))
     standings: dict[Environment, Standing] = {}
     for name, content in rows:
         standing: Standing = json.loads(content)
+        if standing.keys() != Standing.__annotations__.keys():  # an earlier or later mitl counts other things
+            continue
         left, right = standing["sides"]
         standings[Environment(name)] = {**standing, "sides": (left, right)}
     return standings
@@ -95,6 +97,11 @@ def other_work(connection: Connection, environment: Environment) -> dict[str, di
         {"name": environment.value, "pairs": BatchKind.PAIRS.value},
     )
     return {kind: dict(zip(("hits", "submissions", "kept"), numbers, strict=True)) for kind, *numbers in rows}
+
+
+def forget(connection: Connection) -> None:
+    """Let everything be counted again: a newer mitl may count by other rules."""
+    connection.execute(text("DELETE FROM standing"))
 
 
 def keep(session: Session, environment: Environment, standing: Standing) -> None:

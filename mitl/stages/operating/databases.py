@@ -18,7 +18,7 @@ from mitl.db.engine import open_engine, parse_url
 from mitl.db.explain import cannot_use
 from mitl.db.migrate import Line
 from mitl.db.session import describe
-from mitl.db.store import answer_sheets, worker_tallies
+from mitl.db.store import answer_sheets, standings, worker_tallies
 from mitl.errors import StoreError
 from mitl.records import StageResult, Table, several
 from mitl.records.results import printed_by
@@ -90,6 +90,7 @@ def write_sheets(connection: Connection) -> int:
     with Session(connection, close_resets_only=False) as session:
         missing = answer_sheets.fill(session)
         worker_tallies.fill(session)
+        standings.forget(connection)
         session.commit()
     return missing
 

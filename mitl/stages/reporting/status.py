@@ -231,7 +231,7 @@ def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
         return "mitl harvest"
     if now["queued"]:
         return "mitl review"
-    if now["hits_out"] and now["hits_out"] == standing.get("ended", 0):
+    if now["hits_out"] and now["hits_out"] == standing["ended"]:
         return "mitl harvest"
     if now["hits_out"]:
         helpers = "" if now["environment"] == Environment.LIVE else " (or mitl simulate)"
