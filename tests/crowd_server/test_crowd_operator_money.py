@@ -10,10 +10,10 @@ from crowd_operator_kit import (
     name_worker,
     worker_row,
 )
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.models import PanelIdentity
+from mitl.crowd_server.store.models import AssignmentState, CrowdAssignment, PanelIdentity
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -76,10 +76,43 @@ def test_a_panels_work_is_paid_by_its_own_file(crowd, operator):
     assert operator.csv(path.format("second", "generic", "all"))[1][2:6] == ["1", "1.00", "0.25", "1.25"]
     assert operator.get(path.format("first", "prolific", "bonuses")).status_code == 404
     assert "$2.25" in page and page.count("payments.csv?format=") == 6
+    assert "payments.csv?format=" not in operator.get("/operator/payments/sandbox").text
     with crowd.engine.begin() as connection:
         connection.execute(PanelIdentity.__table__.delete())
     assert operator.get(path.format("first", "prolific", "all")).status_code == 404
     assert operator.csv(path.format("first", "generic", "all"))[1][0] == ""
+
+
+def test_every_page_and_file_tells_what_fell_due_by_the_clock_alone(crowd, client, operator):
+    """Work that nobody decided about is approved when its time has come, whoever looks first."""
+    soon = client.create_hit_type(**TYPE | {"AutoApprovalDelayInSeconds": 60})["HITTypeId"]
+    worker = crowd.worker()
+
+    def approved():
+        with crowd.engine.connect() as connection:
+            query = select(CrowdAssignment.id).where(CrowdAssignment.state == AssignmentState.APPROVED)
+            return len(connection.execute(query).all())
+
+    for n, path in enumerate(
+        (
+            "",
+            "/state",
+            "/ledger/sandbox.csv",
+            "/payments/sandbox.csv",
+            "/payments/sandbox",
+            "/panels/first/payments.csv?format=generic&pay=all",
+            "/groups/{type}",
+            "/hits/{hit}",
+            "/submissions/{n}",
+        ),
+        1,
+    ):
+        hit = post_hit(client, soon, MaxAssignments=1)["HITId"]
+        worker.do(soon)
+        crowd.clock.advance(seconds=60)
+        before = approved()
+        operator.get("/operator" + path.format(type=soon, hit=hit, n=n))
+        assert (before, approved()) == (n - 1, n), path
 
 
 def test_a_file_that_is_not_there_is_a_clear_page(crowd, operator):

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from mitl.core.pricing import format_dollars
 from mitl.crowd_server.operator import session as operator_session
-from mitl.crowd_server.operator.session import KeptSpans, page
+from mitl.crowd_server.operator.session import KeptSpans, page, settle
 from mitl.crowd_server.pages.panels import link_of
 from mitl.crowd_server.pages.site import Site, origin
 from mitl.crowd_server.store import accounts, panels, progress, reports, workers
@@ -128,12 +128,6 @@ class Board:
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
-def settle(site: Site) -> None:
-    """Write what fell due by the clock, so that the numbers are true."""
-    for environment in Environment:
-        accounts.settle_due(site.database, environment, site.clock())
-
-
 def read_board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
     """Read everything in one view of the database."""
     groups = progress.groups(connection, now)
@@ -227,7 +221,6 @@ def operator(site: Site, request: Request) -> Response:
 
 @page
 def _overview(site: Site, request: Request) -> Response:
-    settle(site)
     now = site.clock()
     with site.database.read() as connection:
         board = read_board(connection, request.app.state.spans, now)

@@ -12,7 +12,6 @@ from starlette.responses import Response, StreamingResponse
 
 from mitl.core.formats import csv_text
 from mitl.core.pricing import amount
-from mitl.crowd_server.operator import page as boards
 from mitl.crowd_server.operator.session import nothing_here, page
 from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.store import panels, reports
@@ -155,7 +154,6 @@ def _lines(columns: Columns[RowT], rows: Iterable[RowT]) -> str:
 def ledger_csv(site: Site, request: Request) -> Response:
     """Every movement of an environment's money, oldest first; sent in portions, however long it is."""
     environment = _environment(request)
-    boards.settle(site)
 
     def portions() -> Iterator[str]:
         yield csv_text([tuple(_LEDGER)])
@@ -175,7 +173,6 @@ def ledger_csv(site: Site, request: Request) -> Response:
 def payments_csv(site: Site, request: Request) -> Response:
     """What each worker of an environment is owed."""
     environment = _environment(request)
-    boards.settle(site)
     with site.database.read() as connection:
         rows = reports.payments(connection, environment)
     return _file(f"payments-{environment}", csv_text([tuple(_PAYMENTS)]) + _lines(_PAYMENTS, rows))
@@ -184,7 +181,6 @@ def payments_csv(site: Site, request: Request) -> Response:
 @page
 def panel_csv(site: Site, request: Request) -> Response:
     """One part of a panel's bulk payment: ``format``, ``pay`` (all or bonuses) and ``part`` in the query."""
-    boards.settle(site)
     with site.database.read() as connection:
         slug = request.path_params["slug"]
         row = None if "\0" in slug else panels.find(connection, slug)
@@ -263,7 +259,6 @@ class PanelPay:
 def payments(site: Site, request: Request) -> Response:
     """The table of workers and the panels' files."""
     environment = _environment(request)
-    boards.settle(site)
     with site.database.read() as connection:
         rows = reports.payments(connection, environment)
         of_panels = [

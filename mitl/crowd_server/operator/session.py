@@ -19,9 +19,10 @@ from mitl.addresses import parse_address
 from mitl.crowd_server.middleware.callers import key_of
 from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol.ids import keyed_hash, seal, token_hash, unseal
-from mitl.crowd_server.store import allowances, progress
+from mitl.crowd_server.store import accounts, allowances, progress
 from mitl.crowd_server.store.database import in_thread
 from mitl.crowd_server.store.progress import Span
+from mitl.records import Environment
 
 COOKIE = "mitl_operator"
 BACK = ("/operator", "Back to the operator's page")
@@ -65,13 +66,22 @@ def is_signed_in(site: Site, request: Request) -> bool:
 
 
 def page(handler: Page) -> Page:
-    """A page for the operator alone; others get the sign-in form."""
+    """A page or file for the operator alone, of the books as they are now; others get the sign-in form."""
 
     @functools.wraps(handler)
     def answer(site: Site, request: Request) -> Response:
-        return handler(site, request) if is_signed_in(site, request) else ask(site, request)
+        if not is_signed_in(site, request):
+            return ask(site, request)
+        settle(site)
+        return handler(site, request)
 
     return answer
+
+
+def settle(site: Site) -> None:
+    """Write what fell due by the clock, so that states and sums are true."""
+    for environment in Environment:
+        accounts.settle_due(site.database, environment, site.clock())
 
 
 def action(handler: Action) -> Callable[[Site, Request], Awaitable[Response]]:
@@ -136,7 +146,8 @@ def _wait_s(failed: int, last: dt.datetime, now: dt.datetime) -> int:
     if failed < FREE_ATTEMPTS:
         return 0
     wait_s = min(LONGEST_WAIT_S, 1 << min(failed - FREE_ATTEMPTS + 1, 10))
-    return max(0, wait_s - int((now - last).total_seconds()))
+    # A last try of a time to come is of a clock that ran ahead and was set right.
+    return max(0, wait_s - max(0, int((now - last).total_seconds())))
 
 
 def _sign_in(site: Site, request: Request, fields: Fields) -> Response:
