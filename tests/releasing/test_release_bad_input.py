@@ -181,12 +181,18 @@ def test_ratings_alone_make_a_release_that_says_nobody_judged(project):
         ({"1": [11], "x": [12]}, {"11": [1]}, "'x'"),
         ([[1, 11]], {"11": [1]}, "holds no object of queries"),
         ({"1": 11}, {"11": [1]}, "gives query '1' no list of items"),
+        ({"1": [11], "01": [12]}, {"11": [1]}, "lists query 1 twice; give it one list of positives"),
+        ('{"1": [11], "1": [12]}', {"11": [1]}, "lists query 1 twice"),
+        ({"1": ["1_1"]}, {"11": [1]}, "holds the id '1_1', but ids are integers"),
+        ({"1": ["9" * 5000]}, {"11": [1]}, "but ids are integers"),
     ],
 )
 def test_jsons_that_contradict_each_other_are_no_set(forward, backward, named, project):
     """The pair or the entry at fault is named."""
     Path("torn").mkdir()
-    Path("torn", "image_to_caption.json").write_text(json.dumps(forward))
+    Path("torn", "image_to_caption.json").write_text(
+        forward if isinstance(forward, str) else json.dumps(forward)
+    )
     Path("torn", "caption_to_image.json").write_text(json.dumps(backward))
 
     assert named in fails(1, "compare", "torn", "official-eccv")
