@@ -146,7 +146,9 @@ async def _fields(request: Request) -> dict[str, str] | None:
         body += chunk
         if len(body) > MAX_FORM:
             return None
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    # A browser sends the end of a line as two characters, and counts it as one against a field's most.
+    pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
 MODULES: tuple[Any, ...] = (overview_page, worker_pages, queue_pages)

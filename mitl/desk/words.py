@@ -51,6 +51,15 @@ FINDINGS = {
     "similarity_control_missing": "A control was not rated.",
     "one_number": "All pairs were rated with one number.",
     "no_rating": "No pair was rated.",
+    "text_too_short": "A text is too short.",
+    "text_too_long": "A text is too long.",
+    "text_language": "A text is not in the language that was asked for.",
+    "text_start": "A text begins as none should.",
+    "text_copy": "A text is an example of the instructions.",
+    "text_duplicate": "A text was given before.",
+    "review_control_failed": "Failed a control: the review is not what its text must have.",
+    "review_control_missing": "A control was not reviewed.",
+    "no_text": "Nothing was written, picked or reviewed.",
     "one_number_rater": "The rater gives one number.",
     "straight_line": "The rater's answers repeat.",
     "drift": "The rater drifts.",
@@ -81,6 +90,15 @@ RATER_MARKS = {
 """What is odd about a rater, in the table of all."""
 _ON_CARDS = frozenset({"gold_positive_failed", "gold_negative_failed"})
 """Their details are rows; the page shows those pairs in full."""
+_WITH_DETAIL = {
+    "bad_record",
+    "too_fast",
+    "one_number",
+    "similarity_control_failed",
+    "comparison_control_failed",
+    "review_control_failed",
+    *(code for code in FINDINGS if code.startswith("text_")),
+}
 _REASONS = {choice.value: choice.said for question in RATIONALE for choice in question.choices if choice.said}
 STANDINGS = {
     "good": "good record",
@@ -115,7 +133,7 @@ def _said(code: str) -> str:
 def _finding(one: Finding) -> str:
     """What was noticed, in a sentence; the detail only where it says more than numbers of rows."""
     said = _said(one.code)
-    if one.code in ("bad_record", "too_fast", "similarity_control_failed", "one_number") and one.detail:
+    if one.code in _WITH_DETAIL and one.detail:
         return f"{said.rstrip('.')}: {one.detail}."
     if one.code in ("unreadable", "bad_value", "missing_answer", "same_worker") and one.detail:
         return f"{said.rstrip('.')} ({one.detail})."

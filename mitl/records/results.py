@@ -56,6 +56,19 @@ def several(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
+class ImageName(str):
+    """An image's name in a table, with the number of its row, by which a page can show it."""
+
+    image_id: int
+
+    @classmethod
+    def of(cls, name: str, image_id: int) -> ImageName:
+        """The name of this row."""
+        made = cls(name)
+        made.image_id = image_id
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows for people to read; numbers stay numbers until they are printed."""

@@ -155,6 +155,24 @@ def test_a_text_of_any_kind_is_shown_as_it_is_written(open_page, site, task, siz
     assert violations(page) == []
 
 
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.thorough(but=("write",))
+def test_a_lost_image_is_tried_again_before_somebody_is_paid_for_nothing(open_page, site, task):
+    """Twice by itself; then the page says so at its place and tries once more on demand. What was answered stays."""
+    path = show(site, task)
+    lost = "/i/10.png" if task == "pick" else "/i/1.png"
+    site.pages[path] = site.pages[path].replace(lost, "/i/missing.png")
+    page = open_page(path + site.query(), tolerate="404")
+    notice = page.locator("#p01 .note", has_text="Images that did not load: 1.")
+    notice.wait_for()
+    assert site.missed >= 3 and page.locator("main .note:visible").count() == 1
+
+    site.mended = True
+    notice.get_by_role("button", name="Try again").click()
+    notice.wait_for(state="hidden")
+    assert page.is_checked("#p01 [value=answered]") and site.posted == []
+
+
 def test_a_text_is_typed_from_the_side_of_its_letters(open_page, site):
     """As soon as there are some."""
     page = open_page(show(site, "write", 1) + site.query())

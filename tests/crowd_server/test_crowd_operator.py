@@ -72,6 +72,17 @@ def test_wrong_tokens_have_to_wait(crowd):
     assert operator.post("/operator/sign-in", {"token": "guess"}).status_code == 403
 
 
+def test_who_gave_wrong_tokens_under_a_clock_that_ran_ahead_waits_no_longer(crowd):
+    """Once it is set right, two seconds as ever, not until that time comes."""
+    operator, right = Operator(crowd, crowd.browser()), {"token": admin.operator_token(crowd.engine)}
+    crowd.clock.advance(days=1)
+    for _ in range(5):
+        operator.post("/operator/sign-in", {"token": "guess"})
+    crowd.clock.advance(days=-1)
+
+    assert operator.post("/operator/sign-in", right).headers["retry-after"] == "2"
+
+
 def test_signing_out_ends_the_session_itself(crowd, operator):
     """A copy of the cookie is good for nothing afterwards."""
     cookies = dict(operator.browser.cookies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from http.cookiejar import DefaultCookiePolicy
 from types import SimpleNamespace
 
 import httpx
@@ -260,6 +261,19 @@ def test_another_workers_hit_is_not_shown(crowd, hit_type):
 
     assert crowd.worker().get(f"/w/a/{task.token}").status_code == 404
     assert crowd.worker().post(f"/w/a/{task.token}/return").status_code == 404
+
+
+def test_a_browser_that_changed_to_another_worker_says_whose_the_answers_are(crowd, hit_type):
+    """Who opened a second link while a HIT was open and sends it is not told that it does not exist."""
+    [second] = admin.invite(crowd.engine, SANDBOX, clock=crowd.clock)
+    worker = crowd.worker()
+    task = worker.accept(hit_type)
+    worker.get(second.path)
+    assert task.submit(p01_label="yes").status_code == 200
+
+    told = worker.get(f"/w/a/{task.token}").text
+
+    assert "What was sent from the HIT is kept and counts for that worker" in told
     assert task.submit(p01_label="yes").status_code == 200
 
 
@@ -345,6 +359,22 @@ def test_an_open_link_makes_a_worker_for_each_browser(crowd):
     ids = [re.search(r"A[A-Z0-9]{13}", reply.text) for reply in replies]
     assert [reply.status_code for reply in replies] == [200, 200, 200, 410]
     assert ids[0][0] == ids[2][0] != ids[1][0]
+
+
+def test_an_open_link_costs_no_place_where_cookies_are_refused(crowd):
+    """Neither a browser without them, however often it comes, nor a program that looks what a link leads to."""
+    [link] = admin.invite(crowd.engine, SANDBOX, open_uses=1)
+
+    for _ in range(3):
+        without = crowd.browser()
+        without.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        refused = without.get(crowd.url + link.path)
+        assert refused.status_code == 403 and "Allow cookies" in refused.text
+        httpx.get(crowd.url + link.path, trust_env=False)
+        httpx.head(crowd.url + link.path, trust_env=False)
+
+    assert [row.uses for row in admin.invitations(crowd.engine)] == [0]
+    assert crowd.browser().get(crowd.url + link.path).status_code == 200
 
 
 def test_invitations_end(crowd):

@@ -291,6 +291,18 @@ def test_a_shared_bucket_fills_up_and_never_over(postgres_engine):
     assert rested == [10, 0]
 
 
+@pytest.mark.postgres
+def test_a_shared_bucket_of_a_clock_that_ran_ahead_is_forgotten(postgres_engine):
+    """Once the clock is set right, callers are not kept out until that time comes."""
+    bucket, clock = SharedAllowance(postgres_engine, "pages", 2.0, 10), ManualClock()
+    clock.advance(days=1)
+    taken = [bucket.draw("a", 10, clock())[0] for _ in range(2)]
+    clock.advance(days=-1)
+
+    assert taken == [10, 0]
+    assert bucket.draw("a", 4, clock())[0] == 4
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.floats(0, 3)), min_size=1, max_size=120),
     st.floats(0.2, 10),

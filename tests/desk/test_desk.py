@@ -126,6 +126,25 @@ def test_a_rejection_cannot_be_reversed_after_thirty_days(reviewed, tmp_path):
         assert desk.row(first.id).decision is Decision.REJECT
 
 
+def test_a_reason_of_many_lines_may_be_as_long_as_its_field_says(opened):
+    """A browser counts the end of a line as one character and sends two; the worker reads the reason as written."""
+    first = opened.rows(Decision.QUEUED)[0]
+    reason = "\n".join(["Each line of 31 characters, so."] * 32)
+    assert len(reason) == 1023
+
+    page = opened.post(
+        f"/queue/{first.id}/decide", {"decision": "reject", "reason": reason.replace("\n", "\r\n")}
+    )
+    opened.settle()
+
+    assert page.status_code == 200 and opened.row(first.id).decision is Decision.REJECT
+    assert server_says(
+        opened.settings,
+        "SELECT feedback FROM assignment WHERE mturk_id = :a AND feedback != ''",
+        a=opened.row(first.id).mturk_assignment_id,
+    ) == [(reason,)]
+
+
 @pytest.mark.parametrize("fields", [{"decision": "reject", "reason": "too bad "}, {"decision": "reject"}])
 def test_a_rejection_needs_a_reason_that_its_worker_can_understand(still, fields):
     """What was written stays in the field, and nothing is decided."""

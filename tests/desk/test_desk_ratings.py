@@ -6,10 +6,13 @@ from html import escape
 
 import pytest
 from desk_kit import open_desk, written
-from harvest_kit import in_pipeline
+from harvest_kit import in_pipeline, submissions
+from prefer_kit import answered
 from similarity_kit import likeness, rate, run_rate, sampled
+from sqlalchemy import text
 from world_kit import SANDBOX
 
+from mitl.db.session import open_database
 from mitl.records import Decision
 from mitl.stages.harvesting.harvest import harvest
 
@@ -49,3 +52,33 @@ def test_a_submission_of_ratings_says_why_it_waits_and_a_person_decides_as_about
         opened.post(f"/queue/{other.id}/decide", {"decision": "drop"})
     opened.settle()
     assert "3 pages have to be asked again: mitl rate publish --sandbox" in written(opened.get("/"))
+
+
+def test_images_that_were_compared_are_shown(tmp_path):
+    """Beside their names; one that neither a file nor an address leads to has its name alone."""
+    settings = sampled(tmp_path / "p")
+    run_rate(settings, "sis")
+    rate(settings, [lambda worker, item: 3.0])
+    harvest(settings, SANDBOX)
+    in_pipeline(settings, "UPDATE part SET file = NULL, url = 'https://lab.example/' || item_id || '.png'")
+
+    with open_desk(settings) as desk:
+        row = desk.rows(Decision.QUEUED)[0]
+        shown = desk.get(f"/queue/{row.id}").text
+        in_pipeline(settings, "UPDATE part SET url = NULL")
+        bare = desk.get(f"/queue/{row.id}").text
+
+    assert shown.count('<img src="https://lab.example/') == 2 * shown.count('data-label="place"') > 0
+    assert "<img" not in bare and bare.count('data-label="first"') == shown.count('data-label="first"')
+
+
+def test_what_was_searched_for_is_told_in_words(tmp_path):
+    """A reviewer of preferences reads the description, not its number."""
+    settings = answered(tmp_path / "p")
+    with open_database(settings.db_url, read_only=True) as session:
+        texts = set(session.scalars(text("SELECT text FROM part WHERE text IS NOT NULL")))
+
+    with open_desk(settings) as desk:
+        said = desk.get(f"/queue/{submissions(settings)[0].id}").text
+
+    assert any(escape(one) in said for one in texts)

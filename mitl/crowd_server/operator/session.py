@@ -146,7 +146,8 @@ def _wait_s(failed: int, last: dt.datetime, now: dt.datetime) -> int:
     if failed < FREE_ATTEMPTS:
         return 0
     wait_s = min(LONGEST_WAIT_S, 1 << min(failed - FREE_ATTEMPTS + 1, 10))
-    return max(0, wait_s - int((now - last).total_seconds()))
+    # A last try of a time to come is of a clock that ran ahead and was set right.
+    return max(0, wait_s - max(0, int((now - last).total_seconds())))
 
 
 def _sign_in(site: Site, request: Request, fields: Fields) -> Response:

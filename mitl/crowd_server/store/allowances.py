@@ -13,6 +13,8 @@ from mitl.db.base import microseconds
 
 FORGET_AFTER = dt.timedelta(hours=1)
 MAX_CALLERS = 1000
+MOST_SKEW = dt.timedelta(minutes=15)
+"""By which the clocks of servers on one database may differ."""
 _UPSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 _FULL = (
     "least(CAST(:burst AS double precision), own.tokens"
@@ -25,7 +27,7 @@ _DRAW = text(
     f" ON CONFLICT (kind, caller) DO UPDATE SET drawn = {_DRAWN}, tokens = {_FULL} - {_DRAWN},"
     " at = greatest(own.at, CAST(:now AS bigint)) RETURNING drawn, tokens"
 )
-_FORGET = text("DELETE FROM allowance WHERE kind = :kind AND at < :before")
+_FORGET = text("DELETE FROM allowance WHERE kind = :kind AND at NOT BETWEEN :before AND :after")
 
 
 class SharedAllowance:
@@ -41,9 +43,11 @@ class SharedAllowance:
         """Take up to ``wanted`` tokens, at most the burst: how many there were, and what is left, as a fraction."""
         fills_in = dt.timedelta(seconds=self._burst / self._per_second)
         with self._engine.connect() as connection:
-            if now - self._forgot_at > fills_in:  # a bucket that is full again is as good as none
+            # A full bucket is as good as none; one from a clock that ran ahead would not fill for as long.
+            if abs(now - self._forgot_at) > fills_in:
                 self._forgot_at = now
-                connection.execute(_FORGET, {"kind": self._kind, "before": microseconds(now - fills_in)})
+                span = {"before": microseconds(now - fills_in), "after": microseconds(now + MOST_SKEW)}
+                connection.execute(_FORGET, {"kind": self._kind} | span)
             values = {"kind": self._kind, "caller": caller, "wanted": wanted, "now": microseconds(now)}
             rate = {"burst": self._burst, "per_us": self._per_second / 1e6}
             drawn, left = connection.execute(_DRAW, values | rate).one()

@@ -32,6 +32,7 @@ from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import PanelRow, VisitRow
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.crowd_server.work.visitor import (
+    NO_COOKIE,
     VISIT_COOKIE,
     WITHDRAWN,
     Fields,
@@ -268,11 +269,7 @@ def start(site: Site, request: Request) -> Response:
         with visitor.read() as books:
             visit = visitor.visit(books.connection)
     if visitor is None or visit is None:
-        return site.notice(
-            403,
-            "No entry",
-            "Your browser did not keep this site's cookie. Allow cookies for it, then open the study link again.",
-        )
+        return site.notice(*NO_COOKIE)
     if visit.state in (VisitState.COMPLETED, VisitState.NOTHING_LEFT):
         return RedirectResponse("/w", 303)
     if barrier := gate(visitor):

@@ -26,6 +26,8 @@ from mitl.crowd_server.store.workers import PageStanding, WorkerRow
 from mitl.records import Environment
 
 COOKIE = "mitl_worker"
+PROBE_COOKIE = "mitl_keeps"
+"""Says that this browser keeps cookies; without a session, an open invitation is asked for it first."""
 COOKIE_AGE_S = 180 * 24 * 3600
 VISIT_COOKIE = "mitl_visit"
 BACK = ("/w", "Back to the list")
@@ -38,6 +40,11 @@ NO_ENTRY = (
     "This browser has no session here, or it is over. Open the link by which you came again: your invitation, or the "
     "study on your panel's site. If this page comes again then, allow cookies for this site and open the link once "
     "more. What you sent is kept, and what you had entered is still in this browser.",
+)
+NO_COOKIE = (
+    403,
+    "No entry",
+    "Your browser did not keep this site's cookie. Allow cookies for it, then open the link by which you came again.",
 )
 WITHDRAWN = (
     403,
@@ -221,7 +228,8 @@ def join(site: Site, request: Request) -> Response:
     """Open an invitation: start a session and go to the list of HITs.
 
     A personal link leads to the same worker each time, on any browser, so that a lost cookie (or a chat
-    program that previews links) costs nothing. Other links make a new worker for each new browser.
+    program that previews links) costs nothing. Other links make a new worker for each new browser that keeps
+    cookies: one that does not, or a preview, would take somebody's place each time it comes.
     """
     hashed = token_hash(request.path_params["token"])
     visitor = visitor_of(site, request)
@@ -240,10 +248,25 @@ def join(site: Site, request: Request) -> Response:
         if state in ("expired", "revoked") or (state == "used up" and worker is None):
             text = f"This invitation is {state}. Ask the person who sent it for a new one."
             return site.notice(410, "No entry", text)
+        if worker is None and not invitation.personal and not {COOKIE, PROBE_COOKIE} & request.cookies.keys():
+            return site.notice(*NO_COOKIE) if "again" in request.query_params else _probe(request)
         if worker is None:
             worker = workers.add_worker(connection, invitation, now)
     response = RedirectResponse("/w", 303)
     start_session(site, request, response, worker)
+    return response
+
+
+def _probe(request: Request) -> Response:
+    response = RedirectResponse(f"{request.url.path}?again=1", 303)
+    response.set_cookie(
+        PROBE_COOKIE,
+        "1",
+        path="/w/join",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="lax",
+    )
     return response
 
 

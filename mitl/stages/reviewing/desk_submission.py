@@ -34,6 +34,7 @@ from mitl.records import (
     Table,
 )
 from mitl.records.questions import PLAYED, RATIONALE, TEXT, Given, GoldRule
+from mitl.records.results import ImageName
 from mitl.records.similarity import GivenRating
 from mitl.stages.reviewing.decisions import Rejection, find_submission, rejection_of
 
@@ -122,6 +123,8 @@ class DeskSubmission:
     """Active seconds on the page; None where nothing was measured."""
     evidence: tuple[Table, str] | None
     """Its answers and the rule that judges them, where its page asked for something else than pairs."""
+    pictures: Mapping[int, str]
+    """Where the desk shows the images that this names."""
 
     @property
     def taken(self) -> dt.timedelta | None:
@@ -173,6 +176,10 @@ def submission(context: Context, number: int, golds: GoldState) -> DeskSubmissio
     noted = answer_store.findings_of(session, [row.id]).get(row.id, [])
     active = ledger.active_ms(session, row.id)
     asked = hit_store.other_kinds(session, environment).get(row.hit_id, BatchKind.PAIRS)
+    evidence = kind_of(asked).evidence(session, row)
+    cells = [] if evidence is None else [cell for cells in evidence[0].rows for cell in cells]
+    named = {cell.image_id for cell in cells if isinstance(cell, ImageName)}
+    addresses = desk_store.image_addresses(session, list(named)).items()
     return DeskSubmission(
         row=row,
         reward_cents=rewards[row.batch],
@@ -180,7 +187,8 @@ def submission(context: Context, number: int, golds: GoldState) -> DeskSubmissio
         findings=(*noted, *([Finding(HASTE, hasty.text)] if hasty is not None else [])),
         rejection=rejection_of(session, row),
         active_s=None if active is None else active / 1000,
-        evidence=kind_of(asked).evidence(session, row),
+        evidence=evidence,
+        pictures={id_: shown for id_, place in addresses if (shown := _address(id_, *place)) is not None},
     )
 
 

@@ -28,6 +28,7 @@ from mitl.campaign.kinds.rankings.systems import Contest, PreferenceStudy, conte
 from mitl.campaign.pilots import within
 from mitl.crowd.answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
+from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.errors import ProposalError
@@ -50,7 +51,7 @@ from mitl.records import (
     Table,
 )
 from mitl.records.questions import GoldRule
-from mitl.records.results import printed_by
+from mitl.records.results import ImageName, printed_by
 from mitl.settings import Settings
 
 Key = tuple[Direction, int, frozenset[tuple[str, tuple[int, ...]]]]
@@ -313,11 +314,17 @@ class RankingsKind:
         answers = {
             answer.place: answer for answer in comparison_store.answers(session, [row.id]).get(row.id, ())
         }
-        sides = item_store.names(session, item_store.dataset(session).id)
-        names = dict(zip(Direction, sides, strict=True))
+        images, _ = item_store.names(session, item_store.dataset(session).id)
+        texts = desk_store.caption_texts(session, [item.query_id for item in page])
         columns = ("place", "role", "left", "right", "answer", "expected", "s", "own words", "query")
         rows = tuple(
-            _evidence_row(item, answers.get(item.place), names[item.direction][item.query_id])
+            _evidence_row(
+                item,
+                answers.get(item.place),
+                ImageName.of(images[item.query_id], item.query_id)
+                if item.direction is Direction.I2T
+                else texts[item.query_id][0],
+            )
             for item in page
         )
         return Table(f"submission {row.id} · HIT {row.batch}:{row.number} · preferences", columns, rows), RULE

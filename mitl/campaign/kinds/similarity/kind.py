@@ -34,7 +34,7 @@ from mitl.judgements.rating_conduct import rating_conduct
 from mitl.judgements.rating_tests import untrusted
 from mitl.records import Environment, Finding, GoldControl, Table
 from mitl.records.questions import GoldRule
-from mitl.records.results import printed_by
+from mitl.records.results import ImageName, printed_by
 from mitl.records.similarity import (
     RATE_COMMAND,
     SIMILARITY,
@@ -169,8 +169,8 @@ class SimilarityKind:
         texts = desk_store.caption_texts(
             session, [n for item in page for side, n in _shown(item) if side == "caption"]
         )
-        names = {
-            "image": images,
+        names: dict[str, dict[int, str]] = {
+            "image": {number: ImageName.of(name, number) for number, name in images.items()},
             "caption": {number: text for number, (text, _) in texts.items()},
         }
         rows = tuple(

@@ -32,7 +32,7 @@ from mitl.hits.templates import HitTemplate
 from mitl.records import CollectionRole, Environment, Finding, GoldControl, HitState, Outcome, Table, several
 from mitl.records.collection import COLLECT_COMMAND, TEXTS, CollectionQuestion
 from mitl.records.questions import GoldRule
-from mitl.records.results import printed_by
+from mitl.records.results import ImageName, printed_by
 
 
 @printed_by("collect publish")
@@ -203,11 +203,11 @@ class TextsKind:
             answer = answers.get(item.place)
             said = "–" if answer is None else answer.text or (answer.label and answer.label.value)
             if answer is not None and answer.picked_id is not None:
-                said = f"image {images[answer.picked_id]}"
+                said = ImageName.of(f"image {images[answer.picked_id]}", answer.picked_id)
             seconds = None if answer is None or answer.active_ms is None else f"{answer.active_ms / 1000:.1f}"
             expected = "" if item.matches is None else "matches" if item.matches else "does not match"
             about = item.text if item.caption is None else captions[item.caption]
-            image = "" if item.image is None else images[item.image]
+            image = "" if item.image is None else ImageName.of(images[item.image], item.image)
             shown = (item.place, item.role.value, image, about)
             rows.append((*shown, said or (answer and answer.outcome.value), expected, seconds))
         fields = ("place", "role", "image", "about", "answer", "expected", "s")
