@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from mitl.positives.folders import MANIFEST, REFERENCES, parquet_table, read_che
 from mitl.records import Direction, IdKind
 from mitl.records.forms import IMAGES, SET_FORMS
 
+_INTEGER = re.compile("-?[0-9]{1,18}")
 _FILES = dict(zip(Direction, IMAGES.lists, strict=True))
 
 
@@ -115,13 +117,23 @@ def official_positives(which: OfficialSet) -> ReleasePositives:
 
 
 def _parse(content: bytes, path: Path) -> dict[str, tuple[str, ...]]:
+    def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        """The object of these keys; a doubled one, as 3 and 03 are, would leave only the last one's positives."""
+        table: dict[str, object] = {}
+        for key, items in pairs:
+            query = _id(key, path)
+            if query in table:
+                raise ReleaseError(f"{str(path)!r} lists query {query} twice; give it one list of positives")
+            table[query] = items
+        return table
+
     try:
-        table = json.loads(content)
+        table = json.loads(content, object_pairs_hook=each_once)
     except ValueError as error:
         raise ReleaseError(f"{str(path)!r} is not valid JSON: {error}") from error
     if not isinstance(table, dict):
         raise ReleaseError(f"{str(path)!r} holds no object of queries")
-    return {_id(query, path): _items(query, items, path) for query, items in table.items()}
+    return {query: _items(query, items, path) for query, items in table.items()}
 
 
 def _items(query: str, items: object, path: Path) -> tuple[str, ...]:
@@ -133,10 +145,10 @@ def _items(query: str, items: object, path: Path) -> tuple[str, ...]:
 def _id(value: object, path: Path) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ReleaseError(f"{str(path)!r} holds the id {value!r}, but ids are integers")
-    try:
-        return str(int(value))
-    except ValueError:
-        raise ReleaseError(f"{str(path)!r} holds the id {value!r}, but ids are integers") from None
+    # int() would also read 1_0, and digits of any script.
+    if isinstance(value, str) and not _INTEGER.fullmatch(value):
+        raise ReleaseError(f"{str(path)!r} holds the id {value!r}, but ids are integers")
+    return str(int(value))
 
 
 def _with_strings(

@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import once_kit
+import pandas as pd
 import pytest
 from cli_kit import fails, ok
 from process_kit import project_settings
@@ -14,13 +15,19 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_
 
 from mitl.analysis.report.inputs import ReportInput
 from mitl.analysis.report.render import render_report
+from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import open_context
+from mitl.db.store import audits
 from mitl.db.store import items as item_store
 from mitl.db.store import rounds as round_store
 from mitl.hits.packing import hits_needed
+from mitl.records import AuditPurpose
+from mitl.stages.analysing.snapshot import read_project
+from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting.report import collect, report_input
+from mitl.stages.reviewing.review import settle
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +96,36 @@ def test_without_machine_labels_there_is_only_people(piloted: Path) -> None:
     counts = ok("plan", "--project", piloted, "--max-error", "0", "--json").json["counts"]
     assert [plan["plan"] for plan in counts["plans"]] == ["exhaustive", "score_only"]
     assert set(counts["curves"]) == {"score_only"}
+
+
+def test_a_sample_that_is_answered_is_not_drawn_again_and_machine_labels_are_told(
+    piloted: Path, tmp_path: Path
+) -> None:
+    """Another draw would be refused; and nobody is asked about what a machine has labelled."""
+    settings = project_settings(Path(shutil.copytree(piloted, tmp_path / "p")))
+    asked = ("plan", "--project", settings.project, "--max-error", "0.4")
+    settle(settings, SANDBOX)
+    before = ok(*asked).out
+    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, 36), SANDBOX)
+    run_publish(settings, drawn=True)
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+    with open_context(settings, SANDBOX) as context:
+        (audit,) = audits.audits(context.session, SANDBOX)
+        project = read_project(context.session, settings, SANDBOX)
+        open_pairs = sorted({proposal.pair for proposal in project.proposals} - set(project.answers))[:5]
+        labels = {"pair": pack_pairs(open_pairs), "label": 0, "probability": 0.9, "stratum": "all"}
+        context.session.rollback()
+        audits.add_labelling(context.session, SANDBOX, audit.id, "{}", pd.DataFrame(labels), context.now())
+        context.session.commit()
+
+    after = ok(*asked).out
+    asks = ok("publish", "--project", settings.project, "--sandbox", "--dry-run", "--json").json["counts"]
+
+    assert "mitl audit draw --for labels --size" in before.splitlines()[-1]
+    assert "next" in after.splitlines()[-1] and "mitl audit draw" not in after.splitlines()[-1]
+    assert f"5 of the {asks['pairs'] + 5:,} open candidates have a machine label" in after
+    assert f"asks only about the other {asks['pairs']:,};" in after
 
 
 def test_the_drawing_is_the_same_twice_and_in_the_report(piloted: Path, tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+import numpy as np
+
 from mitl.analysis.report.inputs import AnalysisSection, Section
 from mitl.audits.planning import AuditPlan, plan_audit
+from mitl.core.arrays import contains
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
@@ -23,7 +26,14 @@ from mitl.settings import Settings
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
 from mitl.stages.auditing.drawing import answer_price
 from mitl.stages.auditing.pools import pool_of, strata_for_recall
-from mitl.stages.planning.options import PlannedWays, PlanWish, candidates, make_plan, not_reachable
+from mitl.stages.planning.options import (
+    Candidates,
+    PlannedWays,
+    PlanWish,
+    candidates,
+    make_plan,
+    not_reachable,
+)
 from mitl.stages.planning.showing import (
     PlanCounts,
     about,
@@ -87,6 +97,8 @@ def plan(
         audit = None if certify is None else audit_cost(context, certify)
         asking = pairs_command(context.session, context.environment)
         pilot = _pilot_out(context)
+        drawn = audit_store.current(context.session, context.environment, AuditPurpose.LABELS)
+        has_sample = drawn is not None and audit_store.has_answers(context.session, drawn.id)
     paths: PlanPaths = {}
     if plot is not None:
         content = f'<?xml version="1.0" encoding="UTF-8"?>\n{draw(planned)}\n'.encode()
@@ -96,8 +108,16 @@ def plan(
         counts=counts(planned, audit),
         paths=paths,
         tables=(needs_table(planned), plans_table(planned)),
-        lines=(*about(planned), *budget_lines(planned), *not_reachable(planned), *audit_lines(audit)),
-        next=_next(planned, pilot) if asking == PAIRS_COMMAND else f"{asking} --{planned.environment}",
+        lines=(
+            *about(planned),
+            *_labelled(project, pool),
+            *budget_lines(planned),
+            *not_reachable(planned),
+            *audit_lines(audit),
+        ),
+        next=_next(planned, pilot, has_sample=has_sample)
+        if asking == PAIRS_COMMAND
+        else f"{asking} --{planned.environment}",
     )
 
 
@@ -144,7 +164,19 @@ def random_samples(context: Context) -> set[int]:
     return pairs
 
 
-def _next(planned: PlannedWays, pilot: str | None) -> str:
+def _labelled(project: ProjectSnapshot, pool: Candidates) -> list[str]:
+    """How many of what every plan calls open a machine has labelled, so that nobody is asked about it now."""
+    still_open = np.delete(pool.pairs, pool.answered)
+    n_labelled = int(contains(np.sort(project.machine["pair"].to_numpy()), still_open).sum())
+    return [
+        f"{n_labelled:,} of the {pool.open:,} open candidates have a machine label, so `{PAIRS_COMMAND}` asks only "
+        f"about the other {pool.open - n_labelled:,}; plans and prices here count all of them, as after `mitl label "
+        "--withdraw`"
+    ] * bool(n_labelled)
+
+
+def _next(planned: PlannedWays, pilot: str | None, *, has_sample: bool) -> str:
+    """What to do; a sample for labels that is answered, if only in part, cannot be drawn again."""
     environment = f"--{planned.environment.value}"
     if not planned.sampled.random and pilot:
         return f"mitl harvest, once pilot {pilot} is answered, and plan again"
@@ -152,8 +184,9 @@ def _next(planned: PlannedWays, pilot: str | None) -> str:
         return f"mitl publish {environment} --pilot 10, and plan again on a random sample"
     bounded = planned.option("bounded_labels")
     if bounded is not None and planned.saves:
+        drawing = "" if has_sample else f"mitl audit draw --for labels --size {bounded.sample}; "
         return (
-            f"mitl audit draw --for labels --size {bounded.sample}; mitl publish {environment} --drawn; mitl harvest; "
+            f"{drawing}mitl publish {environment} --drawn; mitl harvest; "
             f"mitl label --error {planned.wish.max_error:g}; or, for everything, mitl publish {environment}"
         )
     return f"mitl publish {environment}"
@@ -172,7 +205,7 @@ def plan_section(context: Context, project: ProjectSnapshot) -> AnalysisSection 
     return AnalysisSection(
         section,
         tables=(needs_table(planned), plans_table(planned)),
-        lines=(*about(planned), *not_reachable(planned)),
+        lines=(*about(planned), *_labelled(project, pool), *not_reachable(planned)),
         drawings={"frontier": lambda: draw(planned)},
         captions={
             "frontier": "Recall of the candidates' matches by further answers, with 95 % intervals over queries"

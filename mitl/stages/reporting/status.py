@@ -132,7 +132,7 @@ def _seen(connection: Connection, chosen: Environment, found: Standing) -> _Seen
         found,
         standings.other_work(connection, chosen),
         standings.unproposed_command(connection),
-        standings.is_released(connection),
+        standings.is_released(connection, chosen),
     )
 
 
