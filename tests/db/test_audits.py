@@ -149,15 +149,28 @@ def test_who_answered_the_pair_before_or_after_does_not_count(session):
 def test_an_answer_that_came_before_the_draw_is_none(session):
     """A sample that is drawn of pairs whose answers are known, as those of an audit that is void, asks them again."""
     (pair,) = some_pairs(session, 1).tolist()
+    add_audit(session, [pair])
     submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.YES], minute=1)
 
-    audit = add_audit(session, [pair], now=NOW + dt.timedelta(minutes=5))
+    audit = add_audit(session, [pair], seed=1, now=NOW + dt.timedelta(minutes=5))
 
     assert stands(session, audit) == [[NONE, NONE, NONE]]
     assert open_questions(session) == [(1, 1, 0)]
     assert not audits.has_answers(session, audit.id)
     submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.NO], minute=6)
     assert stands(session, audit) == [[NO, NONE, NONE]]
+
+
+def test_answers_to_a_sample_count_whatever_the_clock_said_when_it_was_drawn(session):
+    """One that ran ahead was set right before people answered; an earlier audit asked about other pairs."""
+    one, other = some_pairs(session, 2).tolist()
+    add_audit(session, [other])
+    audit = add_audit(session, [one], seed=1, now=NOW + dt.timedelta(days=1))
+    submit(session, add_page(session, {one: AUDIT}), "w1", [Label.NO], minute=1)
+
+    assert stands(session, audit) == [[NO, NONE, NONE]]
+    assert audits.has_answers(session, audit.id)
+    assert open_questions(session) == []
 
 
 def test_what_is_out_is_told_from_what_is_to_be_posted(session):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import exists, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from mitl.core.arrays import Flags, Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
 from mitl.db.base import columns
@@ -222,8 +222,17 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
 
 def _given(audit_id: int) -> Any:
     """Every label on a pair of an audit, wherever it stood: place, worker, label, role, usable, whether it came after
-    the draw; as they arrived."""
-    is_new = Assignment.submitted_at >= Audit.drawn_at
+    the draw; as they arrived.
+
+    Times say so only where an earlier audit asked about the pair too: clocks that were wrong cost no answer else.
+    """
+    earlier, also = aliased(Audit), aliased(AuditPair)
+    was_drawn = (
+        exists()
+        .where(also.pair_id == AuditPair.pair_id, also.audit_id == earlier.id)
+        .where(earlier.environment == Audit.environment, earlier.number < Audit.number)
+    )
+    is_new = or_(Assignment.submitted_at >= Audit.drawn_at, ~was_drawn)
     return (
         select(
             AuditPair.place,
