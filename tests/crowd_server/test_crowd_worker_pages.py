@@ -261,6 +261,19 @@ def test_another_workers_hit_is_not_shown(crowd, hit_type):
 
     assert crowd.worker().get(f"/w/a/{task.token}").status_code == 404
     assert crowd.worker().post(f"/w/a/{task.token}/return").status_code == 404
+
+
+def test_a_browser_that_changed_to_another_worker_says_whose_the_answers_are(crowd, hit_type):
+    """Who opened a second link while a HIT was open and sends it is not told that it does not exist."""
+    [second] = admin.invite(crowd.engine, SANDBOX, clock=crowd.clock)
+    worker = crowd.worker()
+    task = worker.accept(hit_type)
+    worker.get(second.path)
+    assert task.submit(p01_label="yes").status_code == 200
+
+    told = worker.get(f"/w/a/{task.token}").text
+
+    assert "What was sent from the HIT is kept and counts for that worker" in told
     assert task.submit(p01_label="yes").status_code == 200
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from email.message import Message
 from urllib.parse import urlencode, urlsplit
 
+from sqlalchemy import Connection
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -50,9 +51,7 @@ def around(visitor: Visitor) -> Response:
     site, now = visitor.site, visitor.now
     token = visitor.request.path_params["token"]
     with site.database.read() as connection:
-        lease = lease_behind(site, connection, token)
-    if lease is None or lease.worker != visitor.worker.mturk_id:
-        raise _gone()
+        lease = _own_lease(visitor, connection, token)
     if lease.submitted_at is not None:
         return _submitted(visitor, lease)
     if barrier := gate(visitor):
@@ -72,6 +71,21 @@ def around(visitor: Visitor) -> Response:
         seconds_left=int((lease.deadline_at - now).total_seconds()),
         notice=visitor.notice({"first": _ONE_AT_A_TIME}),
     )
+
+
+def _own_lease(visitor: Visitor, connection: Connection, token: str) -> LeaseRow:
+    """The visitor's assignment behind a token; a browser that was opened by another link since is told so."""
+    lease = lease_behind(visitor.site, connection, token)
+    if lease is None:
+        raise _gone()
+    if lease.worker != visitor.worker.mturk_id:
+        text = (
+            "Another worker took this HIT, and this browser has changed to you since. What was sent from the HIT is "
+            "kept and counts for that worker; what was entered and not sent is still in this browser. To go on as that "
+            "worker, open the link by which they came."
+        )
+        raise NoticeError(404, "Another worker's HIT", text, BACK)
+    return lease
 
 
 def _is_shown(site: Site, request: Request, lease: LeaseRow) -> bool:
@@ -127,8 +141,8 @@ def give_back(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/a/<token>/return``: give a HIT back unanswered."""
     token = visitor.request.path_params["token"]
     with visitor.write() as books:
-        lease = lease_behind(visitor.site, books.connection, token)
-        if lease is None or token_of(visitor.site, lease) != token or lease.worker != visitor.worker.mturk_id:
+        lease = _own_lease(visitor, books.connection, token)
+        if token_of(visitor.site, lease) != token:
             raise _gone()
         if lease.submitted_at is not None:
             return RedirectResponse(f"/w/a/{token}", 303)
