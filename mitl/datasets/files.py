@@ -65,7 +65,8 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
     """The header and the rows of a CSV file in UTF-8.
 
     Raises:
-        DatasetError: the file is missing or malformed, or a row has more or fewer cells than the header.
+        DatasetError: the file is missing or malformed, two columns have one name, or a row has more or fewer cells
+            than the header.
     """
     rows: list[dict[str, str]] = []
     reader: csv.DictReader[str] | None = None
@@ -73,6 +74,13 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
         with readable(path, what), path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True, delimiter=delimiter)
             header = list(reader.fieldnames or ())
+            other = next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
+            if other is not None and delimiter == ",":
+                raise DatasetError(
+                    f"the header of {str(path)!r} is separated by {other!r}; save it with commas between columns, and "
+                    "with points in numbers"
+                )
+            refuse_doubled(path, [name for name in header if name])  # spreadsheets add empty ones at the end
             for row in reader:
                 if None in row or None in row.values():
                     raise DatasetError(
@@ -90,6 +98,13 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
             f"{str(path)!r} is not a CSV file in UTF-8 ({told}); it should hold {what}"
         ) from error
     return header, rows
+
+
+def refuse_doubled(path: Path, header: Sequence[str]) -> None:
+    """DatasetError where two columns of a table have one name: which of them is read would be chance."""
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise DatasetError(f"{str(path)!r} has two columns called {twice!r}; rename one of them")
 
 
 def _read_parquet(path: Path, what: str, required: Sequence[str], optional: Sequence[str]) -> list[Row]:

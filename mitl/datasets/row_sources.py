@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.columns import Holds, TableColumn
-from mitl.datasets.files import Row, open_parquet, read_csv, read_json, readable
+from mitl.datasets.files import Row, open_parquet, read_csv, read_json, readable, refuse_doubled
 from mitl.errors import DatasetError
 
 WHAT = "a table of pairs"
@@ -71,9 +71,7 @@ def text_source(path: Path) -> RowSource:
     else:
         delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
         header, rows = read_csv(path, WHAT, delimiter)
-    twice = next((name for name in header if header.count(name) > 1), None)
-    if twice is not None:
-        raise DatasetError(f"{str(path)!r} has two columns called {twice!r}; rename one of them")
+    refuse_doubled(path, header)
     columns = tuple(TableColumn(name, Holds.ONE, "text") for name in header)
     return RowSource(path, path.parent, columns, _picker(rows), tuple(notes))
 

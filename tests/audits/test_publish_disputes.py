@@ -121,6 +121,16 @@ def test_a_sample_without_an_open_question_says_so_and_what_else_is_open(project
     assert result.next == "mitl publish --sandbox, or mitl build-dataset --out DIR"
 
 
+def test_one_direction_without_an_open_pair_speaks_for_itself_alone(project: Settings) -> None:
+    """What the other one proposed is still to be asked."""
+    run_publish(project, direction="i2t")
+
+    result = run_publish(project, direction="i2t")
+
+    assert result.lines == ("nothing to do: every i2t candidate pair is on an open HIT or judged",)
+    assert run_publish(project).counts["hits_posted"] > 0
+
+
 def test_pages_of_further_answers_hold_a_pair_once_and_number_on() -> None:
     """As many pages as are said."""
     wanted = {Pair(1, n): 1 + n % 2 for n in range(1, 31)}

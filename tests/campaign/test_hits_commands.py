@@ -251,14 +251,37 @@ def test_an_extension_asks_for_money_first(asked):
     assert {hit.max_assignments for hit in on_server(asked)} == {1}
 
 
+def test_the_ceiling_is_asked_again_after_the_question_and_before_the_calls(asked):
+    """Others promise money meanwhile, or a run is cut short and the ceiling lowered: no worker more is asked."""
+    n_hits, wish = len(keys(asked)), ExtensionWish("b1", 2)
+
+    def spend(environment, total):
+        forget(asked, "UPDATE batch SET reward_cents = reward_cents + 1")
+        return True
+
+    def interrupted(label, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(FundsError, match="ceiling"):
+        extend(replace(asked, ceiling_cents=n_hits * 200), wish, confirm=spend)
+    assert promised(asked) == n_hits * 101
+    with pytest.raises(KeyboardInterrupt):
+        extend(asked, wish, confirm=lambda environment, total: True, progress=interrupted)
+    with pytest.raises(FundsError, match="above the ceiling"):
+        more(replace(asked, ceiling_cents=n_hits * 202 - 1), 2)
+    assert {hit.max_assignments for hit in on_server(asked)} == {1}
+
+
 def test_more_workers_for_hits_whose_time_is_over_need_days(asked):
-    """Nobody could take them; with both, they can."""
+    """Nobody could take them; with both, they can. A HIT that was closed promises both workers' pay anew."""
     expire(asked, [])
+    harvest(asked, SANDBOX)
     with pytest.raises(UsageError, match="add --days"):
         more(asked, 2)
 
     result, _ = more(asked, 2, days=5)
 
+    assert result.counts["total_cents"] == promised(asked) == len(keys(asked)) * 200
     assert result.counts["hits_extended"] == result.counts["hits_prolonged"] == len(keys(asked))
     assert all(hit.n_available == 2 and hit.status == "Assignable" for hit in on_server(asked))
 
@@ -275,13 +298,16 @@ def test_a_batch_that_is_not_posted_whole_is_not_extended(asked):
 
 
 def test_only_hits_whose_work_is_decided_are_deleted(asked):
-    """What is out stays; what is done with goes, once; the answers stay here."""
+    """What is out stays, ended or not, until a harvest has closed it here."""
+    expire(asked, ["b1"])
     assert delete(asked, []).counts == {
         "environment": "sandbox",
         "deleted": 0,
         "left_undecided": len(keys(asked)),
         "left_reversible": 0,
     }
+    harvest(asked, SANDBOX)
+    assert delete(asked, []).counts["deleted"] == len(keys(asked))
 
 
 def test_deleting_is_repeatable_and_loses_nothing(worked):
@@ -295,6 +321,19 @@ def test_deleting_is_repeatable_and_loses_nothing(worked):
     assert harvest(worked, SANDBOX).status == "nothing_to_do"
     again = run_publish(worked)
     assert (again.status, again.warnings) == ("nothing_to_do", ())
+
+
+def test_a_hit_stays_while_one_of_its_answers_is_on_the_server_alone(worked):
+    """Nothing here would give it back."""
+    forget(
+        worked,
+        "UPDATE assignment SET hit_id = (SELECT max(id) FROM hit) WHERE hit_id = (SELECT min(id) FROM hit)",
+    )
+
+    result = delete(worked, [])
+
+    assert (result.counts["deleted"], result.counts["left_undecided"]) == (len(keys(worked)) - 1, 1)
+    assert [hit.annotation for hit in on_server(worked)] == [f"mitl1:{worked.project_id}:b1:1:1"]
 
 
 def test_a_deletion_whose_reply_was_lost_is_booked_by_the_next_run(worked):

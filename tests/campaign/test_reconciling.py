@@ -23,6 +23,7 @@ from mitl.records import Environment, HitState
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import delete, expire
 from mitl.stages.hits.reconcile import reconcile
+from mitl.stages.hits.simulate import simulate
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,20 @@ def test_orphans_are_reported_and_ended_and_their_names_are_not_used_again(asked
     assert all(":b2:" in (hit.annotation or "") for hit in open_now)
     assert delete(asked, [], SANDBOX, orphans=True).counts["deleted"] == n_hits
     assert reconcile(asked, SANDBOX).warnings == ()
+
+
+def test_orphans_with_work_to_decide_or_to_come_are_left(asked):
+    """Only the server has that work; it refuses to delete such a HIT, which would end the command."""
+    n_hits = len(keys(asked))
+    simulate(asked, SANDBOX, max_hits=1)
+    run_publish(orphaned(asked))
+
+    before = delete(asked, [], SANDBOX, orphans=True).counts
+    expire(asked, [], SANDBOX, orphans=True)
+    after = delete(asked, [], SANDBOX, orphans=True).counts
+
+    assert (before["deleted"], before["left_undecided"]) == (0, n_hits)
+    assert (after["deleted"], after["left_undecided"]) == (n_hits - 1, 1)
 
 
 def test_a_name_that_the_server_knows_and_we_do_not_is_not_given_again(asked):

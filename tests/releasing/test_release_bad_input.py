@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from cli_kit import fails, ok
 
+from mitl.datasets.files import read_rows
+
 CAPTIONS = "caption_id,image_id,text\n11,1,a dog\n12,1,a brown dog\n21,2,two cats\n"
 SITS = "caption,image,agg_score,sampling_method\n"
 OFFICIAL = "model,ranking,score,cid,iid,annotation,shortcoming,shortcoming2\npvse,1,0.5,11,2,1,,\npvse,2,0.4,21,1,4,,\n"
@@ -62,6 +64,8 @@ def load(*words: str) -> tuple[str, ...]:
         ),
         (SITS + rated(11, 1, "4") + rated(11, 1, "2"), "comes twice"),
         (SITS + "COCO_val2014:sentid:11\n", "line 2 of 'sits.csv' has more or fewer cells"),
+        (SITS.replace(",", ";") + "a;b;4,5;x\n", "separated by ';'; save it with commas between columns"),
+        (SITS.replace("\n", ",agg_score\n"), "has two columns called 'agg_score'; rename one of them"),
         ("", "sits.csv"),
     ],
 )
@@ -74,6 +78,14 @@ def test_a_bad_file_of_ratings_changes_nothing(content, named, project):
     assert named in fails(1, "compare", "cxc:sits.csv", "official-eccv")
 
     assert everything(project) == before
+
+
+def test_empty_columns_at_the_end_of_a_spreadsheets_csv_are_passed_over(tmp_path: Path) -> None:
+    """They have no name, so none is read in place of another."""
+    path = tmp_path / "scores.csv"
+    path.write_text("a,b,,\n1,2,,\n")
+
+    assert read_rows(path, "scores", ("a", "b")) == [{"a": "1", "b": "2"}]
 
 
 def test_ratings_of_unknown_items_are_counted_and_left_out(project):

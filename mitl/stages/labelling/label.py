@@ -424,7 +424,9 @@ def read_scores(context: Context, path: Path) -> tuple[dict[str, Any], pd.DataFr
     wrong = ~((probability >= 0) & (probability <= 1))
     if wrong.any():
         worst = rows["probability"].iloc[int(wrong.argmax())]
-        raise DatasetError(f"{str(path)!r} holds the probability {worst!r}; each is a number from 0 to 1")
+        raise DatasetError(
+            f"{str(path)!r} holds the probability {str(worst)!r}; each is a number from 0 to 1"
+        )
     pairs = pack_ids(ids[0], ids[1])
     order = np.argsort(pairs, kind="stable")
     if (np.diff(pairs[order]) == 0).any():

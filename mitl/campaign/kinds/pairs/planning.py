@@ -198,8 +198,9 @@ def _open_plan(
     n_pages = hits_needed(len(now.pairs) + len(now.audits)) + hits_needed(n_second) + len(to_replace)
     n_pages += pages_again(disputed)
     if not n_pages:
-        what_alone = "chosen" if request.chosen else "drawn" if request.drawn else ""
-        why = f"every {what_alone} pair is on an open HIT or judged" if what_alone and not n_held_back else ""
+        only = "chosen" if request.chosen else "drawn" if request.drawn else f"{request.direction} candidate"
+        is_part = only != "both candidate" and not n_held_back
+        why = f"every {only} pair is on an open HIT or judged" if is_part else ""
         return PairsPlan(n_held_back=n_held_back, out=out, waits_for=why)
     from mitl.campaign.kinds.pairs.controls import draw_controls  # which loads pandas and scipy
 
