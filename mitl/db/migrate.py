@@ -273,7 +273,7 @@ def keep_copy(file: Path, revision: str) -> Path:
     except (sqlite3.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise StoreError(
-            f"cannot keep a copy of {file.name} in {file.parent}: {reason.lower()}; nothing was changed: make room or "
+            f"cannot keep a copy of {file.name} in {file.parent}: {reason.lower()}; it is as it was: make room or "
             "give write access there, and run the command again"
         ) from error
     finally:

@@ -232,7 +232,7 @@ def test_a_full_disk_undoes_an_upgrade(old):
         migrate.upgrade("pipeline", engine)
     engine.dispose()
 
-    assert "cannot keep a copy of mitl.db" in no_copy and "nothing was changed: make room" in no_copy
+    assert "cannot keep a copy of mitl.db" in no_copy and "it is as it was: make room" in no_copy
     assert "it is as it was before: make room on its disk and run the command again" in str(caught.value)
     assert content(sqlite_url(old / "mitl.db")) == before
     ok("db", "upgrade", "--project", old)
