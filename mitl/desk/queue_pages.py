@@ -108,7 +108,7 @@ def _row(context: Context, text: str) -> StoredAssignment | None:
 def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     """``POST /queue/{number}/decide``: keep the decision, have it carried to the server, show the next one."""
     number = request.path_params["number"]
-    reason = fields.get("reason", "").strip().replace("\r\n", "\n")  # of which the page counts one
+    reason = fields.get("reason", "").strip()
     with desk.reading() as context:
         numbers = [row.id for row in waiting(context.session, desk.environment)]
     following = _neighbours(numbers, number)[1]

@@ -84,6 +84,15 @@ def test_a_harvest_beside_publish_may_book_what_was_posted_first(tmp_path, monke
     assert reconcile(settings, SANDBOX).status == "nothing_to_do"
 
 
+def test_a_harvest_fetches_the_work_on_a_hit_whose_reply_was_lost(asked):
+    """Nobody has to publish again first."""
+    n_hits = len(keys(asked))
+    simulate(asked, SANDBOX)
+    forget(asked, LOSE)
+
+    assert harvest(asked, SANDBOX).counts["fetched"] == n_hits
+
+
 def test_hits_deleted_behind_our_back_are_closed_and_asked_again(asked):
     """One warning names them; the next publish posts their pairs again."""
     first = keys(asked, HitState.POSTED)["b1:1:1"]

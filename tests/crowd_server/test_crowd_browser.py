@@ -6,7 +6,7 @@ from base64 import b64decode
 from contextlib import suppress
 
 import pytest
-from browser_fixtures import becomes_true, enter_the_hit
+from browser_fixtures import TWICE_THE_TEXT, becomes_true, enter_the_hit
 from crowd_kit import TYPE, accept_one, post_hit, question
 from form_kit import FORM
 
@@ -582,6 +582,21 @@ def test_a_hits_script_cannot_reach_the_worker_or_the_server(crowd, page):
     assert quiet.url.startswith(crowd.url)
     for name in ("cookie", "storage", "parent", "top", "fetch"):
         assert f'"{name}":"refused"' in own["Answer"]
+
+
+def test_the_list_fits_a_phone_on_which_text_is_twice_as_large(crowd, page):
+    """Its search and its order among it."""
+    for title in ("One kind", "Another kind"):
+        kind = crowd.boto().create_hit_type(**TYPE | {"Title": title})["HITTypeId"]
+        post_hit(crowd.boto(), kind, Question=question())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.set_viewport_size({"width": 360, "height": 740})
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("search").wait_for()
+    page.evaluate(TWICE_THE_TEXT)
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def test_a_preview_takes_no_input(crowd, page):

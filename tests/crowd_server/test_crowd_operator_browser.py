@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import TWICE_THE_TEXT
 from crowd_kit import TYPE, post_hit
 from crowd_operator_kit import add_late_answer, add_panel
 
@@ -116,3 +117,6 @@ def test_it_fits_and_is_accessible(crowd, new_page, width, scheme):
         page.goto(crowd.url + "/operator" + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
     assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.evaluate(TWICE_THE_TEXT)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser_fixtures import becomes_true
+from browser_fixtures import TWICE_THE_TEXT, becomes_true
 from desk_kit import REASON, OpenDesk
 from world_kit import SANDBOX
 
@@ -361,6 +361,10 @@ def test_nothing_hangs_over_the_edge(opened, page):
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(opened.url)
+    page.evaluate(TWICE_THE_TEXT)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_a_screen_reader_s_list_of_tables_names_each(opened, page):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axe_kit import violations
+from browser_fixtures import TWICE_THE_TEXT
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from mitl.crowd_server.serving import RunningServer
@@ -80,4 +81,6 @@ def test_pages_are_clean_and_as_wide_as_the_window(new_page, url, path, width):
     page.goto(url + path)
 
     assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate(TWICE_THE_TEXT)
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -20,10 +20,12 @@ from harvest_kit import (
 )
 from world_kit import SANDBOX, copied_once, run_publish
 
+from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, judgements, open_work, parses
+from mitl.db.store.hits import StoredHit
 from mitl.db.store.submissions import NewSubmission, add_submissions
-from mitl.errors import EndpointError
+from mitl.errors import CrowdError, EndpointError
 from mitl.records import Decision, HitState
 from mitl.settings import Settings
 from mitl.stages.harvesting.fetching import sweep
@@ -165,13 +167,47 @@ def test_a_hit_deleted_behind_our_back_is_one_warning_and_open_again(asked):
     assert published.counts["hits_again"] == 1
 
 
+def settled_and_deleted(settings: Settings) -> StoredHit:
+    """The first HIT, after somebody has approved its work and deleted it on the server."""
+    hit, *_ = posted(settings)
+    with client_of(settings) as client:
+        for one in client.list_assignments(str(hit.mturk_hit_id)):
+            client.approve(one.assignment_id)
+        assert client.delete(str(hit.mturk_hit_id))
+    return hit
+
+
+@pytest.mark.parametrize("code", ["AWS.MechanicalTurk.HITDoesNotExist", None])
+def test_answers_of_a_deleted_hit_are_given_up_only_where_the_server_says_so(answered, monkeypatch, code):
+    """It has them no longer: one warning. It cannot be reached, or fails: the next run asks again, and has them."""
+    gone = settled_and_deleted(answered)
+    list_assignments = MTurkClient.list_assignments
+
+    def fails(client: MTurkClient, hit_id: str):
+        if hit_id == gone.mturk_hit_id:
+            error = CrowdError("the call failed")
+            error.code = code
+            raise error
+        return list_assignments(client, hit_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MTurkClient, "list_assignments", fails)
+        if code is None:
+            with pytest.raises(CrowdError, match="the call failed"):
+                harvest(answered, SANDBOX)
+        else:
+            warnings = harvest(answered, SANDBOX).warnings
+            assert any(
+                f"no longer gives the submissions of 1 deleted HIT: {gone.key}" in one for one in warnings
+            )
+
+    assert len(submissions(answered)) == 4
+    assert harvest(answered, SANDBOX).counts["fetched"] == (2 if code is None else 0)
+
+
 def test_answers_of_a_deleted_hit_are_kept(answered):
     """A HIT that was settled and deleted on the server before we looked still gives its answers."""
-    settled, *_ = posted(answered)
-    with client_of(answered) as client:
-        for one in client.list_assignments(str(settled.mturk_hit_id)):
-            client.approve(one.assignment_id)
-        assert client.delete(str(settled.mturk_hit_id))
+    settled = settled_and_deleted(answered)
 
     swept = reconcile(answered, SANDBOX)  # which must not close it while its answers are on the server alone
     result = harvest(answered, SANDBOX)

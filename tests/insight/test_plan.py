@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from cli_kit import fails, ok
 from process_kit import project_settings
+from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_done
 
 from mitl.analysis.report.inputs import ReportInput
@@ -183,8 +184,18 @@ def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> No
         round_store.close_round(context.session, round_.id, context.now())
         context.session.commit()
     run_publish(settings, pilot=2)
-    assert "nobody has answered a candidate yet; run `mitl harvest`" in fails(
+    assert "no candidate has a usable answer yet; run `mitl harvest`" in fails(
         1, "plan", "--project", tmp_path
+    )
+    lost = project_settings(Path(shutil.copytree(tmp_path, tmp_path / "lost")))
+    simulate(lost, SANDBOX, population="random")
+    harvest(lost, SANDBOX)
+    settle(lost, SANDBOX)
+    with open_context(lost, SANDBOX) as context:  # whatever those workers' luck was
+        context.session.execute(text("UPDATE judgement SET usable = 0"))
+        context.session.commit()
+    assert "no candidate has a usable answer yet; `mitl status` says what comes first" in fails(
+        1, "plan", "--project", lost.project
     )
     simulate(settings, SANDBOX, max_hits=1)
     harvest(settings, SANDBOX)

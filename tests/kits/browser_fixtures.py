@@ -26,6 +26,10 @@ ARGUMENTS = (
 )
 
 
+TWICE_THE_TEXT = "document.documentElement.style.fontSize = '200%'"
+"""As a person sets it who reads no smaller text."""
+
+
 def becomes_true(page: Any, expression: str, arg: object = None) -> None:
     """Wait until a page's expression, or its function of ``arg``, is true.
 

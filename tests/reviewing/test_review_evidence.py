@@ -20,7 +20,7 @@ from mitl.errors import StoreError, UsageError
 from mitl.records import Decision, Environment, Finding, Label
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.reviewing.decisions import Ruling, keep, reverse
+from mitl.stages.reviewing.decisions import MAX_REASON, MIN_REASON, Ruling, check_reason, keep, reverse
 from mitl.stages.reviewing.review import queue, rule
 from mitl.stages.reviewing.show import show
 from mitl.stages.reviewing.workers import workers
@@ -264,6 +264,25 @@ def test_a_reason_that_no_server_takes_is_refused_before_it_is_kept(project, rea
 
     with pytest.raises(UsageError, match=said):
         rule(project, [Ruling(number, Decision.REJECT, reason)], SANDBOX)
+
+    assert row(project, number).decision is Decision.QUEUED
+
+
+def test_reasons_of_the_shortest_and_the_longest_length_are_taken():
+    """And none beyond."""
+    for length in (MIN_REASON, MAX_REASON):
+        check_reason("x" * length, MAX_REASON, "it")
+    for length in (MIN_REASON - 1, MAX_REASON + 1):
+        with pytest.raises(UsageError, match="20 to 1,024 are right"):
+            check_reason("x" * length, MAX_REASON, "it")
+
+
+def test_what_was_not_rejected_cannot_be_reversed(project):
+    """It still waits for a person, and no call is planned."""
+    number = failed_one(project).id
+
+    with pytest.raises(StoreError, match="is not rejected, so there is nothing to reverse"):
+        reverse(project, [number], Decision.APPROVE, SANDBOX)
 
     assert row(project, number).decision is Decision.QUEUED
 

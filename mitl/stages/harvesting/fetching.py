@@ -23,6 +23,7 @@ from mitl.crowd.calls import THREADS, quick_turns
 from mitl.crowd.client import ListedAssignment, ListedHit, MTurkClient
 from mitl.crowd.context import Context
 from mitl.crowd.endpoint import Endpoint
+from mitl.crowd.listings import is_code
 from mitl.crowd.paying import (
     APPROVE,
     APPROVED,
@@ -274,8 +275,8 @@ class Fetcher:
                     assignments[assignment.assignment_id, assignment.worker_id] = assignment
                 if len(assignments) >= swept.n_submitted(hit):
                     break
-        except CrowdError:
-            if hit not in swept.deleted:
+        except CrowdError as error:
+            if hit not in swept.deleted or not is_code(error, "HITDoesNotExist", "InvalidHITState"):
                 raise
             return hit, None
         return hit, [(hit, assignment) for assignment in assignments.values()]

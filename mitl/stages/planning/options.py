@@ -20,7 +20,7 @@ from mitl.core.arrays import Floats, Ints, contains, pack_each, pack_pairs, plac
 from mitl.crowd.context import Context
 from mitl.errors import AuditError, TooFewAnswersError, UsageError
 from mitl.fusion.models import pilot_scores, rank_features
-from mitl.records import Direction, Environment, PairRole, several
+from mitl.records import Direction, Environment, HitState, PairRole, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
 from mitl.stages.auditing.hit_price import HitPrice, latest_wording, price_of
 from mitl.stages.fusing.scores import fused_scores
@@ -80,8 +80,11 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     if not len(pairs):
         raise AuditError("no candidate pair to plan for; run `mitl propose`")
     if not project.answers:
-        nobody = "nobody has answered a candidate yet"
-        raise AuditError(f"{nobody}; run `mitl harvest`") if project.hits else TooFewAnswersError(nobody)
+        if not project.hits:
+            raise TooFewAnswersError("nobody has answered a candidate yet")
+        out = any(hit.state is HitState.POSTED for hit in project.hits)
+        then = "run `mitl harvest`" if out else "`mitl status` says what comes first"
+        raise AuditError(f"no candidate has a usable answer yet; {then}")
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
         pairs_of_way = [ranked.pair for ranked in project.proposals if ranked.direction is direction]

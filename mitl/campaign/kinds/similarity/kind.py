@@ -166,11 +166,10 @@ class SimilarityKind:
         answers = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}
         dataset = item_store.dataset(session)
         images, _ = item_store.names(session, dataset.id)
-        texts = desk_store.caption_texts(
-            session, [n for item in page for side, n in _shown(item) if side == "caption"]
-        )
+        shown = [place for item in page for place in _shown(item)]
+        texts = desk_store.caption_texts(session, [n for side, n in shown if side == "caption"])
         names: dict[str, dict[int, str]] = {
-            "image": {number: ImageName.of(name, number) for number, name in images.items()},
+            "image": {n: ImageName.of(images[n], n) for side, n in shown if side == "image"},
             "caption": {number: text for number, (text, _) in texts.items()},
         }
         rows = tuple(
