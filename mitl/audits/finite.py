@@ -263,12 +263,14 @@ def _log_falling(x: Floats, k: Floats) -> Floats:
     """log of x (x - 1) ... (x - k + 1), without the loss of digits that two large log Γ would bring."""
     from scipy.special import gammaln
 
-    z, w = x + 1, x - k + 1
+    z, w = np.broadcast_arrays(x + 1, x - k + 1)
     far = np.maximum(w, _STIRLING)  # only looked at where w is that large
     step = np.maximum(z - w, 0.0)
-    series = (far - 0.5) * np.log1p(step / far) + step * np.log(far + step) - step
-    series = series + (_tail(far + step) - _tail(far))
-    return np.asarray(np.where(w >= _STIRLING, series, gammaln(z) - gammaln(np.maximum(w, 1.0))))
+    falling = (far - 0.5) * np.log1p(step / far) + step * np.log(far + step) - step
+    falling = np.asarray(falling + (_tail(far + step) - _tail(far)))
+    near = w < _STIRLING
+    falling[near] = gammaln(z[near]) - gammaln(np.maximum(w[near], 1.0))
+    return falling
 
 
 def _tail(z: Floats) -> Floats:
