@@ -36,13 +36,19 @@ class Curve:
 
 
 def frontier_svg(
-    curves: Sequence[Curve], *, target: float | None = None, cents_each: float | None = None
+    curves: Sequence[Curve],
+    *,
+    target: float | None = None,
+    cents_each: float | None = None,
+    name: str = "frontier",
+    title: str = "",
 ) -> str:
     """The curves over answers and, where a price is known, dollars; empty where there are none.
 
     Args:
         target: a recall to draw as a line.
         cents_each: price of one answer.
+        title: written above, as what the recall is of.
     """
     if not curves:
         return ""
@@ -66,11 +72,13 @@ def frontier_svg(
         axes.set_ylabel("% of the candidates' matches kept")
         axes.legend(loc="lower right")
         fig.bare(axes, grid="y")
+        if title:
+            axes.set_title(title, loc="left")
         if cents_each:
             _dollars(axes, cents_each)
         figure.subplots_adjust(left=0.07, right=0.985, top=0.88 if cents_each else 0.93, bottom=0.14)
         spoken = "; ".join(f"{curve.name}: {_half(curve)}" for curve in curves)
-        return fig.to_svg(figure, "frontier", f"Recall by further answers. {spoken}")
+        return fig.to_svg(figure, name, f"{title or 'Recall by further answers'}. {spoken}")
 
 
 def _dollars(axes: Any, cents_each: float) -> None:
