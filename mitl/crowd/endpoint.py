@@ -40,7 +40,8 @@ from mitl.records import Environment
 from mitl.settings import SERVER_PORT, Settings
 
 CREDENTIALS_FILE = "credentials.toml"
-PROBE_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S, BUSY_TIMEOUT_S = 2.0, 10.0
+"""For a server to take a call and to answer it, which may wait where many work at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,8 @@ def _health(url: str) -> Mapping[str, Any]:
     # Reading the machine's certificates takes longer than asking, and plain HTTP needs none.
     plain = near and urlsplit(url).scheme == "http"
     verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else certificates.httpx_context()
-    reply = httpx.get(url, timeout=PROBE_TIMEOUT_S, trust_env=not near, verify=verify)
+    timeout = httpx.Timeout(BUSY_TIMEOUT_S, connect=PROBE_TIMEOUT_S)
+    reply = httpx.get(url, timeout=timeout, trust_env=not near, verify=verify)
     try:
         said = reply.json() if reply.status_code == 200 else {}
     except ValueError:

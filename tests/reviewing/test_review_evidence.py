@@ -154,6 +154,15 @@ def test_the_queue_says_how_long_each_took_and_when_the_server_pays_by_itself(re
         assert line[-1] == minute(one.submitted_at + dt.timedelta(seconds=AUTO_APPROVAL_S))
 
 
+def test_a_clock_that_was_set_back_tells_no_minutes(project):
+    """Work that came before it was accepted took no negative time."""
+    in_pipeline(project, "UPDATE assignment SET accepted_at = submitted_at, submitted_at = accepted_at")
+
+    [table] = queue(project).tables
+
+    assert {line[-2] for line in table.rows} == {None}
+
+
 ALL, NONE_OF_IT = tuple(Label), (Label.WEAK_NO,)
 
 
@@ -193,7 +202,15 @@ def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project
     waiting = failed_one(project)
     until = waiting.submitted_at + dt.timedelta(days=30)
 
-    words = ("review", "reject", waiting.id, "--reason", REASON, "--project", project.project)
+    words = (
+        "review",
+        "reject",
+        waiting.id,
+        "--reason",
+        f" {REASON}{' ' * 1024}",
+        "--project",
+        project.project,
+    )
     out = ok(*map(str, words)).out.splitlines()
 
     assert out[0] == (

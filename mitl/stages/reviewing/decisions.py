@@ -101,7 +101,7 @@ def tell_server(context: Context) -> CarriedOut:
 def keep_one(session: Session, row: StoredAssignment, ruling: Ruling) -> None:
     """Write one decision, a rejection with its reason."""
     if ruling.decision is Decision.REJECT:
-        plan_rejection(session, row, ruling.reason)
+        plan_rejection(session, row, ruling.reason.strip())
     answer_store.set_decision(session, [row.id], ruling.decision)
 
 
@@ -114,7 +114,7 @@ def check_reasons(rulings: Sequence[Ruling]) -> None:
 
 def check_reason(reason: str, longest: int, what: str) -> None:
     """UsageError unless a reason is a text of 20 to so many characters; the server would refuse it for ever."""
-    if not MIN_REASON <= len(reason.strip()) <= len(reason) <= longest:
+    if not MIN_REASON <= len(reason.strip()) <= longest:
         raise UsageError(
             f"{what} has {len(reason.strip()):,} characters; {MIN_REASON} to {longest:,} are right, and the worker "
             "reads them"

@@ -201,8 +201,8 @@ def _deadlines(
 
 
 def _minutes(row: StoredAssignment) -> str | None:
-    if row.accepted_at is None or row.submitted_at is None:
-        return None
+    if row.accepted_at is None or row.submitted_at is None or row.submitted_at < row.accepted_at:
+        return None  # a clock that was set back tells nothing
     return f"{(row.submitted_at - row.accepted_at).total_seconds() / 60:,.1f}"
 
 

@@ -23,7 +23,7 @@ from mitl.crowd.answer_parts import (
     shown,
     single,
 )
-from mitl.records import CollectionRole, Finding, Label, Outcome, PairRole
+from mitl.records import CollectionRole, Finding, Label, Outcome, PairRole, several
 from mitl.records.collection import EXAMPLES, CollectionQuestion, GivenText, TextRules
 from mitl.records.questions import TEXT, GoldRule
 
@@ -131,9 +131,13 @@ def check_text(text: str, rules: TextRules) -> list[Finding]:
     words, plain = words_of(text), normalised(text)
     findings = []
     if len(words) < rules.least_words:
-        findings.append(Finding(TOO_SHORT, f"{len(words)} words, but {rules.least_words} are the fewest"))
+        findings.append(
+            Finding(TOO_SHORT, f"{several(len(words), 'word')}, but {rules.least_words} are the fewest")
+        )
     if len(words) > rules.most_words:
-        findings.append(Finding(TOO_LONG, f"{len(words)} words, but {rules.most_words} are the most"))
+        findings.append(
+            Finding(TOO_LONG, f"{several(len(words), 'word')}, but {rules.most_words} are the most")
+        )
     if len(text) > rules.most_characters:
         findings.append(
             Finding(TOO_LONG, f"{len(text)} characters, but {rules.most_characters} are the most")
