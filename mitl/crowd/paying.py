@@ -16,6 +16,7 @@ from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.calls import Call, Operation, make_calls
 from mitl.crowd.client import MTurkClient, exclusion_qualification
 from mitl.crowd.context import Context
+from mitl.crowd.listings import is_code
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
@@ -36,6 +37,7 @@ SUBMITTED, APPROVED, REJECTED = "Submitted", "Approved", "Rejected"
 """The API's words for work that waits for a decision, is paid, and is refused."""
 
 APPROVED_BEFORE_REJECTION = "approved_before_rejection"
+REJECTION_STANDS = "rejection_stands"
 
 _PAID = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP)
 
@@ -49,6 +51,16 @@ class CarriedOut:
     excluded: int
     too_late: int = 0
     """Rejections that found the work approved already, by itself after its delay: it is paid and not used."""
+    stands: int = 0
+    """Rejections that were to be reversed, and that the server takes back no more."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What became of it otherwise than was decided."""
+        late = "came too late: the work had been approved by itself; it is paid and not used"
+        stands = "cannot be reversed any more, so the server says; pay with `mitl pay compensate`"
+        counts = (self.too_late, late), (self.stands, stands)
+        return tuple(f"{several(count, 'rejection')} {said}" for count, said in counts if count)
 
 
 def plan_rejection(session: Session, row: StoredAssignment, reason: str) -> None:
@@ -88,18 +100,30 @@ def has_open_calls(session: Session, environment: Environment) -> bool:
 
 
 def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> CarriedOut:
-    """Make the calls that stored decisions ask for and that were not made yet, by this run or an earlier one."""
+    """Make the calls that stored decisions ask for and that were not made yet, by this run or an earlier one.
+
+    Raises:
+        CrowdError: no server answers, or it refused a call; those of other kinds were made.
+    """
     session, environment = context.session, context.environment
     paid = answer_store.assignments(session, environment, _PAID, settled=False)
     refused = answer_store.assignments(session, environment, (Decision.REJECT,))
     batches = {batch.name: batch for batch in hit_store.batches(session, environment)}
     session.rollback()
     too_late: set[int] = set()
+    stand: set[int] = set()
+    refusals: list[CrowdError] = []
 
     def run(kind: str, rows: Sequence[StoredAssignment], call: Callable[[StoredAssignment], bool]) -> int:
-        book = book_rejections if kind == REJECT else book_approvals
+        book = {REJECT: book_rejections, OVERRIDE: book_reversals}.get(kind, book_approvals)
         calls = [Call(row.key, row, {"assignment": row.mturk_assignment_id}) for row in rows]
-        return make_calls(context, Operation(kind, call, book), calls)
+        try:
+            return make_calls(context, Operation(kind, call, book), calls)
+        except CrowdError as error:
+            if error.unclear:
+                raise
+            refusals.append(error)  # which holds up no call of another kind
+            return 0
 
     def book_approvals(made: Sequence[tuple[StoredAssignment, bool]]) -> None:
         answer_store.set_status(session, [row.id for row, _ in made], APPROVED)
@@ -118,21 +142,38 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
         add_all_findings(session, {row.id: [finding] for row, _ in late})
         too_late.update(row.id for row, _ in late)
 
+    def book_reversals(made: Sequence[tuple[StoredAssignment, bool]]) -> None:
+        book_approvals([(row, True) for row, reversed_now in made if reversed_now])
+        left = [row.id for row, reversed_now in made if not reversed_now]
+        answer_store.set_decision(session, left, Decision.REJECT)
+        finding = Finding(REJECTION_STANDS, "the server takes it back no more")
+        add_all_findings(session, {number: [finding] for number in left})
+        stand.update(left)
+
     approved = run(
         APPROVE,
         [row for row in paid if row.status == SUBMITTED],
         lambda row: client.approve(row.mturk_assignment_id),
     )
-    approved += run(
-        OVERRIDE,
-        _to_override(session, paid),
-        lambda row: client.approve(row.mturk_assignment_id, override_rejection=True),
-    )
+    approved += run(OVERRIDE, _to_override(session, paid), lambda row: _reverse(client, row))
     to_reject = [row for row in refused if row.status == SUBMITTED]
     reasons = {row.key: _reason(session, row) for row in to_reject}
     rejected = run(REJECT, to_reject, lambda row: _reject(client, row, reasons[row.key]))
     excluded = _exclude(context, client, [row for row in paid if _is_to_exclude(row)])
-    return CarriedOut(approved, rejected - len(too_late), excluded, len(too_late))
+    if refusals:
+        raise refusals[0]
+    return CarriedOut(approved - len(stand), rejected - len(too_late), excluded, len(too_late), len(stand))
+
+
+def _reverse(client: MTurkClient, row: StoredAssignment) -> bool:
+    """Pay rejected work after all; False where the time is over, or the HIT deleted, and it stays rejected."""
+    try:
+        client.approve(row.mturk_assignment_id, override_rejection=True)
+    except CrowdError as error:
+        if not is_code(error, "InvalidAssignmentState"):
+            raise
+        return False
+    return True
 
 
 def _reject(client: MTurkClient, row: StoredAssignment, reason: str) -> bool:

@@ -83,9 +83,4 @@ class DecisionSender:
             return SendingState(
                 problem=f"something unforeseen ({type(error).__name__}); the log has the details"
             )
-        if done.too_late:
-            return SendingState(
-                news=f"{done.too_late} rejections came too late: the work had been approved by itself; "
-                "it is paid and not used"
-            )
-        return SendingState()
+        return SendingState(news="; ".join(done.told))

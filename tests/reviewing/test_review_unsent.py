@@ -8,13 +8,13 @@ import pytest
 from cli_kit import ok
 from db_kit import sqlite_url
 from desk_kit import REASON, make_reviewed_project
-from harvest_kit import in_pipeline, queued
+from harvest_kit import in_pipeline, on_server, queued
 from world_kit import SANDBOX
 
 from mitl.crowd.paying import has_open_calls
 from mitl.db.session import open_database
 from mitl.db.store import desk
-from mitl.errors import CrowdError, MitlError
+from mitl.errors import CrowdError, MitlError, StoreError
 from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
@@ -101,16 +101,18 @@ def test_one_decision_is_named_beside_those_that_wait(project, tmp_path, decisio
 
 
 def test_a_rejection_that_the_server_refuses_is_made_for_another_reason(project, tmp_path):
-    """No run can carry out the first one; the worker reads the second."""
-    first = queued(project)[0]
+    """No run can carry out the first one, which holds up no call of another kind; the worker reads the second."""
+    first, second, *_ = queued(project)
+    rulings = [Ruling(first, Decision.REJECT, REASON), Ruling(second, Decision.APPROVE_EXCLUDE)]
     with pytest.raises(MitlError):
-        rule(cut_off(project, tmp_path), [Ruling(first, Decision.REJECT, REASON)], SANDBOX)
+        rule(cut_off(project, tmp_path), rulings, SANDBOX)
     in_pipeline(
         project,
         f"UPDATE journal SET request = replace(request, '{REASON}', '{'x' * 1025}') WHERE kind = 'reject'",
     )
     with pytest.raises(CrowdError, match="RequesterFeedback is 1025 characters long"):
         harvest(project, SANDBOX)
+    assert unsent(project) == 1
 
     rule(project, [Ruling(first, Decision.REJECT, f"{REASON} Sorry.")], SANDBOX)
 
@@ -143,6 +145,26 @@ def test_a_reversal_whose_call_failed_counts(project, tmp_path):
     assert calls_row(project) is not None
     harvest(project, SANDBOX)
     assert unsent(project) == 0
+
+
+def test_a_rejection_that_the_server_takes_back_no_more_stands(project):
+    """Its HIT was deleted elsewhere: the first try says so, what else was decided goes on, and nobody is told again."""
+    first, second, *_ = queued(project)
+    rule(project, [Ruling(first, Decision.REJECT, REASON)], SANDBOX)
+    on_server(
+        project,
+        "UPDATE hit SET deleted_at = expires_at WHERE id IN (SELECT hit_id FROM assignment WHERE state = 'rejected')",
+    )
+
+    found = reverse(project, [first], Decision.APPROVE, SANDBOX)
+
+    assert found.counts["reversed"] == 0
+    said = "1 rejection cannot be reversed any more, so the server says; pay with `mitl pay compensate`"
+    assert found.warnings == (said,)
+    assert (unsent(project), show(project, first).counts["decision"]) == (0, "reject")
+    with pytest.raises(StoreError, match="takes it back no more; pay its worker with `mitl pay compensate`"):
+        reverse(project, [first], Decision.APPROVE, SANDBOX)
+    assert rule(project, [Ruling(second, Decision.DROP)], SANDBOX).status == "done"
 
 
 def test_the_other_environments_calls_are_its_own(project, tmp_path):

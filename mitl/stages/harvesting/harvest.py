@@ -129,7 +129,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     session.commit()
     done = carry_out(context, client, charges_fee=endpoint.charges_fee)
     capped = cap_workers(context, client)
-    if done.excluded or done.too_late:  # which takes answers out of what counts
+    if done.excluded or done.told:  # which takes answers out of what counts
         judge(session, environment, settings.gold_rule)
         session.commit()
     with reading(session):
@@ -155,7 +155,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
         result = StageResult(
             status="done" if did else "nothing_to_do",
             counts=counts,
-            warnings=_warnings(context, swept, fetched),
+            warnings=(*done.told, *_warnings(context, swept, fetched)),
             lines=tuple(_lines(counts, nothing=not did)),
             next=_next(context, counts),
         )

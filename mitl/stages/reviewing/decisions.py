@@ -26,6 +26,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.journal import JournalRow
 from mitl.db.store.statements import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
@@ -213,9 +214,10 @@ def keep_reversal(
     with open_context(settings, environment) as context:
         session = context.session
         row = find_submission(session, context.environment, number)
-        if row.decision is decision and journal.find(session, OVERRIDE, row.key) is not None:
+        tried = journal.find(session, OVERRIDE, row.key)
+        if row.decision is decision and tried is not None:
             return False  # by an earlier run, whose call may still have to be made
-        _check(row, now)
+        _check(row, tried, now)
         if is_imported(session, row):
             raise StoreError(
                 f"submission {row.id} came from a file of past work, so its rejection cannot be reversed from here"
@@ -261,14 +263,16 @@ def reverse(
         none = ReversalCounts(environment=chosen.value, reversed=0, approved=0)
         return StageResult.nothing("that is reversed already", none, "mitl status")
     use = "used" if decision is Decision.APPROVE else "not used"
+    n_reversed = len(numbers) - done.stands
     return StageResult(
-        counts=ReversalCounts(environment=chosen.value, reversed=len(numbers), approved=done.approved),
-        lines=(f"rejections reversed: {len(numbers):,}; the work is paid and its answers are {use}",),
+        counts=ReversalCounts(environment=chosen.value, reversed=n_reversed, approved=done.approved),
+        warnings=done.told,
+        lines=(f"rejections reversed: {n_reversed:,}; the work is paid and its answers are {use}",),
         next="mitl status",
     )
 
 
-def _check(row: StoredAssignment, now: dt.datetime) -> None:
+def _check(row: StoredAssignment, tried: JournalRow | None, now: dt.datetime) -> None:
     if row.decision is not Decision.REJECT:
         raise StoreError(f"submission {row.id} is not rejected, so there is nothing to reverse")
     if row.status != REJECTED:
@@ -276,8 +280,10 @@ def _check(row: StoredAssignment, now: dt.datetime) -> None:
             f"the server has not heard of the rejection of submission {row.id} yet; reverse it when it has"
         )
     until = reversible_until(row)
-    if until is not None and now > until:
+    over = "" if until is None or now <= until else f"could be reversed until {utc(until)}"
+    if tried is not None and tried.state is JournalState.DONE:
+        over = "stands: the server takes it back no more"
+    if over:
         raise StoreError(
-            f"the rejection of submission {row.id} could be reversed until {utc(until)}; "
-            "pay its worker with `mitl pay compensate` instead"
+            f"the rejection of submission {row.id} {over}; pay its worker with `mitl pay compensate` instead"
         )

@@ -244,11 +244,7 @@ def _ruled(
         approve_exclude=decided[Decision.APPROVE_EXCLUDE],
         reject=decided[Decision.REJECT],
     )
-    warnings = []
-    if done.too_late:
-        warnings.append(
-            f"{done.too_late} rejections came too late: the work had been approved by itself; it is paid and not used"
-        )
+    warnings = list(done.told)
     if over := _over_ceiling(context, counts["again_cents"]):
         warnings.append(over)
     return StageResult(
