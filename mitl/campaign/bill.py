@@ -39,10 +39,13 @@ def committed_cents(session: Session, environment: Environment, *, charges_fee: 
             promise.reward_cents
             + (fee_cents(promise.reward_cents, promise.hit_assignments) if charges_fee else 0)
         )
-        for promise in commitments.promises(session, environment)
+        for promise in (
+            *commitments.promises(session, environment),
+            *commitments.extension_promises(session, environment),
+        )
     )
     spent = sum(journal.spent(session, environment).values())
-    return spent + promised + commitments.promised_calls_cents(session, environment)
+    return spent + promised + commitments.promised_bonus_cents(session, environment)
 
 
 class SpendingLimit:

@@ -69,6 +69,11 @@ def more(settings, assignments=None, days=None, *, confirm=True, **wish):
     return result, lines
 
 
+def interrupted(label, total):
+    """A bar at which Ctrl-C is pressed: what is planned is not carried out."""
+    raise KeyboardInterrupt
+
+
 def on_server(settings):
     """The HITs as the server lists them."""
     with talking(settings) as (_, client):
@@ -224,6 +229,123 @@ def test_an_extension_that_was_cut_short_is_completed_alone(asked):
     assert len(result.lines) == 1
 
 
+def journalled(settings, *, state="failed", **hit):
+    """Leave all extensions as an interrupted run would, and what they booked on the HITs undone."""
+    forget(settings, f"UPDATE journal SET state = '{state}' WHERE kind = 'extend'")
+    for name, value in hit.items():
+        forget(settings, f"UPDATE hit SET {name} = {value!r}")
+
+
+def test_more_time_that_was_cut_short_is_not_given_to_closed_hits(asked):
+    """They were ended and harvested since; a publish would ask their pairs twice at once."""
+    more(asked, days=30)
+    journalled(asked)
+    assert "was cut short" in list_hits(asked).warnings[0]
+    expire(asked, [])
+    harvest(asked, SANDBOX)
+
+    result, _ = more(asked, days=30)
+
+    assert (result.status, list_hits(asked).warnings) == ("nothing_to_do", ())
+    assert {hit.status for hit in on_server(asked)} == {"Reviewable"}
+
+
+@pytest.mark.parametrize("state", ["failed", "sending", "planned"])
+def test_a_time_that_an_interrupted_run_wished_gives_way_to_a_later_one(asked, state):
+    """The journal's has passed, or is too early for what is wished now; the row keeps what was sent."""
+    more(asked, days=30)
+    journalled(asked, state=state)
+    past = "2020-01-01T00:00:00+00:00"
+    forget(
+        asked, f"UPDATE journal SET request = json_set(request, '$.until', '{past}') WHERE kind = 'extend'"
+    )
+
+    result, _ = more(asked, days=40)
+
+    assert result.counts["hits_prolonged"] == len(keys(asked))
+    late = dt.datetime.now(dt.UTC) + dt.timedelta(days=39)
+    assert all(hit.status == "Assignable" and hit.expires_at > late for hit in on_server(asked))
+    with open_database(asked.db_url, read_only=True) as session:
+        rows = journal.starting_with(session, "extend", "")
+        assert all(json.loads(row.request)["until"] > late.isoformat() for row in rows)
+    assert more(asked, days=40)[0].status == "nothing_to_do"
+
+
+@pytest.mark.parametrize("state", ["failed", "planned"])
+def test_an_extension_that_a_larger_one_overtook_promises_nothing(asked, state):
+    """Each HIT may cost its workers' pay once, also where the ceiling just covers that."""
+    n_hits = len(keys(asked))
+    with pytest.raises(KeyboardInterrupt):
+        extend(asked, ExtensionWish("b1", 3), confirm=lambda *_: True, progress=interrupted)
+    forget(asked, f"UPDATE journal SET state = '{state}' WHERE kind = 'extend'")
+    assert promised(asked) == n_hits * 300
+
+    result, _ = more(replace(asked, ceiling_cents=n_hits * 400), 4)
+
+    assert result.counts["total_cents"] == n_hits * 300
+    assert promised(asked) == n_hits * 400
+    assert list_hits(asked).warnings == ()
+
+
+def test_an_extension_of_deleted_hits_promises_nothing_and_one_of_closed_hits_does(worked):
+    """The same command carries it out on HITs that are closed, without another bill; on deleted ones nobody can."""
+    n_hits, before = len(keys(worked)), promised(worked)
+    with pytest.raises(KeyboardInterrupt):
+        extend(worked, ExtensionWish("b1", 3), confirm=lambda *_: True, progress=interrupted)
+    assert promised(worked) == before + n_hits * 200
+
+    assert delete(worked, []).counts["deleted"] == n_hits
+
+    assert promised(worked) == before
+    assert list_hits(worked).warnings == ()
+
+
+def test_a_replaced_hit_promises_an_extension_only_where_its_call_was_sent(asked):
+    """What was sent may have had its effect before the HIT was closed."""
+    n_hits = len(keys(asked))
+    more(asked, 3)
+    journalled(asked, state="planned", assignments=1)
+    expire(asked, [])
+    harvest(asked, SANDBOX)
+    forget(asked, "UPDATE batch SET assignments = 1")
+    run_publish(asked)
+
+    assert promised(asked) == n_hits * 100
+    assert list_hits(asked).warnings == ()
+    forget(asked, "UPDATE journal SET state = 'sending' WHERE kind = 'extend'")
+    assert promised(asked) == n_hits * 400
+
+
+def test_hits_that_ask_again_are_raised_by_as_many_workers_as_the_batch(asked):
+    """Two of three answers are used, so the next attempt asks one worker; of four, two; however often it is run."""
+    n_hits = len(keys(asked))
+    # As if others had answered each page already, on HITs that these replace.
+    forget(asked, "UPDATE hit SET attempt = 2 WHERE number = 1")
+    forget(asked, "UPDATE hit SET assignments = 3 WHERE number <> 1")
+    forget(asked, "UPDATE batch SET assignments = 3")
+    with talking(asked) as (_, client):
+        for name, hit_id in keys(asked).items():
+            assert name == "b1:1:2" or client.extend(hit_id, 2, f"raised-{hit_id}")
+
+    result, lines = more(asked, 4)
+
+    assert (result.counts["hits_extended"], result.counts["total_cents"]) == (n_hits, n_hits * 100)
+    assert "with 4 workers each instead of 3" in lines[0]
+    assert sorted(hit.max_assignments for hit in on_server(asked)) == [2, *[4] * (n_hits - 1)]
+    assert promised(asked) == 200 + (n_hits - 1) * 400
+    assert more(asked, 4)[0].status == "nothing_to_do"
+    # Killed before the batch's own number was raised, or before the calls were booked.
+    forget(asked, "UPDATE batch SET assignments = 3")
+    assert more(asked, 4)[0].status == "nothing_to_do"
+    forget(asked, "UPDATE batch SET assignments = 3")
+    forget(asked, "UPDATE hit SET assignments = assignments - 1")
+    forget(asked, "UPDATE journal SET state = 'sending' WHERE kind = 'extend'")
+    more(asked, 4)
+    more(asked, 5)
+    assert sorted(hit.max_assignments for hit in on_server(asked)) == [3, *[5] * (n_hits - 1)]
+    assert promised(asked) == 300 + (n_hits - 1) * 500
+
+
 def test_ten_workers_are_refused_with_mturks_reason(asked):
     """Nothing is planned, called or promised."""
     before = promised(asked)
@@ -258,9 +380,6 @@ def test_the_ceiling_is_asked_again_after_the_question_and_before_the_calls(aske
     def spend(environment, total):
         forget(asked, "UPDATE batch SET reward_cents = reward_cents + 1")
         return True
-
-    def interrupted(label, total):
-        raise KeyboardInterrupt
 
     with pytest.raises(FundsError, match="ceiling"):
         extend(replace(asked, ceiling_cents=n_hits * 200), wish, confirm=spend)

@@ -120,7 +120,7 @@ def test_committed_money_is_what_is_paid_and_what_is_out(tmp_path, engine_url):
     assert committed(settings, Environment.LIVE) == 0
 
     promise_elsewhere(settings, 70)
-    promise_elsewhere(settings, 25, "extend", JournalState.SENDING)
+    promise_elsewhere(settings, 25, state=JournalState.SENDING)
     promise_elsewhere(settings, 1000, environment="live")
     promise_elsewhere(settings, 500, "approve")
     assert committed(settings) == total + 95

@@ -12,14 +12,17 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
 from mitl.db.store import journal
-from mitl.db.store.hits import LIVE_STATES, hits
+from mitl.db.store.answers import stored_counts
+from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hits
 from mitl.db.store.statements import query_hits
 from mitl.records import Environment, HitState, JournalState, JudgementSource
 
 COST = "cost_cents"
 """Where the request of a journalled call keeps what the call will cost in all, its fee included."""
-COSTLY = ("bonus", "extend")
-"""Kinds of calls that cost beyond what their HIT promises; their requests keep ``environment`` and ``cost_cents``."""
+_BONUS, EXTEND, DELETE = "bonus", "extend", "delete"
+"""How the journal calls bonuses, what asks more workers or gives HITs more time, and deletions on the server."""
+UNTIL = "until"
+"""Stands in the key of an extension that gives time, after its HIT's."""
 
 PLAN = "plan"
 """Kind of the journal's rows that keep what one run of a publishing command planned."""
@@ -165,13 +168,52 @@ def paid_by(session: Session, environment: Environment, round_id: int) -> Column
     return or_(and_(Batch.round_id == round_id, Hit.id.not_in(elsewhere)), Hit.id.in_(taken))
 
 
-def promised_calls_cents(session: Session, environment: Environment) -> int:
-    """What planned calls beyond the HITs' own promise will cost, fees included: bonuses, additional assignments."""
-    query = select(Journal.request).where(Journal.kind.in_(COSTLY), Journal.state != JournalState.DONE)
+def promised_bonus_cents(session: Session, environment: Environment) -> int:
+    """What planned bonuses will cost, fees included."""
+    query = select(Journal.request).where(Journal.kind == _BONUS, Journal.state != JournalState.DONE)
     requests = [json.loads(request) for request in session.scalars(query)]
     return sum(
         int(request.get(COST, 0)) for request in requests if request.get("environment") == environment.value
     )
+
+
+def open_extensions(session: Session, environment: Environment) -> dict[StoredHit, int]:
+    """HIT → the most workers that a confirmed extension, not known to be carried out, asks of it beyond its own.
+
+    No run extends a HIT that was replaced or deleted. But a call whose reply was lost may have had its effect on one
+    before it was replaced.
+    """
+    query = select(Journal.key, Journal.state).where(
+        Journal.kind == EXTEND, Journal.state != JournalState.DONE, Journal.key.not_like(f"%:{UNTIL}:%")
+    )
+    rows = [(*key.rpartition(":")[::2], state) for key, state in session.execute(query)]
+    if not rows:
+        return {}
+    known = {hit.key: hit for hit in hits(session, environment)}
+    replaced = set(session.scalars(select(Hit.replaces_id)))
+    deleted = journal.done_keys(session, DELETE, [key for key, _, _ in rows])
+    asked: dict[StoredHit, int] = {}
+    for key, workers, state in rows:
+        hit = known.get(key)
+        if hit is None or key in deleted or (hit.id in replaced and state is not JournalState.SENDING):
+            continue
+        if int(workers) > hit.assignments:
+            asked[hit] = max(int(workers), asked.get(hit, 0))
+    return asked
+
+
+def extension_promises(session: Session, environment: Environment) -> list[OpenPromise]:
+    """What `open_extensions` may cost beyond `promises`: of a closed HIT all that was not submitted."""
+    extended = open_extensions(session, environment)
+    if not extended:
+        return []
+    rewards = {batch.id: batch.reward_cents for batch in batches(session)}
+    stored = stored_counts(session, environment)
+    found = []
+    for hit, workers in extended.items():
+        counted = max(stored.get(hit.id, 0), 0 if hit.state is HitState.CLOSED else hit.assignments)
+        found.append(OpenPromise(rewards[hit.batch_id], workers, max(workers - counted, 0)))
+    return found
 
 
 def _to_override() -> ColumnElement[bool]:

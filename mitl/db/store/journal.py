@@ -53,11 +53,16 @@ def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str
     return _add(session, kind, new, state=JournalState.PLANNED, at=now, first_sent_at=None)
 
 
-def amend(session: Session, kind: str, key: str, request: str) -> None:
-    """Ask otherwise for a call that the server refused, before it is made again."""
+def amend(session: Session, kind: str, key: str, request: str, *, unclear: bool = False) -> None:
+    """Ask otherwise for a call that the server refused, before it is made again.
+
+    Args:
+        unclear: also for one that is not done and may have had its effect, where the new one takes its place.
+    """
+    states = set(JournalState) - {JournalState.DONE} if unclear else {JournalState.FAILED}
     session.execute(
         update(Journal)
-        .where(Journal.kind == kind, Journal.key == key, Journal.state == JournalState.FAILED)
+        .where(Journal.kind == kind, Journal.key == key, Journal.state.in_(states))
         .values(request=request)
     )
 

@@ -12,6 +12,7 @@ from mitl.crowd.paying import REJECTED
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
+from mitl.db.store.commitments import DELETE
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, JournalState, StageResult, several
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -19,7 +20,7 @@ from mitl.settings import Settings
 from mitl.stages.harvesting.judging import reversible_until
 from mitl.stages.hits.scope import Scope, open_scope
 
-EXPIRE, DELETE = "expire", "delete"
+EXPIRE = "expire"
 _REVIEWABLE = ("Reviewable", "Reviewing")
 
 

@@ -17,13 +17,14 @@ from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import ListedHit
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
+from mitl.db.store.commitments import EXTEND, UNTIL
 from mitl.db.store.hits import BatchRow, StoredHit
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult, several
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
-from mitl.stages.hits.scope import EXTEND, Scope, open_scope
+from mitl.stages.hits.scope import Scope, open_scope
 
 _CUT_SHORT = (JournalState.PLANNED, JournalState.SENDING)
 MANY = 10
@@ -96,12 +97,12 @@ def extend(
         scope.context.session.rollback()
         # What an interrupted run left is completed alone, under the bounds that it was confirmed with.
         cut_short = [call for call in due if states.get(call.key) in _CUT_SHORT]
-        due = cut_short or due
+        n_short, due = len(due), cut_short or due
         fresh = [call for call in due if call.key not in states]
         total = run.plan(fresh, confirm, announce or (lambda line: None)) if fresh else 0
         extended = run.ask_more(due)
-        if wish.assignments is not None and wish.assignments > batch.assignments:
-            hit_store.set_batch_wanted(scope.context.session, batch.id, wish.assignments)
+        if len(due) == n_short and (workers := wish.assignments or 0) > batch.assignments:
+            hit_store.set_batch_wanted(scope.context.session, batch.id, workers)
             scope.context.session.commit()
         prolonged = run.prolong()
         lines = []
@@ -139,8 +140,12 @@ class More:
     hit: StoredHit
     listed: ListedHit
     wanted: int
+    in_all: int
+    """Workers of its page, those included whose answers on the HITs that it replaces are used."""
     cost_cents: int
-    """What it adds to what is promised, fees included."""
+    """What it adds to what the HIT promises, fees included."""
+    promised_cents: int
+    """How much of that an earlier run has promised, for fewer workers."""
 
     @property
     def additional(self) -> int:
@@ -154,7 +159,7 @@ class More:
             "environment": environment.value,
             "hit": self.listed.hit_id,
             "additional": self.additional,
-            commitments.COST: self.cost_cents,
+            "in_all": self.in_all,
         }
         token = hashlib.sha256(name.encode()).hexdigest()[:48]
         return Call(f"{self.hit.key}:{self.wanted}", self, request, token)
@@ -181,12 +186,16 @@ class _Run:
         target, batch = self._wish.assignments, self._batch
         if target is None:
             return []
-        short = [(hit, listed) for hit, listed in self._scope.out() if hit.assignments < target]
-        low = min((listed.max_assignments for _, listed in short), default=target)
-        if low < MANY <= target:
+        earlier = self._answered_before()
+        wanted = {hit: target - earlier[hit.key] for hit, _ in self._scope.out()}
+        short = [(hit, listed) for hit, listed in self._scope.out() if hit.assignments < wanted[hit]]
+        few = [
+            listed.max_assignments for hit, listed in short if listed.max_assignments < MANY <= wanted[hit]
+        ]
+        if few:
             raise UsageError(
-                f"the HITs of batch {batch.name} were posted for {several(low, 'worker')} each, and MTurk refuses to "
-                f"raise such a HIT to {MANY} or more (its fee doubles there); ask for at most {MANY - 1}, or post a "
+                f"the HITs of batch {batch.name} were posted for {several(min(few), 'worker')} each, and MTurk refuses "
+                f"to raise such a HIT to {MANY} or more (its fee doubles there); ask for at most {MANY - 1}, or post a "
                 "new batch"
             )
         over = sum(listed.expires_at <= self._now for _, listed in short)
@@ -195,15 +204,30 @@ class _Run:
                 f"{over:,} HITs of batch {batch.name} can no longer be taken, so more assignments alone would wait "
                 "for ever; add --days D"
             )
-        price = batch.reward_cents
-        price += fee_cents(batch.reward_cents, target) if self._scope.charges_fee else 0
+        promised = commitments.open_extensions(self._session, self._environment)
         calls = []
         for hit, listed in short:
             # What is new on top of what is promised already: a closed HIT promises nothing.
             before = hit.assignments if hit.state is HitState.POSTED else listed.n_submitted
-            more = More(hit, listed, target, price * max(target - before, 0))
+            fee = fee_cents(batch.reward_cents, wanted[hit]) if self._scope.charges_fee else 0
+            cents, begun = (
+                (batch.reward_cents + fee) * max(workers - before, 0)
+                for workers in (wanted[hit], min(promised.get(hit, 0), wanted[hit]))
+            )
+            more = More(hit, listed, wanted[hit], target, cents, begun)
             calls.append(more.call(self._context.settings.project_id, self._environment))
         return calls
+
+    def _answered_before(self) -> dict[str, int]:
+        """HIT → workers whose answers on the HITs that it replaces are used, so that it does not ask them itself."""
+        base = self._batch.assignments
+        earlier = {hit.key: base - hit.assignments if hit.attempt > 1 else 0 for hit in self._scope.hits}
+        # Its extensions tell it also while the batch's own number is not raised yet.
+        for row in journal.starting_with(self._session, EXTEND, f"{self._batch.name}:"):
+            key, _, wanted = row.key.rpartition(":")
+            if key in earlier:
+                earlier[key] = json.loads(row.request).get("in_all", int(wanted)) - int(wanted)
+        return earlier
 
     def plan(
         self,
@@ -213,6 +237,7 @@ class _Run:
     ) -> int:
         """Price, confirm and journal what no earlier run has planned; returns its cost in cents."""
         total = sum(call.subject.cost_cents for call in fresh)
+        new = total - sum(call.subject.promised_cents for call in fresh)
         balance = self._client.balance()
         for line in self._bill(fresh, total, balance):
             say(line)
@@ -223,12 +248,12 @@ class _Run:
                 "raise it, or ask fewer workers"
             )
         self._limit.require_balance(total, balance, "the extension", "ask fewer workers")
-        self._limit.require(total, "the extension")
+        self._limit.require(new, "the extension")
         self._session.rollback()
         if not confirm(self._environment, total):
             raise UsageError("the total was not confirmed; nothing was extended")
         # Somebody else may have promised money while a person was typing.
-        self._limit.require(total, "the extension")
+        self._limit.require(new, "the extension")
         plan_calls(self._context, EXTEND, fresh)
         self._session.commit()
         return total
@@ -237,8 +262,8 @@ class _Run:
         more = [call.subject for call in fresh]
         fees = "with the fee" if self._scope.charges_fee else "no fee is charged here"
         yield (
-            f"extend {self._batch.name} on {self._environment}: {several(len(more), 'HIT')} with {more[0].wanted} "
-            f"workers each instead of {min(extension.hit.assignments for extension in more)}"
+            f"extend {self._batch.name} on {self._environment}: {several(len(more), 'HIT')} with {more[0].in_all} "
+            f"workers each instead of {self._batch.assignments}"
         )
         yield (
             f"  {several(sum(extension.additional for extension in more), 'more assignment')} at "
@@ -286,16 +311,20 @@ class _Run:
         until = (self._now + dt.timedelta(days=self._wish.days)).replace(microsecond=0)
         calls = []
         for hit, listed in ((latest[hit.id], listed) for hit, listed in self._scope.out()):
-            key = f"{hit.key}:until:{done[f'{hit.key}:until'] + 1}"
-            # An interrupted run may have planned the call, to a time of its own.
-            planned = requests[key][1].get("until") if key in requests else None
-            if planned is None and not (hit.state is HitState.POSTED and listed.expires_at < until - _NEAR):
+            key = f"{hit.key}:{UNTIL}:{done[f'{hit.key}:{UNTIL}'] + 1}"
+            begun = requests[key][1] if key in requests else None
+            if hit.state is not HitState.POSTED or (begun is None and listed.expires_at >= until - _NEAR):
                 continue
+            # An interrupted run may have set a time of its own, which stays where it is as late as wished now.
+            planned = dt.datetime.fromisoformat(begun["until"]) if begun else until
+            to = max(planned if planned >= until - _NEAR else until, listed.expires_at)
             request = {
                 "environment": self._environment.value,
                 "hit": hit.mturk_hit_id,
-                "until": planned or until.isoformat(),
+                "until": to.isoformat(),
             }
+            if begun not in (None, request):
+                journal.amend(self._session, EXTEND, key, json.dumps(request), unclear=True)
             calls.append(Call(key, request, request))
         operation: Operation[dict[str, str | None], bool] = Operation(
             EXTEND,

@@ -18,17 +18,14 @@ from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
+from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
-from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, BatchRow, StoredHit
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress
 from mitl.records import Environment, HitState, JournalState, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-
-EXTEND = "extend"
-"""How the journal calls what asks more workers, or gives HITs more time."""
 
 _BATCHES = {
     "batch": "batch",
@@ -156,12 +153,19 @@ def list_hits(
             row.id: [] for row in batches if environment in (None, row.environment)
         }
         stored: Counter[int] = Counter()
+        # Batches with an extension that was confirmed and can still be carried out; and the HITs that can take time.
+        cut, out = set[str](), set[str]()
         for of in {row.environment for row in batches if row.id in hits}:
             stored.update(answer_store.stored_counts(session, of))
+            extended = commitments.open_extensions(session, of)
             for hit in hit_store.latest_hits(session, of):
+                if hit in extended:
+                    cut.add(hit.batch)
                 if hit.batch_id in hits:
                     hits[hit.batch_id].append(hit)
-        states = journal.states(session, EXTEND)
+                    if hit.state is HitState.POSTED:
+                        out.add(hit.key)
+        states = journal.states(session, commitments.EXTEND)
     n_hits = sum(map(len, hits.values()))
     counts: ListCounts = {"hits": n_hits, "rows": []}
     if not n_hits:
@@ -176,13 +180,15 @@ def list_hits(
     shown = [
         {**row, "reward": format_dollars(int(str(row.get("reward_cents", 0))))} for row in counts["rows"]
     ]
-    # Extensions that were confirmed and not carried out whole; their cost counts as promised.
-    cut = sorted({key.partition(":")[0] for key, state in states.items() if state is not JournalState.DONE})
+    unset = {
+        key.partition(f":{commitments.UNTIL}:")[0] for key in states if states[key] is not JournalState.DONE
+    }
+    cut.update(key.partition(":")[0] for key in unset & out)
     return StageResult(
         counts=counts,
         warnings=tuple(
             f"an extension of batch {name} was cut short; run the same `mitl hits extend {name}` again"
-            for name in cut
+            for name in sorted(cut)
         ),
         tables=(
             Table(title, tuple(columns.values()), tuple(tuple(row[key] for key in columns) for row in shown)),
