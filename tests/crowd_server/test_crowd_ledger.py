@@ -297,6 +297,28 @@ def test_work_on_a_hit_that_expired_under_a_clock_that_ran_ahead_takes_no_other_
         books.close()
 
 
+def test_clocks_that_differ_give_no_two_submissions_one_id(crowd_template):
+    """A HIT whose time is over by one server's clock is taken again; the first worker submits by another's."""
+    books = Bookkeeping(crowd_template, Random(0))
+    one, two, _ = books.workers
+    name = books.type.mturk_id
+
+    try:
+        with books.write() as at:
+            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=86400)
+            first = leases.find(at.connection, leases.accept(at, one, name)[0])
+        books.clock.advance(seconds=3605)
+        with books.write() as at:
+            second = leases.find(at.connection, leases.accept(at, two, name)[0])
+        books.clock.advance(seconds=-10)
+        with books.write() as at:
+            assert leases.submit(at, first, "<a/>") and leases.submit(at, second, "<b/>")
+
+        assert first.mturk_id != second.mturk_id
+    finally:
+        books.close()
+
+
 def test_what_one_worker_holds_gives_back_or_submits_is_theirs_alone(crowd_template):
     """Each has a row of their own, under an id that no work that still counts bears."""
     books = Bookkeeping(crowd_template, Random(0))

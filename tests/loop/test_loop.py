@@ -235,7 +235,7 @@ def test_a_rejection_needs_a_reason_that_its_worker_can_understand(world):
     with open_database(failed.db_url, read_only=True) as session:
         (first, *_) = answers.assignments(session, SANDBOX, (Decision.QUEUED,))
 
-    with pytest.raises(UsageError, match="--reason"):
+    with pytest.raises(UsageError, match="20 to 1,024 are right"):
         rule(failed, [Ruling(first.id, Decision.REJECT, "bad")], SANDBOX)
     rule(
         failed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from sqlalchemy import Connection, Engine, case, delete, insert, select, text
+from sqlalchemy import Connection, Engine, case, delete, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mitl.crowd_server.store.models import EndedSession, SignIn
@@ -80,8 +80,8 @@ def forget_sign_ins(connection: Connection, caller: str) -> None:
 def end_session(connection: Connection, session: str, ends_at: dt.datetime, now: dt.datetime) -> None:
     """Let a session be good for nothing any more; sessions whose time is over are forgotten."""
     connection.execute(delete(EndedSession).where(EndedSession.ends_at <= now))
-    if not has_ended(connection, session):
-        connection.execute(insert(EndedSession).values(session=session, ends_at=ends_at))
+    ended = _UPSERTS[connection.dialect.name](EndedSession).values(session=session, ends_at=ends_at)
+    connection.execute(ended.on_conflict_do_nothing())
 
 
 def has_ended(connection: Connection, session: str) -> bool:

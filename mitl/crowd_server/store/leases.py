@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.allowances import MOST_SKEW
 from mitl.crowd_server.store.database import Books, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
@@ -191,7 +192,13 @@ _AT_HAND = Prepared(
     .order_by(CrowdAssignment.id)
     .limit(1)
 )
-_HELD = or_(CrowdAssignment.submitted_at.is_not(None), IS_LIVE)
+_HELD = or_(
+    CrowdAssignment.submitted_at.is_not(None),
+    # By the clock of another server it may not be over yet, and be submitted there.
+    and_(
+        CrowdAssignment.state == AssignmentState.ACCEPTED, CrowdAssignment.deadline_at > bindparam("lately")
+    ),
+)
 _IDLE_ID = (
     select(CrowdAssignment.mturk_id)
     .where(CrowdAssignment.hit_id == CrowdHit.id)
@@ -292,6 +299,7 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     """
     connection, now = books.connection, books.now
     values = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
+    values["lately"] = now - MOST_SKEW
     rows = _NEXT.rows(connection, values) or _AGAIN.rows(connection, values)
     if not rows:
         return None
