@@ -225,6 +225,8 @@ def betting_upper(
     One price of evidence, 1 / μ pairs for a nat, serves all strata: at a given μ each stratum takes the number at which
     its log E rises with slope μ. Whatever μ is, the sum of these numbers and the price of the evidence left over bounds
     the true maximum from above (weak duality), so that a coarse μ makes the bound wider and never false.
+    A number is known to a cell alone; the tangent at its low end lies below log E, which is convex. Where log E falls
+    there, as it does below its minimum, the evidence at the low end would be more than at the number.
     """
     size, sampled, marked, expected = (
         values[..., None, :] for values in _together(size, sampled, marked, expected)
@@ -238,7 +240,8 @@ def betting_upper(
         prices = low[..., None] + step * np.arange(tried + 1)  # log μ
         slope = np.exp(prices)
         numbers, short = _at_slope(bets, slope[..., None], halvings)  # (..., P, H)
-        left = -np.log(risk) - bets.log_e(numbers).sum(axis=-1)
+        evidence = bets.log_e(numbers) + np.minimum(bets.slope(numbers), 0) * short
+        left = -np.log(risk) - evidence.sum(axis=-1)
         bounds = (numbers + short).sum(axis=-1) + left / slope
         best = np.minimum(best, bounds.min(axis=-1))
         low, width = low + step * (bounds.argmin(axis=-1) - 1), 2 * step

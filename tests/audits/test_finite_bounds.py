@@ -155,6 +155,20 @@ def test_a_pool_of_millions_loses_no_digits():
     assert exact <= betting < 1.1 * exact
 
 
+@pytest.mark.parametrize("n", [1_000, 20_000, 40_000, 400_000, 4_000_000])
+@pytest.mark.parametrize("marked", [0, 1, 4])
+def test_betting_reaches_the_largest_number_whatever_the_sample(n, marked):
+    """A large one's log E falls below its minimum within the first cells of the search, as at one mark of 40,000."""
+    size, expected, risk = 38_000_000.0, 1_000 / 38_000_000, 0.025
+    bets = Bets.of(*(np.array([value]) for value in (size, n, marked, expected)))
+    low, high = size * marked / n, size - n + marked
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if bets.log_e(np.array([middle]))[0] > -np.log(risk) else (middle, high)
+
+    assert low - 1 <= float(betting_upper([size], [n], [marked], [expected], risk)) <= 1.1 * low + 2
+
+
 def test_what_nobody_drew_may_all_be_marked():
     """A stratum without a sample counts whole; one that was seen whole counts as seen; neither takes of the risk."""
     size, sampled, marked = np.array([30, 50, 1000]), np.array([0, 50, 200]), np.array([0, 7, 3])
