@@ -540,15 +540,18 @@ def test_nothing_was_posted_yet(tmp_path):
         expire(settings, [])
 
 
-def test_hits_that_were_planned_and_never_sent_are_dropped(asked):
-    """A plan under a ceiling that was lowered since is not a promise for ever; its pairs are asked on new HITs."""
+@pytest.mark.parametrize("state", ["planned", "sending"])
+def test_hits_that_were_planned_and_not_posted_are_dropped(asked, state):
+    """A plan under a ceiling that was lowered since, or for which the server had no money, is not a promise for ever;
+    its pairs are asked on new HITs."""
     name, never_sent = next(iter(keys(asked).items()))
     with talking(asked) as (_, client):
         client.expire(never_sent)
         client.delete(never_sent)
     forget(
-        asked, f"UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE mturk_hit_id = '{never_sent}'"
+        asked, f"UPDATE hit SET state = '{state}', mturk_hit_id = NULL WHERE mturk_hit_id = '{never_sent}'"
     )
+    forget(asked, f"UPDATE journal SET state = 'failed' WHERE kind = 'create' AND key = '{name}'")
     before = promised(asked)
 
     result = expire(asked, ())

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
+from mitl.campaign.posting import CREATE
 from mitl.crowd.calls import Call, Operation, make_calls
 from mitl.crowd.client import ListedHit
 from mitl.crowd.paying import REJECTED
@@ -30,7 +31,7 @@ class ExpireCounts(EnvironmentCounts):
 
     expired: Annotated[int, "HITs that this call ended"]
     at_work: Annotated[int, "workers who had taken one of them and may finish"]
-    dropped: Annotated[int, "HITs that were planned and never sent, and are no longer"]
+    dropped: Annotated[int, "HITs that were planned and not posted, and are no longer"]
     hits_planned: Annotated[
         int, "HITs of which an interrupted run may have posted some; `mitl publish --reconcile` tells"
     ]
@@ -89,7 +90,7 @@ def expire(
         )
     if dropped:
         lines.append(
-            f"{dropped:,} HITs that were planned and never sent are dropped; their pairs are open again"
+            f"{dropped:,} HITs that were planned and not posted are dropped; their pairs are open again"
         )
     if counts["hits_planned"]:
         lines.append(
@@ -105,11 +106,21 @@ def expire(
 
 
 def _drop_planned(scope: Scope) -> int:
-    """Close what was planned and never sent, which frees what it promised; its pairs are open again."""
-    never_sent = [hit.id for hit in scope.hits if hit.state is HitState.PLANNED]
-    hit_store.set_state(scope.context.session, never_sent, HitState.CLOSED)
-    scope.context.session.commit()
-    return len(never_sent)
+    """Close what was planned and is not on the server, which frees what it promised; its pairs are open again.
+
+    Of what was being sent that is known where the server refused it, and its list, which is whole, lacks it.
+    """
+    session = scope.context.session
+    created = {} if scope.sweep.overlooked else journal.states(session, CREATE)
+    unposted = [
+        hit.id
+        for hit in scope.hits
+        if hit.state is HitState.PLANNED
+        or (hit.state is HitState.SENDING and created.get(hit.key) is JournalState.FAILED)
+    ]
+    hit_store.set_state(session, unposted, HitState.CLOSED)
+    session.commit()
+    return len(unposted)
 
 
 def _calls(scope: Scope, hits: Sequence[tuple[str, ListedHit]]) -> list[Call[ListedHit]]:
