@@ -31,7 +31,7 @@ def test_a_text_stands_beside_its_picture_and_its_fault_is_told(new_page, tmp_pa
 
     with open_desk(settings) as desk:
         said = written(desk.get(f"/queue/{number}"))
-        assert "too short" in said and "words, but 4 are the fewest" in said
+        assert "too short" in said and "1 word, but 4 are the fewest" in said
         for width in (1280, 360):
             page = new_page(viewport={"width": width, "height": 900})
             page.goto(f"{desk.url}/?token={desk.desk.access.token}")
