@@ -160,7 +160,7 @@ def test_a_rejection_that_the_server_takes_back_no_more_stands(project):
 
     assert found.counts["reversed"] == 0
     said = "1 rejection cannot be reversed any more, so the server says; pay with `mitl pay compensate`"
-    assert found.warnings == (said,)
+    assert (found.warnings, found.lines) == ((said,), ())
     assert (unsent(project), show(project, first).counts["decision"]) == (0, "reject")
     with pytest.raises(StoreError, match="takes it back no more; pay its worker with `mitl pay compensate`"):
         reverse(project, [first], Decision.APPROVE, SANDBOX)

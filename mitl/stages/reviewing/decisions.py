@@ -259,15 +259,18 @@ def reverse(
         if keep_reversal(settings, number, decision, chosen, now=dt.datetime.now(dt.UTC))
     ]
     done = carry_out_kept(settings, chosen, progress=progress)
-    if not new and not done.approved:
+    if not new and not done.approved and not done.stands:
         none = ReversalCounts(environment=chosen.value, reversed=0, approved=0)
         return StageResult.nothing("that is reversed already", none, "mitl status")
     use = "used" if decision is Decision.APPROVE else "not used"
-    n_reversed = len(numbers) - done.stands
+    with open_context(settings, chosen, read_only=True) as context:
+        rows = find_submissions(context.session, chosen, numbers).values()
+    n_reversed = sum(row.decision is not Decision.REJECT for row in rows)
     return StageResult(
         counts=ReversalCounts(environment=chosen.value, reversed=n_reversed, approved=done.approved),
         warnings=done.told,
-        lines=(f"rejections reversed: {n_reversed:,}; the work is paid and its answers are {use}",),
+        lines=(f"rejections reversed: {n_reversed:,}; the work is paid and its answers are {use}",)
+        * bool(n_reversed),
         next="mitl status",
     )
 
