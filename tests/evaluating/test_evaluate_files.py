@@ -354,6 +354,18 @@ def test_the_head_of_a_block_is_the_head_of_its_ranking(rows, depth):
     assert np.array_equal(block.head(depth), block.rankings[:, :depth])
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_whole_numbers_are_ranked_like_others(kind):
+    """The smallest number of a type has none of the other sign in it."""
+    low = np.iinfo(kind).min
+    similarities = np.array([[low, low + 3, low + 1, low, low + 255]], kind)
+
+    block = Block(np.arange(1), np.arange(5), similarities)
+
+    assert block.rankings.tolist() == [[4, 1, 2, 0, 3]]
+    assert block.head(3).tolist() == [[4, 1, 2]]
+
+
 def test_parquet_rankings_may_come_in_any_order(place):
     """Rows are put in order by their ranks."""
     rows = [(q, rank, item) for q, items in I2T.items() for rank, item in enumerate(items, 1)][::-1]
