@@ -150,7 +150,7 @@ def _format(folder: Path) -> str:
 
 
 def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
-    """Files that are missing, changed or not the release's."""
+    """Files that are missing, changed or not the release's; hidden ones are a download's or a desktop's own."""
     for name, entry in sorted(files.items()):
         path = folder / name
         if path.parent != folder or not isinstance(entry, dict):
@@ -162,7 +162,7 @@ def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
                 if hashlib.file_digest(file, "sha256").hexdigest() != entry.get("sha256"):
                     yield f"{name} is not the file that was released: its hash is another"
     for path in sorted(folder.iterdir()):
-        if path.name not in files and path.name != MANIFEST:
+        if path.name not in files and path.name != MANIFEST and not path.name.startswith("."):
             yield f"{path.name} is not a file of the release"
 
 
