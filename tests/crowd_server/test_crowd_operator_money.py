@@ -166,6 +166,17 @@ def test_the_ledger_file_adds_up(crowd, client, operator, hit_type, monkeypatch)
     ]
 
 
+def test_a_budget_that_was_lowered_is_a_number_in_the_ledger(crowd, operator):
+    """A spreadsheet adds up what it reads as numbers alone."""
+    for cents in (10_000, 500, 0):
+        admin.set_budget(crowd.engine, LIVE, cents)
+
+    header, *rows = operator.csv("/operator/ledger/live.csv")
+
+    amounts = [row[header.index("amount")] for row in rows]
+    assert amounts == ["0.00", "100.00", "-95.00", "-5.00"]
+
+
 def test_an_account_that_does_not_balance_is_shouted(crowd, operator):
     """A row changed behind the server's back is the first thing to see."""
     from mitl.crowd_server.store.models import Account

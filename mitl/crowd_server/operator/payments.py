@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeAlias, TypeVar
 
 from starlette.requests import Request
@@ -122,7 +123,7 @@ _LEDGER: Columns[LedgerRow] = {
     "hit": lambda row: row.hit,
     "assignment": lambda row: row.assignment,
     "worker": lambda row: row.worker,
-    "amount": lambda row: ("-" if row.cents < 0 else "") + amount(abs(row.cents)),
+    "amount": lambda row: Decimal(row.cents).scaleb(-2),
     "currency": lambda row: CURRENCY,
 }
 _PAYMENTS: Columns[Payment] = {
