@@ -47,6 +47,17 @@ def test_a_worker_sees_groups_with_reward_and_number(crowd, hit_type):
     assert "practice" in text
 
 
+def test_promised_times_are_not_rounded(crowd, client):
+    """How long one has, and until when work is approved at the latest."""
+    times = {"AssignmentDurationInSeconds": 210, "AutoApprovalDelayInSeconds": 225_000}
+    post_hit(client, client.create_hit_type(**TYPE | times)["HITTypeId"])
+
+    text = crowd.worker().get("/w").text
+
+    assert "you have up to <b>3 min 30 s</b> for one" in text
+    assert "approved at the latest <b>2 days 14 h 30 min</b> after you send it" in text
+
+
 def test_fields_arrive_as_they_were_sent(crowd, client, hit_type):
     """Order, repeated names and odd characters; the form's assignmentId is not an answer."""
     task = crowd.worker().accept(hit_type)
