@@ -634,6 +634,23 @@ def test_your_work_tells_what_became_of_each_hit(crowd):
     assert "when they are approved, at the latest on" in worker.get(f"/w/a/{task.token}").text
 
 
+def test_a_submission_keeps_the_time_of_its_approval_when_its_hit_changes_its_type(crowd, client):
+    """The page of the HIT and the list of work say the same, and then it is so."""
+    own = client.create_hit_type(**TYPE | {"AutoApprovalDelayInSeconds": 3600})["HITTypeId"]
+    later = client.create_hit_type(**TYPE | {"AutoApprovalDelayInSeconds": 86_400})["HITTypeId"]
+    hit = post_hit(client, own)["HITId"]
+    worker = crowd.worker()
+    task = worker.accept(own)
+    task.submit(p01_label="yes")
+    due = (crowd.clock() + dt.timedelta(hours=1)).isoformat()
+
+    client.update_hit_type_of_hit(HITId=hit, HITTypeId=later)
+
+    assert due in worker.get(f"/w/a/{task.token}").text and due in worker.get("/w/work").text
+    crowd.clock.advance(hours=1)
+    assert "They were approved" in worker.get("/w").text + worker.get(f"/w/a/{task.token}").text
+
+
 def test_the_usual_time_is_told_once_it_is_known(crowd, client, monkeypatch):
     """After five submissions, with what that makes in an hour; it is looked up every ten seconds at most."""
     seconds = [100.0]
