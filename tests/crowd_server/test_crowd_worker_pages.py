@@ -392,8 +392,9 @@ def test_invitations_end(crowd):
     """Expired and revoked links are refused; revoking shuts out who came by it."""
     [short] = admin.invite(crowd.engine, SANDBOX, lasts=dt.timedelta(hours=1), clock=crowd.clock)
     [other] = admin.invite(crowd.engine, SANDBOX, clock=crowd.clock)
-    browser = crowd.browser()
+    browser, joined = crowd.browser(), crowd.browser()
     assert browser.get(crowd.url + other.path).status_code == 200
+    assert joined.get(crowd.url + short.path).status_code == 200
 
     crowd.clock.advance(hours=1)
     admin.revoke(crowd.engine, other.id)
@@ -401,6 +402,7 @@ def test_invitations_end(crowd):
     assert crowd.browser().get(crowd.url + short.path).status_code == 410
     assert crowd.browser().get(crowd.url + other.path).status_code == 410
     assert browser.get(crowd.url + "/w").status_code == 403
+    assert joined.get(crowd.url + short.path).status_code == 200  # who is in already stays in
     assert crowd.browser().get(crowd.url + "/w/join/nonsense").status_code == 404
     with pytest.raises(StoreError, match="no open invitation"):
         admin.revoke(crowd.engine, other.id)

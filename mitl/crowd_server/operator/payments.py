@@ -142,7 +142,8 @@ _LATE: Columns[LateRow] = {
     "hit": lambda row: row.hit,
     "assignment": lambda row: row.assignment,
     "title": lambda row: row.title,
-    "reward": lambda row: amount(row.reward_cents),
+    "counted": lambda row: row.counted,
+    "reward": lambda row: amount(row.due_cents),
     "currency": lambda row: CURRENCY,
 }
 
@@ -202,7 +203,7 @@ def panel_csv(site: Site, request: Request) -> Response:
 
 @page
 def late_csv(site: Site, request: Request) -> Response:
-    """Answers that came after their assignment's time, with the reward that each would have earned."""
+    """Answers that came after their assignment's time, with what to pay for each by hand."""
     with site.database.read() as connection:
         rows = reports.late_answers(connection)
     return _file("late-answers", csv_text([tuple(_LATE)]) + _lines(_LATE, rows))
