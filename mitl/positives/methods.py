@@ -7,6 +7,7 @@ is rendered.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from mitl.audits.certificate import ASSUMPTIONS
 from mitl.audits.machine_labels import Loss
@@ -279,15 +280,20 @@ def _evaluated(of: Facts) -> Iterator[Sentence]:
     """What was scored, on what, by what."""
     if not of.scores:
         return
-    models = list(dict.fromkeys(score.annotator for score in of.scores))
-    sets = list(dict.fromkeys(score.positives for score in of.scores))
-    metrics = list(dict.fromkeys(score.metric for score in of.scores))
-    graded = any(metric in ("R-Precision", "mAP@R") for metric in metrics)
-    yield (
-        f"{listed(models)} {'was' if len(models) == 1 else 'were'} scored on {listed(sets)} by {listed(metrics)}",
-        *([Cite(("musgrave2020",))] if graded else []),
-        ".",
-    )
+    sets: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for name in dict.fromkeys(score.positives for score in of.scores):
+        here = [score for score in of.scores if score.positives == name]
+        models, metrics = (
+            tuple(dict.fromkeys(map(attrgetter(key), here))) for key in ("annotator", "metric")
+        )
+        sets.setdefault((models, metrics), []).append(name)
+    for (models, metrics), names in sets.items():
+        graded = any(metric in ("R-Precision", "mAP@R") for metric in metrics)
+        yield (
+            f"{listed(models)} {'was' if len(models) == 1 else 'were'} scored on {listed(names)} by {listed(metrics)}",
+            *([Cite(("musgrave2020",))] if graded else []),
+            ".",
+        )
     if any(score.low is not None for score in of.scores):
         yield ("Intervals are 95 % bootstrap intervals over queries", Cite(("efron1993",)), ".")
 

@@ -305,10 +305,28 @@ def test_files_are_written_once_and_others_are_refused(project: Path, tmp_path: 
 def test_scores_that_are_kept_are_told(project: Path) -> None:
     settings = project_settings(project)
     keep_scores(settings.runs, {"release": {"near": {"i2t": {"mAP@R": 0.25}}}}, {}, of_all=True)
+    keep_scores(settings.runs, {"original": {"far": {"i2t": {"R@1": 0.5}}}}, {}, of_all=True)
     said = ok("report", "--methods", "--project", project).out
 
     assert "near was scored on release by mAP@R [@musgrave2020]" in said
+    assert "far was scored on original by R@1." in said
     assert "```bibtex" in said
+
+
+def test_scores_on_the_other_environments_release_are_not_this_ones(project: Path, tmp_path: Path) -> None:
+    """Neither the methods, nor the report, nor the correlations of the sandbox tell of a live release."""
+    shutil.copytree(project, tmp_path / "p")
+    settings = project_settings(tmp_path / "p")
+    values = {"near": {"i2t": {"R@1": 0.25}}, "far": {"i2t": {"R@1": 0.5}}}
+    of = {"release": "live"}
+    keep_scores(settings.runs, {"release": values, "original": values}, {}, of_all=True, environments=of)
+
+    assert (
+        "far were scored on original by R@1." in ok("report", "--methods", "--project", settings.project).out
+    )
+    assert {score.positives for score in report_input(collect(settings)).evaluation} == {"original"}
+    tau = ok("analyse", "correlations", "--project", settings.project, "--json").json["counts"]["analyses"]
+    assert set(tau["correlations"]["tau"]) == {"original R@1"}
 
 
 def test_without_answers_it_says_what_to_do(tmp_path: Path) -> None:

@@ -98,7 +98,9 @@ def facts(context: Context) -> tuple[Facts, str]:
                 for audit in audit_store.audits(session, context.environment)
                 if audit.purpose is AuditPurpose.RECALL
             ),
-            scores=evaluation(settings, [row.name for row in proposal_store.annotators(session)]),
+            scores=evaluation(
+                settings, [row.name for row in proposal_store.annotators(session)], context.environment
+            ),
             versions=tuple(versions()),
         ),
         uncertified,
