@@ -54,13 +54,14 @@ def training_told(origins: Origins) -> list[str]:
 
 
 def certified_told(
-    design: AuditDesign, held: pd.DataFrame, *, found: int, outside: int, lines: Iterable[str]
+    design: AuditDesign, held: pd.DataFrame, *, found: int, entered: int, outside: int, lines: Iterable[str]
 ) -> str:
     """How the audit was drawn and answered, and what it certifies, in Markdown.
 
     Args:
         held: ``HELD``.
         found: pairs that only the audit found.
+        entered: those of them that the release holds now.
         outside: positives that are not in the pool.
         lines: the certificate in words.
     """
@@ -78,8 +79,13 @@ def certified_told(
         "`audit_strata.parquet` what they were held against.",
         table(("stratum", "pairs", "held as positives", "drawn"), rows),
         "\n".join(f"- {line}" for line in lines),
-        f"{several(found, 'pair')} of the sample {'is a match' if found == 1 else 'are matches'} that nothing else had "
-        "found: in the release, marked `audit`, and not among what is counted as held.",
+        f"{several(found, 'pair')} of the sample {'is a match' if found == 1 else 'are matches'} that "
+        + (
+            "nothing else had found: in the release, marked `audit`, and not among what is counted as held."
+            if entered == found
+            else f"the release did not hold: {entered:,} of them in it now, marked `audit`, and not among what is "
+            "counted as held; exclusion lists or the rule for answers leave the rest out."
+        ),
     ]
     if outside:
         parts.append(
@@ -98,6 +104,7 @@ def audit_told(data: ReleaseInput) -> str:
         audit.record.design,
         audit.held,
         found=int(audit.audited["found"].sum()),
+        entered=int(data.merged.pairs["found"].sum()),
         outside=audit.outside,
         lines=audit.certificate.lines(),
     )

@@ -24,7 +24,7 @@ from mitl.metrics.positives import Positives, locate
 from mitl.metrics.retrieval import score
 from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
-from mitl.positives.loading import official_positives, read_release
+from mitl.positives.loading import official_positives, read_references, read_release
 from mitl.positives.merging import Exclusions, MergeRules, gather, merge
 from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.privacy import pseudonym
@@ -338,6 +338,18 @@ def test_official_positives_come_from_the_package():
     assert (len(eccv.pairs(Direction.I2T)), len(eccv.pairs(Direction.T2I))) == (22_550, 11_279)
     assert located.outside_gallery == 2
     assert isinstance(located.positives, Positives)
+
+
+def test_a_release_of_composed_queries_is_not_read_without_their_references(tmp_path):
+    """Without them a model would be scored for finding what its query may not find."""
+    data = dataclasses.replace(world(), sides=("image", "query"), references={"100": "20"})
+    folder = write_release(tmp_path / "r", data).folder
+    known = read_references(folder)
+    (folder / "references.json").unlink()
+
+    assert known == {"100": "20"}
+    with pytest.raises(ReleaseError, match=r"references\.json' cannot be read"):
+        read_references(folder)
 
 
 def test_a_damaged_release_is_not_read(tmp_path):
