@@ -106,7 +106,7 @@ _COLUMN_NOTES = {
     "annotators": "The machine annotators that proposed the pair.",
     "n_judgements": "How many usable judgements the pair has.",
     "probability": "That the pair matches: the share of positive answers, or a model's posterior; see the datasheet.",
-    "worker": "Pseudonym; the same worker has the same one throughout this release and no other.",
+    "worker": "Pseudonym; a worker has one throughout this release, and another in a release of another name.",
     "outcome": "answered, skipped or image_failed.",
     "active_ms": "Milliseconds that the worker spent on the pair, as measured by the page, to the nearest second.",
     "usable": "Whether the answer counts towards the positives.",

@@ -33,7 +33,7 @@ COLUMN_NOTES = {
     "task": "sts, sis or sits.",
     "first": "The item that chose the other when the pair was sampled, of sits the image, as the CSVs name it.",
     "second": "The item that was chosen, of sits the caption.",
-    "worker": "Pseudonym; the same worker has the same one throughout this release and no other.",
+    "worker": "Pseudonym; a worker has one throughout this release, and another in a release of another name.",
     "score": "0 to 5 as set on the slider; empty unless answered.",
     "outcome": "answered, skipped or image_failed.",
     "reversed": "Whether the second item was shown first.",
