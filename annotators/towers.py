@@ -128,6 +128,7 @@ class TowersAnnotator(NetworkAnnotator):
     def __init__(self, name: str, mark: str, towers: TowerNetwork, frozen: Frozen, running: Running) -> None:
         super().__init__(name, mark, running)
         self.towers, self.frozen = towers.to(running.device), frozen
+        self.reads_pictures = frozen.pictures is not None
 
     def read_image(self, item: ImageItem) -> Inputs:
         """``features`` (1280,), or ``tokens`` (L,) of its machine caption; AnnotatorError where it has none."""

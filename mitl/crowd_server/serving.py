@@ -287,7 +287,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     uvicorn limits how long a connection may be idle between requests only, so a few thousand callers that send
     one byte a minute would hold every connection. While there are too many connections it refuses every request,
-    though most of them may ask nothing: of those, the one that waited longest makes room for a new one. The parser
+    though most of them may ask nothing, or not take what they asked for: of those, the one that waited longest makes
+    room for a new one. The parser
     takes heads and trailers of any length, and any number of requests before the first is answered, which browsers
     and proxies do not send: those end the connection.
     """
@@ -348,6 +349,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._pending = 0
         super().on_message_complete()
 
+    def pause_writing(self) -> None:
+        """Wait for who asked to take more of the answer."""
+        self._waits_since = self.loop.time()
+        super().pause_writing()
+
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         self._waits_since = self.loop.time()
@@ -368,9 +374,11 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         ours = (peer for peer in self.connections if isinstance(peer, PatientProtocol) and peer is not self)
-        idle = (peer for peer in ours if not peer._is_answering() and not peer.transport.is_closing())
-        longest = min(idle, key=lambda peer: peer._waits_since, default=None)
+        idle = (peer for peer in ours if peer.flow.write_paused or not peer._is_answering())
+        # Who takes none of an answer may be a slow reader, and goes last.
+        longest = min(idle, key=lambda peer: (peer.flow.write_paused, peer._waits_since), default=None)
         if longest is not None:
+            self.connections.discard(longest)
             longest.transport.abort()  # who asks nothing may not say goodbye either, which TLS would wait for
 
     def _await_head(self) -> None:

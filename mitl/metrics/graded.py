@@ -13,7 +13,7 @@ from mitl.analysis.diversity import tau_b_rows
 from mitl.core.arrays import Floats
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, ItemsOfQueries, Places, QueryValues, Short, integer_ids
-from mitl.metrics.ranks import ArrayRankings, Rankings
+from mitl.metrics.ranks import NOTHING, ArrayRankings, Rankings
 from mitl.records import Label
 
 Gain = Callable[[Floats], Floats]
@@ -144,7 +144,7 @@ def ndcg(
 
     Args:
         query_ids: (N,) the query of each row of ``items``; may hold more queries than ``labels``.
-        items: (N, depth) item ids, best first.
+        items: (N, depth) item ids, best first; ``NOTHING`` behind the end of a shorter ranking.
 
     Raises:
         MetricError: ``k`` is below 1, a gain is below 0, a query has no ranking, a ranking names a graded item twice,
@@ -159,7 +159,8 @@ def ndcg(
     best = _sums(labels, gains, _order_in_query(labels, -gains), k)
     ranks = _ranks(rankings, labels, items.shape[1])
     if short == "raise":
-        _refuse_short(labels, ranks, items.shape[1], k, ungraded)
+        ends = (np.asarray(items)[rankings.rows_of(labels.query_ids)] != NOTHING).sum(axis=1)
+        _refuse_short(labels, ranks, ends, k, ungraded)
     if ungraded == "leave_out":
         absent = ranks == 0
         ranks = _order_in_query(labels, np.where(absent, np.inf, ranks))
@@ -271,12 +272,13 @@ def _ranks(rankings: Rankings, labels: GradedLabels, depth: int) -> Ids:
     return ranks
 
 
-def _refuse_short(labels: GradedLabels, ranks: Ids, depth: int, k: int, ungraded: Ungraded) -> None:
+def _refuse_short(labels: GradedLabels, ranks: Ids, ends: Ids, k: int, ungraded: Ungraded) -> None:
     if ungraded == "zero":
-        if depth < k:
+        row = int(ends.argmin())
+        if ends[row] < k:
             raise MetricError(
-                f"nDCG@{k} needs {k} ranked items, but the rankings end at {depth}; rank deeper, or count the "
-                "missing places as earning nothing (short='zero')"
+                f"nDCG@{k} needs {k} ranked items, but the ranking of query {labels.query_ids[row]} ends at "
+                f"{ends[row]}; rank deeper, or count the missing places as earning nothing (short='zero')"
             )
         return
     found = np.bincount(labels.rows[ranks > 0], minlength=len(labels))

@@ -25,7 +25,7 @@ from mitl.datasets.objects import ImageObjects
 from mitl.datasets.official import OfficialPositives
 from mitl.errors import DatasetError, MetricError
 from mitl.metrics.positives import Ids, NoPositives, Places, Positives, QueryValues, Short
-from mitl.metrics.ranks import ArrayRankings, ranks_in
+from mitl.metrics.ranks import NOTHING, ArrayRankings, ranks_in
 from mitl.metrics.retrieval import Values
 from mitl.metrics.table import Gaps, MetricRequest
 from mitl.records import Direction
@@ -158,9 +158,10 @@ class PlausibleSearch:
         Raises:
             MetricError: an item is unknown or named twice; a ranking ends too early, unless ``short`` is "zero".
         """
-        places = self.places.need(head, "the rankings")
-        self._refuse_repeats(places, head, queries.ids)
-        heard = ~self.silent[places]
+        ended = head == NOTHING
+        places = self.places.need(np.where(ended, self.places.ids[0], head), "the rankings")
+        self._refuse_repeats(places, head, ~ended, queries.ids)
+        heard = ~(self.silent[places] | ended)
         rank = np.cumsum(heard, axis=1, dtype=np.int32)
         if short == "raise":
             refuse_short(
@@ -175,12 +176,14 @@ class PlausibleSearch:
         ]
         return np.stack(hits)
 
-    def _refuse_repeats(self, places: NDArray[Any], head: NDArray[Any], query_ids: Ids) -> None:
+    def _refuse_repeats(
+        self, places: NDArray[Any], head: NDArray[Any], ranked: NDArray[np.bool_], query_ids: Ids
+    ) -> None:
         seen = np.zeros((len(places), len(self.places)), dtype=np.bool_)
-        np.put_along_axis(seen, places, True, axis=1)
-        short = np.flatnonzero(seen.sum(axis=1) < places.shape[1])
+        seen[np.nonzero(ranked)[0], places[ranked]] = True
+        short = np.flatnonzero(seen.sum(axis=1) < ranked.sum(axis=1))
         if len(short):
-            named, times = np.unique(head[short[0]], return_counts=True)
+            named, times = np.unique(head[short[0]][ranked[short[0]]], return_counts=True)
             raise MetricError(
                 f"the ranking of query {query_ids[short[0]]} names item {named[times > 1][0]} twice"
             )
@@ -212,7 +215,7 @@ def plausible_r_precision(
 
     Args:
         query_ids: (N,) the query of each row of ``items``; may hold more queries than ``queries``.
-        items: (N, depth) gallery ids, best first.
+        items: (N, depth) gallery ids, best first; ``NOTHING`` behind the end of a shorter ranking.
         queries: the queries to score, with their objects.
         gallery: the objects of all items that the rankings may name.
         cap: R is at most this; all matches where None. Rankings then need no more than ``cap`` places, beside

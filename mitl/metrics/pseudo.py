@@ -80,13 +80,15 @@ class CaptionLabels:
 def dense_values(query_ids: Ids, similarities: NDArray[Any], labels: Floats) -> tuple[QueryValues, ...]:
     """Kendall's tau-b and Pearson's correlation of each query's similarities with its labels, (B, G) each.
 
-    Queries of which a side tells nothing apart have neither: they are left out and counted.
+    Queries of which a side tells nothing apart, or which have no similarity to some item (-inf), have neither: they are
+    left out and counted.
 
     Raises:
         MetricError: that is so of every query.
     """
     exact = np.asarray(similarities, dtype=np.float64)
-    varied = (np.ptp(exact, axis=1) > 0) & (np.ptp(labels, axis=1) > 0)
+    varied = np.isfinite(exact).all(axis=1)
+    varied[varied] = (np.ptp(exact[varied], axis=1) > 0) & (np.ptp(labels[varied], axis=1) > 0)
     if not varied.any():
         raise MetricError("no query's similarities and pseudo-labels tell two items apart, so none correlate")
     ids, left_out = query_ids[varied], int((~varied).sum())

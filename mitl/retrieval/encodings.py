@@ -1,7 +1,7 @@
 """Encoded items as artifacts: kept by the chunk while a network works, read back as memory maps.
 
 A row belongs to one item, known by its key, under one annotator's fingerprint, which stands for its weights,
-preprocessing and settings. A key is 64 bits of a hash over the external id and the content (the caption's text, the
+preprocessing and settings. A key is 64 bits of a hash over the external id and the content (the item's texts, the
 picture file's bytes): of a million items two share one with a probability of 3e-8. So a changed caption, picture or
 weights file is encoded again and nothing else is: items that are added, removed or put in another order leave the
 rows of the others as they are.
@@ -110,7 +110,7 @@ class EncodingStore:
     def keys(
         self, annotator: object, modality: Modality, items: Items, progress: Progress = no_progress
     ) -> Keys:
-        """The items' keys, made once for all annotators; of images by their ids alone for those that read no files.
+        """The items' keys, made once for all annotators; of images without their files for those that read none.
 
         Such annotators set the class attribute ``reads_pictures`` to False.
         """
@@ -221,12 +221,15 @@ def caption_keys(items: Sequence[CaptionItem]) -> Keys:
 def image_keys(
     items: Sequence[ImageItem], pictures: PictureHashes | None, progress: Progress = no_progress
 ) -> Keys:
-    """(N,) keys of images: of their ids and picture files; of the ids alone where ``pictures`` is None."""
+    """(N,) keys of images: of their ids, their own texts and, unless ``pictures`` is None, their files."""
     content = [""] * len(items)
     if pictures is not None:
         content = pictures.sha256([item.path for item in items], progress)
     return np.array(
-        [_key("image", item.external_id, sha256) for item, sha256 in zip(items, content, strict=True)],
+        [
+            _key("image", item.external_id, sha256, *item.texts)
+            for item, sha256 in zip(items, content, strict=True)
+        ],
         np.uint64,
     )
 

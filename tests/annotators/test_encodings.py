@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from annotators.base import Encoded
 from mitl.core import whole_files
 from mitl.errors import AnnotatorError, RetrievalError
+from mitl.records import ImageItem
 from mitl.retrieval import encoding_shelf, encodings
-from mitl.retrieval.encodings import EncodingStore, PictureHashes, caption_keys
+from mitl.retrieval.encodings import EncodingStore, PictureHashes, caption_keys, image_keys
 
 
 @pytest.fixture(autouse=True)
@@ -398,6 +399,13 @@ def test_keys_tell_texts_and_ids_apart():
     ]
 
     assert len(set(caption_keys([*items, *alike]).tolist())) == 6
+
+
+def test_a_document_that_changes_is_another_one():
+    """Where an item of the images' side is made of texts, they are part of its key, with pictures or without."""
+    documents = [ImageItem(1, "d", texts=texts) for texts in ((), ("a b",), ("a", "b"), ("b", "a"))]
+
+    assert len(set(image_keys(documents, None).tolist())) == 4
 
 
 def test_many_chunks_need_few_open_files(store):

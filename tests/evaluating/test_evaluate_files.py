@@ -243,6 +243,18 @@ def test_missing_places_are_misses_on_request(place):
     assert found["i2t"]["R-Precision"] == pytest.approx((1 / 2 + 1 + 0) / 3)
 
 
+def test_a_query_without_positives_is_none_of_the_set(place):
+    """A folder of the two JSONs may list it; it is no miss."""
+    listed = place / "release" / "image_to_caption.json"
+    listed.write_text(json.dumps(json.loads(listed.read_text()) | {"30": []}))
+    path = write_similarities(place, "npz")
+
+    counts = ok("evaluate", "--similarities", path, "--release", "release", *METRICS, "--json").json["counts"]
+
+    assert counts["queries"]["release"] == {"i2t": 2, "t2i": 4}
+    assert counts["scores"]["release"]["similarities"]["i2t"]["R@1"] == 1.0
+
+
 def test_the_median_rank_is_taken_over_all_queries(place):
     """Image 10 at 1, 20 at 1, 30 at 4; captions at 1, 3, 2, 3."""
     found = ok(
@@ -352,6 +364,18 @@ def test_the_head_of_a_block_is_the_head_of_its_ranking(rows, depth):
     block = Block(np.arange(len(rows)), np.array([3, 4, 7, 8, 9]), similarities)
 
     assert np.array_equal(block.head(depth), block.rankings[:, :depth])
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_whole_numbers_are_ranked_like_others(kind):
+    """The smallest number of a type has none of the other sign in it."""
+    low = np.iinfo(kind).min
+    similarities = np.array([[low, low + 3, low + 1, low, low + 255]], kind)
+
+    block = Block(np.arange(1), np.arange(5), similarities)
+
+    assert block.rankings.tolist() == [[4, 1, 2, 0, 3]]
+    assert block.head(3).tolist() == [[4, 1, 2]]
 
 
 def test_parquet_rankings_may_come_in_any_order(place):

@@ -302,6 +302,27 @@ def test_plausible_matches_are_those_of_the_objects(here):
         assert found["scores"]["plausible"]["objects"][way]["PMRP zeta=0"] == 1.0
 
 
+def test_a_short_ranking_takes_no_place_from_other_queries(here):
+    """One of eight rankings is cut to two items: no metric falls by more than that query's eighth."""
+    import numpy as np
+
+    images, captions = (np.load(here / f"near-{side}.npz") for side in ("images", "captions"))
+    order = np.argsort(-(images["embedding"] @ captions["embedding"].T), axis=1)
+    rankings = dict(zip(images["ids"].tolist(), captions["ids"][order].tolist(), strict=True))
+    for name, ends in (("whole", None), ("cut", 2)):
+        rankings[min(rankings)] = rankings[min(rankings)][:ends]
+        (here / f"{name}.i2t.json").write_text(json.dumps(rankings))
+
+    models = ("--model", "whole=whole.i2t.json", "--model", "cut=cut.i2t.json", "--direction", "i2t")
+    found = counts(
+        *models, "--cxc", "cxc", "--graded", "--objects", "objects.json", "--short", "zero", "--no-intervals"
+    )
+
+    for name in ("graded-cxc", "plausible"):
+        whole, cut = (found["scores"][name][model]["i2t"] for model in ("whole", "cut"))
+        assert all(whole[metric] - 1 / 8 <= value < whole[metric] for metric, value in cut.items()), name
+
+
 def test_the_keys_are_those_of_the_reference(here):
     """Whatever is asked, the same keys are printed, empty where there is nothing."""
     outcome = ok("evaluate", "--csv", "keys.csv", "--latex", "keys.tex", "--no-intervals", "--json").json

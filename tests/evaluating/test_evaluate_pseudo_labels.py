@@ -59,6 +59,20 @@ def test_every_query_is_compared_with_its_labels():
     assert found["pseudo_labels"] is None
 
 
+def test_a_query_without_a_similarity_is_left_out(place):
+    """-inf says that a pair has none; the other queries keep their values."""
+    similarities, labels = tables()
+    similarities[0, 1] = -np.inf
+    np.savez("some.npz", similarities=similarities, image_ids=IMAGES, caption_ids=list(TEXTS))
+
+    found = ok("evaluate", "--model", "some=some.npz", *LABELS, *QUICK).json["counts"]
+
+    assert found["queries"]["pseudo-labels"] == {"i2t": 5, "t2i": 11}
+    rows = zip(similarities[1:], labels[1:], strict=True)
+    expected = np.mean([pearsonr(*row).statistic for row in rows])
+    assert found["scores"]["pseudo-labels"]["some"]["i2t"]["Pearson"] == pytest.approx(expected, abs=1e-5)
+
+
 def test_rated_pairs_tell_how_good_labels_and_model_are():
     """Pearson's correlations over all rated pairs of an image and a caption."""
     similarities, labels = tables()

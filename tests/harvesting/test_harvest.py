@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,10 @@ from mitl.settings import Settings
 from mitl.stages.harvesting.fetching import sweep
 from mitl.stages.harvesting.harvest import harvest, harvest_once
 from mitl.stages.harvesting.judging import judge
+from mitl.stages.hits.ending import delete
 from mitl.stages.hits.reconcile import reconcile
+from mitl.stages.hits.simulate import simulate
+from mitl.stages.paying.check import check_pay
 
 
 @pytest.fixture
@@ -64,6 +68,20 @@ def doubted(tmp_path) -> Settings:
         harvest(settings, SANDBOX)
 
     return copied_once("doubted", make, tmp_path / "doubted")
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[str]:
+    """The HITs whose submissions are listed, in order."""
+    asked_for: list[str] = []
+    listing = MTurkClient.list_assignments
+
+    def list_assignments(self, hit_id):
+        asked_for.append(hit_id)
+        return listing(self, hit_id)
+
+    monkeypatch.setattr(MTurkClient, "list_assignments", list_assignments)
+    return asked_for
 
 
 def test_what_a_run_stored_and_died_over_is_parsed_by_the_next(answered, harvested):
@@ -252,6 +270,51 @@ def test_approvals_whose_booking_was_lost_are_booked_once_and_called_ours(harves
     assert (result.status, result.counts["approved"], result.warnings) == ("done", 6, ())
     assert_answers_are_kept_once(harvested)
     assert harvest(harvested, SANDBOX).status == "nothing_to_do"
+
+
+def test_work_on_a_closed_hit_that_was_raised_elsewhere_is_fetched_and_paid_once(harvested, calls):
+    """Somebody asked one more worker of a HIT by the API, after all its answers were in and it was closed here."""
+    with open_database(harvested.db_url, read_only=True) as session:
+        hit, *_ = hits.hits(session, SANDBOX, (HitState.CLOSED,))
+    with client_of(harvested) as client:
+        assert client.extend(str(hit.mturk_hit_id), 1, "by hand")
+    in_pipeline(harvested, "UPDATE hit SET assignments = 3, state = 'posted' WHERE id = :id", id=hit.id)
+    simulate(harvested, SANDBOX)
+    in_pipeline(harvested, "UPDATE hit SET assignments = 2, state = 'closed' WHERE id = :id", id=hit.id)
+
+    first = harvest(harvested, SANDBOX)
+    listed = list(calls)
+    second = harvest(harvested, SANDBOX)
+
+    assert (first.status, first.counts["fetched"], first.counts["approved"]) == ("done", 1, 1)
+    assert (second.status, second.warnings) == ("nothing_to_do", ())
+    assert listed == calls == [hit.mturk_hit_id]  # nothing was asked of those on which nothing changed
+    assert check_pay(harvested, SANDBOX).refusal is None
+    assert_answers_are_kept_once(harvested)
+
+
+def test_a_server_that_is_gone_does_not_fail_the_harvest_of_a_finished_project(harvested):
+    """Its closed HITs are not asked about; that is said, and is no failure."""
+    away = replace(harvested, endpoint="http://127.0.0.1:9", endpoint_environment=SANDBOX)
+
+    result = harvest(away, SANDBOX)
+
+    assert (result.status, result.counts["fetched"]) == ("nothing_to_do", 0)
+    assert [warning for warning in result.warnings if "closed HITs" in warning and "mitl serve" in warning]
+
+
+@pytest.mark.parametrize("are", ["deleted", "imported"])
+def test_nothing_is_asked_of_the_server_where_it_has_no_hit_from_here(harvested, monkeypatch, are):
+    """All were deleted, or were never posted from here."""
+    if are == "deleted":
+        assert delete(harvested, [], SANDBOX).counts["deleted"] == 3
+    else:
+        in_pipeline(harvested, "UPDATE batch SET source = 'import'")
+    monkeypatch.setattr(MTurkClient, "list_hits", lambda client: pytest.fail("asked"))
+
+    result = harvest(harvested, SANDBOX)
+
+    assert (result.status, result.warnings) == ("nothing_to_do", ())
 
 
 def test_a_rejection_that_the_server_overtook_pays_and_uses_nothing(doubted):

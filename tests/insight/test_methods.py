@@ -24,7 +24,7 @@ from mitl.positives.merging import MergeRules
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Facts, UsedMachine
 from mitl.positives.references import REFERENCES
-from mitl.records import AnnotatorKind, Direction
+from mitl.records import AnnotatorKind, Direction, PositiveSource
 from mitl.records.forms import TEXTS
 from mitl.stages.evaluating.figures import keep_scores
 from mitl.stages.reporting.methods import as_latex, as_markdown, bibliography, facts, figures, rows
@@ -208,19 +208,22 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
         answers=700,
         method="design",
         at_most=0.9701,
-        found=3,
         warnings=("13 workers answered; that is few",),
     )
     design = SimpleNamespace(sample=500, size=123456, simple=False, strata=(1, 2, 3))
     pairs = known.data.merged.pairs.copy()
     pairs["machine"] = -1
     pairs.loc[pairs.index[:5], "machine"] = 0
+    people = int(pairs["negative"].sum())
+    open_ = pairs.index[pairs["label"] == -1][:2]
+    pairs.loc[open_, "negative"] = True  # by a machine alone
     part = SimpleNamespace(name="open_pairs & more, match", bound=0.02001, labelled=5, sampled=400)
     machine = SimpleNamespace(confidence=0.95, loss="binary", siding=0.0, parts=(part,))
     audit = SimpleNamespace(certificate=certificate, record=SimpleNamespace(design=design), outside=21)
     more = replace(
         known,
         audit_answers=700,
+        summary=replace(known.summary, by_source={**known.summary.by_source, PositiveSource.AUDIT: 3}),
         data=replace(
             known.data, audit=audit, machine=machine, merged=replace(known.data.merged, pairs=pairs)
         ),
@@ -231,6 +234,7 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert "recall of the release is at least 81.2 % and, separately, its precision at least 91.0 %" in text
     assert "at least 50.0 % and 60.0 %" in text
     assert "A machine labelled 5 pairs" in text
+    assert len(open_) == 2 and f"; {people} pairs were refused." in text
     assert "2.1 % of 5 pairs of open" in text
     assert "Beside 700 answers that count for an audit, this gave" in text
     assert (
@@ -301,10 +305,28 @@ def test_files_are_written_once_and_others_are_refused(project: Path, tmp_path: 
 def test_scores_that_are_kept_are_told(project: Path) -> None:
     settings = project_settings(project)
     keep_scores(settings.runs, {"release": {"near": {"i2t": {"mAP@R": 0.25}}}}, {}, of_all=True)
+    keep_scores(settings.runs, {"original": {"far": {"i2t": {"R@1": 0.5}}}}, {}, of_all=True)
     said = ok("report", "--methods", "--project", project).out
 
     assert "near was scored on release by mAP@R [@musgrave2020]" in said
+    assert "far was scored on original by R@1." in said
     assert "```bibtex" in said
+
+
+def test_scores_on_the_other_environments_release_are_not_this_ones(project: Path, tmp_path: Path) -> None:
+    """Neither the methods, nor the report, nor the correlations of the sandbox tell of a live release."""
+    shutil.copytree(project, tmp_path / "p")
+    settings = project_settings(tmp_path / "p")
+    values = {"near": {"i2t": {"R@1": 0.25}}, "far": {"i2t": {"R@1": 0.5}}}
+    of = {"release": "live"}
+    keep_scores(settings.runs, {"release": values, "original": values}, {}, of_all=True, environments=of)
+
+    assert (
+        "far were scored on original by R@1." in ok("report", "--methods", "--project", settings.project).out
+    )
+    assert {score.positives for score in report_input(collect(settings)).evaluation} == {"original"}
+    tau = ok("analyse", "correlations", "--project", settings.project, "--json").json["counts"]["analyses"]
+    assert set(tau["correlations"]["tau"]) == {"original R@1"}
 
 
 def test_without_answers_it_says_what_to_do(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ class Hub:
             return 200, {"errors": [], "warnings": []}
         if parts == ["api", "repos", "create"]:
             return self._create(json.loads(body))
+        if parts[3:4] == ["resolve"]:
+            return 200, self.repositories["/".join(parts[1:3])].files[parts[5]]
         name, rest = "/".join(parts[2:4]), parts[4:]
         repository = self.repositories[name]
         if rest[:1] == ["preupload"]:
@@ -101,7 +103,7 @@ def running_hub() -> Iterator[Hub]:
             status, told = hub.answer(
                 self.command, self.path, self.headers.get("Authorization"), self.rfile.read(length)
             )
-            content = json.dumps(told).encode()
+            content = told if isinstance(told, bytes) else json.dumps(told).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

@@ -139,7 +139,9 @@ def test_values_do_not_depend_on_how_much_is_held_at_once(monkeypatch):
 def test_short_rankings_are_refused_or_count_as_earning_nothing():
     short = RANKINGS[:, :2]
 
-    with pytest.raises(MetricError, match="nDCG@3 needs 3 ranked items, but the rankings end at 2"):
+    with pytest.raises(
+        MetricError, match="nDCG@3 needs 3 ranked items, but the ranking of query 10 ends at 2"
+    ):
         ndcg(QUERIES, short, of(LABELS), k=3)
     with pytest.raises(MetricError, match=r"query 10 needs 3 graded items .* holds 1 of 3"):
         ndcg(QUERIES, short, of(LABELS), k=3, ungraded="leave_out")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from cli_kit import mitl, ok
 from hub_kit import TOKEN, running_hub
+from rating_kit import rated_world
 from release_kit import audited_world, world
 
 from mitl.positives.merging import MergeRules
+from mitl.positives.rating_release import write_ratings
 from mitl.positives.release import write_release
+from mitl.records import several
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 
@@ -64,14 +67,45 @@ def test_a_newer_release_takes_the_place_of_an_older_one(hub, tmp_path):
     assert (found["counts"]["removed"], found["counts"]["private"], repository.private) == (4, False, False)
 
 
-def test_a_repository_that_holds_something_else_is_left_alone(hub):
-    """Nobody's files are removed but those of a release."""
+@pytest.mark.parametrize(
+    ("theirs", "first"),
+    [
+        ({"theirs.csv": b"1"}, "theirs.csv"),
+        ({"manifest.json": b'{"files": {"theirs.csv": 1}}', "theirs.csv": b"1"}, "manifest.json"),
+        ({"manifest.json": b"no JSON"}, "manifest.json"),
+    ],
+)
+def test_a_repository_that_holds_something_else_is_left_alone(hub, theirs, first):
+    """Nobody's files are removed but those of a release, whatever their manifest is called."""
     ok("push", "release", "--to", "hub:mine")
     repository = hub.repositories["me/mine"]
-    repository.files = {"theirs.csv": b"1"}
+    repository.files = dict(theirs)
 
-    assert "holds 1 file and no release" in mitl("push", "release", "--to", "hub:mine").error
-    assert repository.files == {"theirs.csv": b"1"}
+    told = mitl("push", "release", "--to", "hub:mine").error
+    assert f"holds {several(len(theirs), 'file')} of no release, first {first!r}" in told
+    assert repository.files == theirs
+
+
+def test_a_file_that_somebody_put_beside_a_release_is_not_removed(hub):
+    """The release there is known by its manifest."""
+    ok("push", "release", "--to", "hub:mine")
+    repository = hub.repositories["me/mine"]
+    repository.files["theirs.csv"] = b"1"
+
+    assert (
+        "holds 1 file of no release, first 'theirs.csv'" in mitl("push", "release", "--to", "hub:mine").error
+    )
+    assert repository.files["theirs.csv"] == b"1"
+
+
+def test_a_release_of_ratings_is_pushed_without_what_a_download_left_in_its_folder(hub, tmp_path):
+    """And pushed again it does nothing."""
+    files = contents(write_ratings(tmp_path / "ratings", rated_world()).folder)
+    (tmp_path / "ratings" / ".cache").mkdir()
+
+    assert ok("push", "ratings", "--to", "hub:mine", "--json").json["counts"]["files"] == len(files)
+    assert ok("push", "ratings", "--to", "hub:mine", "--json").json["status"] == "nothing_to_do"
+    assert hub.repositories["me/mine"].files == {".gitattributes": b"", **files}
 
 
 @pytest.mark.parametrize(

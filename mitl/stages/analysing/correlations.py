@@ -11,7 +11,7 @@ from mitl.analysis.correlations import RSUM, ScoreTable, as_matrix, correlate, r
 from mitl.analysis.records import Cell, Correlations
 from mitl.analysis.report.machine_plots import matrix_svg
 from mitl.errors import MetricError
-from mitl.records import Table
+from mitl.records import Environment, Table
 from mitl.settings import Settings
 from mitl.stages.analysing.table import (
     Analysis,
@@ -35,7 +35,7 @@ def _correlate(of: AnalysisInput) -> tuple[Correlations, ScoreTable]:
         MetricError: the file is no such table, no scores are kept, or there are fewer than two models.
     """
     scores = of.options.scores
-    table = score_table(of.settings) if scores is None else read_scores(scores)
+    table = score_table(of.settings, of.project.environment) if scores is None else read_scores(scores)
     return correlate(table), table
 
 
@@ -71,7 +71,7 @@ def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
     )
 
 
-def score_table(settings: Settings) -> ScoreTable:
+def score_table(settings: Settings, environment: Environment) -> ScoreTable:
     """The scores that ``mitl evaluate`` keeps: a metric's name begins with its set of positives.
 
     Models that lack a set of positives have no score there. A set in one direction alone is left out.
@@ -82,7 +82,7 @@ def score_table(settings: Settings) -> ScoreTable:
     try:
         scores = {
             (score.annotator, score.direction.value, f"{score.positives} {score.metric}"): score.value
-            for score in kept_scores(settings.runs)
+            for score in kept_scores(settings.runs, environment)
         }
     except FileNotFoundError:
         raise MetricError(NO_SCORES) from None

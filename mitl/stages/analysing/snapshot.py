@@ -145,7 +145,8 @@ class ProjectSnapshot:
     @property
     def items(self) -> SearchedItems:
         """Both sides of the data set, as annotators take them."""
-        return SearchedItems(self.dataset.id_kind, self.images, self.captions)
+        of = self.dataset
+        return SearchedItems(of.id_kind, self.images, self.captions, of.pair_sides, of.content_sha256)
 
     @cached_property
     def exclusions(self) -> Exclusions:

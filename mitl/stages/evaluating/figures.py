@@ -315,8 +315,11 @@ def _with_ends(values: Mapping[str, Any], ends: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def kept_scores(runs: Path) -> list[EvaluationScore]:
+def kept_scores(runs: Path, environment: str | None = None) -> list[EvaluationScore]:
     """What :func:`keep_scores` has kept of both directions, in the file's order.
+
+    Args:
+        environment: without the scores on a release of another one's answers; all where None.
 
     Raises:
         FileNotFoundError: nothing is kept.
@@ -328,6 +331,7 @@ def kept_scores(runs: Path) -> list[EvaluationScore]:
         EvaluationScore(model, positives, ways[way], metric, *_ends(kept), by_way.get("taught_by", 0))
         for positives, by_model in sets.items()
         for model, by_way in by_model.items()
+        if environment is None or by_way.get("environment", environment) == environment
         for way, values in by_way.items()
         if way in ways
         for metric, kept in values.items()

@@ -245,18 +245,23 @@ class Block:
     @cached_property
     def rankings(self) -> Ids:
         """(B, G) the whole gallery, most similar first, ties to the smaller number."""
-        return self.gallery_ids[np.argsort(-self.similarities, axis=1, kind="stable")]
+        return self.gallery_ids[np.argsort(self._falling, axis=1, kind="stable")]
 
     def head(self, depth: int) -> Ids:
         """(B, depth) the first places of ``rankings``; of the whole gallery where it is smaller."""
         depth = min(depth, len(self.gallery_ids))
-        falling = -self.similarities
+        falling = self._falling
         worst = np.partition(falling, depth - 1, axis=1)[:, depth - 1, None]
         rows, columns = np.nonzero(falling <= worst)  # with all that equal the last one
         order = np.lexsort((columns, falling[rows, columns], rows))
         starts = np.searchsorted(rows, np.arange(len(falling)))
         items: Ids = self.gallery_ids[columns[order[starts[:, None] + np.arange(depth)]]]
         return items
+
+    @property
+    def _falling(self) -> NDArray[Any]:
+        """(B, G) numbers that rise as similarities fall; minus would leave an unsigned 0 the smallest."""
+        return ~self.similarities if self.similarities.dtype.kind in "iu" else -self.similarities
 
     def of(self, query_ids: Ids) -> Block:
         """The part of it that belongs to some queries."""

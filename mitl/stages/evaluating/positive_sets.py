@@ -68,6 +68,8 @@ def located(
 ) -> dict[Direction, Positives]:
     """The set in the sides' numbers; items that the gallery lacks still count in R, as in the official scores.
 
+    A query without positives is none of the set's.
+
     Args:
         inside: leave out the queries that the sides lack.
 
@@ -77,7 +79,7 @@ def located(
     positives = {}
     for direction in Direction:
         queries = sides.queries(direction).number_of
-        table = by_query.get(direction, {})
+        table = {query: items for query, items in by_query.get(direction, {}).items() if items}
         if inside:
             table = {query: items for query, items in table.items() if query in queries}
         _refuse_missing(name, table, sides.queries(direction))

@@ -149,15 +149,14 @@ class PlausibleTask(ScoredTask):
         return self._vectors(direction)[0].with_objects().ids
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
-        """Of rankings cut to the shortest one, since items beyond an end have no objects."""
-        depth = int(rankings.ends.min())
+        """See ``plausible_r_precision``."""
         gallery = self._vectors(direction)[1]
         asked = self._some(direction, np.sort(rankings.query_ids))
-        if depth >= len(gallery):
-            return self._whole(direction, rankings.query_ids, rankings.items[:, :depth], asked)
+        if int(rankings.ends.min()) >= len(gallery):
+            return self._whole(direction, rankings.query_ids, rankings.items, asked)
         return plausible_r_precision(
             rankings.query_ids,
-            rankings.items[:, :depth],
+            rankings.items,
             asked,
             gallery,
             zetas=(0,),
@@ -254,7 +253,7 @@ class GradedTask(ScoredTask):
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """nDCG@10."""
-        head = rankings.block(np.arange(len(rankings.query_ids)), 0, min(NDCG_K, int(rankings.ends.min())))
+        head = rankings.block(np.arange(len(rankings.query_ids)), 0, NDCG_K)
         return (ndcg(rankings.query_ids, head, self.labels[direction], k=NDCG_K, short=short),)
 
     def score(self, direction: Direction, block: Block) -> tuple[Ids, Ids, NDArray[Any]]:

@@ -137,10 +137,10 @@ _FINISHED = ("Reviewable", "Reviewing", DISPOSED)
 
 @dataclass(frozen=True, slots=True)
 class HitsOut:
-    """The HITs of ours that are out, as the server has them."""
+    """The HITs of ours that are out or were, as the server has them."""
 
     found: Mapping[int, ListedHit]
-    """By our row."""
+    """By our row; those too that are closed here and still listed: another hand may have reopened them."""
     deleted: tuple[StoredHit, ...] = ()
     """Those that are gone from the server though mitl did not delete them."""
 
@@ -161,7 +161,7 @@ class HitsOut:
 
 
 def sweep(client: MTurkClient, known: Sequence[StoredHit], listed: Mapping[str, ListedHit]) -> HitsOut:
-    """Hold our posted HITs against the listing; a HIT that is missing there is asked for by its id.
+    """Hold our HITs against the listing; a posted one that is missing there is asked for by its id.
 
     Args:
         known: all HITs of the environment.
@@ -171,7 +171,8 @@ def sweep(client: MTurkClient, known: Sequence[StoredHit], listed: Mapping[str, 
         EndpointError: the server knows none of the HITs: another account, or another server.
     """
     missing = look_up_missing(client, known, listed)
-    names = {hit.id: hit.mturk_hit_id or "" for hit in known if hit.state is HitState.POSTED}
+    sent = (HitState.POSTED, HitState.CLOSED)
+    names = {hit.id: hit.mturk_hit_id or "" for hit in known if hit.state in sent}
     hits = {id_: listed[name] for id_, name in names.items() if name in listed}
     hits.update({hit.id: listed_hit for hit, listed_hit in missing.items() if listed_hit is not None})
     deleted = [
@@ -214,11 +215,17 @@ class Fetcher:
         self._parser = Parser(session, environment, self._batches, context.settings.wordings)
         session.rollback()
 
-    def fetch(self, swept: HitsOut, posted: Sequence[StoredHit]) -> Fetched:
-        """Store and parse what is new on these HITs; another harvest may do the same meanwhile."""
+    def fetch(self, swept: HitsOut, hits: Sequence[StoredHit]) -> Fetched:
+        """Store and parse what is new on those of these HITs that were posted from here; another harvest may do the
+        same meanwhile."""
         stored = submission_store.stored_counts(self._session, self._environment)
         self._session.rollback()
-        changed = [hit for hit in posted if _has_changed(swept, hit, *stored.get(hit.id, (0, 0)))]
+        changed = [
+            hit
+            for hit in hits
+            if self._batches[hit.batch_id].source is JudgementSource.CROWD
+            and _has_changed(swept, hit, *stored.get(hit.id, (0, 0)))
+        ]
         if not changed:
             return Fetched(0, 0, 0, ())
         counts: Counter[str] = Counter()

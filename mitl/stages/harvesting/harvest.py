@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TypedDict
 
 from mitl.campaign.kinds import after_answers, kinds_asked, to_ask_again
@@ -17,11 +17,22 @@ from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store import open_work
+from mitl.db.store import journal, open_work
 from mitl.db.store import rounds as round_store
 from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.commitments import DELETE
+from mitl.errors import EndpointError, SettingsError
 from mitl.progress import Progress, no_progress
-from mitl.records import BatchKind, Decision, Environment, HitState, StageResult, several
+from mitl.records import (
+    BatchKind,
+    Decision,
+    Environment,
+    HitState,
+    JournalState,
+    JudgementSource,
+    StageResult,
+    several,
+)
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
@@ -101,10 +112,28 @@ def harvest_once(
         with reading(session):
             out = hit_store.hits(session, chosen, (HitState.SENDING, HitState.POSTED))
             idle = not (out or left or has_open_calls(session, chosen) or due_caps(context))
-        if idle:
+            kept = idle and _is_any_kept(context)
+        if idle and not kept:
             return _nothing_to_do(context)
-        with open_same_endpoint(context) as endpoint:
-            return _look(context, endpoint)
+        try:
+            with open_same_endpoint(context) as endpoint:
+                seen = _look(context, endpoint)
+        except (EndpointError, SettingsError) as error:
+            if not idle:
+                raise
+            return _nothing_to_do(context, (f"whether closed HITs have new work was not asked: {error}",))
+        return _nothing_to_do(context) if idle and seen.result.status == "nothing_to_do" else seen
+
+
+def _is_any_kept(context: Context) -> bool:
+    """Whether the server may still have a HIT that was posted from here and is closed: it can be reopened there."""
+    session, environment = context.session, context.environment
+    deleted = journal.states(session, DELETE)
+    crowd = {b.id for b in hit_store.batches(session, environment) if b.source is JudgementSource.CROWD}
+    return any(
+        hit.batch_id in crowd and hit.mturk_hit_id and deleted.get(hit.key) is not JournalState.DONE
+        for hit in hit_store.hits(session, environment, (HitState.CLOSED,))
+    )
 
 
 def _parser(context: Context) -> Parser:
@@ -122,8 +151,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     with reading(session):
         hits = hit_store.hits(session, environment)
     swept = sweep(client, hits, listed)
-    posted = [hit for hit in hits if hit.state is HitState.POSTED]
-    fetched = Fetcher(context, endpoint, client).fetch(swept, posted)
+    fetched = Fetcher(context, endpoint, client).fetch(swept, hits)
     judge(session, environment, settings.gold_rule)
     ended = _close_expired(context, swept)
     session.commit()
@@ -214,13 +242,13 @@ def _near_approval(waiting: Sequence[StoredAssignment], now: dt.datetime) -> lis
     ]
 
 
-def _nothing_to_do(context: Context) -> Harvested:
+def _nothing_to_do(context: Context, warnings: tuple[str, ...] = ()) -> Harvested:
     session, environment = context.session, context.environment
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
     counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
     after = round_store.after_pages(session, environment)
     result = StageResult.nothing(f"no HIT is out on {environment}", counts, after)
-    return Harvested(environment, result, counts, 0)
+    return Harvested(environment, replace(result, warnings=warnings), counts, 0)
 
 
 def _lines(counts: HarvestCounts, *, nothing: bool) -> Iterator[str]:

@@ -78,7 +78,8 @@ def sort_rows(
     by_key = {hit.key: hit for hit in here}
     by_id = {hit.mturk_hit_id: hit for hit in here if hit.mturk_hit_id}
     (other,) = (one for one in Environment if one is not environment)
-    elsewhere = {hit.mturk_hit_id for hit in hit_store.hits(session, other) if hit.mturk_hit_id}
+    posted = [hit for hit in hit_store.hits(session, other) if hit.batch_id in crowd]
+    elsewhere = {hit.mturk_hit_id for hit in posted if hit.mturk_hit_id}
     own, foreign = [], []
     for row in rows:
         if row.submission.hit_id in elsewhere:

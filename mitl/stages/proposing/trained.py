@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 FOLDER = "trained"
 """Of the project: weights and curves of what learnt here, and checkpoints of what is not finished."""
 
-_OF_OTHER_WEIGHTS = ("weights", "vocabulary", "wordpieces", "bpe", "activation", "pooling")
+_OF_OTHER_WEIGHTS = (
+    *("weights", "vocabulary", "wordpieces", "bpe", "activation", "pooling", "shift", "negative_scale"),
+)
 """Settings of a base that its trained weights bring themselves."""
 
 

@@ -109,7 +109,7 @@ def verify(
         items, parts = _sampled(annotator, items, sample), []
     with open_engine(settings, Computing.of(settings), [name]) as engine:
         compute = ComputeContext.of(settings, engine, progress)
-        run = _Run(annotator, compute, settings.runs / "verify" / _key(items))
+        run = _Run(annotator, compute, settings.runs / "verify" / _key(dataset.content_sha256, items))
         if not run.rankings(items).holds(AnnotatorRun(annotator, items, compute)):
             require_pictures(annotator, items.images, can_sample=True)
             cost = _cost(settings, name, items)
@@ -343,9 +343,9 @@ def _counts(
     }
 
 
-def _key(items: SearchedItems) -> str:
+def _key(content: str, items: SearchedItems) -> str:
     listed = [[item.external_id for item in side] for side in (items.images, items.captions)]
-    return hashlib.sha256(repr(listed).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr([content, *listed]).encode()).hexdigest()[:16]
 
 
 Recalls = Mapping[Direction, tuple[float, ...]]

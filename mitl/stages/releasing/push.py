@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from mitl.errors import ReleaseError, SettingsError, UsageError
-from mitl.positives.folders import MANIFEST
+from mitl.positives.folders import FORMAT, MANIFEST, RATINGS_FORMAT
 from mitl.positives.verifying import verify_release
-from mitl.records import StageResult, several
+from mitl.records import Environment, StageResult, several
 from mitl.records.results import printed_by
-from mitl.stages.evaluating.positive_sets import environment_of
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+    from huggingface_hub import DatasetInfo, HfApi
 
 _TO = re.compile(r"hub:([\w.-]+/)?[\w.-]+")
 _OWN = {".gitattributes"}
@@ -72,8 +72,7 @@ def push(request: PushRequest) -> StageResult:
         raise ReleaseError(
             f"{str(request.release)!r} is not as it was released: {verification.differences[0]}; build it again"
         )
-    # What was verified is flat, and holds nothing but the release.
-    files = tuple(sorted(path.name for path in request.release.iterdir()))
+    manifest = json.loads((request.release / MANIFEST).read_bytes())
     try:
         from huggingface_hub import HfApi, get_token
     except ImportError as error:
@@ -85,10 +84,10 @@ def push(request: PushRequest) -> StageResult:
         raise SettingsError("there is no token for the hub; set HF_TOKEN, or log in by `hf auth login`")
     api = HfApi(token=token)
     with _one_line(api.endpoint, token):
-        return _pushed(api, request, verification.name, files)
+        return _pushed(api, request, verification.name, manifest)
 
 
-def _pushed(api: HfApi, request: PushRequest, title: str, files: tuple[str, ...]) -> StageResult:
+def _pushed(api: HfApi, request: PushRequest, title: str, manifest: Mapping[str, Any]) -> StageResult:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     repository = api.create_repo(
@@ -96,11 +95,13 @@ def _pushed(api: HfApi, request: PushRequest, title: str, files: tuple[str, ...]
     )
     name = repository.repo_id
     before = api.dataset_info(name)
+    files = sorted({*manifest["files"], MANIFEST})
     present = {file.rfilename for file in before.siblings or ()} - _OWN
-    if present and MANIFEST not in present:
+    strangers = sorted(present - (_released(api, before) if MANIFEST in present else set()))
+    if strangers:
         raise ReleaseError(
-            f"{repository} holds {several(len(present), 'file')} and no release, so it is left alone; choose another "
-            "name"
+            f"{repository} holds {several(len(strangers), 'file')} of no release, first {strangers[0]!r}, so it is "
+            "left alone; choose another name"
         )
     old = sorted(present - set(files))
     operations = [CommitOperationAdd(file, request.release / file) for file in files]
@@ -117,7 +118,7 @@ def _pushed(api: HfApi, request: PushRequest, title: str, files: tuple[str, ...]
     paths: PushPaths = {"release": str(request.release), "hub": str(repository), "commit": commit.oid}
     seen = "private: its owner alone sees it" if before.private else "public: everybody sees it"
     told = f"{several(len(files), 'file')} of {title} at {repository}"
-    sandbox = environment_of(request.release) == "sandbox"
+    sandbox = manifest.get("environment") == Environment.SANDBOX
     return StageResult(
         status="done" if changed else "nothing_to_do",
         counts=counts,
@@ -125,6 +126,21 @@ def _pushed(api: HfApi, request: PushRequest, title: str, files: tuple[str, ...]
         lines=(told if changed else f"nothing to do: {repository} holds this release", seen),
         warnings=("its answers come of the sandbox: they are no data of people",) if sandbox else (),
     )
+
+
+def _released(api: HfApi, there: DatasetInfo) -> set[str]:
+    """The files of the release that a repository's manifest is of; none where it is that of something else."""
+    from huggingface_hub import get_session
+
+    url = f"{api.endpoint}/datasets/{there.id}/resolve/{there.sha}/{MANIFEST}"
+    answer = get_session().get(url, headers={"Authorization": f"Bearer {api.token}"})
+    answer.raise_for_status()
+    try:
+        told = answer.json()
+    except ValueError:
+        return set()
+    is_release = isinstance(told, dict) and told.get("format") in (FORMAT, RATINGS_FORMAT)
+    return {MANIFEST, *told["files"]} if is_release and isinstance(told.get("files"), dict) else set()
 
 
 @contextmanager

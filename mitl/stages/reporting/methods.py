@@ -98,7 +98,9 @@ def facts(context: Context) -> tuple[Facts, str]:
                 for audit in audit_store.audits(session, context.environment)
                 if audit.purpose is AuditPurpose.RECALL
             ),
-            scores=evaluation(settings, [row.name for row in proposal_store.annotators(session)]),
+            scores=evaluation(
+                settings, [row.name for row in proposal_store.annotators(session)], context.environment
+            ),
             versions=tuple(versions()),
         ),
         uncertified,
@@ -196,7 +198,7 @@ _NAMES = {
     "alpha": "Krippendorff's alpha",
     "paid_cents": "paid",
     "median_hourly_cents": "an hour's pay, median",
-    "negatives": "refused pairs",
+    "negatives": "pairs called no match",
     "positives": "positives",
     "machine_labels": "machine labels",
     "audited": "audited pairs",

@@ -284,7 +284,7 @@ def report_input(
     of = AnalysisInput.of(project, options)
     merged = project.merged if project.stored or project.ratings else None
     true = packed_truth(project) if project.has_truth and project.proposals else None
-    scores = evaluation(project.settings, [row.name for row in project.annotators])
+    scores = evaluation(project.settings, [row.name for row in project.annotators], project.environment)
     funnel = funnel_counts(project)
     return ReportInput(
         project=project.settings.project.name,
@@ -375,14 +375,17 @@ def _sections(of: AnalysisInput, advance: Advance) -> Iterator[AnalysisSection]:
         advance(1)
 
 
-def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[EvaluationScore, ...]:
+def evaluation(
+    settings: Settings, order: Sequence[str] = (), environment: Environment | None = None
+) -> tuple[EvaluationScore, ...]:
     """The latest scores of `mitl evaluate` by set of positives, annotator, direction and metric; empty without any.
 
     Args:
         order: the annotators' order; others follow as the file has them.
+        environment: see ``kept_scores``.
     """
     try:
-        kept = kept_scores(settings.runs)
+        kept = kept_scores(settings.runs, environment)
     except FileNotFoundError:
         return ()
     sets = list(dict.fromkeys(score.positives for score in kept))
@@ -446,7 +449,7 @@ def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bo
         notes.append("These answers were given in the sandbox, with practice money.")
     if has_other_work:
         notes.append(
-            "The project has work in the other environment too: scores on a release may come of that; the release's "
-            "manifest names its environment."
+            "The project has work in the other environment too, which this page leaves out, as it does scores on a "
+            "release of that."
         )
     return tuple(notes)
