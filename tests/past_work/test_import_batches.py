@@ -363,6 +363,54 @@ def test_a_later_download_of_the_same_batch_adds_what_is_new(folder):
     assert [row[4] for row in stored()][-2:] == [False, False], "one worker's second answer on a pair"
 
 
+def test_what_was_decided_after_the_first_download_holds(folder):
+    """Work that was undecided counts until a later file says that it was rejected; what was approved stays so."""
+    rows = [foreign("W1", "1", "4", status="Submitted"), foreign("W2", "1", "1")]
+    first = ok("harvest", "--from", write(folder / "1.csv", rows), "--columns", "map.toml")
+    assert [row[4] for row in stored()] == [True] * 4
+    assert "1 submissions count although the file does not say that they were approved" in first.err
+    later = [row | {"AssignmentStatus": "Rejected"} for row in rows]
+
+    again = ok("harvest", "--from", write(folder / "2.csv", later), "--columns", "map.toml")
+
+    assert "2 of the submissions were here already, 1 of them decided since" in again.out
+    assert [row[4] for row in stored()] == [False, False, True, True]
+
+
+def test_other_work_under_ids_that_came_before_is_refused(folder):
+    """Files that each count their submissions from 1 do not pass for one another; nothing of the second is dropped."""
+    ok("harvest", "--from", write(folder / "1.csv", [foreign("W1", "1", "4")]), "--columns", "map.toml")
+    rows = [foreign("W1", "1", "4") | {"Input.url2": "http://x/3.jpg"}, foreign("W2", "1", "4")]
+
+    told = fails(1, "harvest", "--from", write(folder / "2.csv", rows), "--columns", "map.toml")
+
+    assert "'2.csv' gives submission H1-W1 of worker W1 other answers than '1.csv'" in told
+    assert len(stored()) == 2
+
+
+def test_practice_in_the_sandbox_keeps_no_past_work_from_the_live_project(folder):
+    """The same file is brought into either environment, once into each."""
+    file = write(folder / "b.csv", [foreign("W1", "1", "4", status="approved")])
+    words = ("harvest", "--from", file, "--columns", "map.toml")
+    assert "into batch b1 of the sandbox: 2 judgements" in ok(*words, "--sandbox").out
+
+    runs = [ok(*words, where).out for where in ("--live", "--live", "--sandbox")]
+
+    assert "into batch b2: 2 judgements" in runs[0]
+    assert ["was brought in" in run for run in runs] == [False, True, True]
+    assert [row[4] for row in stored()] == [True, True]
+
+
+def test_a_rejection_counts_as_one_however_it_is_written(folder):
+    """Tables of other tools say rejected, or REJECTED."""
+    rows = [
+        foreign(f"W{n}", "1", "4", status=word) for n, word in enumerate(("rejected", "REJECTED", "approved"))
+    ]
+    ok("harvest", "--from", write(folder / "b.csv", rows), "--columns", "map.toml")
+
+    assert [row[4] for row in stored()] == [False] * 4 + [True] * 2
+
+
 def test_a_corrected_mapping_reads_the_same_file_again(folder):
     """The rows are kept, so labels that were mapped the wrong way round are put right; `--reparse` keeps that."""
     gone = foreign("W2", "1", "1", hit="H2") | {"Input.url1": "http://x/y/3.jpg", "Input.text1": "a fox"}

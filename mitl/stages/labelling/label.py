@@ -122,6 +122,8 @@ def label(
         sampled = distinct(audited["pair"].to_numpy())
         read = _score(context, audit, sampled) if scores is None else read_scores(context, scores)
         about, fused = read
+        if scores is None:  # what only withdrawn annotators proposed is open no more, drawn or not
+            audited = audited[contains(fused["pair"].to_numpy(), audited["pair"].to_numpy())]
         _check_workers(context, audit)
         judgements = columns.judgement_columns(context.session, context.environment)
         judgements = judgements[speaks(judgements)]

@@ -39,6 +39,9 @@ from mitl.stages.past_work.foreign import (
 )
 from mitl.stages.past_work.own import sort_rows, store_own, submission_rows
 from mitl.stages.past_work.past import (
+    APPROVED,
+    MAX_SHOWN,
+    REJECTED,
     PastSubmission,
     StoredPast,
     known_only,
@@ -80,12 +83,15 @@ def import_results(
     with open_context(settings, environment, unposted=Environment.LIVE, progress=progress) as context:
         session = context.session
         before = import_store.imports(session).get(file.sha256)
+        was_first = before is not None and before.environment is context.environment
+        if not was_first and not import_store.holds(session, context.environment, file.sha256):
+            before = None  # of past work that was brought into the sandbox for practice live knows nothing
         if before is not None and not _means_else(before, mapping):
             session.rollback()
             _settle(context)  # an earlier run may have died over it
-            when, batch = before.imported_at, before.batch
+            when = f" on {before.imported_at:%Y-%m-%d}, into batch {before.batch}" if was_first else " before"
             return StageResult.nothing(
-                f"{file.name} was brought in on {when:%Y-%m-%d}, into batch {batch}",
+                f"{file.name} was brought in{when}",
                 _counts(context.environment, Brought()),
                 "mitl build-dataset --out DIR",
             )
@@ -237,13 +243,19 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
     """What was brought in, what of it was here already, and what was left out."""
     counts = _counts(environment, brought)
     lines = []
+    decided = brought.stored.decided if brought.stored else 0
     if brought.stored is not None:
         verb = "read again" if read_again else "brought in"
         workers = len({submission.worker_id for submission in brought.past})
+        place = (
+            f"batch {brought.stored.batch}{' of the sandbox' if environment is Environment.SANDBOX else ''}"
+        )
+        known = 0 if read_again else len(brought.past) - brought.stored.submissions
         lines.append(
             f"{verb} {several(len(brought.past), 'submission')} by {several(workers, 'worker')} from {file.name} into "
-            f"batch {brought.stored.batch}: {counts['judgements']:,} judgements on "
-            f"{counts['pairs']:,} pairs"
+            f"{place}: {counts['judgements']:,} judgements on {counts['pairs']:,} pairs"
+            + (f"; {known:,} of the submissions were here already" if known else "")
+            + (f", {decided:,} of them decided since" if decided else "")
         )
     if brought.own_rows:
         lines.append(
@@ -253,7 +265,7 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
     if brought.proposals:
         lines.append(f"{brought.proposals:,} proposals say who found the pairs")
     return StageResult(
-        status="done" if counts["fetched"] or read_again else "nothing_to_do",
+        status="done" if counts["fetched"] or read_again or decided else "nothing_to_do",
         counts=counts,
         warnings=tuple(_warnings(file, brought)),
         lines=tuple(lines),
@@ -263,6 +275,7 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
 
 def _warnings(file: ResultFile, brought: Brought) -> list[str]:
     findings = Counter(finding.code for submission in brought.past for finding in submission.read.findings)
+    undecided = Counter(one.status[:40] for one in brought.past if one.status not in (APPROVED, REJECTED, ""))
     said = [
         (file.encoding == "cp1252", f"{file.name} is not in UTF-8; it was read as Windows-1252"),
         (
@@ -277,6 +290,11 @@ def _warnings(file: ResultFile, brought: Brought) -> list[str]:
         (
             bool(brought.judged_before),
             f"{brought.judged_before:,} of the pairs had been judged here before; all answers count",
+        ),
+        (
+            bool(undecided),
+            f"{undecided.total():,} submissions count although the file does not say that they were approved: their "
+            f"status is {', '.join(map(ascii, sorted(undecided)[:MAX_SHOWN]))}",
         ),
         (
             bool(findings["missing_answer"]),

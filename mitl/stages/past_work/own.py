@@ -55,7 +55,8 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
         if first.row.cells != row.cells:
             raise DatasetError(
                 f"line {row.line} of {file.name!r} repeats submission {said.assignment_id} of line "
-                f"{first.row.line} with other cells; keep the right one of them"
+                f"{first.row.line} with other cells; keep the right one of them, or where each row is an answer by itself "
+                "name a column that numbers the rows as assignment"
             )
     return list(rows.values()), unanswered
 
@@ -78,7 +79,8 @@ def sort_rows(
     by_key = {hit.key: hit for hit in here}
     by_id = {hit.mturk_hit_id: hit for hit in here if hit.mturk_hit_id}
     (other,) = (one for one in Environment if one is not environment)
-    elsewhere = {hit.mturk_hit_id for hit in hit_store.hits(session, other) if hit.mturk_hit_id}
+    posted = [hit for hit in hit_store.hits(session, other) if hit.batch_id in crowd]
+    elsewhere = {hit.mturk_hit_id for hit in posted if hit.mturk_hit_id}
     own, foreign = [], []
     for row in rows:
         if row.submission.hit_id in elsewhere:

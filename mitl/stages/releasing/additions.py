@@ -156,7 +156,9 @@ def with_certificate(
         record, why = None, "the official filters reproduce files that had no audit, so it is not read"
     if record is not None:
         try:
-            merged, audit = certified(record, data.merged, exclusions, data.proposals)
+            merged, audit = certified(
+                record, data.merged, exclusions, data.proposals, strict=data.rules.strict
+            )
         except AuditError as error:
             why = str(error)
         else:
