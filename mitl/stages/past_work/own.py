@@ -55,7 +55,8 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
         if first.row.cells != row.cells:
             raise DatasetError(
                 f"line {row.line} of {file.name!r} repeats submission {said.assignment_id} of line "
-                f"{first.row.line} with other cells; keep the right one of them"
+                f"{first.row.line} with other cells; keep the right one of them, or where each row is one answer "
+                "name a column that numbers the rows as assignment"
             )
     return list(rows.values()), unanswered
 
