@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -89,8 +89,27 @@ def threads_of(workers: int) -> int:
     return max(LEAST_THREADS, MOST_THREADS // workers)
 
 
+MOST_BEGUN = 400
+"""Connections that have not got through TLS yet; with ``MAX_CONNECTIONS`` fewer than ``MOST_FILES``."""
+
+
 class _Listener(socket.socket):
-    """A listening socket whose queue keeps its length, whatever length each process asks for."""
+    """A listening socket whose queue keeps its length, whatever length each process asks for.
+
+    Whoever connects and never gets through TLS would hold a file of the process for a minute: the oldest make room.
+    """
+
+    begun: ClassVar[dict[int, socket.socket]] = {}
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Take a connection, and note it until TLS is through."""
+        connection, address = super().accept()
+        self.begun.pop(connection.fileno(), None)  # of one that ended before
+        self.begun[connection.fileno()] = connection
+        if len(self.begun) > MOST_BEGUN:
+            with contextlib.suppress(OSError):  # it ended before
+                self.begun.pop(next(iter(self.begun))).shutdown(socket.SHUT_RDWR)
+        return connection, address
 
     def listen(self, backlog: int = 0, /) -> None:
         """Listen, with a queue of ``BACKLOG``."""
@@ -301,6 +320,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
         super().connection_made(transport)
+        _Listener.begun.pop(transport.get_extra_info("socket").fileno(), None)
         self._waits_since = self.loop.time()
         self._await_head()
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:

@@ -106,7 +106,7 @@ _COLUMN_NOTES = {
     "annotators": "The machine annotators that proposed the pair.",
     "n_judgements": "How many usable judgements the pair has.",
     "probability": "That the pair matches: the share of positive answers, or a model's posterior; see the datasheet.",
-    "worker": "Pseudonym; the same worker has the same one throughout this release and no other.",
+    "worker": "Pseudonym; a worker has one throughout this release, and another in a release of another name.",
     "outcome": "answered, skipped or image_failed.",
     "active_ms": "Milliseconds that the worker spent on the pair, as measured by the page, to the nearest second.",
     "usable": "Whether the answer counts towards the positives.",
@@ -169,9 +169,10 @@ def croissant(
     data: ReleaseInput, summary: Summary, files: Mapping[str, bytes], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, object]:
     """The JSON-LD description of ``files``; ``schemas`` are the Parquet files', by name without suffix."""
-    notes = _COLUMN_NOTES | {question.column: question.meaning for question in data.questions}
+    notes = dict(_COLUMN_NOTES)
     if data.has_machine_labels or data.audit is not None:
         notes["sources"] = f"What speaks for this: {', '.join(PositiveSource)}."
+    notes_of = _NOTES_OF | {"judgements": {question.column: question.meaning for question in data.questions}}
     held = file_notes(data)
     return {
         **head(data.name, data.card, _described(data, summary)),
@@ -181,7 +182,7 @@ def croissant(
             file_object(name, content, held[name]) for name, content in sorted(files.items()) if name in held
         ],
         "recordSet": [
-            record_set(name, schema, held[f"{name}.parquet"][1], notes | _NOTES_OF.get(name, {}))
+            record_set(name, schema, held[f"{name}.parquet"][1], notes | notes_of.get(name, {}))
             for name, schema in sorted(schemas.items())
         ],
     }

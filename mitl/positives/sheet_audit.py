@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mitl.audits.machine_labels import Loss
-from mitl.positives.markdown import at_most, plain, table
+from mitl.positives.markdown import at_most, listed, plain, table
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.positives.release_input import MachineBound, Origins, ReleaseInput, TrainedMachine
 from mitl.records import several
@@ -18,8 +18,9 @@ from mitl.records.rounds import DOUBTS
 
 def unproposed(origins: Origins) -> str:
     """Whom nobody was asked about, but for samples: how a sentence on it begins."""
-    chosen = " and no round chose" if origins.rounds else ""
-    return f"Pairs that no machine annotator proposed{chosen}"
+    further = ((origins.rounds, "no round chose"), (origins.past_work, "no past work asked about"))
+    asked = ["no machine annotator proposed", *(words for were, words in further if were)]
+    return f"Pairs that {listed(asked)}"
 
 
 def rounds_told(origins: Origins) -> list[str]:

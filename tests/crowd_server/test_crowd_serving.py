@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from tls_kit import self_signed
 
 from mitl.crowd_server.serving import MOST_PENDING, TICK_S, PatientProtocol, RunningServer
 from mitl.crowd_server.store.database import in_thread
@@ -226,6 +227,20 @@ def test_connections_that_take_no_answer_make_room(path, then, monkeypatch):
             greedy.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: here\r\n" + then + b"\r\n")
             assert greedy.recv(12) == b"HTTP/1.1 200"
         assert httpx.get(server.url, trust_env=False).content == b"xxxx"
+
+
+def test_connections_that_never_get_through_tls_make_room(tmp_path, monkeypatch):
+    """The oldest is hung up on when more come than may, and who speaks TLS is answered."""
+    monkeypatch.setattr("mitl.crowd_server.serving.MOST_BEGUN", 5)
+    with (
+        RunningServer(echo, tls=self_signed(tmp_path, "IP:127.0.0.1")) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        silent = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(9)]
+
+        assert [connection.recv(1) for connection in silent[:4]] == [b""] * 4
+        assert httpx.get(server.url, verify=False, trust_env=False).status_code == 200
 
 
 def test_the_end_may_be_told_again():

@@ -124,6 +124,7 @@ def test_a_sample_that_is_answered_is_not_drawn_again_and_machine_labels_are_tol
     asks = ok("publish", "--project", settings.project, "--sandbox", "--dry-run", "--json").json["counts"]
 
     assert "mitl audit draw --for labels --size" in before.splitlines()[-1]
+    assert "mitl label --error 0.4 --siding 0.1;" in before.splitlines()[-1]
     assert "next" in after.splitlines()[-1] and "mitl audit draw" not in after.splitlines()[-1]
     assert f"5 of the {asks['pairs'] + 5:,} open candidates have a machine label" in after
     assert f"asks only about the other {asks['pairs']:,};" in after

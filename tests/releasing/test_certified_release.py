@@ -243,6 +243,24 @@ def test_a_certified_release_reads_back(tmp_path, kind):
     assert read_audit(folder, {"files": {}}) is None
 
 
+def test_a_set_is_held_against_what_an_audit_refused_as_against_what_it_found(tmp_path):
+    """Or whatever the audit shows of it would speak for it."""
+    data = audited_world()
+    verified = read_set(str(write_release(tmp_path / "r", data).folder)).verified
+    drawn = data.audit.audited
+    alone = drawn[~drawn["held"] & (drawn["label"] == NONE)]
+    pairs = {
+        found: {
+            (f"{10 * pair.image_id}", f"{100 * pair.caption_id}")
+            for pair in unpack_pairs(of["pair"].to_numpy())
+        }
+        for found, of in alone.groupby("found")
+    }
+
+    assert pairs[True] and pairs[True] <= verified.positive
+    assert pairs[False] and pairs[False] <= verified.judged - verified.positive
+
+
 def test_an_audit_that_cannot_certify_says_so_in_one_line():
     """An open answer, or one worker who gave most of them."""
     data = world()

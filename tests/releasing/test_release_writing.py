@@ -38,6 +38,7 @@ from mitl.records import (
     Pair,
     Proposal,
 )
+from mitl.records.questions import RATIONALE, Question, QuestionType
 
 
 def positives(data):
@@ -415,6 +416,19 @@ def test_croissant_describes_every_table_and_data_file():
         assert {key["@id"] for key in record_set.get("key", [])} <= {
             field["@id"] for field in record_set["field"]
         }
+
+
+def test_a_question_of_ones_own_describes_its_own_column_alone():
+    """Other tables may have a column of that name."""
+    own = Question(
+        "kind", QuestionType.TEXT, "What kind?", column="kind", meaning="What kind of picture it is."
+    )
+    described = json.loads(
+        release_files(world(IdKind.STRING, questions=(*RATIONALE, own)))[0]["croissant.json"]
+    )
+
+    (ids,) = (one for one in described["recordSet"] if one["@id"] == "ids")
+    assert ids["field"][0]["description"] == "image or caption."
 
 
 def test_croissant_says_in_prov_where_a_release_comes_from():
