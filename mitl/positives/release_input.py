@@ -37,7 +37,7 @@ class QueryDraw:
     items: int
     """Images or captions that there are."""
     seed: int | None
-    """With which they were drawn at random; None where all are asked or the makers listed them."""
+    """With which they were drawn at random; None where all are asked, the makers listed them or took another seed."""
 
 
 @dataclass(frozen=True, slots=True)
