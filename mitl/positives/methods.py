@@ -123,7 +123,7 @@ def _draw(draw: QueryDraw) -> str:
     side, items = ("image", "images") if draw.direction is Direction.I2T else ("caption", "captions")
     if draw.queries >= draw.items:
         return f"all {draw.items:,} {items}"
-    how = "listed" if draw.seed is None else f"drawn at random (seed {draw.seed})"
+    how = "chosen" if draw.seed is None else f"drawn at random (seed {draw.seed})"
     return f"{several(draw.queries, f'{side} query', f'{side} queries')} {how} of {draw.items:,} {items}"
 
 

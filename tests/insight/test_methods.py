@@ -266,6 +266,17 @@ def test_what_is_open_and_who_was_alone_are_told(known: Facts) -> None:
     assert "no usable answer" not in as_markdown(known)
 
 
+def test_queries_of_another_seed_are_not_called_listed(known: Facts) -> None:
+    """They may have been drawn as well as listed, and nothing tells which."""
+    origins = known.data.origins
+    (run,) = origins.runs
+    chosen = tuple(replace(draw, queries=3, items=20, seed=None) for draw in run.draws)
+    data = replace(known.data, origins=replace(origins, runs=(replace(run, draws=chosen),)))
+
+    assert "For 3 image queries chosen of 20 images" in as_markdown(replace(known, data=data))
+    assert "drawn at random (seed 0)" in as_markdown(known)
+
+
 def test_words_of_others_are_escaped(known: Facts) -> None:
     """Data set, release, annotator and the makers' statement cannot break out of the text or of the table."""
     data = replace(known.data, dataset=HOSTILE, card=replace(known.data.card, ethics=HOSTILE))

@@ -274,3 +274,16 @@ def test_a_dual_encoder_begins_by_its_name_and_goes_on(project):
     assert proposed["counts"]["annotators"].keys() == {"de-i2t-tuned"}
     assert run(project, "de-i2t", "--loss", "softmax")["status"] == "nothing_to_do"
     assert len(taught_pairs_of(project.project / "trained" / "on.safetensors"))
+
+
+def test_what_learnt_from_a_withdrawn_one_still_ranks(project):
+    """Its weights are its own; what it took over of the other's settings is known as before."""
+    run(project, "clip-mini")
+    run(project, "clip-mini-tuned", "--name", "on")
+    with open_database(project.db_url) as session:
+        session.query(TrainedAnnotator).filter_by(name="clip-mini-tuned").update({"withdrawn_at": utc_now()})
+        session.commit()
+    (built,) = build_annotators(with_trained(project, ["on"]), ["on"])
+
+    assert built.name == "on"
+    assert ok("annotators", "--project", project.project).status == 0
