@@ -1,4 +1,4 @@
-"""A sieve before the product by 16-bit integers: 8-bit ones at twice to four times its rate. Imported late.
+"""A sieve before the product by 16-bit integers: 8-bit ones at twice to sixteen times its rate. Imported late.
 
 The instruction ``vpmaddubsw`` multiplies 32 pairs of 8-bit numbers, of which the one of each pair has no sign, and adds
 neighbours in 16 bits. So the left is shifted by ``SHIFT``, and what that adds is taken off each sum from the start:
@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mitl.retrieval import vnni_kernels
+from mitl.retrieval import amx_kernels, vnni_kernels
 from mitl.retrieval.int16_kernels import (
     COLUMNS,
     LANES,
@@ -55,13 +55,27 @@ def _typed_block(typing: Any, where: Any, panels: Any) -> Any:
     Args:
         where: addresses: a panel of the left and one of the right as ``to_panels`` makes them, how many times DEPTH
             numbers their vectors have, the limits and the marks (see ``highest_sums``), and room for the sums, int32.
-        panels: those of the left, whose type tells who made them: bytes for AVX2, words for VNNI.
+        panels: those of the left, whose type tells who made them: bytes for AVX2, words for VNNI, signed bytes for AMX.
     """
-    write = vnni_kernels.write_block if panels.dtype == types.uint32 else _write_block
-    return types.boolean(types.UniTuple(types.intp, 11), panels), write
+    made = {types.uint32: vnni_kernels.write_block, types.int8: amx_kernels.write_block}
+    return types.boolean(types.UniTuple(types.intp, 11), panels), made.get(panels.dtype, _write_block)
 
 
 _block: Any = intrinsic(_typed_block)
+
+
+def _typed_tiles(typing: Any, panels: Any, keep: Any) -> Any:
+    """Take the tiles of AMX where these panels, of the left, are for them, or give them back."""
+
+    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        if panels.dtype == types.int8:
+            amx_kernels.write_shapes(builder, keep.literal_value)
+        return context.get_dummy_value()
+
+    return types.void(panels, keep), write
+
+
+_tiles: Any = intrinsic(prefer_literal=True)(_typed_tiles)
 
 
 def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
@@ -134,7 +148,7 @@ def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
     """
     lanes, name = (
         (vnni_kernels.LANES, "avx512.pmaddw.d.512")
-        if panels.dtype == types.uint32
+        if panels.dtype != types.uint8
         else (LANES, "avx2.pmadd.wd")
     )
 
@@ -190,12 +204,13 @@ def _mark(
     height, width = scratch.shape
     column, line, lines = panel * width, 0, items.strides[0] // LINE  # of a column's numbers
     here, each = items.ctypes.data + column * items.strides[0], -(-lines * width // (stop - start))
+    _tiles(left, True)
     for group in range(start, stop):
         _block(
             (
                 left.ctypes.data + group * left.strides[0],
                 right.ctypes.data + panel * right.strides[0],
-                items.shape[1] // depth,
+                -(-items.shape[1] // depth),
                 factors[0].ctypes.data + 4 * group * height,
                 factors[0].strides[0],
                 floors[0].ctypes.data + 4 * group * height,
@@ -210,6 +225,7 @@ def _mark(
         for _ in range(each):
             prefetch(here + LINE * line)
             line += 1
+    _tiles(left, False)
 
 
 @njit(nogil=True, cache=True)

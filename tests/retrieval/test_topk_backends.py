@@ -585,14 +585,18 @@ def extreme_vectors(width: int) -> np.ndarray:
     return np.concatenate([rows, -rows, 1e-18 * rows, 1e15 * rows]).astype(np.float32)
 
 
-@pytest.mark.parametrize("form", ["sieve_kernels", "vnni_kernels", None])
+SIEVES = ["amx_kernels", "vnni_kernels", "sieve_kernels"]
+"""Whose panels a search takes, the first that runs on this processor."""
+
+
+@pytest.mark.parametrize("form", [*SIEVES, None])
 @pytest.mark.parametrize("width", [1, 3, 32, 65, 1100])
 def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, form, monkeypatch):
     """Whatever 8 and 16 bits lose: a pair is let through where the floor of its row or column is its similarity."""
-    if form == "sieve_kernels":  # as on processors without VNNI
-        monkeypatch.setattr("mitl.retrieval.vnni_kernels.runs_here", lambda: False)
-    elif form and not import_module(f"mitl.retrieval.{form}").runs_here():
-        pytest.skip("this processor has no VNNI")
+    for better in SIEVES[: SIEVES.index(form)] if form else ():
+        monkeypatch.setattr(f"mitl.retrieval.{better}.runs_here", lambda: False)
+    if form in SIEVES[:2] and not import_module(f"mitl.retrieval.{form}").runs_here():
+        pytest.skip("this processor has no such instruction")
     product, one, other, _, exact = loaded(
         "int16", extreme_vectors(width), extreme_vectors(width)[::-1].copy()
     )
