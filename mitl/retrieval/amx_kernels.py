@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
 from mitl.retrieval import vnni_kernels
 from mitl.retrieval.int16_kernels import Sums, highest_sums, load_at, loop_of_sums
-from mitl.retrieval.kernels import LINE
+from mitl.retrieval.kernels import LINE, compiled
 
 LINES, DEPTH, QUAD = 16, 64, 4
 """Lines of a tile, and numbers of a line: of one vector of the left, or four of each of 16 vectors of the right."""
@@ -124,7 +123,7 @@ def empty_panels(count: int, width: int, side: int) -> Any:
     return room[start : start + math.prod(shape)].reshape(shape)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tuple[Any, Any]) -> None:
     """As ``sieve_kernels.to_panels``, whose arguments these are; no part of a vector limits its steps here."""
     steps, lost = found

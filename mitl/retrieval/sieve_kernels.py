@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -28,7 +28,7 @@ from mitl.retrieval.int16_kernels import (
     loop_of_sums,
     spread,
 )
-from mitl.retrieval.kernels import LINE, lowest, prefetch
+from mitl.retrieval.kernels import LINE, compiled, lowest, prefetch
 
 QUAD, QUADS = 4, 8
 """Numbers of a vector that one instruction takes, and how many times it does in a segment."""
@@ -188,7 +188,7 @@ def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
 _dot: Any = intrinsic(_typed_dot)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _mark(
     panels: Any, factors: Any, floors: Any, items: Any, span: tuple[int, int, int, int], room: tuple[Any, Any]
 ) -> None:
@@ -228,7 +228,7 @@ def _mark(
     _tiles(left, False)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _list_marked(marks: Any, within: int, corner: tuple[int, int], room: tuple[Any, Any, Any]) -> int:
     """List the marked pairs of a panel; return how many there are.
 
@@ -254,7 +254,7 @@ def _list_marked(marks: Any, within: int, corner: tuple[int, int], room: tuple[A
     return count
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def sieve(
     panels: Any, coarse_factors: Any, fine: Any, factors: Any, floors: Any, found: Any, form: Any
 ) -> Any:
@@ -329,7 +329,7 @@ def empty_panels(count: int, width: int, side: int) -> Any:
     return np.empty((-(-count // columns), width // PART, side + QUADS, columns, QUAD), ("u1", "i1")[side])
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tuple[Any, Any]) -> None:
     """Whole steps nearest to vectors, in steps of each item's own, put into panels.
 

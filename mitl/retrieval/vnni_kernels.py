@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
 from mitl.retrieval.int16_kernels import Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
+from mitl.retrieval.kernels import compiled
 
 DEPTH, LANES = 4, 16
 """Numbers of a vector, and vectors, that one instruction takes."""
@@ -69,7 +69,7 @@ def empty_panels(count: int, width: int, side: int) -> Any:
     return np.empty((-(-count // columns), side + lines, columns), np.uint32)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tuple[Any, Any]) -> None:
     """As ``sieve_kernels.to_panels``, whose arguments these are; no part of a vector limits its steps here."""
     steps, lost = found
@@ -85,7 +85,7 @@ def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tup
             out[panel, 0, column] = np.uint32(np.int32(-SHIFT * summed))
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def to_bytes(vector: Any, bits: Any, shift: int, whole: Any) -> tuple[Any, Any, Any]:
     """Put a vector's whole steps into ``whole``, shifted; returns the step, the squared length of what is lost and the
     sum, both in steps."""

@@ -619,6 +619,20 @@ def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, form, 
             assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == len(rows)
 
 
+@pytest.mark.parametrize("name", ["kernels", "int16_kernels", *SIEVES])
+def test_what_was_compiled_before_any_source_changed_is_not_used(name, monkeypatch):
+    """Instructions are built in other files than the functions that they become part of."""
+    module = import_module(f"mitl.retrieval.{name}")
+    loops = [loop for loop in vars(module).values() if hasattr(loop, "py_func")]
+    assert loops
+    for loop in loops:
+        kept = loop._cache._cache_file
+        assert kept._source_stamp == import_module("mitl.retrieval.kernels").SOURCES
+        if kept._load_index():
+            monkeypatch.setattr(kept, "_source_stamp", "as it was before")
+            assert not kept._load_index()
+
+
 def test_where_too_many_reach_the_sieve_is_left_and_memory_stays_bounded(monkeypatch):
     """Of equal vectors every pair survives: what is sifted gives up in time, and the ranking is that of a full sort."""
     rows = np.ones((700, 40), np.float32)
