@@ -48,11 +48,11 @@ class Recheck:
     """Pairs drawn for a recheck that two of three workers called a match, whatever the first said."""
 
 
-def answered(audited: pd.DataFrame) -> tuple[Flags, Flags]:
-    """(3, n) which answers of ``AUDITED`` are given, and which of them call the pair a match."""
+def answered(audited: pd.DataFrame, *, strict: bool = False) -> tuple[Flags, Flags]:
+    """(3, n) which answers of ``AUDITED`` are given, and which call the pair a match; strictly, yes alone does."""
     answers = np.stack([audited[name].to_numpy() for name in ("first", "second", "third")])
     given = np.asarray(answers != NONE)
-    return given, given & _POSITIVE[answers]
+    return given, given & (answers == LABELS.index(Label.YES) if strict else _POSITIVE[answers])
 
 
 def wanted_each(audited: pd.DataFrame) -> Ints:
@@ -61,9 +61,9 @@ def wanted_each(audited: pd.DataFrame) -> Ints:
     return np.where(audited["recheck"].to_numpy() | first, ANSWERS_EACH, 1)
 
 
-def confirmed(audited: pd.DataFrame) -> Flags:
+def confirmed(audited: pd.DataFrame, *, strict: bool = False) -> Flags:
     """(n,) of ``AUDITED``: whether the first answer is a match and one of the two further ones is."""
-    yes = answered(audited)[1]
+    yes = answered(audited, strict=strict)[1]
     return _by_majority(yes[0], yes.sum(axis=0))
 
 

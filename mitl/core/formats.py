@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 MISSING = "–"
 
@@ -113,7 +114,9 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def csv_cell(value: object) -> str:
-    """A value that no spreadsheet takes for a formula, on one line."""
+    """A value that no spreadsheet takes for a formula, on one line; numbers stay numbers."""
+    if isinstance(value, int | float | Decimal):
+        return str(value)
     text = "" if value is None else str(value)
     line = _CONTROL.sub(" ", text)
     is_formula = text.startswith(("\t", "\r", "\n")) or line.lstrip().startswith(_FORMULA)

@@ -23,7 +23,7 @@ _PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part(?:-j
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SQLITE_FULL = re.compile("database or disk is full|disk I/O error")
 _THERE = {errno.EEXIST, errno.ENOTEMPTY}
-_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
 """How file systems without hard links refuse one."""
 
 
@@ -227,7 +227,7 @@ def write_new(path: Path, text: str, *, mode: int = 0o666) -> None:
         try:
             path.hardlink_to(part)
         except OSError as error:
-            if error.errno not in _NO_HARD_LINKS:
+            if error.errno not in NO_HARD_LINKS:
                 raise
             _write_exclusively(path, text, mode)
     finally:

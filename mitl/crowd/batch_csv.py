@@ -227,7 +227,7 @@ def submission(layout: Layout, cells: Mapping[str, str]) -> RowSubmission:
         hit_id=_cell(cells, layout.hit),
         assignment_id=_cell(cells, layout.assignment),
         worker_id=_cell(cells, layout.worker),
-        status=_cell(cells, layout.status),
+        status=_status(_cell(cells, layout.status)),
         annotation=_cell(cells, layout.annotation),
         accepted_at=read.get(layout.accepted or ""),
         submitted_at=read.get(layout.submitted or ""),
@@ -277,6 +277,11 @@ def _joined(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _cell(cells: Mapping[str, str], column: str | None) -> str:
     return "" if column is None else cells.get(column, "").strip()
+
+
+def _status(text: str) -> str:
+    """As the requester API writes what was decided, whatever its case; anything else as it stands."""
+    return text.capitalize() if text.lower() in ("approved", "rejected") else text
 
 
 def _cents(text: str) -> int | None:

@@ -17,7 +17,8 @@ from mitl.records.questions import RATIONALE
 
 ANY = "*"
 """Stands for every value that the table does not name."""
-MAX_PLACES = 100
+MAX_PLACES = 10_000
+"""More than any page has: a question of 65,535 bytes names no more pairs."""
 MAX_SHOWN_COLUMNS = 60
 
 _PLACE = re.compile(r"\{place(?::0(\d))?\}", re.ASCII)

@@ -1,6 +1,6 @@
 """Pictures, sounds and videos under ``/i/``: plain files of the public folders, known by their first bytes.
 
-A picture is read whole; a sound or video is streamed, whole or the range that a player asks for.
+A small picture is read whole; a large one, a sound or a video is streamed, whole or the range that a player asks for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from mitl.protocol.media import FORMATS, HEAD, MAX_MEDIA_BYTES, MediaFormat, for
 from mitl.records.enums import PartKind
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Of a picture, which is held in memory while it is sent."""
+"""Of a picture."""
+WHOLE = 512 * 1024
+"""Bytes of a picture that is held in memory until who asked has taken it."""
 _SUFFIXES = "|".join(["jpeg", *(known.suffix for known in FORMATS)])
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,127}}\.({_SUFFIXES})", re.ASCII)
 
@@ -68,7 +70,7 @@ def _answer(path: Path) -> Response | None:
             "X-Content-Type-Options": "nosniff",
             "ETag": f'"{status.st_mtime_ns:x}-{status.st_size:x}"',
         }
-        if media_format.kind is PartKind.IMAGE:
+        if media_format.kind is PartKind.IMAGE and status.st_size <= WHOLE:
             content = head + os.read(file, status.st_size - len(head))
             return Response(content, headers=headers, media_type=media_format.media_type)
     finally:

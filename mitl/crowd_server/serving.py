@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -89,8 +89,27 @@ def threads_of(workers: int) -> int:
     return max(LEAST_THREADS, MOST_THREADS // workers)
 
 
+MOST_BEGUN = 400
+"""Connections that have not got through TLS yet; with ``MAX_CONNECTIONS`` fewer than ``MOST_FILES``."""
+
+
 class _Listener(socket.socket):
-    """A listening socket whose queue keeps its length, whatever length each process asks for."""
+    """A listening socket whose queue keeps its length, whatever length each process asks for.
+
+    Whoever connects and never gets through TLS would hold a file of the process for a minute: the oldest make room.
+    """
+
+    begun: ClassVar[dict[int, socket.socket]] = {}
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Take a connection, and note it until TLS is through."""
+        connection, address = super().accept()
+        self.begun.pop(connection.fileno(), None)  # of one that ended before
+        self.begun[connection.fileno()] = connection
+        if len(self.begun) > MOST_BEGUN:
+            with contextlib.suppress(OSError):  # it ended before
+                self.begun.pop(next(iter(self.begun))).shutdown(socket.SHUT_RDWR)
+        return connection, address
 
     def listen(self, backlog: int = 0, /) -> None:
         """Listen, with a queue of ``BACKLOG``."""
@@ -287,7 +306,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     uvicorn limits how long a connection may be idle between requests only, so a few thousand callers that send
     one byte a minute would hold every connection. While there are too many connections it refuses every request,
-    though most of them may ask nothing: of those, the one that waited longest makes room for a new one. The parser
+    though most of them may ask nothing, or not take what they asked for: of those, the one that waited longest makes
+    room for a new one. The parser
     takes heads and trailers of any length, and any number of requests before the first is answered, which browsers
     and proxies do not send: those end the connection.
     """
@@ -300,6 +320,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
         super().connection_made(transport)
+        _Listener.begun.pop(transport.get_extra_info("socket").fileno(), None)
         self._waits_since = self.loop.time()
         self._await_head()
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
@@ -348,6 +369,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._pending = 0
         super().on_message_complete()
 
+    def pause_writing(self) -> None:
+        """Wait for who asked to take more of the answer."""
+        self._waits_since = self.loop.time()
+        super().pause_writing()
+
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         self._waits_since = self.loop.time()
@@ -368,9 +394,11 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         ours = (peer for peer in self.connections if isinstance(peer, PatientProtocol) and peer is not self)
-        idle = (peer for peer in ours if not peer._is_answering() and not peer.transport.is_closing())
-        longest = min(idle, key=lambda peer: peer._waits_since, default=None)
+        idle = (peer for peer in ours if peer.flow.write_paused or not peer._is_answering())
+        # Who takes none of an answer may be a slow reader, and goes last.
+        longest = min(idle, key=lambda peer: (peer.flow.write_paused, peer._waits_since), default=None)
         if longest is not None:
+            self.connections.discard(longest)
             longest.transport.abort()  # who asks nothing may not say goodbye either, which TLS would wait for
 
     def _await_head(self) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mitl.datasets.assembling import assemble, check_unique, read_ids
-from mitl.datasets.files import read_json, read_rows
+from mitl.datasets.files import caption_text, read_json, read_rows
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, RetrievalSet
@@ -61,7 +61,17 @@ def read_coco(
         used = {caption.image_external_id for caption in chosen}
         pictures = {id_: picture for id_, picture in pictures.items() if id_ in used}
     located = locate(list(pictures.values()), folder=images, url_template=url_template)
-    return assemble("coco", "coco", located, chosen, source=source, ids=IdKind.INTEGER)
+    return assemble("coco", "coco", located, _checked(chosen, source), source=source, ids=IdKind.INTEGER)
+
+
+def _checked(captions: Sequence[Caption], source: object) -> list[Caption]:
+    """With their texts as `caption_text` gives and refuses them."""
+    return [
+        replace(
+            caption, text=caption_text(caption.text, "text", f"caption {caption.external_id!r} in {source}")
+        )
+        for caption in captions
+    ]
 
 
 def coco_url(file_name: str, given: str | None = None) -> str | None:
@@ -107,7 +117,7 @@ def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str,
         try:
             new_pictures = [_picture(entry) for entry in value["images"]]
             new_captions = [
-                Caption(str(int(entry["id"])), str(int(entry["image_id"])), str(entry["caption"]).strip())
+                Caption(str(int(entry["id"])), str(int(entry["image_id"])), str(entry["caption"]))
                 for entry in value["annotations"]
             ]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -151,7 +161,7 @@ def _split_captions(entries: Sequence[SplitImage], path: Path) -> dict[str, Capt
                     f"{entry.file_name!r} in {str(path)!r} lacks a 'cocoid' or a 'sentid'; "
                     "dataset_coco.json has both"
                 )
-            caption = Caption(str(sentence_id), str(entry.cocoid), text.strip())
+            caption = Caption(str(sentence_id), str(entry.cocoid), text)
             if captions.setdefault(caption.external_id, caption) is not caption:
                 raise DatasetError(f"caption id {caption.external_id!r} comes twice in {str(path)!r}")
     return captions
@@ -206,11 +216,9 @@ def read_compact(
         caption_id, image_id = (
             _integer(row[column], column, number, path) for column in ("caption_id", "image_id")
         )
-        if not isinstance(row["text"], str):
-            raise DatasetError(f"row {number} of {str(path)!r} has no text")
         if caption_id in captions:
             raise DatasetError(f"caption id {caption_id!r} comes twice in {str(path)!r}; ids must be unique")
-        captions[caption_id] = Caption(caption_id, image_id, row["text"].strip())
+        captions[caption_id] = Caption(caption_id, image_id, str(row["text"]))
         file_name = row.get("file_name") or FILE_NAME.format(int(image_id))
         pictures.setdefault(image_id, Picture(image_id, file_name, "val2014", coco_url(file_name)))
     chosen = list(captions.values())
@@ -218,7 +226,7 @@ def read_compact(
         chosen = select(captions, read_caption_ids(caption_ids), str(path))
     used = dict.fromkeys(caption.image_external_id for caption in chosen)
     located = locate([pictures[id_] for id_ in used], folder=images, url_template=url_template)
-    return assemble("coco", "coco", located, chosen, source=path, ids=IdKind.INTEGER)
+    return assemble("coco", "coco", located, _checked(chosen, path), source=path, ids=IdKind.INTEGER)
 
 
 def _integer(value: object, column: str, number: int, path: Path) -> str:
@@ -244,13 +252,14 @@ def read_flickr30k(
     """
     entries = read_split(karpathy, split)
     captions = [
-        Caption(f"{entry.file_name}#{k}", entry.file_name, text.strip())
+        Caption(f"{entry.file_name}#{k}", entry.file_name, text)
         for entry in entries
         for k, (_, text) in enumerate(entry.sentences)
     ]
     pictures = [Picture(entry.file_name, entry.file_name, entry.folder) for entry in entries]
     located = locate(pictures, folder=images, url_template=url_template)
-    return assemble("flickr30k", "flickr30k", located, captions, source=karpathy, ids=IdKind.STRING)
+    checked = _checked(captions, karpathy)
+    return assemble("flickr30k", "flickr30k", located, checked, source=karpathy, ids=IdKind.STRING)
 
 
 _SPLIT_FILE = "a Karpathy split (an object with 'images', each with 'split', 'filename' and 'sentences')"

@@ -183,7 +183,7 @@ def _array(ids: list[str]) -> Ids:
 def _ids(rows: Sequence[Row], kind: Likeness, path: Path) -> list[list[str]]:
     """The ids of first and of second items."""
     forms = [_FORMS[side] for side in kind.sides]
-    names = [[str(row[column]) for row in rows] for column in COLUMNS[kind]]
+    names = [["" if row[column] is None else str(row[column]) for row in rows] for column in COLUMNS[kind]]
     by_name = [
         [pattern.fullmatch(name) for name in side] for (pattern, _), side in zip(forms, names, strict=True)
     ]
@@ -205,7 +205,7 @@ def _ids(rows: Sequence[Row], kind: Likeness, path: Path) -> list[list[str]]:
 def _score(row: Row, number: int, path: Path) -> float:
     try:
         score = float(row[_SCORE])
-    except ValueError:
+    except (ValueError, TypeError):
         score = float("nan")
     if not 0 <= score <= 5:
         raise DatasetError(

@@ -80,7 +80,7 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
                     f"the header of {str(path)!r} is separated by {other!r}; save it with commas between columns, and "
                     "with points in numbers"
                 )
-            refuse_doubled(path, [name for name in header if name])  # spreadsheets add empty ones at the end
+            refuse_doubled(path, header)
             for row in reader:
                 if None in row or None in row.values():
                     raise DatasetError(
@@ -102,7 +102,8 @@ def read_csv(path: Path, what: str, delimiter: str = ",") -> tuple[list[str], li
 
 def refuse_doubled(path: Path, header: Sequence[str]) -> None:
     """DatasetError where two columns of a table have one name: which of them is read would be chance."""
-    twice = next((name for name in header if header.count(name) > 1), None)
+    # Spreadsheets add columns without a name at the end.
+    twice = next((name for name in header if name and header.count(name) > 1), None)
     if twice is not None:
         raise DatasetError(f"{str(path)!r} has two columns called {twice!r}; rename one of them")
 
@@ -169,9 +170,11 @@ def cell_id(value: object, column: str, where: str) -> str:
     """An id; ``where`` names the row and the file.
 
     Raises:
-        DatasetError: the cell is empty, a number that was made a fraction, or holds control characters.
+        DatasetError: the cell is empty or says that something is missing, a number that was made a fraction, or holds
+            control characters.
     """
     text = _present(value, column, where)
+    _refuse_missing(text, column, where, "take the row out")
     if isinstance(value, float) or _FLOAT.fullmatch(text):
         raise DatasetError(
             f"{where} has {column} {text}, a number with a fraction or power; ids are whole numbers or texts: "
@@ -192,10 +195,7 @@ def caption_text(value: object, column: str, where: str) -> str:
             enormous, or holds control characters.
     """
     text = _present(value, column, where)
-    if text in _MISSING:
-        raise DatasetError(
-            f"{where} has no {column}: {text!r} stands for a missing text; write it, or empty it"
-        )
+    _refuse_missing(text, column, where, "empty it")
     _refuse_list(
         text,
         column,
@@ -219,6 +219,22 @@ def document_text(value: object, column: str, where: str) -> str:
     text = _present(value, column, where)
     _refuse_list(text, column, where, "join its parts into one text")
     return text
+
+
+def file_text(value: object, column: str, where: str) -> str | None:
+    """The name or the address of a file; None where the cell is empty.
+
+    Raises:
+        DatasetError: it holds control characters.
+    """
+    return None if text_of(value) is None else _present(value, column, where)
+
+
+def _refuse_missing(text: str, column: str, where: str, remedy: str) -> None:
+    if text in _MISSING:
+        raise DatasetError(
+            f"{where} has no {column}: {text!r} stands for a missing one; write it, or {remedy}"
+        )
 
 
 def _refuse_list(text: str, column: str, where: str, remedy: str) -> None:

@@ -65,11 +65,11 @@ def text_source(path: Path) -> RowSource:
         )
     notes: list[str] = []
     if _TOKEN.fullmatch(first.rstrip("\r\n")):
-        header, rows = ["image", "caption"], _token_rows(path)
+        header, rows = ["image", "caption_id", "caption"], _token_rows(path)
     elif "|" in first and "," not in first:
         header, rows = _barred(path, notes)
     else:
-        delimiter = next((mark for mark in (",", "\t", ";") if mark in first), ",")
+        delimiter = next((mark for mark in ("\t", ",", ";") if mark in first), ",")
         header, rows = read_csv(path, WHAT, delimiter)
     refuse_doubled(path, header)
     columns = tuple(TableColumn(name, Holds.ONE, "text") for name in header)
@@ -335,7 +335,7 @@ def _token_rows(path: Path) -> list[dict[str, str]]:
             raise DatasetError(
                 f"line {number} of {str(path)!r} is not <file>#<number>, a tab and a caption, as the first line is"
             )
-        rows.append({"image": match[1], "caption": match[3]})
+        rows.append({"image": match[1], "caption_id": f"{match[1]}#{match[2]}", "caption": match[3]})
     return rows
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mitl.datasets.assembling import assemble
 from mitl.datasets.columns import Roles, assign, parse_columns
-from mitl.datasets.files import Row, caption_text, cell_id, text_of
-from mitl.datasets.finding import find_source
+from mitl.datasets.files import Row, caption_text, cell_id, file_text, text_of
+from mitl.datasets.finding import JSON, TEXT, find_source
 from mitl.datasets.images import (
     PICTURES,
     ImageFolder,
@@ -305,11 +305,15 @@ def _pictures(
     pictures: dict[str, tuple[Picture, str | None]] = {}
     for number, row in rows.items():
         image_id = named.ids[number]
-        file = text_of(row.get(roles.file)) if roles.file else inside.paths.get(number)
-        url = text_of(row.get(roles.url)) if roles.url else None
+        where = source.where(number)
+        named_file = row.get(roles.file) if roles.file else inside.paths.get(number)
+        file = file_text(named_file, roles.file or "path", where)
+        url = file_text(row.get(roles.url), roles.url, where) if roles.url else None
+        if not (file or url) and kind_of_name(image_id) is form.left_part:
+            file = image_id
         if file and (kind_of_name(file) or form.left_part) is not form.left_part:
             raise DatasetError(
-                f"{source.where(number)} names {file!r}, but its column is read for {form.nouns[0]}; say what it holds "
+                f"{where} names {file!r}, but its column is read for {form.nouns[0]}; say what it holds "
                 f"with --columns sound={roles.file} or video={roles.file}, or name other files"
             )
         if file and _ADDRESS.match(file):
@@ -319,7 +323,7 @@ def _pictures(
         if earlier != new:
             what = "another file or url" if earlier[0] != new[0] else "another picture"
             raise DatasetError(
-                f"{source.where(number)} gives {form.sides[0]} {image_id!r} {what} than before; write the same in all "
+                f"{where} gives {form.sides[0]} {image_id!r} {what} than before; write the same in all "
                 "of its rows, or give it an id of its own"
             )
     for row in rows.values() if roles.reference else ():
@@ -360,9 +364,14 @@ def _by_stem(pictures: Sequence[Picture], folder: Path, kind: PartKind) -> list[
     if not bare or not folder.is_dir():
         return list(pictures)
     stems: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
     for entry in folder.iterdir():
-        if kind_of_name(entry.name) in (kind, None):
+        named = kind_of_name(entry.name)
+        if named is kind:
             stems.setdefault(entry.stem, []).append(entry.name)
+        elif named is None and entry.suffix.lower() not in (*TEXT, *JSON):  # which say something of a file
+            others.setdefault(entry.stem, []).append(entry.name)
+    stems = others | stems
     candidates = {p.image_id: stems.get(p.file_name or p.image_id, []) for p in bare}
     for id_, names in candidates.items():
         if len(names) > 1:

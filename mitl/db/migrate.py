@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, MetaData, inspect
 from sqlalchemy.exc import DBAPIError
 
 from mitl import resources
-from mitl.core.whole_files import part_name, remove_dead_parts, sync_folder
+from mitl.core.whole_files import NO_HARD_LINKS, part_name, remove_dead_parts, sync_folder
 from mitl.db.engine import file_of, make_engine
 from mitl.db.explain import busy, is_busy, name_of, reason, remedy
 from mitl.db.locks import WRITING, advisory_key
@@ -293,4 +293,8 @@ def _kept_as(part: Path, file: Path, revision: str) -> Path:
                 return kept
             number += 1
             continue
+        except OSError as error:
+            if error.errno not in NO_HARD_LINKS:
+                raise
+            part.rename(kept)  # nothing has the name, and nobody else upgrades meanwhile
         return kept

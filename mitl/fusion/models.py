@@ -172,6 +172,11 @@ def fit(name: str, examples: Examples) -> Predicts:
     except ModuleNotFoundError as error:
         raise MetricError(EXTRA) from error
     said = [(examples.yes, 1), (examples.no, 0)]
+    if not all((weight > 0).any() for weight, _ in said):
+        raise MetricError(
+            "nearly all answers of one kind are on pairs of a few images, so what is learnt there cannot be tried on "
+            "others; ask about pairs of more images"
+        )
     features = np.concatenate([examples.features[weight > 0] for weight, _ in said])
     target = np.concatenate([np.full(int((weight > 0).sum()), label) for weight, label in said])
     weights = np.concatenate([weight[weight > 0] for weight, _ in said])

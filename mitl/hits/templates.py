@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mitl import resources
+from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.errors import TemplateError
 from mitl.records import BatchKind, Label
 from mitl.records.enums import PartKind
@@ -234,7 +235,8 @@ def _question(table: dict[str, Any], before: Sequence[Question], where: str) -> 
     standard = {question.name for question in RATIONALE} | {question.column for question in RATIONALE}
     if not _QUESTION.fullmatch(name) or name in _TAKEN | standard | {question.name for question in before}:
         refuse(f"is called {name!r}; a name has 1 to 32 lower-case letters, and no other field may have it")
-    if not _VALUE.fullmatch(column) or column in _TAKEN | standard | {question.column for question in before}:
+    of_others = _TAKEN | standard | {question.column for question in before} | {*OFFICIAL_COLUMNS}
+    if not _VALUE.fullmatch(column) or column in of_others:
         refuse(f"has the column {column!r}; write a name of its own in lower-case letters, digits and _")
     if table["type"] not in list(QuestionType):
         refuse(f"has the type {table['type']!r}; known: {', '.join(QuestionType)}")

@@ -149,6 +149,9 @@ FEWEST = 20
 """Released pairs with three answers, two of them yes, from which rates are told."""
 _HIGHEST = 0.45
 """Rate that is taken for any above: near one half a label tells nothing, and would stand for any number of matches."""
+_ROUNDS, _FLATTEST = 50, 0.1
+"""Of putting in what was found of a; and the least slope of a (1 - a)^2, which is flat at one third, that is reckoned
+with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,8 @@ class Rates:
         """From an audit's own answers; None where they are too few to tell.
 
         Of released pairs that two of three accept, the share s with a lone no tells b = s / (3 - 2 s). Of the other
-        pairs, a first yes that nobody confirms tells a, less what b leaves of matches.
+        pairs, a first yes that nobody confirms tells a (1 - a)^2, less what b leaves of matches; those that are
+        confirmed are matches but for what a makes of others.
 
         Args:
             yes: (3, n) answers that call the pair a match; False also where none was asked for.
@@ -179,11 +183,16 @@ class Rates:
         share = (float((yeses[accepted] == 2).sum()) + 0.5) / (n + 1)
         b = min(share / (3 - 2 * share), _HIGHEST)
         b_variance = share * (1 - share) / n * (3 / (3 - 2 * share) ** 2) ** 2
-        matches = min(float((~held & yes[0] & (yeses >= 2)).sum()) / _outside(b)[0], float((~held).sum()))
-        others = float((~held).sum()) - matches
+        called, outside = float((~held & yes[0] & (yeses >= 2)).sum()), float((~held).sum())
         lone = float((~held & yes[0] & (yeses == 1)).sum()) + 0.5
-        a = min(max(lone - matches * (1 - b) * b**2, 0.5) / (others + 1), _HIGHEST)
-        return cls(b, a, (b_variance, lone / (others + 1) ** 2))
+        a, others = 0.0, outside + 1
+        for _ in range(_ROUNDS):
+            alarms = _outside(a)[2]
+            matches = min(max(called - outside * alarms, 0.0) / (_outside(b)[0] - alarms), outside)
+            others = outside - matches + 1
+            a = min(max(lone - matches * (1 - b) * b**2, 0.5) / (others * (1 - a) ** 2), _HIGHEST)
+        slope = max((1 - a) * (1 - 3 * a), _FLATTEST)
+        return cls(b, a, (b_variance, lone / (others * slope) ** 2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,12 +84,19 @@ def matches_at_least(found_by: NDArray[np.integer], annotators: int) -> tuple[fl
 
 
 def certified(
-    record: AuditRecord, merged: Merged, exclusions: Exclusions, proposals: pd.DataFrame
+    record: AuditRecord,
+    merged: Merged,
+    exclusions: Exclusions,
+    proposals: pd.DataFrame,
+    *,
+    strict: bool = False,
 ) -> tuple[Merged, CertifiedAudit]:
     """The release with what only the audit found, and the certificate of what it held before.
 
     Args:
         proposals: ``PROPOSALS``, in order.
+        strict: whether a ``weak_yes`` brings no pair into the release; the certificate counts it as a match all the
+            same.
 
     Raises:
         AuditError: the audit cannot certify it: answers are open, a stratum has none, one worker gave most of them.
@@ -115,7 +122,8 @@ def certified(
         found=is_confirmed & ~is_held,
         label=np.where(answered < 0, NONE, np.append(known["label"], NONE)[answered]).astype(np.int8),
     )
-    whole = with_audit(merged, pairs[is_confirmed], pairs[refused(record.audited)], exclusions)
+    taken = pairs[confirmed(record.audited, strict=strict)]
+    whole = with_audit(merged, taken, pairs[refused(record.audited)], exclusions)
     return whole, CertifiedAudit(record, audited, held, len(kept) - len(inside), certificate)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from mitl.datasets import official
 from mitl.datasets.official import OfficialSet
@@ -77,14 +78,13 @@ def read_references(folder: Path) -> dict[str, str]:
     """Composed query → the image that its text changes, which it may not find; empty for every other release.
 
     Raises:
-        ReleaseError: the file was changed.
+        ReleaseError: the file is missing or was changed.
     """
-    if not (folder / REFERENCES).is_file():
+    manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {"files": {}}
+    if REFERENCES not in cast("dict[str, object]", manifest["files"]):
         return {}
-    return {
-        str(query): str(image)
-        for query, image in json.loads(read_checked(folder, read_manifest(folder), REFERENCES)).items()
-    }
+    told = json.loads(read_checked(folder, manifest, REFERENCES))
+    return {str(query): str(image) for query, image in told.items()}
 
 
 def read_positives_json(folder: Path) -> ReleasePositives:

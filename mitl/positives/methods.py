@@ -24,6 +24,7 @@ from mitl.positives.release_input import BatchPay, CrowdSummary, ProposalRun, Qu
 from mitl.positives.sheet_audit import machine_counts, rounds_told, siding_told
 from mitl.records import Direction, Environment, PositiveSource, several
 from mitl.records.forms import of_form
+from mitl.records.frames import NONE
 
 
 def paragraphs(of: Facts) -> list[Paragraph]:
@@ -122,7 +123,7 @@ def _draw(draw: QueryDraw) -> str:
     side, items = ("image", "images") if draw.direction is Direction.I2T else ("caption", "captions")
     if draw.queries >= draw.items:
         return f"all {draw.items:,} {items}"
-    how = "listed" if draw.seed is None else f"drawn at random (seed {draw.seed})"
+    how = "chosen" if draw.seed is None else f"drawn at random (seed {draw.seed})"
     return f"{several(draw.queries, f'{side} query', f'{side} queries')} {how} of {draw.items:,} {items}"
 
 
@@ -144,9 +145,11 @@ def _merging(of: Facts) -> Iterator[Sentence]:
     data, summary, rules = of.data, of.summary, of.data.rules
     if summary.judgements:
         yield _TOGETHER[rules.aggregator]
+        pairs = data.merged.pairs
+        refused = int((pairs["negative"] & (pairs["label"] != NONE)).sum())  # the others are a machine's
         yield (
             f"A pair is positive where its answer is {'yes' if rules.strict else 'yes or weak yes'}; "
-            f"{several(summary.negatives, 'pair')} {'was' if summary.negatives == 1 else 'were'} refused.",
+            f"{several(refused, 'pair')} {'was' if refused == 1 else 'were'} refused.",
         )
     if data.merged.pairs["score"].notna().any():
         yield (
@@ -253,10 +256,10 @@ def _audited(of: Facts) -> Iterator[Sentence]:
             Cite(("chao1987",)),
             f" from how many annotators proposed each positive, recall is at most {at_most(proof.at_most)}.",
         )
-    if proof.found:
+    if found := of.summary.by_source[PositiveSource.AUDIT]:
         yield (
-            f"{several(proof.found, 'match', 'matches')} that only the audit found "
-            f"{'is' if proof.found == 1 else 'are'} in the release and in neither of these bounds.",
+            f"{several(found, 'match', 'matches')} that only the audit found {'is' if found == 1 else 'are'} in the "
+            "release and in neither of these bounds.",
         )
     if audit.outside:
         yield (f"Of {several(audit.outside, 'positive')} whose queries were not asked they say nothing.",)

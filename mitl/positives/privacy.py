@@ -31,8 +31,8 @@ TIME_STEP_MS = 1000
 def pseudonym(worker: str, salt: bytes) -> str:
     """``w_`` and 16 characters (80 bits) of HMAC-SHA-256 of the worker's id under the release's secret salt.
 
-    The same worker has one name within a release and unrelated names in two, as each release has its own
-    salt.
+    The same worker has one name within a release, and unrelated names in releases of two names, as each name has
+    its own salt.
 
     Raises:
         ReleaseError: the salt has fewer than 16 bytes, so that ids could be found by trying.

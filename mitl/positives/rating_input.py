@@ -226,7 +226,7 @@ def _of_task(data: RatingInput, task: Likeness) -> dict[str, Any]:
         "mean": _rounded(pairs["score"].mean()),
         "sd": _rounded(pairs["sd"].mean()),
         "positive_from": task.positive_from,
-        "positive_share": _rounded((pairs["score"] >= task.positive_from).mean()),
+        "positive_share": _rounded((pairs["score"].map(as_released) >= task.positive_from).mean()),
         "by_method": {
             METHODS[int(str(place))].value: {"rows": len(some), "mean": _rounded(some["score"].mean())}
             for place, some in rows.groupby("method", sort=True)
@@ -235,6 +235,11 @@ def _of_task(data: RatingInput, task: Likeness) -> dict[str, Any]:
         "unrated": int((lacking["n_ratings"] == 0).sum()),
         "agreement": None if agreed is None else _agreement(agreed),
     }
+
+
+def as_released(score: float) -> float:
+    """To two decimals, as CxC's."""
+    return round(score, 2)
 
 
 def _rows(listed: pd.DataFrame, task: Likeness) -> pd.DataFrame:

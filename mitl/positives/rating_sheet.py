@@ -15,7 +15,13 @@ from mitl.judgements.similarity import Aggregation
 from mitl.positives.datasheet import rights
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.privacy import TIME_STEP_MS, pseudonym
-from mitl.positives.rating_input import AskedWording, ControlRecord, RatingInput, RatingSummary
+from mitl.positives.rating_input import (
+    AskedWording,
+    ControlRecord,
+    RatingInput,
+    RatingSummary,
+    as_released,
+)
 from mitl.positives.sheet_people import texts_told, time_and_pay, workers
 from mitl.records import Environment, Outcome, several
 from mitl.records.similarity import METHODS, SIMILARITY_ROLES, TASKS, Likeness, SamplingMethod, SimilarityRole
@@ -27,7 +33,7 @@ COLUMN_NOTES = {
     "task": "sts, sis or sits.",
     "first": "The item that chose the other when the pair was sampled, of sits the image, as the CSVs name it.",
     "second": "The item that was chosen, of sits the caption.",
-    "worker": "Pseudonym; the same worker has the same one throughout this release and no other.",
+    "worker": "Pseudonym; a worker has one throughout this release, and another in a release of another name.",
     "score": "0 to 5 as set on the slider; empty unless answered.",
     "outcome": "answered, skipped or image_failed.",
     "reversed": "Whether the second item was shown first.",
@@ -56,7 +62,7 @@ def scores_csv(data: RatingInput, task: Likeness) -> bytes | None:
     layout = LAYOUT[task]
     sides = [f"{side}{n}" if task.sides[0] == task.sides[1] else side for n, side in enumerate(task.sides, 1)]
     columns = dict(zip(sides, _named(data, task, rows), strict=True))
-    scores = (str(round(score, 2)) for score in rows["score"].tolist())
+    scores = (str(as_released(score)) for score in rows["score"].tolist())
     return csv_bytes(
         [layout, *zip(columns[layout[0]], columns[layout[1]], scores, _methods(rows), strict=True)]
     )

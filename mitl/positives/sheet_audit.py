@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mitl.audits.machine_labels import Loss
-from mitl.positives.markdown import at_most, plain, table
+from mitl.positives.markdown import at_most, listed, plain, table
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.positives.release_input import MachineBound, Origins, ReleaseInput, TrainedMachine
 from mitl.records import several
@@ -18,8 +18,9 @@ from mitl.records.rounds import DOUBTS
 
 def unproposed(origins: Origins) -> str:
     """Whom nobody was asked about, but for samples: how a sentence on it begins."""
-    chosen = " and no round chose" if origins.rounds else ""
-    return f"Pairs that no machine annotator proposed{chosen}"
+    further = ((origins.rounds, "no round chose"), (origins.past_work, "no past work asked about"))
+    asked = ["no machine annotator proposed", *(words for were, words in further if were)]
+    return f"Pairs that {listed(asked)}"
 
 
 def rounds_told(origins: Origins) -> list[str]:
@@ -54,13 +55,14 @@ def training_told(origins: Origins) -> list[str]:
 
 
 def certified_told(
-    design: AuditDesign, held: pd.DataFrame, *, found: int, outside: int, lines: Iterable[str]
+    design: AuditDesign, held: pd.DataFrame, *, found: int, entered: int, outside: int, lines: Iterable[str]
 ) -> str:
     """How the audit was drawn and answered, and what it certifies, in Markdown.
 
     Args:
         held: ``HELD``.
         found: pairs that only the audit found.
+        entered: those of them that the release holds now.
         outside: positives that are not in the pool.
         lines: the certificate in words.
     """
@@ -78,8 +80,13 @@ def certified_told(
         "`audit_strata.parquet` what they were held against.",
         table(("stratum", "pairs", "held as positives", "drawn"), rows),
         "\n".join(f"- {line}" for line in lines),
-        f"{several(found, 'pair')} of the sample {'is a match' if found == 1 else 'are matches'} that nothing else had "
-        "found: in the release, marked `audit`, and not among what is counted as held.",
+        f"{several(found, 'pair')} of the sample {'is a match' if found == 1 else 'are matches'} that "
+        + (
+            "nothing else had found: in the release, marked `audit`, and not among what is counted as held."
+            if entered == found
+            else f"the release did not hold: {entered:,} of them in it now, marked `audit`, and not among what is "
+            "counted as held; exclusion lists or the rule for answers leave the rest out."
+        ),
     ]
     if outside:
         parts.append(
@@ -98,6 +105,7 @@ def audit_told(data: ReleaseInput) -> str:
         audit.record.design,
         audit.held,
         found=int(audit.audited["found"].sum()),
+        entered=int(data.merged.pairs["found"].sum()),
         outside=audit.outside,
         lines=audit.certificate.lines(),
     )

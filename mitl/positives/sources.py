@@ -223,6 +223,8 @@ def _agreeing(found: ReleasePositives, folder: Path) -> ReleasePositives:
 def verified_pairs(folder: Path) -> Verified | None:
     """What people judged, from a release's tables; None where nobody judged anything.
 
+    Of what an audit drew, the pairs that the release did not hold are among it, whether they were found or refused.
+
     Raises:
         ReleaseError: it is not a release, or a table is missing, changed or malformed.
     """
@@ -235,7 +237,11 @@ def verified_pairs(folder: Path) -> Verified | None:
     by_people = {PositiveSource.JUDGEMENT, PositiveSource.AUDIT}
     judged = [not by_people.isdisjoint(sources or ()) for sources in positives["sources"].to_pylist()]
     right = _pairs(positives.filter(pa.array(judged, pa.bool_())))
-    return Verified(_pairs(counted) | right, right)
+    looked_at = _pairs(counted) | right
+    if "audit.parquet" in cast("dict[str, object]", manifest["files"]):
+        audit = parquet_table(read_checked(folder, manifest, "audit.parquet"))
+        looked_at |= _pairs(audit.filter(pc.invert(audit["held"])))
+    return Verified(looked_at, right)
 
 
 def _pairs(table: pa.Table) -> frozenset[tuple[str, str]]:

@@ -28,14 +28,14 @@ class SummaryCounts(TypedDict):
     judgements: Annotated[int, "answers in the release; those on gold controls are left out"]
     judgements_usable: Annotated[int, "those that count"]
     pairs_judged: Annotated[int, "pairs with a usable judgement"]
-    labels: Annotated[dict[str, int], "pairs by aggregated answer"]
+    labels: Annotated[dict[str, int], "usable answers by label"]
     workers: Annotated[int, "workers in the release"]
     pairs_proposed_by: Annotated[dict[str, int], "pairs by annotator"]
     pairs_proposed: Annotated[int, "distinct pairs that they proposed"]
     pairs_unanswered: Annotated[int, "those without a usable judgement or a machine's label"]
     conflicts: Annotated[int, "pairs on which sources disagree"]
     excluded_positives: Annotated[int, "positives that an exclusion list took out"]
-    negatives: Annotated[int, "pairs that people called no match"]
+    negatives: Annotated[int, "pairs that people, or else a machine, called no match"]
     agreement: Annotated[
         dict[str, Any],
         "alpha (Krippendorff's, ordinal; null where it cannot be estimated), alpha_low, alpha_high (95 % bootstrap "
@@ -91,7 +91,7 @@ class Summary:
     conflicts: int
     excluded: int
     negatives: int
-    """Pairs that people called no match."""
+    """Pairs that people, or else a machine, called no match."""
     agreement: PairAgreement
     collecting: Collecting | None
     """None where no item was chosen to get a partner."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mitl.audits.certificate import Certificate, certify
 from mitl.audits.evidence import confirmed
-from mitl.core.arrays import contains, places
+from mitl.core.arrays import Flags, contains, places
 from mitl.errors import AuditError, ReleaseError
 from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, label_places, read_audit
 from mitl.positives.certifying import matches_at_least
@@ -93,7 +93,7 @@ def verify_release(folder: Path) -> Verification:
         differences.append(f"the released answers give no certificate: {error}")
     else:
         differences += _figures(audit, certificate)
-        differences += _documents(folder, manifest, audit, certificate)
+        differences += _documents(folder, manifest, audit, certificate, _by_audit(tables["positives"]))
     return Verification(
         name, made_by, len(files), len(audit.audited), len(audit.answers), certificate, tuple(differences)
     )
@@ -237,7 +237,7 @@ def _held(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[
     if (drawn["found"].to_numpy() != found).any() or int(found.sum()) != audit.told["found"]:
         yield "audit.parquet marks other pairs as found than its answers confirm"
     positives = tables["positives"]
-    by_audit = np.array([PositiveSource.AUDIT in sources for sources in positives["sources"]], np.bool_)
+    by_audit = _by_audit(positives)
     pairs = audit.packed(positives)
     if not contains(np.sort(drawn["pair"].to_numpy()[found]), pairs[by_audit]).all():
         yield "positives.parquet marks a pair as found by the audit that the audit did not find"
@@ -248,6 +248,11 @@ def _held(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[
             f"{CERTIFICATE} counts {audit.told['held']:,} held positives and {audit.told['outside']:,} outside the "
             f"pool, but audit_strata.parquet has {len(held):,} and positives.parquet {int((~by_audit).sum()):,} in all"
         )
+
+
+def _by_audit(positives: pd.DataFrame) -> Flags:
+    """(positives,) whether each is there by the audit alone."""
+    return np.array([PositiveSource.AUDIT in sources for sources in positives["sources"]], np.bool_)
 
 
 def _labels(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
@@ -305,12 +310,17 @@ def _unlike(stated: Any, found: Any, where: str) -> Iterator[tuple[str, str, str
 
 
 def _documents(
-    folder: Path, manifest: Mapping[str, Any], audit: ReleasedAudit, certificate: Certificate
+    folder: Path, manifest: Mapping[str, Any], audit: ReleasedAudit, certificate: Certificate, by_audit: Flags
 ) -> Iterator[str]:
     """Documents that tell another certificate."""
     lines = certificate.lines()
     told = certified_told(
-        audit.design, audit.held, found=audit.told["found"], outside=audit.told["outside"], lines=lines
+        audit.design,
+        audit.held,
+        found=audit.told["found"],
+        entered=int(by_audit.sum()),
+        outside=audit.told["outside"],
+        lines=lines,
     )
     if told not in read_checked(folder, manifest, "datasheet.md").decode():
         yield "datasheet.md tells another certificate than the released answers give"

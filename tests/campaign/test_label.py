@@ -14,17 +14,20 @@ import pytest
 from audit_kit import add_page, submit
 from cli_kit import mitl
 from process_kit import project_settings
+from sqlalchemy import update
 from world_kit import SANDBOX, make_world, run_propose
 
 from mitl.core.arrays import distinct, pack_ids, unpack_ids
 from mitl.crowd.context import open_context
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
+from mitl.db.models import JudgementRow
 from mitl.db.store import audits, open_work
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import rounds as round_store
-from mitl.records import AuditPurpose, HitState, Label, PairRole
+from mitl.errors import AuditError
+from mitl.records import AuditPurpose, Decision, HitState, Label, PairRole
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 from mitl.settings import WORLD_FOLDER, Settings
@@ -304,6 +307,29 @@ def test_after_a_release_of_people_alone_the_report_and_audits_speak_of_that_rel
     assert rebuilt[-2].endswith("--name humans --sandbox --humans-only --with-texts")
 
 
+def test_a_release_says_that_answers_of_the_sample_are_lost(project: Settings) -> None:
+    """As of a worker who was excluded after the labels were given."""
+    label(project)
+    built = ("build-dataset", "--project", project.project, "--sandbox", "--json", "--out")
+    before = mitl(*built, project.project / "before").json["warnings"]
+    with open_context(project, SANDBOX) as context:
+        pairs = audits.drawn_pairs(context.session, 1)["pair"].to_numpy()[:PAGE]
+        rows = audits.pair_rows(context.session, pairs).tolist()
+        context.session.execute(
+            update(JudgementRow).where(JudgementRow.pair_id.in_(rows)).values(usable=False)
+        )
+        context.session.commit()
+
+    after = mitl(*built, project.project / "after").json["warnings"]
+
+    assert not any("sampled pair" in line for line in before)
+    assert any(
+        f"{PAGE} sampled pairs that the bound of the machine labels rests on have no" in line
+        for line in after
+    )
+    assert "so the bound is not proved now" in (project.project / "after" / "datasheet.md").read_text()
+
+
 def test_a_sample_too_small_says_how_many_answers_are_wanted(project: Settings) -> None:
     """One line."""
     failed = mitl("label", "--project", project.project, "--error", "0.005", "--siding", "0")
@@ -347,6 +373,54 @@ def test_a_score_that_may_have_read_the_sample_is_refused(project: Settings) -> 
         drawn = np.sort(audits.drawn_pairs(context.session, 1)["pair"].to_numpy())
     write_scores(project, made_at=later, excluded=hashlib.sha256(drawn.tobytes()).hexdigest())
     assert label(project).status == 0
+
+
+def test_labels_of_an_earlier_sample_are_taken_back_before_another_sample_is_drawn(project: Settings) -> None:
+    """Those by the new sample would replace them, and label none of their pairs again."""
+    labelled = label(project, "--json").json["counts"]["labelled"]
+    run_propose(project, image_queries=40, caption_queries=180)
+    wish = AuditRequest(AuditPurpose.LABELS, size=SAMPLE)
+
+    with pytest.raises(AuditError, match=f"^{labelled} machine labels of an earlier sample would give way"):
+        draw_audit(project, wish, SANDBOX)
+
+    mitl("label", "--withdraw", "--project", project.project)
+    assert draw_audit(project, wish, SANDBOX).counts["pool"] == len(candidates(project)[0]) - SAMPLE
+
+
+def test_a_page_that_failed_before_the_draw_answers_nothing_of_the_sample(tmp_path: Path) -> None:
+    """So that another sample may replace it, as after fusing."""
+    settings = make_world(tmp_path, n_images=16)
+    run_propose(settings)
+    failed = candidates(settings)[0][:PAGE].tolist()
+    with open_context(settings, SANDBOX) as context:
+        hit = add_page(context.session, dict.fromkeys(failed, PairRole.CANDIDATE))
+        submit(context.session, hit, "A", [Label.YES] * PAGE, decision=Decision.REJECT)
+        context.session.commit()
+    draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=40), SANDBOX)
+
+    assert draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=50), SANDBOX).counts["audit"] == 2
+
+
+def test_sampled_pairs_that_nothing_ranks_any_more_want_no_answer(project: Settings, tmp_path: Path) -> None:
+    """As after a round was taken back whose annotators alone proposed them; a file has to score them all."""
+    (stored,) = (project.runs / FOLDER).glob("*.parquet")
+    fused = pd.read_parquet(stored)
+    with open_context(project, SANDBOX) as context:
+        gone = audits.drawn_pairs(context.session, 1)["pair"].to_numpy()[:3]
+        rows = audits.pair_rows(context.session, gone).tolist()
+        context.session.execute(
+            update(JudgementRow).where(JudgementRow.pair_id.in_(rows)).values(usable=False)
+        )
+        context.session.commit()
+    fused[~fused["pair"].isin(gone)].to_parquet(stored, index=False)
+
+    found = label(project, "--json").json["counts"]
+
+    assert found["sampled"] == SAMPLE - 3
+    assert found["labelled"] > 50
+    without = write_table(project, tmp_path / "mine.csv")
+    assert "3 of the 150 sampled pairs have no" in label(project, "--scores", str(without)).error
 
 
 def test_a_constant_score_is_refused(project: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from contextlib import ExitStack, suppress
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -20,7 +21,7 @@ from mitl.addresses import parse_address
 from mitl.crowd_server import serving as connections
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.middleware.callers import RequestRate, TokenBuckets, key_of, parse_networks, sender
-from mitl.crowd_server.middleware.limits import BodyLimits, CallerRates, Policy, host_name
+from mitl.crowd_server.middleware.limits import FORM_TYPES, BodyLimits, CallerRates, Policy, host_name
 from mitl.errors import UsageError
 
 pytest_plugins = ("crowd_fixtures",)
@@ -383,17 +384,40 @@ def test_a_head_that_drips_is_cut_off(crowd_engine, monkeypatch):
 
 def test_bodies_together_have_a_limit(crowd_engine):
     """More than the server keeps in memory gets 503 and is welcome later."""
-    with guarded_crowd(crowd_engine, bodies=BodyLimits(all_at_once=50_000)) as crowd:
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    with guarded_crowd(crowd_engine, bodies=BodyLimits(all_at_once=150_000)) as crowd:
+        headers = {"Content-Type": FORM_TYPES[0]}
         replies = [
             httpx.post(
                 crowd.url + "/w/accept", content=b"x" * size, headers=headers, trust_env=False, verify=TRUST
             )
-            for size in (60_000, 40_000, 40_000)
+            for size in (160_000, 140_000, 140_000)
         ]
 
     assert [reply.status_code for reply in replies] == [503, 403, 403]
     assert "Retry-After" in replies[0].headers
+
+
+@pytest.mark.parametrize("size", [0, 150_000])
+def test_one_caller_does_not_take_the_room_of_all_bodies(crowd_engine, size):
+    """Whoever begins many bodies, long ones or none of them, is refused more, and others are not."""
+    limits = BodyLimits(all_at_once=1_000_000, one_caller=300_000)
+    with guarded_crowd(crowd_engine, PROXIED, bodies=limits) as crowd, ExitStack() as stack:
+
+        def begin(address):
+            head = f"POST /w/accept HTTP/1.1\r\nHost: crowd.example.org\r\nX-Forwarded-For: {address}\r\n"
+            head += f"Content-Type: {FORM_TYPES[0]}\r\nContent-Length: 200000\r\n\r\n"
+            where = urlsplit(crowd.url)
+            sender = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=1))
+            sender.sendall(head.encode() + b"x" * size)
+            with suppress(TimeoutError):
+                return sender.recv(12)
+            return b"taken"
+
+        first = [begin("203.0.113.1") for _ in range(5)]
+        other = begin("203.0.113.2")
+
+    assert first == [b"taken"] * (2 if size else 4) + [b"HTTP/1.1 503"] * (3 if size else 1)
+    assert other == b"taken"
 
 
 @pytest.mark.parametrize(

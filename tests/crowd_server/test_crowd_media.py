@@ -13,6 +13,7 @@ pytest_plugins = ("crowd_fixtures",)
 
 SOUND = tone(0.5)
 LAST = len(SOUND) - 1
+LARGE = b"\x89PNG\r\n\x1a\n" + bytes(media.WHOLE)
 
 
 @pytest.fixture
@@ -22,6 +23,7 @@ def get(crowd_engine, tmp_path):
     (folder / "i").mkdir(parents=True)
     (folder / "i" / "a.wav").write_bytes(SOUND)
     (folder / "i" / "odd.mp3").write_bytes(SOUND)
+    (folder / "i" / "large.png").write_bytes(LARGE)
     (folder / "i" / "page.wav").write_bytes(b"<script>alert(1)</script>")
     (folder / "i" / "link.wav").symlink_to(folder / "i" / "a.wav")
     with (folder / "i" / "huge.wav").open("wb") as file:
@@ -62,6 +64,14 @@ def test_a_range_is_answered_with_its_bytes(get, wanted, first, last):
     assert (reply.status_code, reply.content) == (206, SOUND[first : last + 1])
     assert reply.headers["content-range"] == f"bytes {first}-{last}/{len(SOUND)}"
     assert reply.headers["content-type"] == "audio/wav"
+
+
+def test_a_large_picture_is_not_held_in_memory_for_slow_readers(get):
+    """It is streamed as sounds are, which players may also ask for in parts."""
+    reply = get("large.png")
+
+    assert (reply.status_code, reply.content, reply.headers["content-type"]) == (200, LARGE, "image/png")
+    assert get("large.png", Range="bytes=0-7").content == LARGE[:8]
 
 
 def test_a_range_behind_the_end_is_refused_with_the_size(get):

@@ -117,7 +117,7 @@ def test_links_of_invitations_are_shown_once(crowd, operator):
     first = operator.invite(key=key, links="2", label="for the pilot")
     again = operator.invite(key=key, links="2", label="for the pilot")
     crowd.clock.advance(minutes=2)
-    late = operator.invite(key=key, links="2")
+    late = operator.invite(key=key, links="2", label="for the pilot")
 
     links = links_in(first)
     assert len(set(links)) == 2 and links_in(again) == links
@@ -127,6 +127,18 @@ def test_links_of_invitations_are_shown_once(crowd, operator):
     ids = [re.search(r"worker (A[A-Z0-9]{13})", crowd.browser().get(link).text) for link in links]
     assert ids[0][1] != ids[1][1]
     assert not links_in(operator.get())
+
+
+def test_a_form_that_was_changed_makes_links_of_its_own(crowd, operator):
+    """Back from the links, with another number or label: what is shown leads somewhere, and to another person."""
+    key = operator.form_key()
+
+    first = links_in(operator.invite(key=key, links="1", label="Ada"))
+    more = links_in(operator.invite(key=key, links="3", label="Ben"))
+
+    assert len({*first, *more}) == 4
+    assert {crowd.browser().get(link).status_code for link in more} == {200}
+    assert sorted(row.label for row in admin.invitations(crowd.engine)) == ["Ada", "Ben", "Ben", "Ben"]
 
 
 def test_an_open_invitation_has_its_uses_and_its_end(crowd, operator):

@@ -8,6 +8,7 @@ from crowd_operator_kit import (
     add_panel,
     add_visit,
     name_worker,
+    operator_of,
     worker_row,
 )
 from sqlalchemy import select, update
@@ -35,6 +36,30 @@ def test_late_answers_are_listed_for_payment(crowd, client, operator, hit_type):
     found = dict(zip(header, row, strict=True))
     assert (found["worker"], found["reward"], found["title"]) == (worker.id, "1.00", TYPE["Title"])
     assert found["panel_id"] == "'=cmd()"
+
+
+def test_no_work_is_paid_by_hand_twice(either_crowd):
+    """Of late answers to one assignment the last has the reward, and none where the worker submitted it since."""
+    crowd = either_crowd
+    operator, own = operator_of(crowd), post_hit(crowd.boto(), MaxAssignments=2)["HITTypeId"]
+    one, two = crowd.worker(), crowd.worker()
+    tasks = [one.accept(own), two.accept(own)]
+    crowd.clock.advance(hours=1)
+    for task in tasks:
+        assert [task.submit(p01_label=label).status_code for label in ("yes", "no")] == [410, 410]
+    again = two.accept(own)
+    assert again is not None and again.submit(p01_label="no").status_code == 200
+
+    header, *rows = operator.csv("/operator/late.csv")
+
+    found = sorted(tuple(row[header.index(name)] for name in ("worker", "counted", "reward")) for row in rows)
+    wanted = [
+        (one.id, "", "1.00"),
+        (one.id, "sent again", "0.00"),
+        *[(two.id, "submitted since", "0.00")] * 2,
+    ]
+    assert found == sorted(wanted)
+    assert "submitted since" in operator.get("/operator/late").text
 
 
 def test_a_panels_work_is_paid_by_its_own_file(crowd, operator):
@@ -164,6 +189,17 @@ def test_the_ledger_file_adds_up(crowd, client, operator, hit_type, monkeypatch)
         "1.00",
         "USD",
     ]
+
+
+def test_a_budget_that_was_lowered_is_a_number_in_the_ledger(crowd, operator):
+    """A spreadsheet adds up what it reads as numbers alone."""
+    for cents in (10_000, 500, 0):
+        admin.set_budget(crowd.engine, LIVE, cents)
+
+    header, *rows = operator.csv("/operator/ledger/live.csv")
+
+    amounts = [row[header.index("amount")] for row in rows]
+    assert amounts == ["0.00", "100.00", "-95.00", "-5.00"]
 
 
 def test_an_account_that_does_not_balance_is_shouted(crowd, operator):

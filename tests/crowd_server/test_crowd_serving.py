@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from tls_kit import self_signed
 
 from mitl.crowd_server.serving import MOST_PENDING, TICK_S, PatientProtocol, RunningServer
 from mitl.crowd_server.store.database import in_thread
@@ -202,6 +203,44 @@ def test_connections_that_ask_nothing_make_room(monkeypatch):
         later = httpx.get(server.url, trust_env=False)
 
     assert (earlier.result().content, later.content) == (b"halfhalf", b"halfhalf")
+
+
+async def endless(scope, receive, send) -> None:
+    """More than any buffer takes on ``/all`` (at once) and ``/more`` (in pieces), else a word."""
+    size = 50_000_000 if scope["path"] in ("/all", "/more") else 4
+    headers = [(b"content-length", b"%d" % size)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    piece = size if scope["path"] == "/all" else min(size, 1_000_000)
+    for left in range(size - piece, -1, -piece):
+        await send({"type": "http.response.body", "body": b"x" * piece, "more_body": left > 0})
+
+
+@pytest.mark.parametrize("path", [b"/all", b"/more"])
+@pytest.mark.parametrize("then", [b"", b"Connection: close\r\n"])
+def test_connections_that_take_no_answer_make_room(path, then, monkeypatch):
+    """Whoever asks for much and reads none of it keeps nobody out."""
+    monkeypatch.setattr("mitl.crowd_server.serving.MAX_CONNECTIONS", 5)
+    with RunningServer(endless) as server, contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        for _ in range(8):
+            greedy = stack.enter_context(socket.create_connection(address, timeout=20))
+            greedy.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: here\r\n" + then + b"\r\n")
+            assert greedy.recv(12) == b"HTTP/1.1 200"
+        assert httpx.get(server.url, trust_env=False).content == b"xxxx"
+
+
+def test_connections_that_never_get_through_tls_make_room(tmp_path, monkeypatch):
+    """The oldest is hung up on when more come than may, and who speaks TLS is answered."""
+    monkeypatch.setattr("mitl.crowd_server.serving.MOST_BEGUN", 5)
+    with (
+        RunningServer(echo, tls=self_signed(tmp_path, "IP:127.0.0.1")) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        silent = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(9)]
+
+        assert [connection.recv(1) for connection in silent[:4]] == [b""] * 4
+        assert httpx.get(server.url, verify=False, trust_env=False).status_code == 200
 
 
 def test_the_end_may_be_told_again():

@@ -47,6 +47,17 @@ def test_a_worker_sees_groups_with_reward_and_number(crowd, hit_type):
     assert "practice" in text
 
 
+def test_promised_times_are_not_rounded(crowd, client):
+    """How long one has, and until when work is approved at the latest."""
+    times = {"AssignmentDurationInSeconds": 210, "AutoApprovalDelayInSeconds": 225_000}
+    post_hit(client, client.create_hit_type(**TYPE | times)["HITTypeId"])
+
+    text = crowd.worker().get("/w").text
+
+    assert "you have up to <b>3 min 30 s</b> for one" in text
+    assert "approved at the latest <b>2 days 14 h 30 min</b> after you send it" in text
+
+
 def test_fields_arrive_as_they_were_sent(crowd, client, hit_type):
     """Order, repeated names and odd characters; the form's assignmentId is not an answer."""
     task = crowd.worker().accept(hit_type)
@@ -381,8 +392,9 @@ def test_invitations_end(crowd):
     """Expired and revoked links are refused; revoking shuts out who came by it."""
     [short] = admin.invite(crowd.engine, SANDBOX, lasts=dt.timedelta(hours=1), clock=crowd.clock)
     [other] = admin.invite(crowd.engine, SANDBOX, clock=crowd.clock)
-    browser = crowd.browser()
+    browser, joined = crowd.browser(), crowd.browser()
     assert browser.get(crowd.url + other.path).status_code == 200
+    assert joined.get(crowd.url + short.path).status_code == 200
 
     crowd.clock.advance(hours=1)
     admin.revoke(crowd.engine, other.id)
@@ -390,6 +402,7 @@ def test_invitations_end(crowd):
     assert crowd.browser().get(crowd.url + short.path).status_code == 410
     assert crowd.browser().get(crowd.url + other.path).status_code == 410
     assert browser.get(crowd.url + "/w").status_code == 403
+    assert joined.get(crowd.url + short.path).status_code == 200  # who is in already stays in
     assert crowd.browser().get(crowd.url + "/w/join/nonsense").status_code == 404
     with pytest.raises(StoreError, match="no open invitation"):
         admin.revoke(crowd.engine, other.id)
@@ -621,6 +634,23 @@ def test_your_work_tells_what_became_of_each_hit(crowd):
     assert "Good &lt;work&gt;" in page and "Two controls were wrong." in page
     assert "Bonus of <b>$0.25</b>: “<bdi>for care</bdi>”" in page
     assert "when they are approved, at the latest on" in worker.get(f"/w/a/{task.token}").text
+
+
+def test_a_submission_keeps_the_time_of_its_approval_when_its_hit_changes_its_type(crowd, client):
+    """The page of the HIT and the list of work say the same, and then it is so."""
+    own = client.create_hit_type(**TYPE | {"AutoApprovalDelayInSeconds": 3600})["HITTypeId"]
+    later = client.create_hit_type(**TYPE | {"AutoApprovalDelayInSeconds": 86_400})["HITTypeId"]
+    hit = post_hit(client, own)["HITId"]
+    worker = crowd.worker()
+    task = worker.accept(own)
+    task.submit(p01_label="yes")
+    due = (crowd.clock() + dt.timedelta(hours=1)).isoformat()
+
+    client.update_hit_type_of_hit(HITId=hit, HITTypeId=later)
+
+    assert due in worker.get(f"/w/a/{task.token}").text and due in worker.get("/w/work").text
+    crowd.clock.advance(hours=1)
+    assert "They were approved" in worker.get("/w").text + worker.get(f"/w/a/{task.token}").text
 
 
 def test_the_usual_time_is_told_once_it_is_known(crowd, client, monkeypatch):

@@ -149,6 +149,15 @@ def test_images_are_found_flat_or_in_their_folder(tmp_path, captions):
         (lambda v: v["images"].pop(), "belongs to image '9', which is not among the images"),
         (lambda v: v.pop("images"), r"malformed \(KeyError\('images'\)\)"),
         (lambda v: v["annotations"][0].update(id="x"), "malformed"),
+        (
+            lambda v: v["annotations"][1].update(caption=None),
+            "caption '21' in .* has no text: 'None' stands for",
+        ),
+        (lambda v: v["annotations"][1].update(caption=" "), "caption '21' in .* has no text"),
+        (
+            lambda v: v["annotations"][1].update(caption="a\ud83d"),
+            r"has the control character U\+D83D in its text",
+        ),
         (lambda v: v["annotations"].clear(), "gives no captions"),
     ],
 )
@@ -233,7 +242,8 @@ def test_compact_table_is_a_coco_data_set(tmp_path):
     [
         ({"caption_id": [3, 3]}, "caption id '3' comes twice"),
         ({"image_id": ["nine", "42"]}, "row 1 .* has image_id 'nine', but COCO's ids are integers"),
-        ({"text": [None, "a"]}, "row 1 .* has no text"),
+        ({"text": [None, "a"]}, "caption '21' in .* has no text"),
+        ({"text": ["a\0b", "a"]}, r"caption '21' in .* has the control character U\+0000"),
     ],
 )
 def test_bad_compact_tables_are_refused(tmp_path, columns, message):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mitl.datasets import official
@@ -249,6 +251,12 @@ def test_a_row_that_names_nothing_is_refused(tmp_path):
     """Where ids are the data set's own, any name will do but none."""
     with pytest.raises(DatasetError, match=r"row 2 .* names nothing as its image"):
         read_sits(sits(tmp_path, "p1,a,3,x", "p2, ,3,x"))
+    path = tmp_path / "sits.parquet"
+    for column, told in (("image", "names nothing as its image"), ("agg_score", "has the score None")):
+        row = {"caption": "p1", "image": "a", "agg_score": 3.0, "sampling_method": "x"}
+        pq.write_table(pa.Table.from_pylist([row, row | {"caption": "p2", column: None}]), path)
+        with pytest.raises(DatasetError, match=f"row 2 .* {told}"):
+            read_sits(path)
 
 
 @pytest.mark.shared

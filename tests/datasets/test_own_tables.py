@@ -88,6 +88,19 @@ def test_one_table_in_many_forms_is_one_data_set(tmp_path, name, content):
     assert captions == [("a.jpg#0", "a.jpg", "a dog, big"), ("b.jpg#0", "b.jpg", "a cat")]
 
 
+def test_captions_of_a_token_file_keep_their_numbers(tmp_path):
+    """Also where lines were taken out or sorted otherwise: vectors and answers go by them."""
+    _, captions, _ = read(written(tmp_path, "a.jpg#3\tfour\na.jpg#0\tone\n", "t.token"))
+
+    assert captions == [("a.jpg#0", "a.jpg", "one"), ("a.jpg#3", "a.jpg", "four")]
+
+
+def test_columns_without_a_name_are_passed_over(tmp_path):
+    """Spreadsheets add them at the end; and a comma in a header of tabs separates nothing."""
+    for content in ("image,caption,,\na.jpg,a dog,,\n", "image\tcaption\tnote, own\na.jpg\ta dog\t\n"):
+        assert read(written(tmp_path, content))[1] == [("a.jpg#0", "a.jpg", "a dog")]
+
+
 def test_numbered_captions_are_those_of_one_image(tmp_path):
     """In the order of their numbers, and an image may have fewer."""
     path = written(tmp_path, "file_name,caption_10,caption_2,caption_1\nx.jpg,ten,two,one\ny.jpg,,,y\n")
@@ -183,6 +196,14 @@ def test_pictures_are_found_by_the_id_in_the_folder_that_is_named(tmp_path):
     assert [i.file for i in read_table(path, images=tmp_path / "p").images] == [
         str((tmp_path / "p" / name).resolve()) for name in ("7.jpg", "8.png")
     ]
+    for beside in ("7.txt", "8.json", "9.txt"):  # as downloaders write them
+        (tmp_path / "p" / beside).write_bytes(b"x")
+    full = written(tmp_path, "image_id,caption\n7.jpg,a\n8.png,b\n", "full.csv")
+    for table in (path, full):
+        found = [i.file for i in read_table(table, images=tmp_path / "p").images]
+        assert found == [str((tmp_path / "p" / name).resolve()) for name in ("7.jpg", "8.png")]
+    none = written(tmp_path, "image_id,caption\n8,a\n9,b\n", "none.csv")
+    assert [bool(i.file) for i in read_table(none, images=tmp_path / "p").images] == [True, False]
     (tmp_path / "p" / "7.png").write_bytes(b"x")
     with pytest.raises(DatasetError, match=r"image '7' could be 7\.jpg or 7\.png"):
         read_table(path, images=tmp_path / "p")
@@ -221,7 +242,9 @@ def test_addresses_in_the_column_of_images_are_addresses(tmp_path):
         ("image_id,caption\n1.0,x\n", "row 1 .* has image_id 1.0, a number with a fraction"),
         ("image_id,caption\n1.2E+11,x\n", "row 1 .* a number with a fraction or power"),
         ("image,caption\na,\"['x', 'y']\"\n", "a list written as text in 'caption'"),
-        ("image,caption\na,nan\n", "has no caption: 'nan' stands for a missing text"),
+        ("image,caption\na,nan\n", "has no caption: 'nan' stands for a missing one; write it, or empty it"),
+        ("image_id,caption\n1,x\nnan,y\n", "row 2 .* has no image_id: 'nan' stands for a missing one; .* take the row"),
+        ("image_id,image,caption\n1,a\x01.jpg,x\n", r"row 1 .* the control character U\+0001 in its image"),
         ("image,caption\na,x\nb,\n", "row 2 .* has no caption; mend it, or leave .* --skip-empty"),
         ("image,caption\na,x\x07y\n", r"row 1 .* the control character U\+0007 in its caption"),
         ("image,caption\na\x1b[1m,x\n", r"the control character U\+001B in its image"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import sqlite3
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -176,6 +178,25 @@ def test_copies_of_one_state_are_kept_side_by_side(tmp_path):
     ]
     assert done.copy == tmp_path / "mitl.db.p0002.2.backup"
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.backup"))
+    engine.dispose()
+
+
+def test_a_file_system_without_hard_links_keeps_copies_too(tmp_path, monkeypatch):
+    """As those of USB sticks and shared folders; an earlier copy is still never written over."""
+
+    def refuse(kept, part):
+        raise FileExistsError if kept.exists() else OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    (tmp_path / "mitl.db.p0002.backup").write_bytes(b"earlier")
+    old_database("pipeline", "p0002", sqlite_url(tmp_path / "mitl.db"))
+    engine = make_engine(sqlite_url(tmp_path / "mitl.db"))
+
+    done = migrate.upgrade("pipeline", engine)
+
+    assert done.copy == tmp_path / "mitl.db.p0002.2.backup"
+    assert done.copy.stat().st_size > 100 and not list(tmp_path.glob(".*.part"))
+    assert (tmp_path / "mitl.db.p0002.backup").read_bytes() == b"earlier"
     engine.dispose()
 
 

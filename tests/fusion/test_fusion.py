@@ -223,6 +223,14 @@ def test_no_answers_one_kind_and_too_few_are_each_one_line(made):
         fuse(replace(made, answers=few), seed=0)
 
 
+def test_matches_of_a_few_images_alone_are_one_line(made, logistic_alone):
+    """Where all of them are in one fold, nothing is left to learn them from outside it."""
+    yes = folds(made.images, made.groups, 0) == 0
+
+    with pytest.raises(MetricError, match="ask about pairs of more images"):
+        fuse(replace(made, answers=answers(made.pairs, yes, ~yes)), seed=0)
+
+
 def test_a_constant_score_tells_nothing_apart(made):
     """One clear line where each annotator says the same of all."""
     flat = replace(made, ranked=made.ranked.assign(similarity=0.5))

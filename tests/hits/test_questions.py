@@ -164,6 +164,7 @@ def test_standard_questions_stay_first_and_keep_their_codes(tmp_path):
         ),
         ('text = "What is hard to see?"', "", "question 2 in .* lacks text"),
         ('type = "choice"', 'type = "choice"\ncolumn = "pair"', "has the column 'pair'"),
+        ('name = "readable"', 'name = "score"', "has the column 'score'"),  # the CSV's own, of a ranking
     ],
 )
 def test_a_faulty_declaration_is_one_line(tmp_path, old, new, message):

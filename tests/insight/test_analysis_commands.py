@@ -6,7 +6,7 @@ import csv
 import json
 import shutil
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,9 +29,11 @@ from mitl.analysis.records import R_AT_1, MachineAnalysis
 from mitl.analysis.report.inputs import DisputeKind, Section
 from mitl.analysis.report.render import render_report
 from mitl.datasets.scenes.files import read_world
+from mitl.errors import MetricError
 from mitl.records import Concept, Direction, Label, Pair, Shortcoming
 from mitl.settings import WORLD_FOLDER, load
 from mitl.stages.analysing.analyse import ANALYSES
+from mitl.stages.analysing.completeness import incidences
 from mitl.stages.analysing.snapshot import wrong_parts
 from mitl.stages.analysing.table import (
     NO_JUDGEMENTS,
@@ -328,6 +330,22 @@ def test_completeness_bounds_the_recall_of_what_was_proposed_from_above(judged, 
         assert (numbers["annotators"], numbers["by_one"], numbers["by_two"]) == (2, by[1], by[2])
         assert numbers["at_least"] == pytest.approx(by[1] + by[2] + by[1] ** 2 / (4 * by[2]))
         assert numbers["recall_at_most"] == pytest.approx(numbers["found"] / numbers["at_least"])
+
+
+def test_completeness_is_of_the_queries_that_all_annotators_searched(judged):
+    """What one alone searched would look as if the other had missed it; where that is all, nothing is said."""
+    project = collect(load(judged)).project
+    i2t = [one for one in project.proposals if one.direction is Direction.I2T]
+    some = sorted({one.pair.image_id for one in i2t})[::2]
+
+    def of(proposals):
+        return incidences(AnalysisInput.of(replace(project, proposals=tuple(proposals))))
+
+    (partly,) = of(one for one in i2t if one.annotator == NEAR or one.pair.image_id in some)
+    (both,) = of(one for one in i2t if one.pair.image_id in some)
+    assert (partly.bound, partly.queries) == (both.bound, len(some))
+    with pytest.raises(MetricError, match="no query in common"):
+        of(one for one in i2t if (one.annotator == NEAR) == (one.pair.image_id in some))
 
 
 def test_favour_leaves_out_what_one_annotator_alone_proposed(judged, found):

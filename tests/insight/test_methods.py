@@ -24,7 +24,7 @@ from mitl.positives.merging import MergeRules
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Facts, UsedMachine
 from mitl.positives.references import REFERENCES
-from mitl.records import AnnotatorKind, Direction
+from mitl.records import AnnotatorKind, Direction, PositiveSource
 from mitl.records.forms import TEXTS
 from mitl.stages.evaluating.figures import keep_scores
 from mitl.stages.reporting.methods import as_latex, as_markdown, bibliography, facts, figures, rows
@@ -208,19 +208,22 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
         answers=700,
         method="design",
         at_most=0.9701,
-        found=3,
         warnings=("13 workers answered; that is few",),
     )
     design = SimpleNamespace(sample=500, size=123456, simple=False, strata=(1, 2, 3))
     pairs = known.data.merged.pairs.copy()
     pairs["machine"] = -1
     pairs.loc[pairs.index[:5], "machine"] = 0
+    people = int(pairs["negative"].sum())
+    open_ = pairs.index[pairs["label"] == -1][:2]
+    pairs.loc[open_, "negative"] = True  # by a machine alone
     part = SimpleNamespace(name="open_pairs & more, match", bound=0.02001, labelled=5, sampled=400)
     machine = SimpleNamespace(confidence=0.95, loss="binary", siding=0.0, parts=(part,))
     audit = SimpleNamespace(certificate=certificate, record=SimpleNamespace(design=design), outside=21)
     more = replace(
         known,
         audit_answers=700,
+        summary=replace(known.summary, by_source={**known.summary.by_source, PositiveSource.AUDIT: 3}),
         data=replace(
             known.data, audit=audit, machine=machine, merged=replace(known.data.merged, pairs=pairs)
         ),
@@ -231,6 +234,7 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert "recall of the release is at least 81.2 % and, separately, its precision at least 91.0 %" in text
     assert "at least 50.0 % and 60.0 %" in text
     assert "A machine labelled 5 pairs" in text
+    assert len(open_) == 2 and f"; {people} pairs were refused." in text
     assert "2.1 % of 5 pairs of open" in text
     assert "Beside 700 answers that count for an audit, this gave" in text
     assert (
@@ -260,6 +264,17 @@ def test_what_is_open_and_who_was_alone_are_told(known: Facts) -> None:
     assert "It proposed 40 distinct pairs." in text
     assert "14 of the proposed pairs have no usable answer: whether they match is not known." in text
     assert "no usable answer" not in as_markdown(known)
+
+
+def test_queries_of_another_seed_are_not_called_listed(known: Facts) -> None:
+    """They may have been drawn as well as listed, and nothing tells which."""
+    origins = known.data.origins
+    (run,) = origins.runs
+    chosen = tuple(replace(draw, queries=3, items=20, seed=None) for draw in run.draws)
+    data = replace(known.data, origins=replace(origins, runs=(replace(run, draws=chosen),)))
+
+    assert "For 3 image queries chosen of 20 images" in as_markdown(replace(known, data=data))
+    assert "drawn at random (seed 0)" in as_markdown(known)
 
 
 def test_words_of_others_are_escaped(known: Facts) -> None:

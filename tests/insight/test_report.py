@@ -17,8 +17,8 @@ from report_sample import HOSTILE, NAMES, sample_input
 
 from mitl.analysis.records import MachineAnalysis
 from mitl.analysis.report import views
-from mitl.analysis.report.inputs import Found, Multiplicity, PreferenceTable, ReportInput
-from mitl.analysis.report.render import SECTIONS, render_report
+from mitl.analysis.report.inputs import EvaluationScore, Found, Multiplicity, PreferenceTable, ReportInput
+from mitl.analysis.report.render import SECTIONS, findings, render_report
 from mitl.judgements.agreement import Alpha, PairAgreement
 from mitl.records import Direction, Environment
 
@@ -253,6 +253,20 @@ def test_sentences_on_top_say_what_the_tiles_do_not(html: str) -> None:
         "ranks best",
     ):
         assert words in page.text
+
+
+def test_machines_are_compared_where_all_of_them_are_scored(tmp_path: Path) -> None:
+    """One that is scored on the original annotation alone, or in one direction, is not the best before or after."""
+    data = sample_input(tmp_path)
+    (usual,) = (one.text for one in findings(data) if one.section == "evaluation")
+    strangers = (
+        *(EvaluationScore("stranger", "original", way, "mAP@R", 0.99) for way in Direction),
+        *(EvaluationScore("half", name, Direction.T2I, "mAP@R", 1.0) for name in ("original", "release")),
+    )
+
+    told = findings(dataclasses.replace(data, evaluation=(*data.evaluation, *strangers)))
+
+    assert [one.text for one in told if one.section == "evaluation"] == [usual]
 
 
 def test_agreement_without_an_interval_is_no_headline(tmp_path: Path) -> None:

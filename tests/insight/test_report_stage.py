@@ -31,7 +31,7 @@ from mitl.db.store import answers
 from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.positives.pair_answers import majority_answers
-from mitl.records import Direction, Environment, Label
+from mitl.records import Direction, Environment, JudgementSource, Label
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.harvesting.harvest import harvest
@@ -39,6 +39,7 @@ from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting import truth
 from mitl.stages.reporting.gallery import SHOWN, evenly, found_pairs
 from mitl.stages.reporting.report import collect, evaluation, report, report_input
+from mitl.stages.reporting.sections import money_stats
 from mitl.stages.reviewing.evidence import usual_seconds
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
@@ -70,6 +71,22 @@ def test_a_batch_and_its_wording_show_one_wage(project, data):
 
     assert wording.median_cents and batch.wages == replace(wording, n_under=0)
     assert render_report(data).count(format_dollars(wording.median_cents)) >= 2
+
+
+def test_a_positive_costs_what_hits_of_pairs_cost(project, data):
+    """Other campaigns are no part of it, and beside answers of past work it is not known."""
+    known = collect(project_settings(project)).project
+    batch, work = known.batches[0], known.settled[0]
+    rated = replace(batch, name="rated", kind="similarity")
+    past = replace(batch, name="past", source=JudgementSource.IMPORT)
+
+    with_others = replace(
+        known, batches=(*known.batches, rated), settled=(*known.settled, replace(work, batch="rated"))
+    )
+
+    assert data.money.cents_a_positive == data.money.paid_cents / data.funnel.positive
+    assert money_stats(with_others).cents_a_positive == data.money.cents_a_positive
+    assert money_stats(replace(known, batches=(*known.batches, past))).cents_a_positive is None
 
 
 def test_progress_counts_every_part_of_a_report(project, tmp_path):

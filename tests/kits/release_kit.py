@@ -192,6 +192,10 @@ def audited_world(kind=IdKind.INTEGER, *, exclusions=None, answer=None, **change
     data = world(kind, **changes)
     exclusions = exclusions or Exclusions()
     merged, audit = certified(
-        audit_record(data.merged, answer=answer), data.merged, exclusions, data.proposals
+        audit_record(data.merged, answer=answer),
+        data.merged,
+        exclusions,
+        data.proposals,
+        strict=data.rules.strict,
     )
     return dataclasses.replace(data, merged=merged, audit=audit, configuration={"audit": audit.named})

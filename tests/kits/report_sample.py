@@ -97,7 +97,7 @@ def sample_input(
         answers=_answers(names),
         rationale=_rationale(names),
         crowd=_crowd(),
-        money=MoneyStats(10_300, 0, 240, 0, wage_floor_cents=1200),
+        money=MoneyStats(10_300, 0, 240, 0, wage_floor_cents=1200, cents_a_positive=10_540 / 873),
         batches=(
             BatchSummary("b1", "pairs-rationale", "i2t", 52, 170, _wages("pairs-rationale", 52, 431, 1419)),
             BatchSummary("b2", "pairs-plain", "t2i", 51, 100, _wages("pairs-plain", 51, 322, 1118)),

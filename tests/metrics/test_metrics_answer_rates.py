@@ -55,9 +55,10 @@ def test_slopes_are_derivatives_by_both_rates(false_no, false_yes, held):
         assert own[:, column] == pytest.approx(change / (2 * step), rel=1e-4, abs=1e-6)
 
 
-def test_rates_are_told_by_the_audits_own_answers():
+@pytest.mark.parametrize("false_yes", [0.02, 0.12])
+def test_rates_are_told_by_the_audits_own_answers(false_yes):
     """On average over 200 audits, with errors as large as they are said to be."""
-    rng, true = np.random.default_rng(1), Rates(0.08, 0.02)
+    rng, true = np.random.default_rng(1), Rates(0.08, false_yes)
     held = np.arange(1500) < 150
     truth = np.where(held, rng.random(1500) < 0.98, rng.random(1500) < 0.1)
     found = [Rates.measured(asked_of(truth, held, true, rng), held, held) for _ in range(200)]

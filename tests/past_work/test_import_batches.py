@@ -31,6 +31,7 @@ from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.operating.backup import verify
 from mitl.stages.past_work.importing import ImportOptions, import_results
 from mitl.stages.reporting.status import status
 
@@ -148,6 +149,27 @@ def test_our_own_submissions_from_a_file_are_as_if_harvested(tmp_path, answered,
     assert paid.counts["approved"] > 0
     ledgers = [status(one, SANDBOX).counts["paid_cents"] for one in (harvested, imported)]
     assert ledgers[0] == ledgers[1] > 0
+
+
+def test_what_a_file_says_was_decided_of_our_own_work_since_is_booked(tmp_path, answered):
+    """A server that was switched off paid what had waited; its last file says so of submissions that are here."""
+    project, by_column, _ = answered
+    settings = copy_of(project, tmp_path / "p")
+    import_results(settings, write(tmp_path / "1.csv", by_column), SANDBOX)
+    assert status(settings, SANDBOX).counts["paid_cents"] == 0
+    ends = ["Rejected", *["Approved"] * (len(by_column) - 1)]
+    rows = [row | {"AssignmentStatus": end} for row, end in zip(by_column, ends, strict=True)]
+
+    last = import_results(settings, write(tmp_path / "2.csv", rows), SANDBOX)
+
+    assert last.status == "done"
+    assert f"{len(rows)} were here already, {len(rows)} of them decided since" in last.lines[0]
+    with open_database(settings.db_url, read_only=True) as session:
+        stored_rows = answers.assignments(session, SANDBOX)
+        (batch,) = hits.batches(session)
+    assert Counter(row.status for row in stored_rows) == {"Approved": len(rows) - 1, "Rejected": 1}
+    assert status(settings, SANDBOX).counts["paid_cents"] == (len(rows) - 1) * batch.reward_cents
+    assert verify(settings).refusal is None
 
 
 def test_no_cell_of_our_own_rows_is_lost_and_documents_stay_byte_for_byte(tmp_path, answered):
@@ -361,6 +383,54 @@ def test_a_later_download_of_the_same_batch_adds_what_is_new(folder):
         ("W2", 2, Label.YES),
     ]
     assert [row[4] for row in stored()][-2:] == [False, False], "one worker's second answer on a pair"
+
+
+def test_what_was_decided_after_the_first_download_holds(folder):
+    """Work that was undecided counts until a later file says that it was rejected; what was approved stays so."""
+    rows = [foreign("W1", "1", "4", status="Submitted"), foreign("W2", "1", "1")]
+    first = ok("harvest", "--from", write(folder / "1.csv", rows), "--columns", "map.toml")
+    assert [row[4] for row in stored()] == [True] * 4
+    assert "1 submissions count although the file does not say that they were approved" in first.err
+    later = [row | {"AssignmentStatus": "Rejected"} for row in rows]
+
+    again = ok("harvest", "--from", write(folder / "2.csv", later), "--columns", "map.toml")
+
+    assert "2 of the submissions were here already, 1 of them decided since" in again.out
+    assert [row[4] for row in stored()] == [False, False, True, True]
+
+
+def test_other_work_under_ids_that_came_before_is_refused(folder):
+    """Files that each count their submissions from 1 do not pass for one another; nothing of the second is dropped."""
+    ok("harvest", "--from", write(folder / "1.csv", [foreign("W1", "1", "4")]), "--columns", "map.toml")
+    rows = [foreign("W1", "1", "4") | {"Input.url2": "http://x/3.jpg"}, foreign("W2", "1", "4")]
+
+    told = fails(1, "harvest", "--from", write(folder / "2.csv", rows), "--columns", "map.toml")
+
+    assert "'2.csv' gives submission H1-W1 of worker W1 other answers than '1.csv'" in told
+    assert len(stored()) == 2
+
+
+def test_practice_in_the_sandbox_keeps_no_past_work_from_the_live_project(folder):
+    """The same file is brought into either environment, once into each."""
+    file = write(folder / "b.csv", [foreign("W1", "1", "4", status="approved")])
+    words = ("harvest", "--from", file, "--columns", "map.toml")
+    assert "into batch b1 of the sandbox: 2 judgements" in ok(*words, "--sandbox").out
+
+    runs = [ok(*words, where).out for where in ("--live", "--live", "--sandbox")]
+
+    assert "into batch b2: 2 judgements" in runs[0]
+    assert ["was brought in" in run for run in runs] == [False, True, True]
+    assert [row[4] for row in stored()] == [True, True]
+
+
+def test_a_rejection_counts_as_one_however_it_is_written(folder):
+    """Tables of other tools say rejected, or REJECTED."""
+    rows = [
+        foreign(f"W{n}", "1", "4", status=word) for n, word in enumerate(("rejected", "REJECTED", "approved"))
+    ]
+    ok("harvest", "--from", write(folder / "b.csv", rows), "--columns", "map.toml")
+
+    assert [row[4] for row in stored()] == [False] * 4 + [True] * 2
 
 
 def test_a_corrected_mapping_reads_the_same_file_again(folder):

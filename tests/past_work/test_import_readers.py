@@ -263,6 +263,19 @@ def test_a_mapping_reads_place_by_place():
     assert [finding.code for finding in found.findings] == ["missing_answer"]
 
 
+def test_long_pages_are_read_to_their_end():
+    """However many pairs a page had."""
+    row = {f"{name}{place}": "1" for name in ("image", "text", "label") for place in range(1, 251)}
+    mapping = column_map(
+        {
+            key: f"{name}{{place}}"
+            for key, name in (("image", "image"), ("caption", "text"), ("label", "label"))
+        },
+        "m",
+    )
+    assert mapping.places(row) == tuple(range(1, 251))
+
+
 def test_cells_that_hold_several_places_are_split():
     """The parts of cells go together by their order; cells of different length say so and give nothing."""
     mapping = column_map(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from release_kit import AUDITORS, FILES, SALT, audit_record, audited_world, world
+from release_kit import AUDITORS, FILES, SALT, audit_record, audited_world, truly_matches, world
 
 from mitl.core.arrays import contains, unpack_pairs
 from mitl.errors import AuditError
@@ -19,11 +19,12 @@ from mitl.positives.audit_files import read_audit
 from mitl.positives.certifying import certified, confirmed, refused
 from mitl.positives.folders import read_manifest
 from mitl.positives.loading import read_release
-from mitl.positives.merging import Exclusions
+from mitl.positives.merging import Exclusions, MergeRules
 from mitl.positives.pair_answers import judgement_frame, table_with_controls
 from mitl.positives.privacy import find_leaks, pseudonym
 from mitl.positives.release import release_files, write_release
 from mitl.positives.sources import read_set
+from mitl.positives.verifying import verify_release
 from mitl.records import Direction, IdKind, Judgement, Label, Pair, PairRole
 from mitl.records.frames import LABELS, NONE
 
@@ -134,6 +135,27 @@ def test_exclusion_lists_take_out_what_the_audit_found():
     assert int(new[0]) not in whole.where("kept").tolist()
     assert audit.certificate.found == len(new)
     assert int(whole.pairs["found"].sum()) == len(new) - 1
+    files = release_files(dataclasses.replace(data, merged=whole, audit=audit))[0]
+    assert f"the release did not hold: {len(new) - 1} of them in it now" in files["datasheet.md"].decode()
+
+
+def test_a_strict_release_takes_in_what_the_audit_calls_yes_and_counts_the_rest_as_missing(tmp_path):
+    """A weak yes confirms a match, and a strict release holds none by it."""
+    strict = MergeRules(strict=True)
+
+    def answer(pair, number):
+        weak = WEAK_YES if pair.caption_id % 2 and number < 3 else YES
+        return weak if truly_matches(pair) else NO
+
+    data = audited_world(rules=strict, answer=answer)
+    folder = write_release(tmp_path / "r", data).folder
+    audited = data.audit.audited
+    entered = audited["pair"].isin(data.merged.where("found"))
+
+    assert 0 < entered.sum() < audited["found"].sum() == data.audit.certificate.found
+    assert (audited.loc[entered, "first"] == LABELS.index(YES)).all()
+    assert (audited.loc[audited["found"] & ~entered, "first"] == LABELS.index(WEAK_YES)).all()
+    assert verify_release(folder).differences == ()
 
 
 def test_the_same_audit_in_another_order_of_answers_gives_the_same_bytes(certified_files):
@@ -219,6 +241,24 @@ def test_a_certified_release_reads_back(tmp_path, kind):
     found = data.merged.where("found")
     assert len(verified.positive) >= len(found) > 0
     assert read_audit(folder, {"files": {}}) is None
+
+
+def test_a_set_is_held_against_what_an_audit_refused_as_against_what_it_found(tmp_path):
+    """Or whatever the audit shows of it would speak for it."""
+    data = audited_world()
+    verified = read_set(str(write_release(tmp_path / "r", data).folder)).verified
+    drawn = data.audit.audited
+    alone = drawn[~drawn["held"] & (drawn["label"] == NONE)]
+    pairs = {
+        found: {
+            (f"{10 * pair.image_id}", f"{100 * pair.caption_id}")
+            for pair in unpack_pairs(of["pair"].to_numpy())
+        }
+        for found, of in alone.groupby("found")
+    }
+
+    assert pairs[True] and pairs[True] <= verified.positive
+    assert pairs[False] and pairs[False] <= verified.judged - verified.positive
 
 
 def test_an_audit_that_cannot_certify_says_so_in_one_line():

@@ -271,6 +271,7 @@ def test_past_work_is_told_apart(project, tmp_path):
     assert "The files of past work say which machine annotator proposed which pair" in sheet
     assert "Each machine annotator ranked" not in sheet
     assert "Nobody worked on pages that were posted for this release." in sheet
+    assert "no machine annotator proposed and no past work asked about were never asked" in sheet
 
 
 def sheet_with(records):

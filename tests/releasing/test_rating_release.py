@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
 
@@ -88,6 +89,16 @@ def test_scores_are_the_means_of_what_is_in_the_ratings(made):
             key = (task, row[columns[0]], row[columns[1]])
             if key in means.index:  # the other order of a pair has its score and no ratings of its own
                 assert float(row[2]) == round(float(means[key]), 2)
+
+
+def test_the_share_of_positives_is_that_of_the_scores_as_released(made):
+    """A mean of 2.996 is released as 3.0, which readers take for a positive."""
+    data, *_ = made
+    listed = data.listed.assign(score=data.listed["score"].where(data.listed["task"] != 0, 2.996))
+    files, summary = rating_files(dataclasses.replace(data, listed=listed))
+
+    assert {row[2] for row in table(files, "sts_test.csv")[1:]} == {"3.0"}
+    assert summary.counts["tasks"]["sts"]["positive_share"] == 1
 
 
 def test_pairs_with_too_few_ratings_are_left_out_and_listed(made):

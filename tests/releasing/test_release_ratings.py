@@ -119,6 +119,12 @@ def test_another_project_takes_the_ratings_in(project, tmp_path, monkeypatch):
 
     with open_database(load(tmp_path / "other", environ={}).db_url, read_only=True) as session:
         assert len(item_store.ratings(session)) == len(read_sits(path)) == 16
+    header, first, *_ = csv.reader(path.read_text().splitlines())
+    row = [".125" if name == "agg_score" else cell for name, cell in zip(header, first, strict=True)]
+    (tmp_path / "other.csv").write_text("\n".join(",".join(cells) for cells in (header, row)))
+    again = ("init", "other", "--dataset", "scenes", "--n-images", "30", "--cxc")
+    assert "is rated 0.125 in the file, and" in fails(1, *again, "other.csv")
+    assert "nothing to do" in ok(*again, path).out
     shutil.copy(path, tmp_path / "copy.csv")
     assert "cxc:copy.csv" in ok("compare", "cxc:copy.csv", f"cxc:{path}").out
 

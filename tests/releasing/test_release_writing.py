@@ -24,7 +24,7 @@ from mitl.metrics.positives import Positives, locate
 from mitl.metrics.retrieval import score
 from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
-from mitl.positives.loading import official_positives, read_release
+from mitl.positives.loading import official_positives, read_references, read_release
 from mitl.positives.merging import Exclusions, MergeRules, gather, merge
 from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.privacy import pseudonym
@@ -38,6 +38,7 @@ from mitl.records import (
     Pair,
     Proposal,
 )
+from mitl.records.questions import RATIONALE, Question, QuestionType
 
 
 def positives(data):
@@ -340,6 +341,18 @@ def test_official_positives_come_from_the_package():
     assert isinstance(located.positives, Positives)
 
 
+def test_a_release_of_composed_queries_is_not_read_without_their_references(tmp_path):
+    """Without them a model would be scored for finding what its query may not find."""
+    data = dataclasses.replace(world(), sides=("image", "query"), references={"100": "20"})
+    folder = write_release(tmp_path / "r", data).folder
+    known = read_references(folder)
+    (folder / "references.json").unlink()
+
+    assert known == {"100": "20"}
+    with pytest.raises(ReleaseError, match=r"references\.json' cannot be read"):
+        read_references(folder)
+
+
 def test_a_damaged_release_is_not_read(tmp_path):
     """No folder, no manifest, a foreign manifest, a changed file, a missing file: each is told as it is."""
     folder = write_release(tmp_path / "r", world()).folder
@@ -403,6 +416,19 @@ def test_croissant_describes_every_table_and_data_file():
         assert {key["@id"] for key in record_set.get("key", [])} <= {
             field["@id"] for field in record_set["field"]
         }
+
+
+def test_a_question_of_ones_own_describes_its_own_column_alone():
+    """Other tables may have a column of that name."""
+    own = Question(
+        "kind", QuestionType.TEXT, "What kind?", column="kind", meaning="What kind of picture it is."
+    )
+    described = json.loads(
+        release_files(world(IdKind.STRING, questions=(*RATIONALE, own)))[0]["croissant.json"]
+    )
+
+    (ids,) = (one for one in described["recordSet"] if one["@id"] == "ids")
+    assert ids["field"][0]["description"] == "image or caption."
 
 
 def test_croissant_says_in_prov_where_a_release_comes_from():

@@ -57,6 +57,13 @@ def with_lost_work(careless: Path, tmp_path: Path, monkeypatch) -> Settings:
     return load_settings(tmp_path / "p", environ={})
 
 
+def test_work_for_nothing_has_no_budget(project):
+    """Which would buy any number of HITs."""
+    error = fails(1, *NEXT, "--reward", "0", "--strategy", "random")
+
+    assert "a HIT costs nothing, so no budget says how many a round asks" in error
+
+
 @pytest.mark.parametrize("strategy", ["random", "bandit", "exhaustive"])
 @pytest.mark.thorough(but=("bandit",))
 def test_hits_of_a_round_are_full_beside_those_that_are_asked_again(with_lost_work, strategy):

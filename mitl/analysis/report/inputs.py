@@ -325,6 +325,8 @@ class MoneyStats:
     """Those who earned less than the floor, bonuses included."""
     median_hourly_cents: int | None = None
     """Over those workers, bonuses included."""
+    cents_a_positive: float | None = None
+    """What HITs of pairs cost for each pair that people call a match; None where past work brought answers as well."""
 
     @property
     def paid_cents(self) -> int:

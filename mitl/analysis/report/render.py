@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mitl.analysis import answer_tables
 from mitl.analysis.report import figure as fig
 from mitl.analysis.report import machine_plots, plots, views
-from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInput, Section
+from mitl.analysis.report.inputs import DisputeKind, ReportInput, Section
 from mitl.analysis.report.views import multiplicity_rows, picture_uris
 from mitl.core import formats
 from mitl.core.formats import count, money, percent, percent_at_most
@@ -292,18 +292,40 @@ def _money(data: ReportInput) -> Iterator[Highlight]:
     spent = paid.paid_cents
     if not spent or not data.funnel.positive:
         return
-    text = f"{money(spent)} were paid, {money(round(spent / data.funnel.positive))} for each positive pair"
+    text = f"{money(spent)} were paid"
+    if paid.cents_a_positive is not None:
+        text += f", {money(round(paid.cents_a_positive))} for each positive pair"
     if paid.median_hourly_cents is not None:
         text += f"; an hour of work brought {money(paid.median_hourly_cents)} in the median"
     yield Highlight(text + ".", "money")
 
 
 def _machines(data: ReportInput) -> Iterator[Highlight]:
-    """Whether the order of the machines is another one on the release; by mAP@R, the mean of both directions."""
-    first = {positives: _best(data.evaluation, positives) for positives in ("original", "release")}
-    before, after = first["original"], first["release"]
-    if before is None or after is None:
+    """Whether the order of the machines is another one on the release; by mAP@R, the mean of both directions.
+
+    Of those that are scored wherever any is.
+    """
+    value = {
+        (score.annotator, score.positives, score.direction): score.value
+        for score in data.evaluation
+        if score.metric == "mAP@R" and score.positives in ("original", "release")
+    }
+    columns = {(positives, way) for _, positives, way in value}
+    names = [
+        name for name in {name for name, *_ in value} if all((name, *column) in value for column in columns)
+    ]
+    if len(names) < 2 or len({positives for positives, _ in columns}) < 2:
         return
+    before, after = (
+        max(
+            names,
+            key=lambda name: (
+                sum(value[name, *column] for column in columns if column[0] == positives),
+                name,
+            ),
+        )
+        for positives in ("original", "release")
+    )
     taught = any(score.annotator == after and score.taught_by for score in data.evaluation)
     caveat = f"; {after} was trained on answers of this release" if taught else ""
     if before == after:
@@ -313,11 +335,3 @@ def _machines(data: ReportInput) -> Iterator[Highlight]:
             f"By mAP@R {after} ranks best on the release, {before} on the original annotation{caveat}.",
             "evaluation",
         )
-
-
-def _best(scores: tuple[EvaluationScore, ...], positives: str) -> str | None:
-    sums: dict[str, float] = {}
-    for score in scores:
-        if score.positives == positives and score.metric == "mAP@R":
-            sums[score.annotator] = sums.get(score.annotator, 0.0) + score.value
-    return max(sums, key=lambda name: (sums[name], name)) if len(sums) > 1 else None

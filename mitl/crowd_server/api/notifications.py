@@ -36,7 +36,7 @@ def reversal(title: str, feedback: str) -> Letter:
 
 def granted(name: str, value: int | None) -> Letter:
     """About a qualification that a worker was given."""
-    text = "HITs that ask for it are now in your list of HITs."
+    text = "The HITs that it opens to you are now in your list of HITs."
     if value is not None:
         text = f"Its value is {value}. {text}"
     return _letter(f"You were given the qualification {_quoted(name)}", text, "")

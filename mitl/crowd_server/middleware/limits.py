@@ -14,6 +14,7 @@ import logging
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +50,10 @@ class BodyLimits:
     other: int = 64 * 1024
     all_at_once: int = 128 * 1024 * 1024
     """What all requests together may hold in memory."""
+    one_caller: int = 32 * 1024 * 1024
+    """What the requests of one caller may; twenty people behind one address need 10 MiB for the longest answers."""
+    least: int = 64 * 1024
+    """What a body counts even before it comes, so that a caller has few connections on which one drips."""
     drained: int = 16 * 1024 * 1024
     """How much of a body that is too large is still read: a connection cut earlier may lose the answer."""
     chunk_within_s: float = 20.0
@@ -56,13 +61,13 @@ class BodyLimits:
 
 
 class Bodies:
-    """Reads bodies and counts what is held of them."""
+    """Reads bodies and counts what is held of them, by all callers and by each; ``None`` has no share to keep to."""
 
     def __init__(self, limits: BodyLimits) -> None:
         self.limits = limits
-        self._held = 0
+        self._held: Counter[str | None] = Counter()
 
-    async def read(self, scope: Scope, receive: Receive) -> bytearray | None:
+    async def read(self, scope: Scope, receive: Receive, caller: str | None) -> bytearray | None:
         """The body; None where the sender went away. The caller gives it back by ``release``.
 
         Raises:
@@ -71,41 +76,47 @@ class Bodies:
         limit = self._limit(scope)
         body = bytearray()
         size = 0
+        self._hold(caller, self.limits.least)
         try:
             async with asyncio.timeout(self.limits.whole_within_s):
                 while True:
                     message: Message = await asyncio.wait_for(receive(), self.limits.chunk_within_s)
                     if message["type"] == "http.disconnect":
-                        self.release(body)
+                        self.release(caller, body)
                         return None
                     chunk = message.get("body", b"")
                     size += len(chunk)
                     if size <= limit:
-                        self._hold(len(chunk))
+                        self._hold(caller, max(0, size - max(len(body), self.limits.least)))
                         body += chunk
                     elif size > self.limits.drained:
                         break
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            self.release(body)
+            self.release(caller, body)
             raise refusals.too_slow() from None
         except RefusedError:
-            self.release(body)
+            self.release(caller, body)
             raise
         if size > limit:
-            self.release(body)
+            self.release(caller, body)
             raise refusals.too_large(limit)
         return body
 
-    def release(self, body: bytearray) -> None:
+    def release(self, caller: str | None, body: bytearray) -> None:
         """Count a body as gone."""
-        self._held -= len(body)
+        self._held[caller] -= max(len(body), self.limits.least)
+        if not self._held[caller]:
+            del self._held[caller]
 
-    def _hold(self, count: int) -> None:
-        if self._held + count > self.limits.all_at_once:
+    def _hold(self, caller: str | None, count: int) -> None:
+        room = self.limits.all_at_once - self._held.total()
+        if caller is not None:
+            room = min(room, self.limits.one_caller - self._held[caller])
+        if count > room:
             raise refusals.too_full()
-        self._held += count
+        self._held[caller] += count
 
     def _limit(self, scope: Scope) -> int:
         if is_api(scope):
@@ -222,9 +233,11 @@ class _Limits:
         body: bytearray | None = None
         try:
             address = self._admit(scope)
-            await self._count(scope, address)
+            caller = None if self._is_exempt(scope, address) else callers.key_of(address)
+            if caller is not None:
+                await self._count(scope, caller)
             if has_body(scope["headers"]):
-                body = await self._bodies.read(scope, receive)
+                body = await self._bodies.read(scope, receive, caller)
                 if body is None:
                     return
                 receive = replay(body, receive)
@@ -236,7 +249,7 @@ class _Limits:
             await self._app(scope, receive, answer.send)
         finally:
             if body is not None:
-                self._bodies.release(body)
+                self._bodies.release(caller, body)
 
     def _admit(self, scope: Scope) -> Address | None:
         """Find the sender and the scheme behind proxies, and check the host against the server's names."""
@@ -259,11 +272,8 @@ class _Limits:
             raise refusals.not_encrypted(str(Request(scope).url.replace(scheme="https")))
         return sender
 
-    async def _count(self, scope: Scope, sender: Address | None) -> None:
-        """Take one token of each bucket that this request falls into."""
-        if self._is_exempt(scope, sender):
-            return
-        key = callers.key_of(sender)
+    async def _count(self, scope: Scope, key: str) -> None:
+        """Take one token of each bucket of a caller that this request falls into."""
         path = scope["path"]
         if is_api(scope):
             wait = await _take(self._api, key)

@@ -37,7 +37,7 @@ class InvitationForm:
     """The form's values."""
 
     key: str
-    """Made with the form: sending one form again makes nothing new."""
+    """Made with the form: sending one form again as it was makes nothing new."""
     environment: Environment
     label: str
     uses: int | None
@@ -84,7 +84,7 @@ def invite(site: Site, request: Request, fields: Fields) -> Response:
     except UsageError as error:
         return site.notice(400, "Nobody was invited", str(error), BACK)
     now = site.clock()
-    tokens = [_token(site, wish.key, place) for place in range(wish.links)]
+    tokens = [_token(site, wish, place) for place in range(wish.links)]
     with site.database.write(wish.environment) as connection:
         earlier = workers.find_invitation(connection, token_hash(tokens[0]))
         if earlier is None:
@@ -141,9 +141,12 @@ def revoke(site: Site, request: Request, fields: Fields) -> Response:
     return RedirectResponse(f"/operator?done={'revoked' if changed else 'unchanged'}", 303)
 
 
-def _token(site: Site, key: str, place: int) -> str:
-    """A link's token follows from the form, so that a form sent twice leads to the same links; the key is not kept."""
-    digest = hmac.new(site.secret.encode(), f"invitation\0{key}\0{place}".encode(), hashlib.sha256).digest()
+def _token(site: Site, wish: InvitationForm, place: int) -> str:
+    """A link's token follows from the form, so that a form sent twice leads to the same links; the key is not kept.
+
+    Whoever goes back and changes something sends another form.
+    """
+    digest = hmac.new(site.secret.encode(), f"invitation\0{wish}\0{place}".encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest[:30]).decode()
 
 

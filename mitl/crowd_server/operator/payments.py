@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeAlias, TypeVar
 
 from starlette.requests import Request
@@ -122,7 +123,7 @@ _LEDGER: Columns[LedgerRow] = {
     "hit": lambda row: row.hit,
     "assignment": lambda row: row.assignment,
     "worker": lambda row: row.worker,
-    "amount": lambda row: ("-" if row.cents < 0 else "") + amount(abs(row.cents)),
+    "amount": lambda row: Decimal(row.cents).scaleb(-2),
     "currency": lambda row: CURRENCY,
 }
 _PAYMENTS: Columns[Payment] = {
@@ -141,7 +142,8 @@ _LATE: Columns[LateRow] = {
     "hit": lambda row: row.hit,
     "assignment": lambda row: row.assignment,
     "title": lambda row: row.title,
-    "reward": lambda row: amount(row.reward_cents),
+    "counted": lambda row: row.counted,
+    "reward": lambda row: amount(row.due_cents),
     "currency": lambda row: CURRENCY,
 }
 
@@ -201,7 +203,7 @@ def panel_csv(site: Site, request: Request) -> Response:
 
 @page
 def late_csv(site: Site, request: Request) -> Response:
-    """Answers that came after their assignment's time, with the reward that each would have earned."""
+    """Answers that came after their assignment's time, with what to pay for each by hand."""
     with site.database.read() as connection:
         rows = reports.late_answers(connection)
     return _file("late-answers", csv_text([tuple(_LATE)]) + _lines(_LATE, rows))

@@ -67,6 +67,7 @@ class LeaseRow:
     accepted_at: dt.datetime
     deadline_at: dt.datetime
     submitted_at: dt.datetime | None
+    auto_approve_at: dt.datetime | None
     environment: Environment
     hit_id: int
     hit: str
@@ -78,13 +79,6 @@ class LeaseRow:
     duration_s: int
     auto_approval_s: int
     hit_type_id: int
-
-    @property
-    def approve_at(self) -> dt.datetime | None:
-        """When a submission is approved by itself."""
-        if self.submitted_at is None:
-            return None
-        return self.submitted_at + dt.timedelta(seconds=self.auto_approval_s)
 
     def is_live(self, now: dt.datetime) -> bool:
         """Whether the worker may still submit."""

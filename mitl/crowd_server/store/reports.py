@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, select
+from sqlalchemy.orm import aliased
 
 from mitl.crowd_server.store.database import Wide, every, first
 from mitl.crowd_server.store.models import (
@@ -91,6 +92,13 @@ class LateRow:
     id: int
     """Of the answer."""
     hit_id: int
+    counted: str
+    """Why nothing more is to be paid for it: what the worker sent for this assignment later counts; else empty."""
+
+    @property
+    def due_cents(self) -> int:
+        """What paying for it by hand would be."""
+        return 0 if self.counted else self.reward_cents
 
 
 def ledger_sums(connection: Connection) -> dict[tuple[Environment, LedgerKind], int]:
@@ -179,6 +187,7 @@ def count_late(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(LateAnswer)).scalar_one()
 
 
+_later = aliased(LateAnswer)
 _LATE: Wide = (
     select(
         *columns(
@@ -193,6 +202,14 @@ _LATE: Wide = (
             reward_cents=HitType.reward_cents,
             accepted_at=CrowdAssignment.accepted_at,
             hit_id=CrowdAssignment.hit_id,
+            counted=case(
+                (CrowdAssignment.submitted_at.is_not(None), "submitted since"),
+                (
+                    exists().where(_later.assignment_id == CrowdAssignment.id, _later.id > LateAnswer.id),
+                    "sent again",
+                ),
+                else_="",
+            ),
         )
     )
     .select_from(WORK)

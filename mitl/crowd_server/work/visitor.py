@@ -243,9 +243,9 @@ def join(site: Site, request: Request) -> Response:
         worker = None
         if visitor is not None and visitor.worker.invitation_id == invitation.id:
             worker = visitor.worker  # an open link, opened again in the same browser
-        elif invitation.personal and invitation.uses:
+        elif state == "joined":
             worker = workers.worker_of_invitation(connection, invitation.id)
-        if state in ("expired", "revoked") or (state == "used up" and worker is None):
+        if worker is None and state != "open":
             text = f"This invitation is {state}. Ask the person who sent it for a new one."
             return site.notice(410, "No entry", text)
         if worker is None and not invitation.personal and not {COOKIE, PROBE_COOKIE} & request.cookies.keys():

@@ -204,7 +204,7 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
     answers = session.execute(_given(audit_id)).all()
     asked = {(place, worker) for place, worker, _, role, *_ in answers if is_blind and role.is_asked}
     counted: dict[int, dict[str, int]] = defaultdict(dict)
-    for place, worker, label, role, usable, is_new in answers:
+    for place, worker, label, role, usable, is_new, _ in answers:
         of_audit = role is PairRole.AUDIT and is_new if is_blind else role.is_asked
         counts = usable and of_audit and (place, worker) not in asked
         if counts and len(counted[place]) < ANSWERS_EACH:
@@ -222,9 +222,10 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
 
 def _given(audit_id: int) -> Any:
     """Every label on a pair of an audit, wherever it stood: place, worker, label, role, usable, whether it came after
-    the draw; as they arrived.
+    the draw, and whether its time says so; as they arrived.
 
-    Times say so only where an earlier audit asked about the pair too: clocks that were wrong cost no answer else.
+    The former goes by times only where an earlier audit asked about the pair too: clocks that were wrong cost no answer
+    else.
     """
     earlier, also = aliased(Audit), aliased(AuditPair)
     was_drawn = (
@@ -232,7 +233,7 @@ def _given(audit_id: int) -> Any:
         .where(also.pair_id == AuditPair.pair_id, also.audit_id == earlier.id)
         .where(earlier.environment == Audit.environment, earlier.number < Audit.number)
     )
-    is_new = or_(Assignment.submitted_at >= Audit.drawn_at, ~was_drawn)
+    is_later = Assignment.submitted_at >= Audit.drawn_at
     return (
         select(
             AuditPair.place,
@@ -240,7 +241,8 @@ def _given(audit_id: int) -> Any:
             JudgementRow.label,
             HitItemRow.role,
             JudgementRow.usable,
-            is_new,
+            or_(is_later, ~was_drawn),
+            is_later,
         )
         .join(JudgementRow, JudgementRow.pair_id == AuditPair.pair_id)
         .join(Assignment, Assignment.id == JudgementRow.assignment_id)
@@ -278,12 +280,12 @@ def against_design(session: Session) -> int:
 
 
 def has_answers(session: Session, audit_id: int) -> bool:
-    """Whether anybody has answered a question of it, usably or not."""
+    """Whether anybody has answered a question of it, usably or not; what had failed before the draw answers none."""
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
     is_blind = purpose is AuditPurpose.RECALL
     return any(
-        role is PairRole.AUDIT and is_new if is_blind else role.is_asked
-        for *_, role, _, is_new in session.execute(_given(audit_id))
+        role is PairRole.AUDIT and is_new if is_blind else role.is_asked and (usable or is_later)
+        for *_, role, usable, is_new, is_later in session.execute(_given(audit_id))
     )
 
 

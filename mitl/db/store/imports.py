@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
 from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import add_rows, chunks, rows_among
+from mitl.db.store.statements import add_rows, chunks, query_submissions, rows_among
 from mitl.records import Environment, HitState, JudgementSource, Pair, PairRole
 
 
@@ -26,6 +26,8 @@ class ImportRow:
     columns: str | None
     """JSON: which column means what."""
     batch: str
+    environment: Environment
+    """Of that batch; the file may be in the other one too."""
     rows: int
     imported_at: dt.datetime
 
@@ -52,10 +54,17 @@ class StoredDocument:
 
 def imports(session: Session) -> dict[str, ImportRow]:
     """The files that were brought in, by the hash of their bytes."""
-    query = select(*columns(ImportRow, ImportFile, batch=Batch.name)).join(
+    query = select(*columns(ImportRow, ImportFile, batch=Batch.name, environment=Batch.environment)).join(
         Batch, Batch.id == ImportFile.batch_id
     )
     return {row[0]: ImportRow(*row) for row in session.execute(query.order_by(ImportFile.id))}
+
+
+def holds(session: Session, environment: Environment, sha256: str) -> bool:
+    """Whether the past work of an environment has a submission that was read from this file."""
+    kept = (Batch.source == JudgementSource.IMPORT, Assignment.raw_xml.contains(sha256))
+    query = query_submissions(environment, Assignment.id).where(*kept)
+    return session.scalars(query.limit(1)).first() is not None
 
 
 def add_import(
@@ -98,6 +107,9 @@ def past_hits(session: Session, tokens: Sequence[str]) -> dict[str, int]:
 def add_past_hits(session: Session, batch_id: int, hits: Sequence[PastHit]) -> dict[str, int]:
     """Insert HITs that are over, numbered on within the batch; returns their rows by token."""
     last = session.scalar(select(func.max(Hit.number)).where(Hit.batch_id == batch_id)) or 0
+    # Past work may have come into the other environment too, and an id names one HIT of ours.
+    named = [hit.mturk_hit_id for hit in hits if hit.mturk_hit_id]
+    taken = {id_ for (id_,) in rows_among(session, select(Hit.mturk_hit_id), Hit.mturk_hit_id, named)}
     add_rows(
         session,
         Hit,
@@ -109,7 +121,7 @@ def add_past_hits(session: Session, batch_id: int, hits: Sequence[PastHit]) -> d
                 "replaces_id": None,
                 "assignments": hit.assignments,
                 "state": HitState.CLOSED,
-                "mturk_hit_id": hit.mturk_hit_id,
+                "mturk_hit_id": None if hit.mturk_hit_id in taken else hit.mturk_hit_id,
                 "token": hit.token,
             }
             for number, hit in enumerate(hits, start=last + 1)

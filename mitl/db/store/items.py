@@ -330,7 +330,11 @@ def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
 
 
 def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Rating]) -> int:
-    """Insert the ratings that are new and whose image and caption are in the data set; returns how many."""
+    """Insert the ratings that are new and whose image and caption are in the data set; returns how many.
+
+    Raises:
+        DatasetError: a pair has another score here.
+    """
     image_ids, caption_ids = id_maps(session, dataset_id)
     left, right = pair_sides(session)
     rated = ratings(session)
@@ -338,7 +342,16 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
     for rating in given:
         image = image_ids.get(rating.image_external_id)
         caption = caption_ids.get(rating.caption_external_id)
-        if image is not None and caption is not None and Pair(image, caption) not in rated:
+        if image is None or caption is None:
+            continue
+        score = rated.get(Pair(image, caption))
+        if score not in (None, rating.score):
+            raise DatasetError(
+                f"image {rating.image_external_id!r} with caption {rating.caption_external_id!r} is rated "
+                f"{rating.score:g} in the file, and {score:g} in this project already; take the row out, or make "
+                "another project folder for these ratings"
+            )
+        if score is None:
             rows[image, caption] = {
                 "left_side_id": left,
                 "left_id": image,

@@ -105,7 +105,8 @@ def verdicts(session: Session) -> dict[int, OriginalVerdict]:
 def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.datetime) -> bool:
     """Store a verdict on a caption with its own image and bring the exclusion list in line; whether it is news.
 
-    Only entries that this review made are ever taken back: lists that came with the data set stay.
+    Only entries that this review made are ever taken back: lists that came with the data set stay, and what they
+    name already is not listed again.
     """
     left, right = pair_sides(session)
     of_pair = (OriginalReview.side_id == right, OriginalReview.item_id == pair.caption_id)
@@ -125,17 +126,15 @@ def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.
         )
     if verdict is not OriginalVerdict.KEEP:
         meaningless = verdict is OriginalVerdict.MEANINGLESS
-        session.add(
-            ExclusionEntry(
-                kind=ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
-                left_side_id=None if meaningless else left,
-                left_id=None if meaningless else pair.image_id,
-                right_side_id=right,
-                right_id=pair.caption_id,
-                reason=_REASONS[verdict],
-                source=SOURCE,
-            )
-        )
+        entry = {
+            "kind": ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
+            "left_side_id": None if meaningless else left,
+            "left_id": None if meaningless else pair.image_id,
+            "right_side_id": right,
+            "right_id": pair.caption_id,
+        }
+        if session.scalar(select(ExclusionEntry.id).filter_by(**entry).limit(1)) is None:
+            session.add(ExclusionEntry(**entry, reason=_REASONS[verdict], source=SOURCE))
     session.flush()
     return True
 

@@ -97,6 +97,17 @@ def add_submissions(
     return {id_: added[key] for key, id_ in _ids(session, added).items()}
 
 
+def documents(
+    session: Session, environment: Environment, names: Iterable[str]
+) -> dict[tuple[str, str], tuple[int, str]]:
+    """(Assignment's id, worker's id) → row and raw document, of the submissions of these assignments."""
+    query = query_by_worker(
+        environment, Assignment.mturk_assignment_id, Worker.mturk_worker_id, Assignment.id, Assignment.raw_xml
+    )
+    rows = rows_among(session, query, Assignment.mturk_assignment_id, names)
+    return {(name, worker): (id_, document) for name, worker, id_, document in rows}
+
+
 def _ids(session: Session, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """(Assignment's id on the requester API, worker's row) → row, of those that are stored."""
     asked = set(keys)

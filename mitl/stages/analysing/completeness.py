@@ -33,42 +33,50 @@ class Incidence:
 
     direction: Direction
     annotators: int
+    queries: int
+    """Those that all of them searched: what one alone searched would look as if the others had missed it."""
     bound: Completeness
     known_missed: int
-    """Original pairs of the queries that no annotator proposed in this direction: missing matches that are known."""
+    """Original pairs of these queries that no annotator proposed in this direction: missing matches that are known."""
 
 
 def incidences(of: AnalysisInput) -> tuple[Incidence, ...]:
-    """One for each direction with queries that two annotators or more searched; by people's answers alone.
+    """One for each direction with queries that all of two annotators or more searched; by people's answers alone.
 
     Raises:
-        MetricError: nobody has judged a pair, or fewer than two annotators proposed.
+        MetricError: nobody has judged a pair, or no two annotators proposed for the same queries.
     """
     project = of.project
     positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
     if not positive:
         raise MetricError(NO_JUDGEMENTS if not project.answers else "people have not called any pair a match")
-    by_direction: dict[Direction, dict[Pair, set[str]]] = {way: defaultdict(set) for way in Direction}
+    by_direction: dict[Direction, dict[str, set[Pair]]] = {way: defaultdict(set) for way in Direction}
     for proposal in project.proposals:
-        by_direction[proposal.direction][proposal.pair].add(proposal.annotator)
-    rows = []
+        by_direction[proposal.direction][proposal.annotator].add(proposal.pair)
+    rows, why = [], "no annotator has proposed a pair; run `mitl propose`"
     for direction, proposed in by_direction.items():
-        names = {name for found_by in proposed.values() for name in found_by}
-        if not names:
+        if not proposed:
             continue
-        times = np.array([len(by) for pair, by in proposed.items() if pair in positive], np.int64)
+        every = set.union(*proposed.values())
+        queries = set.intersection(*({query_of(pair, direction) for pair in of} for of in proposed.values()))
+        pairs = [pair for pair in every & positive if query_of(pair, direction) in queries]
+        times = np.array([sum(pair in of for of in proposed.values()) for pair in pairs], np.int64)
         try:
-            bound = chao(times, len(names))
+            bound = chao(times, len(proposed))
         except AuditError as error:
-            raise MetricError(str(error)) from error
-        rows.append(Incidence(direction, len(names), bound, _missed(project, direction, set(proposed))))
+            why = str(error)
+            continue
+        if not queries:
+            why = "the annotators have searched for no query in common; let all of them propose for the same queries"
+            continue
+        missed = _missed(project, direction, every, queries)
+        rows.append(Incidence(direction, len(proposed), len(queries), bound, missed))
     if not rows:
-        raise MetricError("no annotator has proposed a pair; run `mitl propose`")
+        raise MetricError(why)
     return tuple(rows)
 
 
-def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair]) -> int:
-    queries = set(project.queries[direction])
+def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair], queries: set[int]) -> int:
     return sum(
         query_of(pair, direction) in queries and pair not in proposed and not project.is_refused(pair)
         for pair in project.originals
@@ -78,6 +86,7 @@ def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair])
 _COLUMNS: tuple[Column[Incidence], ...] = (
     Column("direction", lambda row: row.direction.value),
     Column("annotators", lambda row: row.annotators),
+    Column("queries", lambda row: row.queries),
     Column("found", lambda row: row.bound.found),
     Column("by_one", lambda row: row.bound.once, "by one"),
     Column("by_two", lambda row: row.bound.twice, "by two"),

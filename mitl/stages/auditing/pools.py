@@ -22,7 +22,7 @@ from mitl.judgements.gold_records import gold_state
 from mitl.positives.merging import Exclusions, Merged, MergeRules, gather, merge
 from mitl.positives.pair_answers import pair_answers
 from mitl.proposals.candidates import finders, ranked_pairs
-from mitl.records import Direction, Pair
+from mitl.records import Direction, Pair, several
 from mitl.records.audits import LISTED
 from mitl.records.frames import frame
 from mitl.stages.fusing.scores import fused_scores
@@ -151,9 +151,15 @@ def strata_for_labels(context: Context) -> Strata:
     """The open candidates, by what a machine would call them: a match or none.
 
     Raises:
-        AuditError: no candidate is open.
+        AuditError: no candidate is open, or labels stand that those by this sample would replace.
     """
     session = context.session
+    if n_labels := len(audit_store.labelled_rows(session, context.environment)):
+        raise AuditError(
+            f"{several(n_labels, 'machine label')} of an earlier sample would give way to those by this one, and this "
+            "one would not be drawn from their pairs; run `mitl label --withdraw` and draw again, or keep them and let "
+            "people answer the rest"
+        )
     proposals = columns.proposal_columns(session)
     proposed = distinct(proposals["pair"].to_numpy())
     open_pairs = proposed[

@@ -33,8 +33,11 @@ class AuditState:
     """Answers that are still wanted, as far as is known now; a yes wants two more."""
     out: int
     """Of these, how many are asked on pages that are out or wait for a decision."""
+    worker_share: float
+    """Of the answers, by the worker who gave most."""
     bound: Look | None
-    """What the answers up to the first gap prove, at any time; None where the release holds no positive of the pool."""
+    """What the answers up to the first gap prove, at any time; None where the release holds no positive of the pool, or
+    one worker gave too many of the answers."""
 
     @property
     def line(self) -> str:
@@ -43,6 +46,8 @@ class AuditState:
         said = f"{self.complete:,} of {several(design.sample, 'pair')} answered"
         if self.wanted:
             said += f", {several(self.wanted, 'answer')} wanted ({self.out:,} of them out)"
+        if self.worker_share > MOST_OF_ONE:
+            return f"{said}; they prove nothing, since one worker gave {self.worker_share:.0%} of the answers"
         if self.bound is None:
             return f"{said}; no positive to bound yet"
         return (
@@ -59,13 +64,16 @@ def audit_state(context: Context) -> AuditState | None:
         return None
     record = audit_record(context, audit)
     open_pairs = audit_store.wanted(session, environment)
+    shares = record.answers["worker"].value_counts(normalize=True)
+    worker_share = float(shares.max()) if len(shares) else 0.0
     return AuditState(
         audit=audit,
         answers=len(record.answers),
         complete=audit.design.sample - len(open_pairs),
         wanted=int(open_pairs["wanted"].sum()),
         out=int(open_pairs["out"].sum()),
-        bound=_look(context, record),
+        worker_share=worker_share,
+        bound=None if worker_share > MOST_OF_ONE else _look(context, record),
     )
 
 
@@ -153,7 +161,7 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         "answers": state.answers,
         "wanted": state.wanted,
         "out": state.out,
-        "worker_share": max(shares.values(), default=0.0),
+        "worker_share": state.worker_share,
     }
     warnings = tuple(
         f"worker {worker!r} gave {share:.0%} of the answers so far; above {MOST_OF_ONE:.0%} an audit proves nothing: "

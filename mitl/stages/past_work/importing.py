@@ -39,6 +39,9 @@ from mitl.stages.past_work.foreign import (
 )
 from mitl.stages.past_work.own import sort_rows, store_own, submission_rows
 from mitl.stages.past_work.past import (
+    APPROVED,
+    MAX_SHOWN,
+    REJECTED,
     PastSubmission,
     StoredPast,
     known_only,
@@ -80,12 +83,15 @@ def import_results(
     with open_context(settings, environment, unposted=Environment.LIVE, progress=progress) as context:
         session = context.session
         before = import_store.imports(session).get(file.sha256)
+        was_first = before is not None and before.environment is context.environment
+        if not was_first and not import_store.holds(session, context.environment, file.sha256):
+            before = None  # of past work that was brought into the sandbox for practice live knows nothing
         if before is not None and not _means_else(before, mapping):
             session.rollback()
             _settle(context)  # an earlier run may have died over it
-            when, batch = before.imported_at, before.batch
+            when = f" on {before.imported_at:%Y-%m-%d}, into batch {before.batch}" if was_first else " before"
             return StageResult.nothing(
-                f"{file.name} was brought in on {when:%Y-%m-%d}, into batch {batch}",
+                f"{file.name} was brought in{when}",
                 _counts(context.environment, Brought()),
                 "mitl build-dataset --out DIR",
             )
@@ -159,7 +165,8 @@ def _bring_submissions(context: Context, given: _Given) -> Brought:
         keep = given.mapping.keep if given.mapping else ()
         require_known(layout.kind, layout.knows, file.columns, file.name, keep)
         remember(session, file, Reading(layout.kind), own[0][0].batch_id)
-    return replace(brought, own=store_own(context, file, layout, own))
+    new, settled = store_own(context, file, layout, own)
+    return replace(brought, own=new, own_settled=settled)
 
 
 def _layout(file: ResultFile, mapping: ColumnMap | None) -> Layout:
@@ -205,6 +212,8 @@ class Brought:
     stored: StoredPast | None = None
     own: int = 0
     """New submissions of HITs of ours."""
+    own_settled: int = 0
+    """Others of these that were approved or rejected since they came."""
     own_rows: int = 0
     left_out: int = 0
     """Submissions about nothing that the project knows (``--skip-unknown``)."""
@@ -237,23 +246,32 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
     """What was brought in, what of it was here already, and what was left out."""
     counts = _counts(environment, brought)
     lines = []
+    decided = brought.stored.decided if brought.stored else 0
     if brought.stored is not None:
         verb = "read again" if read_again else "brought in"
         workers = len({submission.worker_id for submission in brought.past})
+        place = (
+            f"batch {brought.stored.batch}{' of the sandbox' if environment is Environment.SANDBOX else ''}"
+        )
+        known = 0 if read_again else len(brought.past) - brought.stored.submissions
         lines.append(
             f"{verb} {several(len(brought.past), 'submission')} by {several(workers, 'worker')} from {file.name} into "
-            f"batch {brought.stored.batch}: {counts['judgements']:,} judgements on "
-            f"{counts['pairs']:,} pairs"
+            f"{place}: {counts['judgements']:,} judgements on {counts['pairs']:,} pairs"
+            + (f"; {known:,} of the submissions were here already" if known else "")
+            + (f", {decided:,} of them decided since" if decided else "")
         )
     if brought.own_rows:
         lines.append(
             f"{brought.own:,} new submissions of this project's own HITs, "
             f"{brought.own_rows - brought.own:,} were here already"
+            + (f", {brought.own_settled:,} of them decided since" if brought.own_settled else "")
         )
     if brought.proposals:
         lines.append(f"{brought.proposals:,} proposals say who found the pairs")
     return StageResult(
-        status="done" if counts["fetched"] or read_again else "nothing_to_do",
+        status="done"
+        if counts["fetched"] or read_again or decided or brought.own_settled
+        else "nothing_to_do",
         counts=counts,
         warnings=tuple(_warnings(file, brought)),
         lines=tuple(lines),
@@ -263,6 +281,7 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
 
 def _warnings(file: ResultFile, brought: Brought) -> list[str]:
     findings = Counter(finding.code for submission in brought.past for finding in submission.read.findings)
+    undecided = Counter(one.status[:40] for one in brought.past if one.status not in (APPROVED, REJECTED, ""))
     said = [
         (file.encoding == "cp1252", f"{file.name} is not in UTF-8; it was read as Windows-1252"),
         (
@@ -277,6 +296,11 @@ def _warnings(file: ResultFile, brought: Brought) -> list[str]:
         (
             bool(brought.judged_before),
             f"{brought.judged_before:,} of the pairs had been judged here before; all answers count",
+        ),
+        (
+            bool(undecided),
+            f"{undecided.total():,} submissions count although the file does not say that they were approved: their "
+            f"status is {', '.join(map(ascii, sorted(undecided)[:MAX_SHOWN]))}",
         ),
         (
             bool(findings["missing_answer"]),

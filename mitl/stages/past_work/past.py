@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,10 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import contains, pack_ids
+from mitl.crowd.batch_csv import find_layout
+from mitl.crowd.batch_csv import submission as row_submission
 from mitl.crowd.context import Context
-from mitl.crowd.result_file import KeptRows, ResultFile, row_document
+from mitl.crowd.result_file import KeptRows, ResultFile, kept_rows, row_document
 from mitl.db.store import answers as answer_store
 from mitl.db.store import columns
 from mitl.db.store import hits as hit_store
@@ -22,13 +24,22 @@ from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store import submissions as submission_store
-from mitl.db.store.imports import PastHit
+from mitl.db.store.imports import ImportRow, PastHit
+from mitl.db.store.statements import chunks
 from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
-from mitl.records import Decision, Environment, Finding, JudgementSource
+from mitl.records import Decision, Environment, Finding, JudgementSource, Label, Pair
 from mitl.records.frames import NONE, is_asked
 from mitl.records.questions import RATIONALE
-from mitl.stages.harvesting.deriving import PairedRow, ProjectItems, Reading, derive, reading_of
+from mitl.stages.harvesting.deriving import (
+    PairedRow,
+    ProjectItems,
+    Reading,
+    derive,
+    paired,
+    read_rows,
+    reading_of,
+)
 
 APPROVED, REJECTED = "Approved", "Rejected"
 NOT_DECIDED = "not_decided"
@@ -66,6 +77,8 @@ class StoredPast:
     """That were not here before."""
     hits: int
     """Likewise."""
+    decided: int
+    """Submissions that were here and were decided about since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +104,25 @@ def store_past(
     new_hits = _new_hits(past, tokens, hit_ids)
     batch_id = _batch(context, about, new_hits, hit_ids)
     hit_ids |= import_store.add_past_hits(session, batch_id, new_hits)
+    imported = import_store.imports(session)
+    readings = {sha: reading_of(row) for sha, row in imported.items()} | {file.sha256: about.reading}
+    decided = _met_before(context, file, past, imported, readings, items)
     added = submission_store.add_submissions(
         session,
         context.environment,
         [_new(submission, hit_ids[token]) for submission, token in zip(past, tokens, strict=True)],
     )
-    _decide(session, past, added)
-    imported = import_store.imports(session)
+    by_name = {(submission.assignment_id, submission.worker_id): submission for submission in past}
+    new = {id_: by_name[one.mturk_assignment_id, one.worker] for id_, one in added.items()}
+    _decide(session, new | decided)
     if file.sha256 in imported:
         import_store.set_columns(session, file.sha256, about.reading.as_json())
     else:
         remember(session, file, about.reading, batch_id)
-    readings = {sha: reading_of(row) for sha, row in imported.items()} | {file.sha256: about.reading}
     derive(session, readings, items, sorted({hit_ids[token] for token in tokens}))
-    return StoredPast(hit_store.batch(session, batch_id).name, batch_id, len(added), len(new_hits))
+    return StoredPast(
+        hit_store.batch(session, batch_id).name, batch_id, len(added), len(new_hits), len(decided)
+    )
 
 
 def known_only(past: Sequence[PastSubmission], name: str, *, skip_unknown: bool) -> list[PastSubmission]:
@@ -189,13 +207,53 @@ def _new(one: PastSubmission, hit_id: int) -> NewSubmission:
     )
 
 
-def _decide(session: Session, past: Sequence[PastSubmission], added: dict[int, NewSubmission]) -> None:
+def _met_before(
+    context: Context,
+    file: ResultFile,
+    past: Sequence[PastSubmission],
+    imported: Mapping[str, ImportRow],
+    readings: Mapping[str, Reading],
+    items: ProjectItems,
+) -> dict[int, PastSubmission]:
+    """Those that another file brought in before they were approved and that were decided since, by row.
+
+    Raises:
+        DatasetError: a submission has the ids of one that another file brought in, and other answers.
+    """
+    decided = {}
+    for window in chunks(past):
+        names = {one.assignment_id for one in window}
+        stored = submission_store.documents(context.session, context.environment, names)
+        for one in window:
+            id_, document = stored.get((one.assignment_id, one.worker_id), (0, ""))
+            kept = kept_rows(document)
+            if kept is None or kept.sha256 == file.sha256 or kept.sha256 not in readings:
+                continue
+            reading, name = readings[kept.sha256], imported[kept.sha256].name
+            before = paired(read_rows(reading, kept), items, numbered=reading.numbered)
+            if _labels(before) != _labels(one.read):
+                raise DatasetError(
+                    f"{file.name!r} gives submission {one.assignment_id} of worker {one.worker_id} other answers than "
+                    f"{name!r}, which brought it in; if each file counts its submissions anew, put something that "
+                    f"differs by file before the ids; if {name!r} was mapped wrongly, first bring it in again with "
+                    "the right mapping"
+                )
+            layout = None if reading.mapping is None else reading.mapping.layout(find_layout(kept.columns))
+            was = "" if layout is None else row_submission(layout, kept.cells).status
+            if one.status in (APPROVED, REJECTED) and was not in (APPROVED, one.status):
+                decided[id_] = one
+    return decided
+
+
+def _labels(read: PairedRow) -> set[tuple[Pair, Label | None]]:
+    return {(pair, answer.label) for pair, answer in read.answers if answer is not None}
+
+
+def _decide(session: Session, decided: Mapping[int, PastSubmission]) -> None:
     """What its requester approved counts, what they rejected does not."""
-    by_name = {(submission.assignment_id, submission.worker_id): submission for submission in past}
     decisions: dict[Decision, list[int]] = defaultdict(list)
     findings: dict[int, list[Finding]] = {}
-    for id_, new in added.items():
-        submission = by_name[new.mturk_assignment_id, new.worker]
+    for id_, submission in decided.items():
         decisions[Decision.REJECT if submission.status == REJECTED else Decision.APPROVE].append(id_)
         noted = [Finding("bad_value", f"time {text[:80]!a} cannot be read") for text in submission.odd_times]
         if submission.status not in (APPROVED, REJECTED, ""):
@@ -205,6 +263,7 @@ def _decide(session: Session, past: Sequence[PastSubmission], added: dict[int, N
         findings[id_] = noted
     for decision, ids in decisions.items():
         answer_store.set_decision(session, ids, decision)
+        answer_store.set_status(session, ids, REJECTED if decision is Decision.REJECT else APPROVED)
     parse_store.add_all_findings(session, findings)
 
 

@@ -198,7 +198,7 @@ _NAMES = {
     "alpha": "Krippendorff's alpha",
     "paid_cents": "paid",
     "median_hourly_cents": "an hour's pay, median",
-    "negatives": "refused pairs",
+    "negatives": "pairs called no match",
     "positives": "positives",
     "machine_labels": "machine labels",
     "audited": "audited pairs",

@@ -38,6 +38,7 @@ from mitl.records import (
     Decision,
     Environment,
     HitState,
+    JudgementSource,
     PairRole,
     Table,
 )
@@ -229,6 +230,13 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
     """What was paid and what is held, and what an hour of work has paid beside the wage floor."""
     floor = floor_cents(project.settings, project.environment)
     paid = pay(project.settings, project.environment, project.settled)
+    pairs = {batch.name: batch.source for batch in project.batches if batch.kind == BatchKind.PAIRS}
+    matches = sum(answer.label.is_positive for answer in project.answers.values())
+    spent = sum(
+        work.reward_cents + work.fee_cents + work.bonus_cents
+        for work in project.settled
+        if work.batch in pairs
+    )
     return MoneyStats(
         rewards_cents=project.spent.get("reward", 0),
         fees_cents=project.spent.get("fee", 0),
@@ -239,6 +247,9 @@ def money_stats(project: ProjectSnapshot) -> MoneyStats:
         timed_workers=0 if paid is None else paid.timed_workers,
         workers_under=0 if paid is None else paid.workers_under,
         median_hourly_cents=None if paid is None else paid.median_hourly_cents,
+        cents_a_positive=spent / matches
+        if spent and matches and JudgementSource.IMPORT not in pairs.values()
+        else None,
     )
 
 

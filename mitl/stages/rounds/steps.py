@@ -299,9 +299,11 @@ def _label(turn: Turn) -> Done:
 def _certify(turn: Turn) -> Done:
     with open_context(turn.settings, turn.environment, read_only=True) as context:
         state = audit_state(context)
-    if state is None or state.bound is None:
-        return Done("no audit bounds recall; see `mitl audit plan`", {"recall": None, "precision": None})
-    return Done(state.line, {"recall": state.bound.recall, "precision": state.bound.precision})
+    bound = None if state is None else state.bound
+    line = "no audit bounds recall; see `mitl audit plan`" if state is None else state.line
+    return Done(
+        line, {name: None if bound is None else getattr(bound, name) for name in ("recall", "precision")}
+    )
 
 
 STEPS: Mapping[RoundStep, Callable[[Turn], Done | Waits]] = {

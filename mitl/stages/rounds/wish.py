@@ -131,6 +131,11 @@ class RoundRequest:
             RoundError: not one.
         """
         bill = self.hit(context)
+        if not bill.total_cents:
+            raise RoundError(
+                "a HIT costs nothing, so no budget says how many a round asks; give --reward 0.01 or more, or ask "
+                "without a round: `mitl publish --limit`"
+            )
         if self.budget_cents < bill.total_cents:
             asked = "" if bill.assignments == 1 else f" with {bill.assignments} workers"
             raise RoundError(
