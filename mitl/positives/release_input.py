@@ -361,6 +361,11 @@ class ReleaseInput:
         return SET_FORMS[self.sides]
 
     @property
+    def has_collected(self) -> bool:
+        """Whether people wrote or picked anything."""
+        return self.collecting is not None and bool(self.collecting.written or self.collecting.picked)
+
+    @property
     def has_machine_labels(self) -> bool:
         """Whether a machine's label of any pair is read."""
         return bool((self.merged.pairs["machine"] != NONE).any())
