@@ -104,6 +104,12 @@ class Summary:
         always = (PositiveSource.JUDGEMENT, PositiveSource.CXC, PositiveSource.ORIGINAL)
         return tuple(source for source in PositiveSource if source in always or self.by_source[source])
 
+    @property
+    def held(self) -> dict[str, int]:
+        """The figures that tell a release from one of later answers."""
+        own = {"positives": self.positives, "negatives": self.negatives, "answers": self.judgements}
+        return {**own, "usable": self.usable, **{way.value: n for way, n in self.query_positives.items()}}
+
     def as_json(self) -> SummaryCounts:
         """The figures for the manifest and for ``--json``."""
         return {

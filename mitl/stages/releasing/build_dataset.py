@@ -255,7 +255,12 @@ def build_dataset(
         releases.set_built(
             session,
             releases.ReleaseRow(
-                release_name, written.manifest_sha256, asdict(options.rules), kept, data.environment
+                release_name,
+                written.manifest_sha256,
+                asdict(options.rules),
+                kept,
+                data.environment,
+                held=written.summary.held,
             ),
         )
         session.commit()
