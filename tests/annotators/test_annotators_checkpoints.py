@@ -389,6 +389,8 @@ def test_a_value_that_no_message_could_print_is_shortened(tmp_path: Path):
         "it was trained with num_embeds = a number of 66,439 bits",
         "it was trained with note = [1, 2]",
     ]
+    with pytest.raises(AnnotatorError, match="a key that is a number of 66,439 bits"):
+        read_checkpoint(saved(tmp_path, {**STATE, 10**20_000: 1}))
 
 
 PIECES = [
