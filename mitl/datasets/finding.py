@@ -206,7 +206,8 @@ def cached_folder(given: str, environ: Mapping[str, str] | None = None) -> Path 
         return None
     config = match["config"]
     # One that was made of files that a user named has their hash behind its name.
-    fits = [name for name in infos if config is None or name == config or name.startswith(f"{config}-")]
+    fits = [name for name in infos if config in (None, name)]
+    fits = fits or [name for name in infos if name.startswith(f"{config}-")]
     if len(fits) != 1:
         raise UsageError(
             f"{given!r} is in the cache with the configurations {', '.join(sorted(infos))}; name one, as "
