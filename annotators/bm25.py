@@ -51,7 +51,7 @@ class Bm25:
         """Each query's ``depth`` best texts of the other side; those without a word in common come last, by their ids.
 
         Raises:
-            AnnotatorError: a side has no texts.
+            AnnotatorError: a side has no texts, or what is searched has no words.
         """
         if not all(image.texts for image in images):
             raise AnnotatorError(
@@ -63,7 +63,13 @@ class Bm25:
         asking, searched = direction.ordered(left, right)
         ids = np.array(list(searched), np.int64)
         index = bm25s.BM25(k1=self._k1, b=self._b, method=self._method)
-        index.index(self._words(list(searched.values())), show_progress=False)
+        all_words = self._words(list(searched.values()))
+        if not any(all_words):
+            raise AnnotatorError(
+                f"annotator {self.name!r} finds no word of two letters or more, stop words apart, in any text that is "
+                "searched; use minilm, or embeddings or rankings from files"
+            )
+        index.index(all_words, show_progress=False)
         items = np.empty((len(query_ids), depth), np.int64)
         scores = np.empty((len(query_ids), depth), np.float32)
         for row, words in enumerate(self._words([asking[query] for query in query_ids])):

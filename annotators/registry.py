@@ -372,7 +372,7 @@ def _from_files() -> Iterator[AnnotatorDescription]:
 def _absent(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     """The files that the settings name and that are not there."""
     named = [value for key in _FILES for value in _values(config.get(key, ()))]
-    return tuple(f"the file {path}" for path in named if not (folder / path).exists())
+    return tuple(f"the file {path}" for path in named if not (folder / Path(path).expanduser()).exists())
 
 
 def _values(value: Any) -> list[str]:

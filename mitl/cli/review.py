@@ -171,7 +171,7 @@ def _verdict(verdict: OriginalVerdict, help_text: str) -> None:
         app.finish(decide(app.settings, captions, verdict))
 
 
-_verdict(OriginalVerdict.KEEP, "Keep these captions: they do describe their images.")
+_verdict(OriginalVerdict.KEEP, "Keep these captions off the exclusion lists: they do describe their images.")
 _verdict(
     OriginalVerdict.WRONG, "Remove the original pairs of these captions: they do not describe their images."
 )

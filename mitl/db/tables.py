@@ -143,7 +143,9 @@ RULES: dict[str, str] = {
         SELECT count(*) FROM item i JOIN side s ON s.id = i.side_id WHERE s.name = 'caption' AND i.group_id IS NULL""",
     "pairs are marked as proposed and nothing proposed them, or the other way round": """
         SELECT count(*) FROM pair p
-        WHERE p.proposed <> EXISTS (SELECT 1 FROM proposal r WHERE r.pair_id = p.id)""",
+        WHERE p.proposed <> EXISTS (
+            SELECT 1 FROM proposal r JOIN annotator a ON a.id = r.annotator_id WHERE r.pair_id = p.id
+            AND NOT EXISTS (SELECT 1 FROM trained_annotator t WHERE t.name = a.name AND t.withdrawn_at IS NOT NULL))""",
     "pairs join items of two data sets": """
         SELECT count(*) FROM pair p JOIN side l ON l.id = p.left_side_id JOIN side r ON r.id = p.right_side_id
         WHERE l.dataset_id <> r.dataset_id""",

@@ -240,6 +240,7 @@ def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[st
     done: list[tuple[bool, str, Collection[str]]] = [
         (bool(summary.proposed_by), "Machine annotators proposed pairs", summary.proposed_by),
         (summary.judgements > 0, "People said of pairs whether they match", ()),
+        (data.has_collected, "People wrote texts and picked images, and others reviewed them", ()),
         (data.has_machine_labels, "A machine labelled pairs that nobody was asked about", ()),
         (data.audit is not None, "People audited a random sample of pairs", ()),
         (True, "What speaks for a positive was merged", ["mitl"]),
@@ -249,7 +250,8 @@ def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[st
 
 def _described(data: ReleaseInput, summary: Summary) -> str:
     proposed = "proposed by machines and " if summary.proposed_by else ""
-    verified = "verified by people" if summary.judgements else "rated in earlier work"
+    earlier = "with texts and picks of people" if data.has_collected else "rated in earlier work"
+    verified = "verified by people" if summary.judgements else earlier
     return f"Positive image-caption pairs of {data.dataset}, {proposed}{verified}."
 
 
@@ -403,7 +405,7 @@ def _collection(data: ReleaseInput, summary: Summary) -> str:
 def _kinds_of_collection(data: ReleaseInput, summary: Summary) -> list[str]:
     """In the words that the specification recommends."""
     kinds = [
-        ("Manual Human Curator", summary.judgements > 0),
+        ("Manual Human Curator", summary.judgements > 0 or data.has_collected),
         ("Software Collection", bool(summary.proposed_by)),
         ("Secondary Data Analysis", bool(summary.by_source[PositiveSource.CXC] or data.origins.past_work)),
     ]
@@ -433,11 +435,17 @@ def _processing(data: ReleaseInput, summary: Summary) -> list[str]:
 
 
 def _protocol(data: ReleaseInput) -> list[str]:
+    lines = []
+    if data.has_collected:
+        lines.append(
+            "People wrote a text for an image, or picked the image that a caption describes; a second worker said how "
+            "well both match."
+        )
     if not len(data.judgements):
-        return ["Nobody was asked for this release."]
-    lines = [
+        return lines or ["Nobody was asked for this release."]
+    lines.append(
         "People saw an image with a caption and chose yes, weak_yes, weak_no or no; the first two are positive."
-    ]
+    )
     controls = data.origins.controls
     if controls is not None:
         held = "Each page held two" if data.origins.batches else "Pages of past work held"
@@ -454,7 +462,9 @@ def _protocol(data: ReleaseInput) -> list[str]:
 def _platforms(data: ReleaseInput) -> list[str]:
     money = "practice money" if data.environment is Environment.SANDBOX else "real money"
     platforms = (
-        [f"pages posted over the requester API of Mechanical Turk, for {money}"] if data.origins.crowd else []
+        [f"pages posted over the requester API of Mechanical Turk, for {money}"]
+        if data.origins.crowd is not None or data.has_collected
+        else []
     )
     if data.origins.past_work:
         platforms.append("files of work that was done before, on platforms not known here")
@@ -472,6 +482,9 @@ def _who(data: ReleaseInput, summary: Summary) -> str:
     workers = several(summary.workers, "worker")
     if data.origins.past_work:
         workers += ", as far as files tell them apart"
+    if data.collected:
+        gave = {name for text in data.collected for name in (text.writer, text.reviewer)}
+        workers += f" judged pairs, {len(gave):,} wrote, picked or reviewed what was collected"
     return f"Unknown: {workers}; nothing of them is released but their answers and working times."
 
 
@@ -489,12 +502,14 @@ def _biases(data: ReleaseInput, summary: Summary) -> list[str]:
 
 def _personal(data: ReleaseInput, summary: Summary) -> list[str]:
     if data.texts is None:
-        words = "What workers wrote in their own words is left out."
+        words = "What workers wrote of pairs is left out."
     else:
         words = (
             "What workers wrote is in judgements.parquet, after a scan that took addresses, long numbers and ids out; "
             "it knows no names."
         )
+    if any(text.caption is None for text in data.collected):
+        words += " The texts that workers wrote for images are in collected.parquet, after such a scan."
     return [
         "No ids of workers, and no hash of one that could be tried: pseudonyms are keyed by a secret that stays with "
         "the makers.",

@@ -96,7 +96,7 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         "## What it is for",
         "Retrieval between images and captions is scored against the pairs that are known to match. "
         "Most data sets know only the pairs in which the caption was written for the image, so a right "
-        f"answer often counts as wrong. {_remedy(summary)}",
+        f"answer often counts as wrong. {_remedy(data, summary)}",
         "## What it holds",
         _composition(data, summary),
         "## How pairs were proposed",
@@ -135,11 +135,13 @@ def rights(card: ReleaseCard, what: str) -> str:
     return table(("", ""), rows)
 
 
-def _remedy(summary: Summary) -> str:
+def _remedy(data: ReleaseInput, summary: Summary) -> str:
     if summary.proposed_by and summary.judgements:
         return "Here machines proposed further pairs and people said whether they match."
     if summary.judgements:
         return "Here people said of further pairs whether they match."
+    if data.has_collected:
+        return "Here people wrote or picked partners for chosen items."
     return "Here earlier ratings say which further pairs match; nobody was asked for this release."
 
 
@@ -172,7 +174,7 @@ def _composition(data: ReleaseInput, summary: Summary) -> str:
 
 
 def _money(data: ReleaseInput) -> str:
-    if not data.origins.batches:
+    if not data.origins.batches and not data.has_collected:
         return "nothing was posted in it"
     return "practice money" if data.environment is Environment.SANDBOX else "real money"
 
@@ -284,7 +286,8 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
         (
             summary.unanswered > 0,
             f"{several(summary.unanswered, 'pair')} of the {summary.proposed:,} that machine annotators proposed "
-            f"{'has' if summary.unanswered == 1 else 'have'} no usable answer; matches among them are missing here.",
+            f"{'has' if summary.unanswered == 1 else 'have'} no usable answer; matches among them that nothing else "
+            "tells are missing here.",
         ),
         (summary.judgements > 0, _PROBABILITY[data.rules.aggregator]),
         (
@@ -292,7 +295,8 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
             "Disagreement between people may be real. `judgements.parquet` keeps every answer as given.",
         ),
         (
-            data.origins.crowd is not None and data.environment is Environment.SANDBOX,
+            (data.origins.crowd is not None or data.has_collected)
+            and data.environment is Environment.SANDBOX,
             "The answers were given for practice money. Scripted workers (`mitl simulate`) answer there as people do, "
             "and nothing in these files tells them apart.",
         ),

@@ -123,7 +123,7 @@ def _draw(draw: QueryDraw) -> str:
     side, items = ("image", "images") if draw.direction is Direction.I2T else ("caption", "captions")
     if draw.queries >= draw.items:
         return f"all {draw.items:,} {items}"
-    how = "listed" if draw.seed is None else f"drawn at random (seed {draw.seed})"
+    how = "chosen" if draw.seed is None else f"drawn at random (seed {draw.seed})"
     return f"{several(draw.queries, f'{side} query', f'{side} queries')} {how} of {draw.items:,} {items}"
 
 
@@ -348,7 +348,7 @@ def annotation(of: Facts) -> Iterator[Sentence]:
         yield (
             f"{summary.unanswered:,} of the proposed pairs {has} "
             f"{'neither a usable answer nor a machine label' if data.has_machine_labels else 'no usable answer'}: "
-            "whether they match is not known.",
+            "people have not said whether they match.",
         )
     agreed = summary.agreement
     if agreed.alpha.alpha is not None:

@@ -37,7 +37,7 @@ class QueryDraw:
     items: int
     """Images or captions that there are."""
     seed: int | None
-    """With which they were drawn at random; None where all are asked or the makers listed them."""
+    """With which they were drawn at random; None where all are asked, the makers listed them or took another seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +359,11 @@ class ReleaseInput:
     def form(self) -> SetForm:
         """What searches in what."""
         return SET_FORMS[self.sides]
+
+    @property
+    def has_collected(self) -> bool:
+        """Whether people wrote or picked anything."""
+        return self.collecting is not None and bool(self.collecting.written or self.collecting.picked)
 
     @property
     def has_machine_labels(self) -> bool:

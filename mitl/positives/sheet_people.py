@@ -37,7 +37,8 @@ _FILES = {
 def judging(data: ReleaseInput, summary: Summary) -> str:
     """What people were asked, what they answered, and who they were; or that nobody was."""
     if not len(data.judgements) and not data.origins.batches:
-        return f"Nobody was asked. Consent and ethics review: {plain(data.card.ethics) or NOT_STATED}."
+        nobody = "Nobody was asked about candidate pairs" if data.has_collected else "Nobody was asked"
+        return f"{nobody}. Consent and ethics review: {plain(data.card.ethics) or NOT_STATED}."
     total = sum(summary.labels.values())
     answers = [(label.value, f"{n:,}", percent(n, total)) for label, n in summary.labels.items()]
     origins = data.origins
@@ -230,7 +231,7 @@ def _batch(batch: BatchPay) -> tuple[str, ...]:
 def texts_told(scan: TextScan | None, file: str) -> str:
     """What became of the workers' own words, which stand in the column `text` of a file."""
     if scan is None:
-        return "What workers wrote in their own words is left out of this release, because free text may hold anything."
+        return "What workers wrote of pairs is left out of this release, because free text may hold anything."
     if not scan.texts:
         return f"The column `text` of `{file}` is for the workers' own words; nobody wrote any."
     return (

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from mitl.retrieval.kernels import lowest
+from mitl.retrieval.kernels import compiled, lowest
 
 ROWS, COLUMNS = 6, 16
 """Sums that are kept in registers, eight to one of them."""
@@ -171,7 +171,7 @@ def highest_sums(builder: Any, sums: Any, limits: Any, marks: Any, out: Any = No
     return builder.icmp_unsigned("!=", some, ir.Constant(word, 0))
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def pack(pairs: Any, out: Any) -> None:
     """Vectors (n, D / 2), two numbers of int16 in one of int32, into panels (n / width, D / 2, width) of int32."""
     width = out.shape[2]
@@ -180,7 +180,7 @@ def pack(pairs: Any, out: Any) -> None:
             out[item // width, pair, item % width] = pairs[item, pair] if item < len(pairs) else 0
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def multiply(left: Any, steps: Any, right: Any, scales: Any, out: Any) -> None:
     """The products of all rows with all columns in float32, each the exact sum of integers, rounded, times its steps.
 
@@ -217,14 +217,14 @@ def multiply(left: Any, steps: Any, right: Any, scales: Any, out: Any) -> None:
                 )
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _groups(left: Any) -> Any:
     """The first panel of rows that stay in a cache together, and the one after them."""
     high = max(1, _LEFT_BYTES // (2 * ROWS * left.shape[1]))
     return [(first, min(first + high, len(left))) for first in range(0, len(left), high)]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def sift(sides: Any, factors: Any, floors: Any, shape: tuple[int, int], found: Any) -> tuple[int, int]:
     """Pairs whose highest similarity reaches the floor of their row, and of their column; no other is written down.
 
@@ -279,7 +279,7 @@ def sift(sides: Any, factors: Any, floors: Any, shape: tuple[int, int], found: A
     return counts[0], counts[1]
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def to_steps(
     block: Any, bits: Any, most: tuple[float, float, float], out: Any, found: tuple[Any, Any, Any]
 ) -> None:
@@ -319,7 +319,7 @@ def to_steps(
         squares[item], lost[item] = longest, farthest_lost
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def largest_bits(bits: Any) -> Any:
     """The bits of the largest number without its sign: those of floats have their order, and registers compare them."""
     most = np.int32(0)

@@ -5,7 +5,10 @@ The first use on a machine compiles for a second and keeps the result on disk be
 
 from __future__ import annotations
 
+import hashlib
 import platform
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +28,29 @@ EIGHT = 8
 """Numbers of float16 that are widened at once."""
 
 
+SOURCES = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*kernels.py")))
+).hexdigest()
+"""Of all kernels."""
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """numba's `njit` without Python's lock, kept on disk until any of the kernels' sources changes.
+
+    numba itself looks at the file of the function alone, but others build the instructions that it is made of.
+    """
+
+    def compile_function(function: Callable[..., Any]) -> Any:
+        dispatcher = njit(nogil=True, cache=True, **options)(function)
+        if hasattr(dispatcher, "_cache"):  # which a process without compilation lacks
+            dispatcher._cache._cache_file._source_stamp = SOURCES
+        return dispatcher
+
+    return compile_function
+
+
 # The order of the sum is left to the compiler, which so fills whole registers; the caller's bound covers any order.
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def _product(query: Any, item: Any) -> Any:
     total = 0.0
     for d in range(len(query)):
@@ -129,7 +153,7 @@ def _typed_reaching(typing: Any, where: Any, cells: Any) -> Any:
 _reaching: Any = intrinsic(_typed_reaching)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def similarities(
     rows: Any, positions: Any, queries: Any, gallery: Any, error: float, out: Any, unsure: Any
 ) -> int:
@@ -161,7 +185,7 @@ def similarities(
     return count
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def to_bfloat16(block: Any, bits: Any, squares: Any, lost: Any) -> None:
     """Round numbers to the nearest bfloat16, and tell what that takes away.
 
@@ -191,7 +215,7 @@ def to_bfloat16(block: Any, bits: Any, squares: Any, lost: Any) -> None:
         squares[item], lost[item] = longest, farthest
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def to_steps(vectors: Any, inverses: Any, whole: Any, lost: Any) -> None:
     """Whole steps, at most 127 of them, nearest to vectors (n, D) float32.
 
@@ -211,7 +235,7 @@ def to_steps(vectors: Any, inverses: Any, whole: Any, lost: Any) -> None:
         lost[item] = total
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def reaching(
     cells: Any, line: int, shape: tuple[int, int], least: Any, of_rows: bool, places: tuple[Any, Any]
 ) -> int:
@@ -250,7 +274,7 @@ def reaching(
     return count
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def store(
     rows: Any, positions: Any, values: Any, up: int, bounds: Any, table: Any, fill: Any, rest: Any
 ) -> int:

@@ -254,7 +254,8 @@ class _Auditor:
     def _by_sample(self, listed: Sequence[Places], drawn: Sequence[Places]) -> tuple[float, float, float]:
         """A member of the top k outside the shortlist, if drawn, is in the top k of the shortlist and the drawn too.
 
-        So how many drawn items come into that top k bounds how many outsiders belong to the true one.
+        So how many drawn items come into that top k bounds how many outsiders belong to the true one. Draws of one
+        query are alike, so the bound is never above that of the queries' own shares.
         """
         union, pairs, ids = self._union, self._pairs, self._union.query_ids[self._rows]
         outside = [np.setdiff1d(some, shortlist) for some, shortlist in zip(drawn, listed, strict=True)]
@@ -271,7 +272,12 @@ class _Auditor:
         most = float(outsiders.mean()) / self._k
         missing = most * came.sum() / counts.sum()
         _, upper = clopper_pearson(float(came.sum()), float(counts.sum()), self._confidence)
-        return max(0.0, 1 - float(missing)), max(0.0, 1 - most * upper), 1.0
+        share, low = max(0.0, 1 - float(missing)), max(0.0, 1 - most * upper)
+        if not self._is_census:
+            shares = np.clip(1 - outsiders * came / (np.maximum(counts, 1) * self._k), 0, 1)
+            told = shares[(counts > 0) | (outsiders == 0)]
+            low = min(low, mean_of_shares(told, self._k, self._confidence)[0])
+        return share, low, 1.0
 
 
 def _places(ids: Ids, wanted: Ids, lacks: str) -> Places:

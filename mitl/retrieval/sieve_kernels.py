@@ -1,4 +1,4 @@
-"""A sieve before the product by 16-bit integers: 8-bit ones at twice to four times its rate. Imported late.
+"""A sieve before the product by 16-bit integers: 8-bit ones at twice to sixteen times its rate. Imported late.
 
 The instruction ``vpmaddubsw`` multiplies 32 pairs of 8-bit numbers, of which the one of each pair has no sign, and adds
 neighbours in 16 bits. So the left is shifted by ``SHIFT``, and what that adds is taken off each sum from the start:
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mitl.retrieval import vnni_kernels
+from mitl.retrieval import amx_kernels, vnni_kernels
 from mitl.retrieval.int16_kernels import (
     COLUMNS,
     LANES,
@@ -28,7 +28,7 @@ from mitl.retrieval.int16_kernels import (
     loop_of_sums,
     spread,
 )
-from mitl.retrieval.kernels import LINE, lowest, prefetch
+from mitl.retrieval.kernels import LINE, compiled, lowest, prefetch
 
 QUAD, QUADS = 4, 8
 """Numbers of a vector that one instruction takes, and how many times it does in a segment."""
@@ -55,13 +55,27 @@ def _typed_block(typing: Any, where: Any, panels: Any) -> Any:
     Args:
         where: addresses: a panel of the left and one of the right as ``to_panels`` makes them, how many times DEPTH
             numbers their vectors have, the limits and the marks (see ``highest_sums``), and room for the sums, int32.
-        panels: those of the left, whose type tells who made them: bytes for AVX2, words for VNNI.
+        panels: those of the left, whose type tells who made them: bytes for AVX2, words for VNNI, signed bytes for AMX.
     """
-    write = vnni_kernels.write_block if panels.dtype == types.uint32 else _write_block
-    return types.boolean(types.UniTuple(types.intp, 11), panels), write
+    made = {types.uint32: vnni_kernels.write_block, types.int8: amx_kernels.write_block}
+    return types.boolean(types.UniTuple(types.intp, 11), panels), made.get(panels.dtype, _write_block)
 
 
 _block: Any = intrinsic(_typed_block)
+
+
+def _typed_tiles(typing: Any, panels: Any, keep: Any) -> Any:
+    """Take the tiles of AMX where these panels, of the left, are for them, or give them back."""
+
+    def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        if panels.dtype == types.int8:
+            amx_kernels.write_shapes(builder, keep.literal_value)
+        return context.get_dummy_value()
+
+    return types.void(panels, keep), write
+
+
+_tiles: Any = intrinsic(prefer_literal=True)(_typed_tiles)
 
 
 def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
@@ -134,7 +148,7 @@ def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
     """
     lanes, name = (
         (vnni_kernels.LANES, "avx512.pmaddw.d.512")
-        if panels.dtype == types.uint32
+        if panels.dtype != types.uint8
         else (LANES, "avx2.pmadd.wd")
     )
 
@@ -174,7 +188,7 @@ def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
 _dot: Any = intrinsic(_typed_dot)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _mark(
     panels: Any, factors: Any, floors: Any, items: Any, span: tuple[int, int, int, int], room: tuple[Any, Any]
 ) -> None:
@@ -190,12 +204,13 @@ def _mark(
     height, width = scratch.shape
     column, line, lines = panel * width, 0, items.strides[0] // LINE  # of a column's numbers
     here, each = items.ctypes.data + column * items.strides[0], -(-lines * width // (stop - start))
+    _tiles(left, True)
     for group in range(start, stop):
         _block(
             (
                 left.ctypes.data + group * left.strides[0],
                 right.ctypes.data + panel * right.strides[0],
-                items.shape[1] // depth,
+                -(-items.shape[1] // depth),
                 factors[0].ctypes.data + 4 * group * height,
                 factors[0].strides[0],
                 floors[0].ctypes.data + 4 * group * height,
@@ -210,9 +225,10 @@ def _mark(
         for _ in range(each):
             prefetch(here + LINE * line)
             line += 1
+    _tiles(left, False)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _list_marked(marks: Any, within: int, corner: tuple[int, int], room: tuple[Any, Any, Any]) -> int:
     """List the marked pairs of a panel; return how many there are.
 
@@ -238,7 +254,7 @@ def _list_marked(marks: Any, within: int, corner: tuple[int, int], room: tuple[A
     return count
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def sieve(
     panels: Any, coarse_factors: Any, fine: Any, factors: Any, floors: Any, found: Any, form: Any
 ) -> Any:
@@ -313,7 +329,7 @@ def empty_panels(count: int, width: int, side: int) -> Any:
     return np.empty((-(-count // columns), width // PART, side + QUADS, columns, QUAD), ("u1", "i1")[side])
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tuple[Any, Any]) -> None:
     """Whole steps nearest to vectors, in steps of each item's own, put into panels.
 

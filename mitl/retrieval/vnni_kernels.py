@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 
 from mitl.retrieval.int16_kernels import Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
+from mitl.retrieval.kernels import compiled
 
 DEPTH, LANES = 4, 16
 """Numbers of a vector, and vectors, that one instruction takes."""
@@ -69,34 +69,38 @@ def empty_panels(count: int, width: int, side: int) -> Any:
     return np.empty((-(-count // columns), side + lines, columns), np.uint32)
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled()
 def to_panels(block: Any, bits: Any, side: int, out: Any, first: int, found: tuple[Any, Any]) -> None:
     """As ``sieve_kernels.to_panels``, whose arguments these are; no part of a vector limits its steps here."""
     steps, lost = found
     columns = out.shape[2]
-    largest = np.zeros(1, np.int32)
-    reach = largest.view(np.float32)
     whole = np.zeros(DEPTH * (out.shape[1] - side), np.uint8)
     words = whole.view(np.uint32)
-    shift = np.float32(SHIFT * (1 - side))
     for item in range(block.shape[0]):
-        vector = block[item]
-        largest[0] = largest_bits(bits[item])
-        # A little more, so that no rounding here makes a number too large.
-        wanted = np.float64(reach[0]) / MOST * (1 + 2.0**-20)
-        steps[item] = np.float32(max(wanted, 1e-30))
-        inverse = np.float32(1) / steps[item]
-        total, summed = np.float32(0), np.float32(0)
-        for d in range(len(vector)):
-            scaled = vector[d] * inverse
-            nearest = np.rint(scaled)
-            away = scaled - nearest
-            total += away * away
-            summed += nearest
-            whole[d] = np.uint8(np.int32(nearest + shift))
-        lost[item] = total
+        steps[item], lost[item], summed = to_bytes(block[item], bits[item], SHIFT * (1 - side), whole)
         panel, column = divmod(first + item, columns)
         for quad in range(len(words)):
             out[panel, side + quad, column] = words[quad]
         if side == 1:
             out[panel, 0, column] = np.uint32(np.int32(-SHIFT * summed))
+
+
+@compiled(fastmath={"reassoc", "contract"})
+def to_bytes(vector: Any, bits: Any, shift: int, whole: Any) -> tuple[Any, Any, Any]:
+    """Put a vector's whole steps into ``whole``, shifted; returns the step, the squared length of what is lost and the
+    sum, both in steps."""
+    largest = np.empty(1, np.int32)
+    largest[0] = largest_bits(bits)
+    # A little more, so that no rounding here makes a number too large.
+    wanted = np.float64(largest.view(np.float32)[0]) / MOST * (1 + 2.0**-20)
+    step = np.float32(max(wanted, 1e-30))
+    inverse, added = np.float32(1) / step, np.float32(shift)
+    lost, summed = np.float32(0), np.float32(0)
+    for d in range(len(vector)):
+        scaled = vector[d] * inverse
+        nearest = np.rint(scaled)
+        away = scaled - nearest
+        lost += away * away
+        summed += nearest
+        whole[d] = np.uint8(np.int32(nearest + added))
+    return step, lost, summed

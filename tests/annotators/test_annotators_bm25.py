@@ -79,6 +79,13 @@ def test_pictures_have_no_words():
         registry.build("bm25").ranking(Direction.T2I, [ImageItem(1, "a")], queries(["x"]), [1], 1)
 
 
+def test_texts_without_words_are_one_line():
+    documents = [ImageItem(1, "d1", texts=("?",)), ImageItem(2, "d2", texts=("a b",))]
+
+    with pytest.raises(AnnotatorError, match="finds no word of two letters or more"):
+        registry.build("bm25").ranking(Direction.T2I, documents, queries(["apple"]), [1], 1)
+
+
 def test_settings_make_another_one():
     other = registry.build("words", {"bm25": "atire", "k1": 0.9, "b": 0.4, "stopwords": "en"})
 

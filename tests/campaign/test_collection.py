@@ -140,6 +140,12 @@ def test_a_text_is_written_reviewed_by_another_and_becomes_an_original(settings,
     assert told_too["accepted"] == len(table)
     sheet = (tmp_path / "rel" / "datasheet.md").read_text()
     assert f"| texts written for images | {told_too['written']} |" in sheet
+    assert "Here people wrote or picked partners" in sheet and "sandbox (practice money)" in sheet
+    assert "Scripted workers (`mitl simulate`) answer there as people do" in sheet
+    described = (tmp_path / "rel" / "croissant.json").read_text()
+    assert "texts that workers wrote for images are in collected.parquet" in described
+    for false in ("Nobody was asked for", "none: nobody was asked", "earlier work", "nobody was asked for"):
+        assert false not in described + sheet
     assert built.counts["ids_checked"] > 0 and verify(tmp_path / "rel").refusal is None
     assert read_release(tmp_path / "rel").pairs(Direction.I2T)
     assert build_dataset(settings, tmp_path / "rel", SANDBOX).status == "nothing_to_do"

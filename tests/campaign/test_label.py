@@ -307,6 +307,29 @@ def test_after_a_release_of_people_alone_the_report_and_audits_speak_of_that_rel
     assert rebuilt[-2].endswith("--name humans --sandbox --humans-only --with-texts")
 
 
+def test_a_release_says_that_answers_of_the_sample_are_lost(project: Settings) -> None:
+    """As of a worker who was excluded after the labels were given."""
+    label(project)
+    built = ("build-dataset", "--project", project.project, "--sandbox", "--json", "--out")
+    before = mitl(*built, project.project / "before").json["warnings"]
+    with open_context(project, SANDBOX) as context:
+        pairs = audits.drawn_pairs(context.session, 1)["pair"].to_numpy()[:PAGE]
+        rows = audits.pair_rows(context.session, pairs).tolist()
+        context.session.execute(
+            update(JudgementRow).where(JudgementRow.pair_id.in_(rows)).values(usable=False)
+        )
+        context.session.commit()
+
+    after = mitl(*built, project.project / "after").json["warnings"]
+
+    assert not any("sampled pair" in line for line in before)
+    assert any(
+        f"{PAGE} sampled pairs that the bound of the machine labels rests on have no" in line
+        for line in after
+    )
+    assert "so the bound is not proved now" in (project.project / "after" / "datasheet.md").read_text()
+
+
 def test_a_sample_too_small_says_how_many_answers_are_wanted(project: Settings) -> None:
     """One line."""
     failed = mitl("label", "--project", project.project, "--error", "0.005", "--siding", "0")

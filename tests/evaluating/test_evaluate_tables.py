@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mitl.stages.evaluating.figures import Figure, ModelDifference
@@ -43,6 +45,13 @@ def test_the_ends_of_a_difference_have_as_many_digits_as_it(metric, cell):
     (table,) = comparison_table([difference(metric, -0.0032, -0.0058, -0.0004)])
 
     assert table.rows[0][4] == cell
+
+
+def test_no_p_is_shown_as_zero():
+    """Of 10,000 samples it is 0.0001 at the least."""
+    (table,) = comparison_table([replace(difference("R@1", 0.3, 0.2, 0.4), p_value=1 / 10_001)])
+
+    assert table.rows[0][5] == "<0.001"
 
 
 def test_latex_escapes_what_it_would_read_otherwise():

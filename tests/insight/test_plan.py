@@ -27,6 +27,7 @@ from mitl.stages.analysing.snapshot import read_project
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.reporting.report import collect, report_input
 from mitl.stages.reviewing.review import settle
 
@@ -54,6 +55,19 @@ def test_it_rests_on_a_random_pilot_and_says_so(piloted: Path, said: dict) -> No
     assert said["answered"] + said["open"] == said["candidates"]
     out = ok("plan", "--project", piloted).out
     assert f"{said['answered']:,} answered candidates, drawn at random" in out
+
+
+def test_a_pilot_is_no_random_sample_of_candidates_that_came_later(piloted: Path, tmp_path: Path) -> None:
+    """Where these are not like those that it was drawn from."""
+    settings = project_settings(Path(shutil.copytree(piloted, tmp_path / "p")))
+    queries = QueryChoice(60), QueryChoice(200)
+    propose(settings, ProposeRequest(("near", "far"), 10, 10, *queries))
+
+    planned = ok("plan", "--project", settings.project)
+
+    assert ok("plan", "--project", settings.project, "--json").json["counts"]["random"] is False
+    assert "by score they are not like the others" in planned.out
+    assert planned.out.splitlines()[-1].endswith("and plan again")
 
 
 def test_everything_is_priced_as_publishing_would_be(piloted: Path, said: dict) -> None:
@@ -124,6 +138,7 @@ def test_a_sample_that_is_answered_is_not_drawn_again_and_machine_labels_are_tol
     asks = ok("publish", "--project", settings.project, "--sandbox", "--dry-run", "--json").json["counts"]
 
     assert "mitl audit draw --for labels --size" in before.splitlines()[-1]
+    assert "mitl label --error 0.4 --siding 0.1;" in before.splitlines()[-1]
     assert "next" in after.splitlines()[-1] and "mitl audit draw" not in after.splitlines()[-1]
     assert f"5 of the {asks['pairs'] + 5:,} open candidates have a machine label" in after
     assert f"asks only about the other {asks['pairs']:,};" in after

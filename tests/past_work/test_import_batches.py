@@ -31,6 +31,7 @@ from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.operating.backup import verify
 from mitl.stages.past_work.importing import ImportOptions, import_results
 from mitl.stages.reporting.status import status
 
@@ -148,6 +149,27 @@ def test_our_own_submissions_from_a_file_are_as_if_harvested(tmp_path, answered,
     assert paid.counts["approved"] > 0
     ledgers = [status(one, SANDBOX).counts["paid_cents"] for one in (harvested, imported)]
     assert ledgers[0] == ledgers[1] > 0
+
+
+def test_what_a_file_says_was_decided_of_our_own_work_since_is_booked(tmp_path, answered):
+    """A server that was switched off paid what had waited; its last file says so of submissions that are here."""
+    project, by_column, _ = answered
+    settings = copy_of(project, tmp_path / "p")
+    import_results(settings, write(tmp_path / "1.csv", by_column), SANDBOX)
+    assert status(settings, SANDBOX).counts["paid_cents"] == 0
+    ends = ["Rejected", *["Approved"] * (len(by_column) - 1)]
+    rows = [row | {"AssignmentStatus": end} for row, end in zip(by_column, ends, strict=True)]
+
+    last = import_results(settings, write(tmp_path / "2.csv", rows), SANDBOX)
+
+    assert last.status == "done"
+    assert f"{len(rows)} were here already, {len(rows)} of them decided since" in last.lines[0]
+    with open_database(settings.db_url, read_only=True) as session:
+        stored_rows = answers.assignments(session, SANDBOX)
+        (batch,) = hits.batches(session)
+    assert Counter(row.status for row in stored_rows) == {"Approved": len(rows) - 1, "Rejected": 1}
+    assert status(settings, SANDBOX).counts["paid_cents"] == (len(rows) - 1) * batch.reward_cents
+    assert verify(settings).refusal is None
 
 
 def test_no_cell_of_our_own_rows_is_lost_and_documents_stay_byte_for_byte(tmp_path, answered):

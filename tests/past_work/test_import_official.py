@@ -275,6 +275,25 @@ def test_a_release_of_text_ids_is_known_by_its_numbers(tmp_path, monkeypatch):
     assert read.columns == OFFICIAL_COLUMNS
 
 
+def test_numbers_of_a_release_are_not_taken_for_ids_that_look_alike(tmp_path, monkeypatch):
+    """The numbers are places in the order of the texts, where 10 comes before 2; what fits both ways is refused."""
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{id_},{id_},text {id_}\n" for id_ in ("1", "2", "10", "x"))
+    Path("pairs.csv").write_text("image_id,caption_id,caption\n" + rows, encoding="utf-8")
+    Path("numbers.csv").write_text(HEADER + "clip,1,0.5,2,2,1,,\nclip,2,0.5,4,2,1,,\n", encoding="utf-8")
+    Path("either.csv").write_text(HEADER + "clip,1,0.5,2,2,1,,\n", encoding="utf-8")
+    ok("init", "--dataset", "table", "--captions", "pairs.csv")
+
+    assert "fit as the data set's own and as the numbers" in fails(1, "harvest", "--from", "either.csv")
+    ok("harvest", "--from", "numbers.csv")
+    ok("build-dataset", "--out", "r")
+
+    assert [row[3:5] for row in rows_of(Path("r/mturk_parsed.csv").read_bytes())[1:]] == [
+        ("2", "2"),
+        ("4", "2"),
+    ]
+
+
 def test_unknown_ids_and_columns_are_refused_until_said_otherwise(tmp_path, monkeypatch):
     """Listed with their count; `--skip-unknown` leaves them out; a foreign column must be said to hold nothing."""
     monkeypatch.chdir(tmp_path)

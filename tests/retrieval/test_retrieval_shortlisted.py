@@ -157,6 +157,19 @@ def test_random_items_bound_the_recall_from_below():
     assert "at least" in found[0].line and "100 random items beside" in found[0].line
 
 
+def test_random_items_prove_no_more_than_the_whole_gallery():
+    """Of queries that differ, how many were audited counts, not how many items were drawn for each."""
+    world = toy(6, queries=200, noise=0.1)
+    for other in world.others:
+        other[:40] = np.random.default_rng(0).standard_normal((40, 120))
+    for seed in range(20):
+        drawn, whole = (
+            world.run(30, audit=ShortlistAudit(queries=20, items=items), seed=seed).recall
+            for items in (120, None)
+        )
+        assert drawn.low <= whole.low + 1e-9 and drawn.share == pytest.approx(whole.share)
+
+
 def test_random_items_without_any_outside_say_so():
     """A shortlist of the whole gallery misses nothing, whatever is drawn."""
     world = toy(5, queries=6, items=20)

@@ -585,14 +585,18 @@ def extreme_vectors(width: int) -> np.ndarray:
     return np.concatenate([rows, -rows, 1e-18 * rows, 1e15 * rows]).astype(np.float32)
 
 
-@pytest.mark.parametrize("form", ["sieve_kernels", "vnni_kernels", None])
+SIEVES = ["amx_kernels", "vnni_kernels", "sieve_kernels"]
+"""Whose panels a search takes, the first that runs on this processor."""
+
+
+@pytest.mark.parametrize("form", [*SIEVES, None])
 @pytest.mark.parametrize("width", [1, 3, 32, 65, 1100])
 def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, form, monkeypatch):
     """Whatever 8 and 16 bits lose: a pair is let through where the floor of its row or column is its similarity."""
-    if form == "sieve_kernels":  # as on processors without VNNI
-        monkeypatch.setattr("mitl.retrieval.vnni_kernels.runs_here", lambda: False)
-    elif form and not import_module(f"mitl.retrieval.{form}").runs_here():
-        pytest.skip("this processor has no VNNI")
+    for better in SIEVES[: SIEVES.index(form)] if form else ():
+        monkeypatch.setattr(f"mitl.retrieval.{better}.runs_here", lambda: False)
+    if form in SIEVES[:2] and not import_module(f"mitl.retrieval.{form}").runs_here():
+        pytest.skip("this processor has no such instruction")
     product, one, other, _, exact = loaded(
         "int16", extreme_vectors(width), extreme_vectors(width)[::-1].copy()
     )
@@ -613,6 +617,20 @@ def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, form, 
             assert (wanted if side == "left" else wanted.T)[pairs >= floors[:, None]].all()
             assert (highest >= exact[rows, columns]).all()
             assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == len(rows)
+
+
+@pytest.mark.parametrize("name", ["kernels", "int16_kernels", *SIEVES])
+def test_what_was_compiled_before_any_source_changed_is_not_used(name, monkeypatch):
+    """Instructions are built in other files than the functions that they become part of."""
+    module = import_module(f"mitl.retrieval.{name}")
+    loops = [loop for loop in vars(module).values() if hasattr(loop, "py_func")]
+    assert loops
+    for loop in loops:
+        kept = loop._cache._cache_file
+        assert kept._source_stamp == import_module("mitl.retrieval.kernels").SOURCES
+        if kept._load_index():
+            monkeypatch.setattr(kept, "_source_stamp", "as it was before")
+            assert not kept._load_index()
 
 
 def test_where_too_many_reach_the_sieve_is_left_and_memory_stays_bounded(monkeypatch):

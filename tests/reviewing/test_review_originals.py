@@ -123,6 +123,9 @@ def test_lists_that_came_with_the_data_set_stay(project, tmp_path):
     ok("init", "--dataset", "table", "--captions", "pairs.csv", "--exclude", "list.csv")
 
     assert ok("review", "originals", "--json").json["counts"]["captions"] == ["22"]
+    ok("review", "originals", "meaningless", "12")
+    ok("review", "originals", "export", "--out", "out.csv")
+    assert [entry.source for entry in read_exclusions(tmp_path / "out.csv")] == ["paper"]
     ok("review", "originals", "keep", "12")
     assert entries(project) == {(ExclusionKind.CAPTION, "paper")}
 

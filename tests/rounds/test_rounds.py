@@ -151,6 +151,7 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
     assert names == {"near", "clip-mini"}
     assert fused is None  # what stood had read its rankings
     assert fewer == candidates < pairs
+    assert "all is well" in ok("db", "verify").out
 
 
 @pytest.mark.thorough

@@ -13,6 +13,7 @@ from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from annotators.match_probability import Odds
 from annotators.pcme import load
+from annotators.registry import WEIGHTS
 from annotators.training.files import taught_pairs_of, training_of
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.publish import publish
@@ -29,6 +30,7 @@ from mitl.stages.collecting.choose import CollectWish, choose
 from mitl.stages.collecting.show import collected
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.proposing.estimate import files_of
 from mitl.stages.proposing.ranking import build_annotators
 from mitl.stages.proposing.trained import with_trained
 from mitl.stages.training.gathering import teaching
@@ -228,6 +230,20 @@ def test_it_starts_from_the_weights_of_who_is_named(project):
     assert third.base == "clip-mini-tuned"
 
 
+def test_weights_in_the_home_folder_are_found_by_all(project, monkeypatch):
+    """A path that begins with ~ is one to those who list, train, verify and propose."""
+    monkeypatch.setenv("HOME", str(project.project))
+    shutil.copy(WEIGHTS / "clip-mini.safetensors", project.project / "mine.safetensors")
+    with (project.project / "mitl.toml").open("a") as config:
+        config.write('\n[annotators.mine]\nnetwork = "clip"\nweights = "~/mine.safetensors"\n')
+    listed = ok("annotators", "--project", project.project, "--json").json["counts"]["annotators"]
+    read = load_settings(project.project, environ={})
+
+    assert next(line["ready"] for line in listed if line["name"] == "mine")
+    assert files_of(read, "mine") == [project.project / "mine.safetensors"]
+    assert run(project, "mine")["counts"]["trained"]["mine-tuned"]["status"] == "done"
+
+
 def test_learnt_odds_go_before_those_of_the_base(project):
     """PCME's odds of a match are part of what it learns; settings of the base are for the base's weights."""
     with (project.project / "mitl.toml").open("a") as config:
@@ -258,3 +274,16 @@ def test_a_dual_encoder_begins_by_its_name_and_goes_on(project):
     assert proposed["counts"]["annotators"].keys() == {"de-i2t-tuned"}
     assert run(project, "de-i2t", "--loss", "softmax")["status"] == "nothing_to_do"
     assert len(taught_pairs_of(project.project / "trained" / "on.safetensors"))
+
+
+def test_what_learnt_from_a_withdrawn_one_still_ranks(project):
+    """Its weights are its own; what it took over of the other's settings is known as before."""
+    run(project, "clip-mini")
+    run(project, "clip-mini-tuned", "--name", "on")
+    with open_database(project.db_url) as session:
+        session.query(TrainedAnnotator).filter_by(name="clip-mini-tuned").update({"withdrawn_at": utc_now()})
+        session.commit()
+    (built,) = build_annotators(with_trained(project, ["on"]), ["on"])
+
+    assert built.name == "on"
+    assert ok("annotators", "--project", project.project).status == 0

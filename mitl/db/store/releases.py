@@ -50,6 +50,8 @@ class ReleaseRow:
     """Whose answers it holds; None of one that was built before that was kept."""
     turn: int = 0
     """Rises with each build, under whatever name."""
+    held: Mapping[str, int] | None = None
+    """``Summary.held`` of its files; None of one that was built before that was kept."""
 
     @property
     def humans_only(self) -> bool:
@@ -58,14 +60,14 @@ class ReleaseRow:
 
 
 HUMANS_ONLY = "--humans-only"
-_BESIDE = ("flags", "environment", "turn")
+_BESIDE = ("flags", "environment", "turn", "held")
 """What is kept beside the rules."""
 
 
 def set_built(session: Session, row: ReleaseRow) -> None:
     """Remember what was released under a name, and how, as the latest one."""
     turn = 1 + max((other.turn for other in built(session)), default=0)
-    kept = {**row.rules, "flags": row.flags, "environment": row.environment, "turn": turn}
+    kept = {**row.rules, "flags": row.flags, "environment": row.environment, "turn": turn, "held": row.held}
     session.execute(
         update(StoredRelease)
         .where(StoredRelease.name == row.name)
@@ -105,7 +107,8 @@ def verdicts(session: Session) -> dict[int, OriginalVerdict]:
 def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.datetime) -> bool:
     """Store a verdict on a caption with its own image and bring the exclusion list in line; whether it is news.
 
-    Only entries that this review made are ever taken back: lists that came with the data set stay.
+    Only entries that this review made are ever taken back: lists that came with the data set stay, and what they
+    name already is not listed again.
     """
     left, right = pair_sides(session)
     of_pair = (OriginalReview.side_id == right, OriginalReview.item_id == pair.caption_id)
@@ -125,17 +128,15 @@ def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.
         )
     if verdict is not OriginalVerdict.KEEP:
         meaningless = verdict is OriginalVerdict.MEANINGLESS
-        session.add(
-            ExclusionEntry(
-                kind=ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
-                left_side_id=None if meaningless else left,
-                left_id=None if meaningless else pair.image_id,
-                right_side_id=right,
-                right_id=pair.caption_id,
-                reason=_REASONS[verdict],
-                source=SOURCE,
-            )
-        )
+        entry = {
+            "kind": ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
+            "left_side_id": None if meaningless else left,
+            "left_id": None if meaningless else pair.image_id,
+            "right_side_id": right,
+            "right_id": pair.caption_id,
+        }
+        if session.scalar(select(ExclusionEntry.id).filter_by(**entry).limit(1)) is None:
+            session.add(ExclusionEntry(**entry, reason=_REASONS[verdict], source=SOURCE))
     session.flush()
     return True
 

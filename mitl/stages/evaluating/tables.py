@@ -111,7 +111,7 @@ def comparison_table(comparisons: Sequence[ModelDifference]) -> tuple[Table, ...
             comparison.direction,
             comparison.metric,
             _difference(comparison),
-            f"{comparison.p_value:.3f}",
+            f"{comparison.p_value:.3f}" if comparison.p_value >= 0.0005 else "<0.001",
         )
         for comparison in comparisons
     )

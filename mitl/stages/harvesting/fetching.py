@@ -5,6 +5,7 @@ Calls run in threads, raw documents are stored in windows, and each window is pa
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -314,7 +315,15 @@ class Fetcher:
         for submission in submissions:
             before = stored.get(submission.key)
             if before is not None and before.status == SUBMITTED and submission.status != SUBMITTED:
-                ours = self._settle(before, submission, batches[submission.hit_id])
+                batch = batches[submission.hit_id]
+                ours = settle(
+                    self._session,
+                    before,
+                    submission,
+                    batch,
+                    self._context.now(),
+                    charges_fee=self._charges_fee,
+                )
                 counts["settled"] += not ours
                 counts["recovered"] += ours and submission.status == APPROVED
         self._session.commit()
@@ -323,24 +332,33 @@ class Fetcher:
         )
         return counts
 
-    def _settle(self, before: StoredSubmission, now: NewSubmission, batch: BatchRow) -> bool:
-        """Book what the server has decided; returns whether a call of ours did it, whose booking was lost."""
-        answer_store.set_status(self._session, [before.id], now.status)
-        kind = REJECT if now.status == REJECTED else APPROVE
-        call = journal.find(self._session, kind, now.key)
-        ours = call is not None and call.first_sent_at is not None
-        journal.mark(self._session, kind, [now.key], JournalState.DONE, self._context.now())
-        if now.status == APPROVED:
-            self._book(before.id, now, batch)
-            if before.decision is Decision.REJECT:
-                answer_store.set_decision(self._session, [before.id], Decision.DROP)
-                finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
-                parse_store.add_all_findings(self._session, {before.id: [finding]})
-        return ours
-
     def _book(self, assignment_id: int, one: NewSubmission, batch: BatchRow) -> None:
         of = assignment_id, one.key, batch
         journal.add_ledger(self._session, payment(self._session, *of, charges_fee=self._charges_fee))
+
+
+def settle(
+    session: Session,
+    before: StoredSubmission,
+    now: NewSubmission,
+    batch: BatchRow,
+    at: dt.datetime,
+    *,
+    charges_fee: bool,
+) -> bool:
+    """Book what the server has decided; returns whether a call of ours did it, whose booking was lost."""
+    answer_store.set_status(session, [before.id], now.status)
+    kind = REJECT if now.status == REJECTED else APPROVE
+    call = journal.find(session, kind, now.key)
+    ours = call is not None and call.first_sent_at is not None
+    journal.mark(session, kind, [now.key], JournalState.DONE, at)
+    if now.status == APPROVED:
+        journal.add_ledger(session, payment(session, before.id, now.key, batch, charges_fee=charges_fee))
+        if before.decision is Decision.REJECT:
+            answer_store.set_decision(session, [before.id], Decision.DROP)
+            finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
+            parse_store.add_all_findings(session, {before.id: [finding]})
+    return ours
 
 
 _Listed = tuple[StoredHit, list[tuple[StoredHit, ListedAssignment]] | None]

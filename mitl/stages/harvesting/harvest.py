@@ -122,7 +122,9 @@ def harvest_once(
             if not idle:
                 raise
             return _nothing_to_do(context, (f"whether closed HITs have new work was not asked: {error}",))
-        return _nothing_to_do(context) if idle and seen.result.status == "nothing_to_do" else seen
+        if idle and seen.result.status == "nothing_to_do":
+            return _nothing_to_do(context, seen.result.warnings)
+        return seen
 
 
 def _is_any_kept(context: Context) -> bool:

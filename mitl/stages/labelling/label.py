@@ -139,7 +139,7 @@ def label(
         line = refusal(labelled, promise, audit.design)
         if line is not None:
             raise AuditError(line)
-        config = _config(promise, labelled, cuts, about)
+        config = _config(promise, labelled, cuts, about, len(audited))
         same = _stands(context, audit, config, labelled)
         if not dry_run and not same:
             audit_store.withdraw(context.session, context.environment, context.now())
@@ -262,7 +262,11 @@ def _cuts(judgements: pd.DataFrame, fused: pd.DataFrame, sampled: Ints) -> tuple
 
 
 def _config(
-    promise: Promise, found: MachineLabels, cuts: tuple[float, float, float], about: Mapping[str, Any]
+    promise: Promise,
+    found: MachineLabels,
+    cuts: tuple[float, float, float],
+    about: Mapping[str, Any],
+    n_answered: int,
 ) -> str:
     score = {
         name: about.get(name)
@@ -275,6 +279,7 @@ def _config(
             "confidence": promise.confidence,
             "loss": promise.loss.value,
             "siding": found.siding,
+            "answered": n_answered,
             "cuts": cuts,
             "strata": [_stratum(part) for part in found.strata],
             "score": score,

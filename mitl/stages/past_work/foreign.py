@@ -163,7 +163,7 @@ def read_official(
     require_known(KIND, OFFICIAL_COLUMNS.__contains__, file.columns, file.name, keep)
     rows = official_rows(file)
     judgements = official_judgements(rows)
-    reading = Reading(KIND, mapping, numbered=_is_numbered(judgements, items))
+    reading = Reading(KIND, mapping, numbered=_is_numbered(judgements, items, file.name))
     past = [
         _submission(file, n, judgement, reading, items) for n, judgement in enumerate(judgements, start=1)
     ]
@@ -245,10 +245,21 @@ def _submission(
     )
 
 
-def _is_numbered(judgements: Sequence[OfficialJudgement], items: ProjectItems) -> bool:
-    """Whether the ids are a release's integers for ids that are texts."""
+def _is_numbered(judgements: Sequence[OfficialJudgement], items: ProjectItems, name: str) -> bool:
+    """Whether the ids are a release's integers for ids that are texts.
+
+    Raises:
+        DatasetError: both can be, and mean different pairs.
+    """
     if items.id_kind is IdKind.INTEGER:
         return False
-    return not any(
-        judgement.image in items.images and judgement.caption in items.captions for judgement in judgements
-    )
+    named = [MappedAnswer(one.image, one.caption, by_text=False, answer=None) for one in judgements]
+    own, numbers = ([items.pair(one, numbered=numbered) for one in named] for numbered in (False, True))
+    if None not in numbers and None in own:
+        return True
+    if None not in numbers and own != numbers:
+        raise DatasetError(
+            f"ids in {name!r} fit as the data set's own and as the numbers that a release shows for them; write the "
+            "own ids under other columns, with one for the submission and one for the worker, named with --columns"
+        )
+    return not any(own)

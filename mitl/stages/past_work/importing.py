@@ -165,7 +165,8 @@ def _bring_submissions(context: Context, given: _Given) -> Brought:
         keep = given.mapping.keep if given.mapping else ()
         require_known(layout.kind, layout.knows, file.columns, file.name, keep)
         remember(session, file, Reading(layout.kind), own[0][0].batch_id)
-    return replace(brought, own=store_own(context, file, layout, own))
+    new, settled = store_own(context, file, layout, own)
+    return replace(brought, own=new, own_settled=settled)
 
 
 def _layout(file: ResultFile, mapping: ColumnMap | None) -> Layout:
@@ -211,6 +212,8 @@ class Brought:
     stored: StoredPast | None = None
     own: int = 0
     """New submissions of HITs of ours."""
+    own_settled: int = 0
+    """Others of these that were approved or rejected since they came."""
     own_rows: int = 0
     left_out: int = 0
     """Submissions about nothing that the project knows (``--skip-unknown``)."""
@@ -261,11 +264,14 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
         lines.append(
             f"{brought.own:,} new submissions of this project's own HITs, "
             f"{brought.own_rows - brought.own:,} were here already"
+            + (f", {brought.own_settled:,} of them decided since" if brought.own_settled else "")
         )
     if brought.proposals:
         lines.append(f"{brought.proposals:,} proposals say who found the pairs")
     return StageResult(
-        status="done" if counts["fetched"] or read_again or decided else "nothing_to_do",
+        status="done"
+        if counts["fetched"] or read_again or decided or brought.own_settled
+        else "nothing_to_do",
         counts=counts,
         warnings=tuple(_warnings(file, brought)),
         lines=tuple(lines),

@@ -23,6 +23,7 @@ from mitl.db.store.hits import StoredHit
 from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
 from mitl.records import Environment, JournalState, JudgementSource
+from mitl.stages.harvesting.fetching import settle
 
 _ANNOTATION = re.compile(r"mitl1:([^:]+):([^:]+:\d+:\d+)", re.ASCII)
 
@@ -55,7 +56,7 @@ def submission_rows(file: ResultFile, layout: Layout) -> tuple[list[SubmissionRo
         if first.row.cells != row.cells:
             raise DatasetError(
                 f"line {row.line} of {file.name!r} repeats submission {said.assignment_id} of line "
-                f"{first.row.line} with other cells; keep the right one of them, or where each row is an answer by itself "
+                f"{first.row.line} with other cells; keep the right one of them, or where each row is one answer "
                 "name a column that numbers the rows as assignment"
             )
     return list(rows.values()), unanswered
@@ -132,8 +133,12 @@ def _of_annotation(
 
 def store_own(
     context: Context, file: ResultFile, layout: Layout, own: Sequence[tuple[StoredHit, SubmissionRow]]
-) -> int:
-    """Keep the submissions that are new, raw; they are parsed once that is committed. Returns how many."""
+) -> tuple[int, int]:
+    """Keep the submissions that are new, raw; they are parsed once that is committed.
+
+    Returns:
+        How many, and how many that were here the server had not decided about then.
+    """
     session, environment = context.session, context.environment
     _adopt(session, own)
     submissions = [
@@ -152,6 +157,7 @@ def store_own(
     ]
     batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
     batch_ids = {hit.id: hit.batch_id for hit, _ in own}
+    stored = submission_store.stored_submissions(session, list(batch_ids))
     added = submission_store.add_submissions(session, environment, submissions)
     for id_, new in added.items():
         if new.status == APPROVED:
@@ -160,7 +166,14 @@ def store_own(
             # Our crowd server says its name and charges nothing; Amazon's said none and did.
             due = payment(session, id_, key, batch, charges_fee=batch.server_id is None)
             journal.add_ledger(session, due)
-    return len(added)
+    settled = 0
+    for new in submissions:
+        before = stored.get(new.key)
+        if before is not None and before.status == SUBMITTED and new.status != SUBMITTED:
+            batch = batches[batch_ids[new.hit_id]]
+            settle(session, before, new, batch, context.now(), charges_fee=batch.server_id is None)
+            settled += 1
+    return len(added), settled
 
 
 def _adopt(session: Session, own: Sequence[tuple[StoredHit, SubmissionRow]]) -> None:

@@ -125,8 +125,8 @@ def sample(project: ProjectSnapshot, found: Candidates, fused: pd.DataFrame | No
         probabilities, scored_by = fused["probability"].to_numpy()[at], "fusion"
     else:
         probabilities, scored_by = _by_ranks(project, found, seed), "annotators"
-    random = bool(found.drawn.all())
-    weights, alike = _weighted(probabilities, found, random=random)
+    weights, alike = _weighted(probabilities, found)
+    random = alike and bool(found.drawn.all())
     pilot = Pilot(probabilities, found.answered, found.matches, weights, found.queries[found.answered])
     return Sampled(pilot, scored_by, random, _note(found, random=random, alike=alike))
 
@@ -153,26 +153,32 @@ def _by_ranks(project: ProjectSnapshot, found: Candidates, seed: int) -> Floats:
     return pilot_scores(features, found.queries, found.answered, found.matches, seed)
 
 
-def _weighted(probabilities: Floats, found: Candidates, *, random: bool) -> tuple[Floats, bool]:
-    """(n,) how many candidates each answer stands for, and whether the answered are like the others by score."""
-    if random or not found.open:
-        return np.full(len(found.answered), len(found.pairs) / len(found.answered)), True
+def _weighted(probabilities: Floats, found: Candidates) -> tuple[Floats, bool]:
+    """(n,) how many candidates each answer stands for, and whether the answered are like the others by score.
+
+    Those that were drawn at random stand for all alike, unless candidates have come since that are not like them.
+    """
+    from scipy.stats import chi2_contingency
+
+    even = np.full(len(found.answered), len(found.pairs) / len(found.answered))
+    if not found.open:
+        return even, True
     order = np.argsort(probabilities, kind="stable")
     band = np.empty(len(order), np.int64)
     for number, part in enumerate(np.array_split(order, BANDS)):
         band[part] = number
     sizes = np.bincount(band, minlength=BANDS)
     answered = np.bincount(band[found.answered], minlength=BANDS)
+    table = np.stack([answered, sizes - answered])[:, sizes > 0]
+    alike = bool(chi2_contingency(table).pvalue >= ALIKE)
+    if alike and found.drawn.all():
+        return even, True
     bare = np.flatnonzero((answered == 0) & (sizes > 0))
     if len(bare):
         raise TooFewAnswersError(
-            f"the answered pairs were not drawn at random, and {len(bare)} of {BANDS} bands of scores hold none of "
-            f"them, so nothing is known of {int(sizes[bare].sum()):,} pairs there"
+            f"the answered pairs are no random sample of the candidates, and {len(bare)} of {BANDS} bands of scores "
+            f"hold none of them, so nothing is known of {int(sizes[bare].sum()):,} pairs there"
         )
-    from scipy.stats import chi2_contingency
-
-    table = np.stack([answered, sizes - answered])
-    alike = bool(chi2_contingency(table[:, sizes > 0]).pvalue >= ALIKE) if (sizes > answered).all() else False
     return (sizes / np.maximum(answered, 1))[band[found.answered]], alike
 
 

@@ -115,7 +115,7 @@ def plan(
             *not_reachable(planned),
             *audit_lines(audit),
         ),
-        next=_next(planned, pilot, has_sample=has_sample)
+        next=_next(planned, pilot, has_sample=has_sample, is_labelled=bool(len(project.machine)))
         if asking == PAIRS_COMMAND
         else f"{asking} --{planned.environment}",
     )
@@ -175,7 +175,7 @@ def _labelled(project: ProjectSnapshot, pool: Candidates) -> list[str]:
     ] * bool(n_labelled)
 
 
-def _next(planned: PlannedWays, pilot: str | None, *, has_sample: bool) -> str:
+def _next(planned: PlannedWays, pilot: str | None, *, has_sample: bool, is_labelled: bool) -> str:
     """What to do; a sample for labels that is answered, if only in part, cannot be drawn again."""
     environment = f"--{planned.environment.value}"
     if not planned.sampled.random and pilot:
@@ -185,9 +185,11 @@ def _next(planned: PlannedWays, pilot: str | None, *, has_sample: bool) -> str:
     bounded = planned.option("bounded_labels")
     if bounded is not None and planned.saves:
         drawing = "" if has_sample else f"mitl audit draw --for labels --size {bounded.sample}; "
+        drawing = f"mitl label --withdraw; {drawing}" if drawing and is_labelled else drawing
         return (
             f"{drawing}mitl publish {environment} --drawn; mitl harvest; "
-            f"mitl label --error {planned.wish.max_error:g}; or, for everything, mitl publish {environment}"
+            f"mitl label --error {planned.wish.max_error:g} --siding {planned.wish.siding:g}; or, for everything, mitl "
+            f"publish {environment}"
         )
     return f"mitl publish {environment}"
 

@@ -146,7 +146,7 @@ def plan_of(settings: Settings, name: str) -> AnnotatorPlan | None:
     if "transformers" in config:
         return None
     network = registry.network_of(name, config)
-    files = _files(settings, name)
+    files = files_of(settings, name)
     costs = next((stated for file in files if (stated := _stated(file)) is not None), None)
     if costs is None and network is not None:
         costs = NETWORKS[network].config().costs()
@@ -173,20 +173,19 @@ def _from_files(settings: Settings, name: str, config: Mapping[str, Any]) -> Cos
     return pivot(text_model) if text_model in TEXT_MODELS else None
 
 
-def _files(settings: Settings, name: str) -> list[Path]:
+def files_of(settings: Settings, name: str) -> list[Path]:
     """An annotator's weights: those that are set, or those that come with the package."""
     weights = settings.annotator_config.get(name, {}).get("weights")
     if weights is None:
         return [Path(annotators.__file__).parent / "weights" / f"{name}.safetensors"]
-    return [
-        settings.project / Path(str(file)) for file in (weights if isinstance(weights, list) else [weights])
-    ]
+    listed = weights if isinstance(weights, list) else [weights]
+    return [settings.project / Path(str(file)).expanduser() for file in listed]
 
 
 def weights_files(settings: Settings) -> Iterator[Path]:
     """Files of the project that a disk can be measured with."""
     for name in settings.annotator_config:
-        yield from _files(settings, name)
+        yield from files_of(settings, name)
 
 
 def _stated(path: Path) -> Costs | None:

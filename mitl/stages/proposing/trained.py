@@ -42,17 +42,19 @@ def with_trained(settings: Settings, names: Sequence[str] = ()) -> Settings:
     Raises:
         AnnotatorError: one of ``names`` was withdrawn.
     """
-    config = dict(settings.annotator_config)
+    config, usable = dict(settings.annotator_config), dict(settings.annotator_config)
     for row in trained_rows(settings):
+        # Others may have learnt from one that was withdrawn.
+        configured = settings.annotator_config.get(row.name, {})
+        config[row.name] = {**_table(row, config, settings.project), **configured}
         if row.withdrawn_at is None:
-            configured = settings.annotator_config.get(row.name, {})
-            config[row.name] = {**_table(row, config, settings.project), **configured}
+            usable[row.name] = config[row.name]
         elif row.name in names:
             raise AnnotatorError(
                 f"annotator {row.name!r} was withdrawn when its round was rolled back; name another, such as "
                 f"{row.base!r}, from which it learnt"
             )
-    return replace(settings, annotator_config=config)
+    return replace(settings, annotator_config=usable)
 
 
 def _table(row: TrainedRow, config: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from mitl.records.results import printed_by
 from mitl.retrieval.estimates import Hardware, SearchWorkload, estimate, here
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
-from mitl.stages.proposing.estimate import duration, plan_of, weights_files
+from mitl.stages.proposing.estimate import duration, files_of, plan_of, weights_files
 from mitl.stages.proposing.ranking import (
     AnnotatorRun,
     RankingFolder,
@@ -226,12 +226,7 @@ def _row(settings: Settings, annotator: Annotator | RankingSource, asked: str | 
     network = registry.network_of(name, config)
     if network is None or ("weights" not in config and name in PUBLISHED):
         return PUBLISHED.get(name)
-    weights = config.get("weights")
-    files = [
-        settings.project / Path(file)
-        for file in (weights if isinstance(weights, list) else [weights])
-        if file
-    ]
+    files = files_of(settings, name) if "weights" in config else []
     if files:
         read = registry.examine(network, files[0]).settings
     else:

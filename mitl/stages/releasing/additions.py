@@ -32,8 +32,8 @@ from mitl.positives.release_input import (
     TrainedMachine,
 )
 from mitl.positives.scrubbing import scrub_all
-from mitl.records import AuditPurpose, Environment
-from mitl.records.frames import frame
+from mitl.records import AuditPurpose, Environment, several
+from mitl.records.frames import NONE, frame
 from mitl.records.rounds import CHOSEN_BY
 from mitl.stages.auditing.showing import audit_record
 
@@ -194,4 +194,14 @@ def with_machine_bound(context: Context, data: ReleaseInput) -> ReleaseInput:
         for part in config["strata"]
     )
     bound = MachineBound(config["confidence"], config["loss"], config["siding"], tuple(parts))
-    return replace(data, machine=bound, configuration={**data.configuration, "machine_labels": config})
+    first = audit_store.audited(context.session, labelling.audit_id)["first"]
+    lost = config.get("answered", 0) - int((first != NONE).sum())
+    warnings = data.warnings
+    if lost > 0:
+        warnings += (
+            f"{several(lost, 'sampled pair')} that the bound of the machine labels rests on "
+            f"{'has' if lost == 1 else 'have'} no usable answer any more, so the bound is not proved now; run `mitl "
+            "publish --drawn`, `mitl harvest` and `mitl label` again",
+        )
+    configuration = {**data.configuration, "machine_labels": config}
+    return replace(data, machine=bound, configuration=configuration, warnings=warnings)

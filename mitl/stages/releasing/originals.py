@@ -155,7 +155,7 @@ def decide(
         )
         session.commit()
     said = {
-        OriginalVerdict.KEEP: "kept",
+        OriginalVerdict.KEEP: "left off this review's exclusion lists",
         OriginalVerdict.WRONG: "excluded from the own image",
         OriginalVerdict.MEANINGLESS: "excluded from every pair",
     }[verdict]

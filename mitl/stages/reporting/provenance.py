@@ -92,7 +92,11 @@ def _propose(seed: int, run: ProposalRun, run_hash: str) -> RebuildStep:
         words += _queries(side, draw)
         if draw is not None and draw.queries < draw.items and draw.seed is None:
             listed.append(f"{side} queries")
-    note = f"the {' and '.join(listed)} came from lists" if listed else ""
+    note = (
+        f"the {' and '.join(listed)} came from lists of ids, or from a draw with another --seed"
+        if listed
+        else ""
+    )
     return _step(["propose", *words, "--seed", str(seed)], note, (("run", run_hash),))
 
 

@@ -298,7 +298,7 @@ class _Work:
         config = self.settings.annotator_config.get(base, {})
         weights = config.get("towers", config.get("weights"))
         ours = isinstance(weights, str) and weights.endswith(".safetensors")
-        return self.settings.project / weights if ours else None
+        return self.settings.project / Path(weights).expanduser() if ours else None
 
     def _initial(self, base: str) -> bool:
         """Whether its weights are not of a training of ours."""
