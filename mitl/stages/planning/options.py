@@ -176,8 +176,8 @@ def _weighted(probabilities: Floats, found: Candidates) -> tuple[Floats, bool]:
     bare = np.flatnonzero((answered == 0) & (sizes > 0))
     if len(bare):
         raise TooFewAnswersError(
-            f"the answered pairs are no random sample of the candidates, and {len(bare)} of {BANDS} bands of scores hold "
-            f"none of them, so nothing is known of {int(sizes[bare].sum()):,} pairs there"
+            f"the answered pairs are no random sample of the candidates, and {len(bare)} of {BANDS} bands of scores "
+            f"hold none of them, so nothing is known of {int(sizes[bare].sum()):,} pairs there"
         )
     return (sizes / np.maximum(answered, 1))[band[found.answered]], alike
 

@@ -255,7 +255,12 @@ def build_dataset(
         releases.set_built(
             session,
             releases.ReleaseRow(
-                release_name, written.manifest_sha256, asdict(options.rules), kept, data.environment
+                release_name,
+                written.manifest_sha256,
+                asdict(options.rules),
+                kept,
+                data.environment,
+                held=written.summary.held,
             ),
         )
         session.commit()
@@ -287,7 +292,7 @@ def _result(
     if summary.unanswered:
         warnings.append(
             f"{summary.unanswered:,} of {several(summary.proposed, 'candidate pair')} have no usable answer yet; "
-            "matches among them are missing in this release (`mitl status` says where they are)"
+            "matches among them that nothing else tells are missing in this release (`mitl status` says where they are)"
         )
     if not any(data.queries.values()):
         warnings.append(
