@@ -166,6 +166,12 @@ def test_splits_in_the_names_of_parquet_files_are_not_mixed(tmp_path):
     both = read_table(tmp_path / "b", told=told)
 
     assert [image.external_id for image in test.images] == ["my_test-1.jpg", "my_test-2.jpg"]
+    (tmp_path / "wds").mkdir()
+    for part in ("train-000", "test-000", "test-001"):
+        shard(tmp_path / "wds" / f"{part}.tar", [(part, RED, "red")])
+    with pytest.raises(UsageError, match="holds the splits test, train; name one with --split"):
+        read_table(tmp_path / "wds")
+    assert len(read_table(tmp_path / "wds", reading=TableReading(split="test")).captions) == 2
     assert len(both.images) == 2 and told.lines[1] == "2 files read as one table: one.parquet, two.parquet"
 
 
