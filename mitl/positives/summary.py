@@ -22,7 +22,7 @@ class SummaryCounts(TypedDict):
 
     positives: Annotated[int, "positive pairs"]
     positives_by_source: Annotated[dict[str, int], "by source; a pair may have several"]
-    queries_asked: Annotated[dict[str, int], "by direction: queries of the runs"]
+    queries_asked: Annotated[dict[str, int], "by direction: queries of the runs, or those of the lists given"]
     queries_listed: Annotated[dict[str, int], "by direction: queries with a positive"]
     query_positives: Annotated[dict[str, int], "by direction: positives of the listed queries"]
     judgements: Annotated[int, "answers in the release; those on gold controls are left out"]
@@ -87,7 +87,7 @@ class Summary:
     proposed: int
     """Distinct pairs that any of them proposed."""
     unanswered: int
-    """Those without a usable judgement or a machine's label: whether they match is not known."""
+    """Those without a usable judgement or a machine's label; other sources may tell of some whether they match."""
     conflicts: int
     excluded: int
     negatives: int

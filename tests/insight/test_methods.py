@@ -262,7 +262,7 @@ def test_what_is_open_and_who_was_alone_are_told(known: Facts) -> None:
     text = as_markdown(replace(known, summary=alone))
 
     assert "It proposed 40 distinct pairs." in text
-    assert "14 of the proposed pairs have no usable answer: whether they match is not known." in text
+    assert "14 of the proposed pairs have no usable answer: people have not said whether they match." in text
     assert "no usable answer" not in as_markdown(known)
 
 

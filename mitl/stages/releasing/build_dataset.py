@@ -292,7 +292,7 @@ def _result(
     if summary.unanswered:
         warnings.append(
             f"{summary.unanswered:,} of {several(summary.proposed, 'candidate pair')} have no usable answer yet; "
-            "matches among them are missing in this release (`mitl status` says where they are)"
+            "matches among them that nothing else tells are missing in this release (`mitl status` says where they are)"
         )
     if not any(data.queries.values()):
         warnings.append(
