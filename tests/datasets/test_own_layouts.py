@@ -260,7 +260,8 @@ def test_shards_are_read_one_after_another(tmp_path):
     assert contents == {"a/0": RED, "a/1": BLUE, "a/2": GREEN}
     assert texts(data) == [("a/0", "red"), ("a/1", "blue"), ("a/2", "green")]
     assert told == [
-        "read as: image = column `image` (pictures), image id = column `__key__`, caption = column `txt`"
+        "read as: image = column `image` (pictures), image id = column `__key__`, caption = column `txt`",
+        "2 files read as one table: s-000000.tar, s-000001.tar",
     ]
     assert texts(json_only) == texts(data)[:2]
 
