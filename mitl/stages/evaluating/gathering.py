@@ -43,6 +43,7 @@ from mitl.stages.evaluating.positive_sets import (
     FOLDS,
     OFFICIAL_PREFIX,
     ByQuery,
+    beyond_gallery,
     coco_folds,
     environment_of,
     is_official_split,
@@ -200,6 +201,8 @@ def _add_sets(gathered: Gathered, official: Sequence[str], release: ByQuery | No
             )
         else:
             gathered.tasks.append(PositivesTask(name, positives, wanted))
+        if not inside and (word := beyond_gallery(name, positives, gathered.sides)):
+            gathered.warnings.append(word)
 
     if gathered.project is not None:
         add(PROJECT_ORIGINALS, gathered.project.originals())
