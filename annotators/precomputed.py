@@ -219,7 +219,7 @@ def _read(path: Path, external_query_ids: Sequence[str]) -> dict[str, list[Any]]
         table = table.filter(pc.is_in(as_text, value_set=pa.array(external_query_ids, type=pa.string())))
         columns = {name: table[name] for name in COLUMNS}
         columns["rank"] = columns["rank"].cast(pa.int64())
-        columns["similarity"] = columns["similarity"].cast(pa.float32())
+        columns["similarity"] = columns["similarity"].cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise AnnotatorError(f"{str(path)!r} is not readable as a ranking in Parquet: {error}") from error
     null = [name for name in COLUMNS if columns[name].null_count]
@@ -230,8 +230,8 @@ def _read(path: Path, external_query_ids: Sequence[str]) -> dict[str, list[Any]]
 
 def _row(
     path: Path, query: str, rows: list[tuple[int, str, float]], items: Mapping[str, int], depth: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """One query's items and similarities by rank, all that the file has."""
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """One query's items and similarities by rank, all that the file has, as exact as there: they order items."""
     where = f"the ranking of query {query!r} in {str(path)!r}"
     if not rows:
         raise AnnotatorError(f"{str(path)!r} has no ranking of query {query!r}")
@@ -246,9 +246,11 @@ def _row(
     if len({item for _, item, _ in rows}) != len(rows):
         raise AnnotatorError(f"{where} has an item twice")
     ids = np.array([items[item] for _, item, _ in rows], dtype=np.int64)
-    values = np.array([similarity for _, _, similarity in rows], dtype=np.float32)
-    if not np.isfinite(values).all():
+    values = np.array([similarity for _, _, similarity in rows], dtype=np.float64)
+    with np.errstate(over="ignore"):
+        kept = values.astype(np.float32)
+    if not np.isfinite(kept).all():
         raise AnnotatorError(f"{where} has a similarity that is not finite")
-    if (np.diff(values) > 0).any():
+    if (np.diff(kept) > 0).any():
         raise AnnotatorError(f"{where} has similarities that rise with the rank; higher should be closer")
     return ids, values

@@ -62,7 +62,7 @@ def listed_ids(path: Path) -> list[str]:
     if path.suffix == ".npy":
         return id_texts(path, load_numpy(path))
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise AnnotatorError(f"{str(path)!r} is not readable as a list of ids: {error}") from error
 

@@ -15,6 +15,7 @@ import binascii
 import hashlib
 import zipfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import file_sha256, fingerprint
+from annotators.inputs.embedding_files import listed_ids
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -219,7 +221,7 @@ class RegionArray(RegionFeatures):
                 f"these weights read floats of shape (N, {shape[0]}, {shape[1]})"
             )
         listed = ids or _ids_beside(path)
-        self._row_of = _row_of(listed, _read_ids(listed), path, len(self._array))
+        self._row_of = _row_of(listed, listed_ids(listed), path, len(self._array))
         digest = fingerprint(features=file_sha256(path), ids=file_sha256(listed))
         super().__init__(path, shape, self._row_of, digest)
 
@@ -238,8 +240,10 @@ class RegionFolder(RegionFeatures):
             raise AnnotatorError(
                 f"the folder {str(path)!r} has no .npy or .npz file; it should have one an image"
             )
-        # COCO's file names end in the image's id, filled up with zeros.
-        self._file_of = {file.stem.rpartition("_")[2].lstrip("0"): file for file in files}
+        # COCO's file names end in the image's id, filled up with zeros; an end of several files names none.
+        ends = [file.stem.rpartition("_")[2].lstrip("0") for file in files]
+        often = Counter(ends)
+        self._file_of = {end: file for end, file in zip(ends, files, strict=True) if often[end] == 1}
         self._file_of.update((file.stem, file) for file in files)
         digest = fingerprint(**{file.name: file_sha256(file) for file in files})
         super().__init__(path, shape, self._file_of, digest)
@@ -290,20 +294,6 @@ def _ids_beside(path: Path) -> Path:
             f"{places[0].name!r} beside it, or set 'feature_ids'"
         )
     return listed
-
-
-def _read_ids(path: Path) -> list[str]:
-    if path.suffix == ".npy":
-        ids = _mapped(path)
-        if ids.ndim != 1 or ids.dtype.kind not in "iuU":
-            raise AnnotatorError(
-                f"{str(path)!r} holds {ids.dtype} of shape {ids.shape}; it should be a list of image ids"
-            )
-        return [str(value) for value in ids.tolist()]
-    try:
-        return path.read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AnnotatorError(f"{str(path)!r} is not readable as a list of image ids: {error}") from error
 
 
 def _row_of(source: Path, ids: Sequence[str], features: Path, rows: int) -> dict[str, int]:

@@ -60,7 +60,7 @@ def backup(app: App, target: Path, only: Line | None) -> None:
 
     Others may keep working: each database is written as of one moment. The dump holds a Parquet file for each table
     and is the same from SQLite and from PostgreSQL. Beside the pipeline's tables lie the weights of trained/.
-    mitl.toml, project.key, credentials.toml, runs/, public/ and the images are not in it.
+    mitl.toml, project.key, credentials.toml, runs/, public/, hit_templates/ and the images are not in it.
     """
     from mitl.stages.operating.backup import backup as stage
 

@@ -286,7 +286,8 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
         (
             summary.unanswered > 0,
             f"{several(summary.unanswered, 'pair')} of the {summary.proposed:,} that machine annotators proposed "
-            f"{'has' if summary.unanswered == 1 else 'have'} no usable answer; matches among them are missing here.",
+            f"{'has' if summary.unanswered == 1 else 'have'} no usable answer; matches among them that nothing else "
+            "tells are missing here.",
         ),
         (summary.judgements > 0, _PROBABILITY[data.rules.aggregator]),
         (

@@ -348,7 +348,7 @@ def annotation(of: Facts) -> Iterator[Sentence]:
         yield (
             f"{summary.unanswered:,} of the proposed pairs {has} "
             f"{'neither a usable answer nor a machine label' if data.has_machine_labels else 'no usable answer'}: "
-            "whether they match is not known.",
+            "people have not said whether they match.",
         )
     agreed = summary.agreement
     if agreed.alpha.alpha is not None:

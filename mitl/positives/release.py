@@ -194,7 +194,7 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
                 'metrics.set_eccv_gts("image_to_caption.json", "caption_to_image.json")\n```',
             )
         ),
-        _lists(summary),
+        _lists(data, summary),
     ]
     if data.id_kind is IdKind.STRING:
         body.append(
@@ -240,7 +240,7 @@ def _listing(files: set[str], told: Mapping[str, tuple[str, str]]) -> str:
     return table(("file", "holds"), [(f"`{name}`", note) for name, note in notes.items()])
 
 
-def _lists(summary: Summary) -> str:
+def _lists(data: ReleaseInput, summary: Summary) -> str:
     """Whose positives the JSONs list."""
     if not any(summary.queries_asked.values()):
         return (
@@ -251,6 +251,8 @@ def _lists(summary: Summary) -> str:
         f"{several(summary.queries_listed[direction], f'{noun} query', f'{noun} queries')}"
         for direction, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
     )
+    if "query_lists" in data.configuration:
+        return f"They list {numbers}, which the makers named; `positives.parquet` holds every pair."
     return f"They list {numbers}: the positives of other images and captions were not looked for."
 
 

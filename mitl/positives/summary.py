@@ -22,7 +22,7 @@ class SummaryCounts(TypedDict):
 
     positives: Annotated[int, "positive pairs"]
     positives_by_source: Annotated[dict[str, int], "by source; a pair may have several"]
-    queries_asked: Annotated[dict[str, int], "by direction: queries of the runs"]
+    queries_asked: Annotated[dict[str, int], "by direction: queries of the runs, or those of the lists given"]
     queries_listed: Annotated[dict[str, int], "by direction: queries with a positive"]
     query_positives: Annotated[dict[str, int], "by direction: positives of the listed queries"]
     judgements: Annotated[int, "answers in the release; those on gold controls are left out"]
@@ -87,7 +87,7 @@ class Summary:
     proposed: int
     """Distinct pairs that any of them proposed."""
     unanswered: int
-    """Those without a usable judgement or a machine's label: whether they match is not known."""
+    """Those without a usable judgement or a machine's label; other sources may tell of some whether they match."""
     conflicts: int
     excluded: int
     negatives: int
@@ -103,6 +103,12 @@ class Summary:
         """Those that a release is told of: machines and audits where they gave something."""
         always = (PositiveSource.JUDGEMENT, PositiveSource.CXC, PositiveSource.ORIGINAL)
         return tuple(source for source in PositiveSource if source in always or self.by_source[source])
+
+    @property
+    def held(self) -> dict[str, int]:
+        """The figures that tell a release from one of later answers."""
+        own = {"positives": self.positives, "negatives": self.negatives, "answers": self.judgements}
+        return {**own, "usable": self.usable, **{way.value: n for way, n in self.query_positives.items()}}
 
     def as_json(self) -> SummaryCounts:
         """The figures for the manifest and for ``--json``."""

@@ -295,6 +295,16 @@ def test_a_ranking_comes_back_by_surrogate_id_and_in_order(tmp_path):
     np.testing.assert_array_equal(found.similarities, np.array([[0.8, 0.4], [0.9, 0.5]], np.float32))
 
 
+def test_similarities_that_float32_cannot_tell_apart_order_items(tmp_path):
+    """Kept are float32, but the file's own numbers say who is among the best."""
+    rankings = source(tmp_path, similarity=[1, 1 - 1e-9, 1 - 2e-9, 0.5, 0.6, 0.4])
+
+    found = rankings.ranking(Direction.I2T, IMAGES, CAPTIONS, [3], 2)
+
+    assert found.item_ids.tolist() == [[2, 4]]
+    assert found.similarities.tolist() == [[1, 1]]
+
+
 @pytest.mark.parametrize(
     ("columns", "query_ids", "depth", "message"),
     [

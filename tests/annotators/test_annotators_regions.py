@@ -89,6 +89,26 @@ def test_a_folder_may_bear_cocos_file_names_and_hold_archives(tmp_path: Path):
     np.testing.assert_array_equal(regions.read(item("391895")), stored["391895"])
 
 
+def test_the_end_of_several_file_names_names_none(tmp_path: Path):
+    """An image does not get the regions of another one whose file's name ends alike."""
+    for name in ("cat_1", "dog_1", "dog_2"):
+        np.save(tmp_path / f"{name}.npy", np.ones(SHAPE, np.float32))
+
+    regions = open_regions(tmp_path, None, SHAPE)
+
+    assert [regions.find(item(name)) for name in ("1", "2", "cat_1")] == [None, "2", "cat_1"]
+
+
+def test_listed_ids_may_hold_blanks(tmp_path: Path):
+    """One a line, as file names have them; a mark of UTF-8 in front is no part of the first."""
+    path = written(tmp_path, "array", features())
+    (tmp_path / "testall_ids.txt").write_text("cat 1.jpg\nb\nc\n", encoding="utf-8-sig")
+
+    regions = open_regions(path, None, SHAPE)
+
+    assert regions.find(item("cat 1.jpg")) == "cat 1.jpg"
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_the_fingerprint_follows_the_numbers(tmp_path: Path, form: str):
     """The same features have the same hash wherever they lie, and one other number has another."""
@@ -280,7 +300,7 @@ def test_an_array_without_ids_says_where_they_belong(tmp_path: Path):
 def test_ids_that_cannot_be_right_are_named(tmp_path: Path, ids: str, message: str):
     """Too few, out of order, or ids of captions."""
     path = written(tmp_path, "array", features())
-    (tmp_path / "other.txt").write_text(ids)
+    (tmp_path / "other.txt").write_text(ids.replace(" ", "\n"))
 
     assert_refused(path, message, ids=tmp_path / "other.txt")
 

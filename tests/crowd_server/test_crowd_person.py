@@ -6,7 +6,9 @@ import io
 import json
 import re
 import stat
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 from mitl.crowd_server import admin
 from mitl.crowd_server.store import persons as on_crowd
 from mitl.crowd_server.store.models import CrowdBase
+from mitl.crowd_server.work import listing
 from mitl.db.engine import make_engine
 from mitl.db.migrate import changing
 from mitl.db.models import Base
@@ -236,6 +239,41 @@ def test_workers_get_their_own_data_from_their_page(crowd, hit_type):
     assert "a stranger wrote" not in json.dumps(held) and "project" not in "".join(held)
     assert "ask the requester, who has a command for it" in held["README.html"]
     assert Worker(crowd, crowd.browser()).get("/w/data").status_code == 403
+
+
+def test_whoever_asks_for_their_data_again_and_again_keeps_nobody_from_their_pages(crowd, monkeypatch):
+    """While one archive is packed, others are told to come again, and hold nothing meanwhile."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def pack(*args):
+        begun.set()
+        assert may_end.wait(60)
+
+    monkeypatch.setattr(listing, "pack", pack)
+    eager, other = crowd.worker(), crowd.worker()
+    with ThreadPoolExecutor(41) as threads:
+        first = threads.submit(eager.get, "/w/data")
+        assert begun.wait(20)
+        more = [threads.submit(eager.get, "/w/data") for _ in range(40)]
+        assert {reply.result().status_code for reply in more} == {503}
+        assert other.get("/w").status_code == 200 and not first.done()
+        may_end.set()
+
+
+def test_one_archive_of_a_worker_lies_on_the_disk_at_a_time(crowd, monkeypatch):
+    """Whoever asks and does not take it gets no other; whoever went away does, and so do others meanwhile."""
+    monkeypatch.setattr(listing, "pack", lambda sink, *about: sink.write(bytes(30_000_000)))
+    worker, other = crowd.worker(), crowd.worker()
+
+    with worker.browser.stream("GET", crowd.url + "/w/data") as reply:
+        assert reply.status_code == 200
+        assert worker.get("/w/data").status_code == 503
+        assert len(other.get("/w/data").content) == 30_000_000
+    statuses = []
+    while 200 not in statuses and len(statuses) < 400:
+        statuses.append(worker.get("/w/data").status_code)
+
+    assert statuses[-1] == 200
 
 
 def test_the_page_says_what_each_file_is_and_runs_nothing(crowd, client, tmp_path):

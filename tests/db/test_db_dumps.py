@@ -493,9 +493,10 @@ def test_what_learnt_goes_with_the_pipeline(settings, tmp_path, name):
     """Finished weights and their curves come back; what is half done stays, and no other file is written over."""
     project, dump, there = settings.project, tmp_path / name, tmp_path / "q" / "trained"
     (project / "trained").mkdir()
-    for made in ("a.safetensors", "a.csv", "b.csv", "b.checkpoint"):
+    weights = ("a.safetensors", "._a.safetensors", "my own (2).safetensors")
+    for made in (*weights, "a.csv", "b.csv", "b.checkpoint"):
         (project / "trained" / made).write_text(made)
-    assert "2 files of trained/" in ok("db", "backup", dump, "--project", project).out
+    assert "4 files of trained/" in ok("db", "backup", dump, "--project", project).out
     there.mkdir(parents=True)
     (there / "a.csv").write_text("mine")
     assert "a.csv is another file" in fails(1, "db", "restore", dump, "--project", tmp_path / "q")
@@ -503,10 +504,9 @@ def test_what_learnt_goes_with_the_pipeline(settings, tmp_path, name):
     assert not (tmp_path / "q" / "mitl.db").exists()
     (there / "a.csv").unlink()
 
-    assert "put back: 2 files" in ok("db", "restore", dump, "--project", tmp_path / "q").out
+    assert "put back: 4 files" in ok("db", "restore", dump, "--project", tmp_path / "q").out
     assert {path.name: path.read_text() for path in there.iterdir()} == {
-        "a.safetensors": "a.safetensors",
-        "a.csv": "a.csv",
+        name: name for name in (*weights, "a.csv")
     }
     assert "all is well" in ok("db", "verify", dump, "--project", project).out
     assert "nothing to do" in ok("db", "restore", dump, "--project", tmp_path / "q").out

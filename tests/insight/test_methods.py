@@ -262,8 +262,24 @@ def test_what_is_open_and_who_was_alone_are_told(known: Facts) -> None:
     text = as_markdown(replace(known, summary=alone))
 
     assert "It proposed 40 distinct pairs." in text
-    assert "14 of the proposed pairs have no usable answer: whether they match is not known." in text
+    assert "14 of the proposed pairs have no usable answer: people have not said whether they match." in text
     assert "no usable answer" not in as_markdown(known)
+
+
+def test_figures_of_later_answers_are_not_said_of_the_release(project: Path, tmp_path: Path) -> None:
+    """What was built before an answer came or went is not what the section tells of; a word says so."""
+    shutil.copytree(project, tmp_path / "p")
+    before = ok("report", "--methods", "--project", tmp_path / "p")
+    with closing(sqlite3.connect(tmp_path / "p" / "mitl.db")) as database, database:
+        database.execute(
+            "UPDATE judgement SET usable = 0 WHERE id = (SELECT max(id) FROM judgement WHERE usable)"
+        )
+
+    after = ok("report", "--methods", "--project", tmp_path / "p")
+
+    assert "The release has" in before.out and "built of other answers" not in before.err
+    assert "A release of what is known today would have" in after.out and "The release" not in after.out
+    assert "the release was built of other answers, exclusion lists or queries; build it again" in after.err
 
 
 def test_queries_of_another_seed_are_not_called_listed(known: Facts) -> None:

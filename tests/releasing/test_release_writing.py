@@ -560,6 +560,8 @@ def test_the_readme_tells_every_file_and_whose_positives_the_lists_hold():
     """Lists that are empty because nobody knows the queries say so."""
     known, summary = release_files(world(IdKind.STRING))
     unknown = release_files(dataclasses.replace(world(), queries={}))[0]["README.md"].decode()
+    named = release_files(world(configuration={"query_lists": {"i2t": "few.txt"}}))[0]["README.md"].decode()
+    assert "which the makers named" in named and "not looked for" not in named
     front = known["README.md"].decode()
 
     assert all(f"| `{name}` |" in front for name in set(known) - {"README.md"})

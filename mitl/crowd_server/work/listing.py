@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
 from typing import BinaryIO
 
 from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from mitl.core.paging import ListPage, number_in
 from mitl.crowd_server.pages.held import pack
@@ -16,6 +16,7 @@ from mitl.crowd_server.store import accounts, assignments, leases, persons, qual
 from mitl.crowd_server.store.assignments import TimeEstimate
 from mitl.crowd_server.store.leases import OpenGroup
 from mitl.crowd_server.store.models import VisitState
+from mitl.crowd_server.store.workers import WorkerRow
 from mitl.crowd_server.work.entry import after_study, end_page, gate, proceed, visit_page
 from mitl.crowd_server.work.visitor import (
     BACK,
@@ -190,34 +191,52 @@ def message_page(visitor: Visitor) -> Response:
 
 _ONE_AT_A_TIME = threading.Lock()
 """Packing takes a second for who sent thousands of HITs; more than one at once would keep others from their pages."""
+_SENT: set[int] = set()
+"""Workers whose archive lies on the disk."""
+
+
+class _Archive(StreamingResponse):
+    """What is held about a worker, on the disk until it was taken or its worker went away."""
+
+    def __init__(self, worker: WorkerRow, packed: BinaryIO) -> None:
+        headers = {
+            "Content-Disposition": f'attachment; filename="data-of-{worker.mturk_id}.zip"',
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
+        pieces = iter(lambda: packed.read(1 << 16), b"")
+        super().__init__(pieces, headers=headers, media_type="application/zip")
+        self._worker_id, self._packed = worker.id, packed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with self._packed:
+                await super().__call__(scope, receive, send)
+        finally:
+            _SENT.discard(self._worker_id)
 
 
 @for_workers
 def data(visitor: Visitor) -> Response:
     """``/w/data``: all that this server holds about the worker, as an archive; not behind the study's consent."""
-    if not _ONE_AT_A_TIME.acquire(timeout=5):
-        return visitor.site.notice(
-            503, "Not just now", "Others are getting their data. Try again in a minute.", BACK
-        )
-    sink = tempfile.TemporaryFile()  # noqa: SIM115 - it is open until it was sent
+    worker, text = (
+        visitor.worker,
+        "Your data, or those of others, are just being sent. Try again in a minute.",
+    )
+    busy = visitor.site.notice(503, "Not just now", text, BACK)
+    if not _ONE_AT_A_TIME.acquire(blocking=False):  # who waited here would hold a thread that others need
+        return busy
     try:
+        if worker.id in _SENT:
+            return busy
+        sink = tempfile.TemporaryFile()  # noqa: SIM115 - it is open until it was sent
         with visitor.read() as books:
-            held = persons.held(books.connection, visitor.worker.id)
-            pack(sink, [held], visitor.now, visitor.site.templates)
+            pack(sink, [persons.held(books.connection, worker.id)], visitor.now, visitor.site.templates)
+        _SENT.add(worker.id)
     finally:
         _ONE_AT_A_TIME.release()
     sink.seek(0)
-    headers = {
-        "Content-Disposition": f'attachment; filename="data-of-{visitor.worker.mturk_id}.zip"',
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
-    return StreamingResponse(_sent(sink), headers=headers, media_type="application/zip")
-
-
-def _sent(sink: BinaryIO) -> Iterator[bytes]:
-    with sink:
-        yield from iter(lambda: sink.read(1 << 16), b"")
+    return _Archive(worker, sink)
 
 
 ROUTES = (

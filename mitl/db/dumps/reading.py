@@ -28,7 +28,8 @@ LINES: tuple[Line, ...] = ("pipeline", "crowd")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 TRAINED = "trained"
 """Folder, in a dump as in a project, of the weights and curves of what learnt; it goes with the pipeline database."""
-_TRAINED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TRAINED_NAME = re.compile(r"(?!\.{1,2}$)[^/\\\0]+")
+"""The name of a file in that folder, whoever put it there, and no way out of it."""
 _BLOCK = 1 << 20
 
 

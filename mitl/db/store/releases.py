@@ -36,6 +36,12 @@ def salt(session: Session, name: str) -> bytes:
     return found
 
 
+def salts(session: Session) -> dict[str, bytes]:
+    """The secret of everything that shows pseudonyms, by name: releases of positives and of ratings, reports."""
+    query = select(StoredRelease.name, StoredRelease.salt).order_by(StoredRelease.id)
+    return {name: bytes.fromhex(digits) for name, digits in session.execute(query)}
+
+
 @dataclass(frozen=True, slots=True)
 class ReleaseRow:
     """A release that was built."""
@@ -50,6 +56,8 @@ class ReleaseRow:
     """Whose answers it holds; None of one that was built before that was kept."""
     turn: int = 0
     """Rises with each build, under whatever name."""
+    held: Mapping[str, int] | None = None
+    """``Summary.held`` of its files; None of one that was built before that was kept."""
 
     @property
     def humans_only(self) -> bool:
@@ -58,14 +66,14 @@ class ReleaseRow:
 
 
 HUMANS_ONLY = "--humans-only"
-_BESIDE = ("flags", "environment", "turn")
+_BESIDE = ("flags", "environment", "turn", "held")
 """What is kept beside the rules."""
 
 
 def set_built(session: Session, row: ReleaseRow) -> None:
     """Remember what was released under a name, and how, as the latest one."""
     turn = 1 + max((other.turn for other in built(session)), default=0)
-    kept = {**row.rules, "flags": row.flags, "environment": row.environment, "turn": turn}
+    kept = {**row.rules, "flags": row.flags, "environment": row.environment, "turn": turn, "held": row.held}
     session.execute(
         update(StoredRelease)
         .where(StoredRelease.name == row.name)

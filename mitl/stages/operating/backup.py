@@ -48,8 +48,8 @@ from mitl.stages.operating.databases import existing, one_moment, opened
 from mitl.stages.operating.restore import rehearsed
 
 NOT_IN_IT = (
-    "not in it: mitl.toml, project.key, credentials.toml (made again from the crowd database), runs/, public/ and the "
-    "images; copy the project's folder for those"
+    "not in it: mitl.toml, project.key, credentials.toml (made again from the crowd database), runs/, public/, "
+    "hit_templates/ and the images; copy the project's folder for those"
 )
 SECRET = "it holds the server's keys, workers' ids and which pairs are controls: keep it as private as the databases"  # noqa: S105 - a sentence
 

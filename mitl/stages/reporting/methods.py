@@ -21,7 +21,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import releases
 from mitl.errors import UsageError
-from mitl.positives.markdown import plain, table
+from mitl.positives.markdown import plain, release_words, table
 from mitl.positives.merging import listed_queries
 from mitl.positives.methods import cited, paragraphs
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Sentence, UsedMachine
@@ -54,12 +54,11 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
             f"--methods is {str(out)!r}; give a file that ends in {_MARKDOWN} or {_LATEX}, or - to print"
         )
     with open_context(settings, environment, read_only=True) as context, reading(context.session):
-        of, warning = facts(context)
+        of, warnings = facts(context)
     entries = bibliography(of)
     latex = out.suffix == _LATEX
     text = as_latex(of, out.stem) if latex else as_markdown(of)
     counts: MethodsNumbers = {"figures": figures(of), "cited": sorted(cited(paragraphs(of)))}
-    warnings = (warning,) if warning else ()
     if out == STDOUT:
         counts |= {"methods": text, "bibliography": entries}
         lines = (text.rstrip("\n"), "", "```bibtex", entries.rstrip("\n"), "```")
@@ -80,18 +79,26 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
     )
 
 
-def facts(context: Context) -> tuple[Facts, str]:
-    """What happened, by the rules of the latest release; and in one line why an audit certifies nothing."""
+def facts(context: Context) -> tuple[Facts, tuple[str, ...]]:
+    """What happened, by the rules of the latest release; and what to know of it, a line each."""
     session, settings = context.session, context.settings
     built = releases.built(session, context.environment)
     released, data, uncertified = released_now(context)
+    summary = summarise(data, listed_queries(data.merged, data.queries))
+    release, later = built[-1].name if built else None, ""
+    if release is not None and built[-1].held not in (None, summary.held):
+        later = (
+            f"this tells of what is known today, but the {release_words(release)} was built of other answers, "
+            "exclusion lists or queries; build it again"
+        )
+        release = None
     return (
         Facts(
             data=data,
-            summary=summarise(data, listed_queries(data.merged, data.queries)),
+            summary=summary,
             dataset_kind=released.dataset.kind,
             machines=tuple(_machines(context)),
-            release=built[-1].name if built else None,
+            release=release,
             other_work=_other_work(context),
             audit_answers=sum(
                 len(audit_store.audit_answers(session, audit.id))
@@ -103,7 +110,7 @@ def facts(context: Context) -> tuple[Facts, str]:
             ),
             versions=tuple(versions()),
         ),
-        uncertified,
+        tuple(line for line in (uncertified, later) if line),
     )
 
 
