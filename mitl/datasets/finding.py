@@ -85,15 +85,16 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
     if metadata:
         return _file(_only(path, metadata)), split
     shards = [path / name for name in names if ".tar" in Path(name).suffixes]
-    if shards:
-        return shard_source(shards, path), split
-    if paths := _parquet_files(path):
-        if len(paths) == 1 and split not in paths:
-            (whole,) = paths.values()
-            listed = ", ".join(file.name for file in whole[:3]) + (", …" if len(whole) > 3 else "")
-            notes = (f"{len(whole):,} files read as one table: {listed}",) if len(whole) > 1 else ()
-            return replace(parquet_source(whole, path), notes=notes), split
-        return parquet_source(paths[chosen_split(path, {name: name for name in paths}, split)], path), None
+    parquet = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))  # as the hub keeps them
+    if shards or parquet:
+        read = shard_source if shards else parquet_source
+        splits = _by_split(shards or parquet)
+        if len(splits) > 1 or split in splits:
+            return read(chosen_split(path, splits, split), path), None
+        (whole,) = splits.values()
+        listed = ", ".join(file.name for file in whole[:3]) + (", …" if len(whole) > 3 else "")
+        notes = (f"{len(whole):,} files read as one table: {listed}",) if len(whole) > 1 else ()
+        return replace(read(whole, path), notes=notes), split
     below = {
         entry.name: entry
         for entry in sorted(path.iterdir())
@@ -150,18 +151,17 @@ def _only(path: Path, names: Sequence[str]) -> Path:
     return path / names[0]
 
 
-def _parquet_files(path: Path) -> dict[str, list[Path]]:
-    """Split → its files, beside each other or in ``data``, as the hub keeps them; under ``all`` without splits.
+def _by_split(files: Sequence[Path]) -> dict[str, Sequence[Path]]:
+    """Split → its files; all of them under ``all`` where one tells no split.
 
     A split is known by its shards, or by a word of the files' names, as in ``flickr30k_test.parquet``.
     """
-    files = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
-    splits: dict[str, list[Path]] = {}
+    splits: dict[str, Sequence[Path]] = {}
     for file in files:
         match = _SPLIT_SHARD.fullmatch(file.name)
         words = (word for word in re.split(r"[\W\d_]+", file.stem.lower()) if word in _SPLITS)
         name = match[1] if match else next(words, "all")
-        splits.setdefault(name, []).append(file)
+        splits[name] = [*splits.get(name, ()), file]
     return {"all": files} if "all" in splits else splits
 
 

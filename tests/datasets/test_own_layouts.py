@@ -166,6 +166,12 @@ def test_splits_in_the_names_of_parquet_files_are_not_mixed(tmp_path):
     both = read_table(tmp_path / "b", told=told)
 
     assert [image.external_id for image in test.images] == ["my_test-1.jpg", "my_test-2.jpg"]
+    (tmp_path / "wds").mkdir()
+    for part in ("train-000", "test-000", "test-001"):
+        shard(tmp_path / "wds" / f"{part}.tar", [(part, RED, "red")])
+    with pytest.raises(UsageError, match="holds the splits test, train; name one with --split"):
+        read_table(tmp_path / "wds")
+    assert len(read_table(tmp_path / "wds", reading=TableReading(split="test")).captions) == 2
     assert len(both.images) == 2 and told.lines[1] == "2 files read as one table: one.parquet, two.parquet"
 
 
@@ -254,7 +260,8 @@ def test_shards_are_read_one_after_another(tmp_path):
     assert contents == {"a/0": RED, "a/1": BLUE, "a/2": GREEN}
     assert texts(data) == [("a/0", "red"), ("a/1", "blue"), ("a/2", "green")]
     assert told == [
-        "read as: image = column `image` (pictures), image id = column `__key__`, caption = column `txt`"
+        "read as: image = column `image` (pictures), image id = column `__key__`, caption = column `txt`",
+        "2 files read as one table: s-000000.tar, s-000001.tar",
     ]
     assert texts(json_only) == texts(data)[:2]
 
