@@ -22,7 +22,7 @@ from mitl.stages.analysing.table import (
     percent,
     square,
 )
-from mitl.stages.evaluating.figures import SCORES_FILE, kept_scores
+from mitl.stages.evaluating.figures import kept_scores
 
 Sums = Mapping[str, Mapping[str, Cell]]
 NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
@@ -86,10 +86,6 @@ def score_table(settings: Settings, environment: Environment) -> ScoreTable:
         }
     except FileNotFoundError:
         raise MetricError(NO_SCORES) from None
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise MetricError(
-            f"{str(settings.runs / SCORES_FILE)!r} holds no scores ({error}); delete it and run `mitl evaluate`"
-        ) from error
     if not scores:
         raise MetricError(NO_SCORES)
     models, directions, metrics = (tuple(dict.fromkeys(key[place] for key in scores)) for place in range(3))
