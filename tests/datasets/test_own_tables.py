@@ -88,6 +88,14 @@ def test_one_table_in_many_forms_is_one_data_set(tmp_path, name, content):
     assert captions == [("a.jpg#0", "a.jpg", "a dog, big"), ("b.jpg#0", "b.jpg", "a cat")]
 
 
+@pytest.mark.parametrize(("name", "form"), [("t.jsonl", "{}\n"), ("t.json", "[{}]")])
+def test_a_row_that_gives_a_caption_twice_is_refused(tmp_path, name, form):
+    """As a column that comes twice; one of them would be dropped unseen."""
+    row = '{"image": "a.jpg", "caption": "x", "caption": "y"}'
+    with pytest.raises(DatasetError, match="an object gives 'caption' twice"):
+        read(written(tmp_path, form.replace("{}", row), name))
+
+
 def test_captions_of_a_token_file_keep_their_numbers(tmp_path):
     """Also where lines were taken out or sorted otherwise: vectors and answers go by them."""
     _, captions, _ = read(written(tmp_path, "a.jpg#3\tfour\na.jpg#0\tone\n", "t.token"))

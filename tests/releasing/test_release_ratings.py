@@ -136,6 +136,8 @@ def test_another_project_takes_the_ratings_in(project, tmp_path, monkeypatch):
     (tmp_path / "other.csv").write_text("\n".join(",".join(cells) for cells in (header, row)))
     again = ("init", "other", "--dataset", "scenes", "--n-images", "30", "--cxc")
     assert "is rated 0.125 in the file, and" in fails(1, *again, "other.csv")
+    (tmp_path / "qrels.csv").write_text(path.read_text().replace(row[-1], "qrels"))
+    assert "has the sampling method 'qrels', which names original positives" in fails(1, *again, "qrels.csv")
     assert "nothing to do" in ok(*again, path).out
     shutil.copy(path, tmp_path / "copy.csv")
     assert "cxc:copy.csv" in ok("compare", "cxc:copy.csv", f"cxc:{path}").out
