@@ -165,7 +165,7 @@ _SLOWEST = Hardware("slow", 2e9, 2e9, 1e9, 1e8, 20, "assumed")
 
 def _cost(settings: Settings, name: str, items: SearchedItems) -> VerifyCost | None:
     """What ranking these items takes here; None where it is little, or costs are not known."""
-    plan = plan_of(settings, name)
+    plan = plan_of(settings, name, [name])
     n_images, n_captions = len(items.images), len(items.captions)
     work = SearchWorkload(n_images, n_captions, n_images, n_captions)
     if plan is None or estimate(plan, work, _SLOWEST).seconds < _WORTH_MEASURING:
