@@ -105,7 +105,7 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         judging(data, summary),
         *(["## What people wrote and picked", _collected(data.collecting)] if data.collecting else []),
         "## How judgements became positives",
-        _merging(data, summary),
+        _merging(data),
         *(["## What a machine labelled", machine_told(data)] if data.has_machine_labels else []),
         *(["## How complete and how right it is", audit_told(data)] if data.audit is not None else []),
         "## What was taken out",
@@ -235,7 +235,7 @@ def together(rules: MergeRules) -> str:
     )
 
 
-def _merging(data: ReleaseInput, summary: Summary) -> str:
+def _merging(data: ReleaseInput) -> str:
     rules = data.rules
     lines = [together(rules)]
     if not rules.official:

@@ -539,6 +539,9 @@ def test_past_work_is_stored_alike_on_both_engines(folder, engine_url):
         *("harvest", "--from", write(folder / "b.csv", [row]), "--columns", "map.toml", "--db", engine_url)
     )
     ok("harvest", "--reparse", "--db", engine_url)
+    for told in ("into batch b2 of the sandbox", "was brought in before"):
+        words = ("harvest", "--sandbox", "--from", "b.csv", "--columns", "map.toml", "--db", engine_url)
+        assert told in ok(*words).out
 
     assert "2 judgements on 2 pairs" in done.out
     assert [found[2] for found in stored(engine_url)] == [Label.YES, Label.NO]
