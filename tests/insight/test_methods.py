@@ -354,6 +354,9 @@ def test_scores_on_the_other_environments_release_are_not_this_ones(project: Pat
     assert {score.positives for score in report_input(collect(settings)).evaluation} == {"original"}
     tau = ok("analyse", "correlations", "--project", settings.project, "--json").json["counts"]["analyses"]
     assert set(tau["correlations"]["tau"]) == {"original R@1"}
+    unposted = make_world(tmp_path / "q", n_images=14)  # a release of ratings alone is live
+    keep_scores(unposted.runs, {"release": values}, {}, of_all=True, environments=of)
+    assert {score.positives for score in report_input(collect(unposted)).evaluation} == {"release"}
 
 
 def test_without_answers_it_says_what_to_do(tmp_path: Path) -> None:

@@ -106,7 +106,9 @@ def facts(context: Context) -> tuple[Facts, tuple[str, ...]]:
                 if audit.purpose is AuditPurpose.RECALL
             ),
             scores=evaluation(
-                settings, [row.name for row in proposal_store.annotators(session)], context.environment
+                settings,
+                [row.name for row in proposal_store.annotators(session)],
+                context.environment if hit_store.environments(session) else None,
             ),
             versions=tuple(versions()),
         ),
