@@ -248,6 +248,20 @@ def test_weights_in_the_home_folder_are_found_by_all(project, monkeypatch):
     assert run(project, "mine")["counts"]["trained"]["mine-tuned"]["status"] == "done"
 
 
+def test_what_learnt_outlives_the_table_of_its_base(project):
+    """Its file says which network it is, where mitl.toml no longer says what it learnt from."""
+    before = (project.project / "mitl.toml").read_text()
+    shutil.copy(WEIGHTS / "clip-mini.safetensors", project.project / "mine.safetensors")
+    with (project.project / "mitl.toml").open("a") as config:
+        config.write('\n[annotators.mine]\nnetwork = "clip"\nweights = "mine.safetensors"\n')
+    run(project, "mine")
+    (project.project / "mitl.toml").write_text(before)
+    listed = ok("annotators", "--project", project.project, "--json").json["counts"]["annotators"]
+
+    assert next(line["ready"] for line in listed if line["name"] == "mine-tuned")
+    assert build_annotators(with_trained(project), ["mine-tuned"])
+
+
 def test_of_two_trainings_of_one_name_the_first_that_ends_stays(project):
     """The other one is refused before it would put its weights in the place of those that are in use."""
     others = iter([True])
