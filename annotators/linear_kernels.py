@@ -98,6 +98,11 @@ def _has_onednn(dtype: torch.dtype) -> bool:
         return False
 
 
+def has_tiles() -> bool:
+    """Whether torch multiplies on the tiles of AMX here."""
+    return bool(getattr(torch.cpu, "_is_amx_tile_supported", bool)())
+
+
 def softmax(x: Tensor) -> Tensor:
     """Over the last axis; oneDNN's takes half the time that torch's takes of bfloat16, copies included (measured)."""
     if fastest_linear(x.dtype, x.device) is PlainLinear:

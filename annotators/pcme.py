@@ -8,7 +8,7 @@ the names of the released weights.
 from __future__ import annotations
 
 import logging
-import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -422,7 +422,7 @@ def _number(value: object) -> float | None:
     """A finite number, given as such or as a tensor of one; None for anything else."""
     if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
         value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
 

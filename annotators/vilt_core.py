@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotators.linear_kernels import Linear, MakeLinear, PlainLinear, softmax
+from annotators.linear_kernels import Linear, MakeLinear, PlainLinear, has_tiles, softmax
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -303,9 +303,9 @@ def attend(qkv: Tensor, heads: int, seen: Tensor | None = None) -> Tensor:
     """Multi-head attention (P, N, D) of queries, keys and values side by side (P, N, 3 D); unseen keys left out."""
     count, length, width = qkv.shape
     q, k, v = qkv.view(count, length, 3, heads, -1).permute(2, 0, 3, 1, 4)  # (P, heads, N, d) each
-    if qkv.dtype == torch.bfloat16 and qkv.device.type == "cpu" and seen is None:
-        # oneDNN's batched products beat torch's fused kernel here, and keys copied beforehand those copied by oneDNN
-        # (measured: a tenth of the whole network).
+    if qkv.dtype == torch.bfloat16 and qkv.device.type == "cpu" and seen is None and not has_tiles():
+        # Without AMX oneDNN's batched products beat torch's fused kernel here, and keys copied beforehand those copied
+        # by oneDNN (measured: a tenth of the whole network; with AMX the fused kernel wins by as much).
         weights = (q * q.shape[3] ** -0.5) @ k.contiguous().transpose(2, 3)
         mixed = softmax(weights) @ v
     else:

@@ -82,6 +82,8 @@ def as_key(value: Any) -> Any:
     parts = value if isinstance(value, tuple) else (value,)
     if any(isinstance(part, tuple | list | dict | set | frozenset | bytearray) for part in parts):
         raise ValueError(f"a key that is a {type(value).__name__}")
+    if any(isinstance(part, int) and part.bit_length() > 128 for part in parts):
+        raise ValueError(f"a key that is {in_short(value)}")  # nor can Python print it
     return value
 
 

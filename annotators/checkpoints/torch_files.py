@@ -13,6 +13,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -230,8 +231,8 @@ TENSORS: dict[str, Call] = {
 """The calls that make tensors of weights; quantised, sparse and nested ones are refused like any other call."""
 
 
-DEEPEST = 64
-"""Modules within modules; more must be a loop."""
+DEEPEST, MOST_MODULES = 64, 1 << 16
+"""Modules within modules, and all of them; more must be a loop, or one that is named again and again."""
 
 PICKLED: dict[str, Call] = {
     "torch.jit._pickle.restore_type_tag": lambda value, *_: value,
@@ -256,7 +257,7 @@ def read_torchscript(archive: Archive) -> tuple[dict[str, Tensor], dict[str, obj
     declared = _declared(archive)
     tensors: dict[str, Tensor] = {}
     values: dict[str, object] = {}
-    for name, owner, value in _members(top, "", archive, 0):
+    for name, owner, value in _members(top, "", archive, 0, count()):
         attribute = name.rpartition(".")[2]
         if isinstance(value, Tensor) and attribute in declared.get(owner, {attribute}):
             tensors[name] = value
@@ -265,13 +266,15 @@ def read_torchscript(archive: Archive) -> tuple[dict[str, Tensor], dict[str, obj
     return tensors, values
 
 
-def _members(module: Inert, prefix: str, archive: Archive, depth: int) -> Iterator[tuple[str, str, object]]:
-    if depth > DEEPEST:
-        raise archive.damaged("a module holds itself")
+def _members(
+    module: Inert, prefix: str, archive: Archive, depth: int, met: Iterator[int]
+) -> Iterator[tuple[str, str, object]]:
+    if depth > DEEPEST or next(met) > MOST_MODULES:
+        raise archive.damaged("a module holds itself, or too many others")
     state = module.state if isinstance(module.state, dict) else {}
     for name, value in state.items():
         if isinstance(value, Inert):
-            yield from _members(value, f"{prefix}{name}.", archive, depth + 1)
+            yield from _members(value, f"{prefix}{name}.", archive, depth + 1, met)
         else:
             yield f"{prefix}{name}", module.what.path, value
 

@@ -87,8 +87,6 @@ class MachineLabels:
     """pair (ascending), label, probability, stratum."""
     siding: float
     """The share of siding workers that the bounds reckon with."""
-    left: int
-    """Open pairs that are left to people."""
     disputed: Ints
     """Sampled pairs whose first answer contradicts the machine and that lack the two further ones: taken for errors."""
 
@@ -146,8 +144,7 @@ def label_pairs(
     kept[sampled] = False
     columns = {"pair": pairs, "label": label, "probability": probability, "stratum": names.astype(str)}
     labels = pd.DataFrame({column: values[kept] for column, values in columns.items()})
-    left = len(pairs) - len(sampled) - len(labels)
-    return MachineLabels(tuple(strata), labels, siding, left, audited["pair"].to_numpy()[disputed])
+    return MachineLabels(tuple(strata), labels, siding, audited["pair"].to_numpy()[disputed])
 
 
 def siding_upper(first: Places, second: Places, risk: float) -> float:

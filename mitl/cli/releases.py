@@ -129,6 +129,7 @@ def build_dataset(
 
     options = ReleaseOptions(
         _merge_rules(given),
+        given["name"],
         queries=QueryLists(given["image_query_ids"], given["caption_query_ids"]),
         with_texts=given["with_texts"],
         humans_only=given["humans_only"],

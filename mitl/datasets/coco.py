@@ -220,7 +220,12 @@ def read_compact(
             raise DatasetError(f"caption id {caption_id!r} comes twice in {str(path)!r}; ids must be unique")
         captions[caption_id] = Caption(caption_id, image_id, str(row["text"]))
         file_name = row.get("file_name") or FILE_NAME.format(int(image_id))
-        pictures.setdefault(image_id, Picture(image_id, file_name, "val2014", coco_url(file_name)))
+        picture = Picture(image_id, file_name, "val2014", coco_url(file_name))
+        if pictures.setdefault(image_id, picture) != picture:
+            raise DatasetError(
+                f"row {number} of {str(path)!r} gives image {image_id} another file_name than before; write the "
+                "same in all of its rows"
+            )
     chosen = list(captions.values())
     if caption_ids is not None:
         chosen = select(captions, read_caption_ids(caption_ids), str(path))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+from mitl.datasets.columns import NAMES
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError
 from mitl.records import Exclusion, ExclusionKind, RetrievalSet
@@ -14,6 +15,8 @@ from mitl.records import Exclusion, ExclusionKind, RetrievalSet
 WHAT = "an exclusion list"
 REQUIRED = ("kind",)
 OPTIONAL = ("image_id", "caption_id", "reason", "source")
+OTHERWISE = (*NAMES["image"].split(), "imageid", "img_id", "imgid", "iid")
+"""What an image may be called by mistake: an entry that seems to name none takes its caption's own away."""
 NEEDS = {
     ExclusionKind.CAPTION: ("caption_id",),
     ExclusionKind.PAIR: ("caption_id",),
@@ -43,7 +46,7 @@ def read_exclusions(path: Path) -> list[Exclusion]:
             missing, or an entry comes twice.
     """
     entries: dict[tuple[ExclusionKind, str | None, str | None], Exclusion] = {}
-    for number, row in enumerate(read_rows(path, WHAT, REQUIRED, OPTIONAL), start=1):
+    for number, row in enumerate(read_rows(path, WHAT, REQUIRED, (*OPTIONAL, *OTHERWISE)), start=1):
         entry = _entry(row, number, path)
         key = (entry.kind, entry.image_external_id, entry.caption_external_id)
         if key in entries:
@@ -93,6 +96,12 @@ def _entry(row: Row, number: int, path: Path) -> Exclusion:
             raise DatasetError(
                 f"row {number} of {str(path)!r} is of the kind {kind.value!r}, but has no {column}"
             )
+    other = next((column for column in OTHERWISE if cells.get(column)), None)
+    if other is not None and kind is ExclusionKind.PAIR and not cells.get("image_id"):
+        raise DatasetError(
+            f"row {number} of {str(path)!r} names an image as its {other}; call the column image_id, or take it out "
+            "where the caption's own image is meant"
+        )
     return Exclusion(
         kind,
         None if kind is ExclusionKind.CAPTION else cells.get("image_id") or None,

@@ -37,9 +37,18 @@ def read_json(path: Path, what: str) -> Any:
     with readable(path, what):
         content = path.read_bytes()
     try:
-        return json.loads(content)
+        return json.loads(content, object_pairs_hook=once_each)
     except ValueError as error:
         raise DatasetError(f"{str(path)!r} is not valid JSON ({error}); it should hold {what}") from error
+
+
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; ValueError where it gives a key twice, of which Python would drop one unseen."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
+        raise ValueError(f"an object gives {twice!r} twice")
+    return values
 
 
 def is_parquet(path: Path) -> bool:

@@ -15,6 +15,7 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,12 +85,16 @@ def _folder(path: Path, split: str | None) -> tuple[RowSource, str | None]:
     if metadata:
         return _file(_only(path, metadata)), split
     shards = [path / name for name in names if ".tar" in Path(name).suffixes]
-    if shards:
-        return shard_source(shards, path), split
-    if paths := _parquet_files(path):
-        if len(paths) == 1 and split not in paths:
-            return parquet_source(next(iter(paths.values())), path), split
-        return parquet_source(paths[chosen_split(path, {name: name for name in paths}, split)], path), None
+    parquet = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))  # as the hub keeps them
+    if shards or parquet:
+        read = shard_source if shards else parquet_source
+        splits = _by_split(shards or parquet)
+        if len(splits) > 1 or split in splits:
+            return read(chosen_split(path, splits, split), path), None
+        (whole,) = splits.values()
+        listed = ", ".join(file.name for file in whole[:3]) + (", …" if len(whole) > 3 else "")
+        notes = (f"{len(whole):,} files read as one table: {listed}",) if len(whole) > 1 else ()
+        return replace(read(whole, path), notes=notes), split
     below = {
         entry.name: entry
         for entry in sorted(path.iterdir())
@@ -146,14 +151,17 @@ def _only(path: Path, names: Sequence[str]) -> Path:
     return path / names[0]
 
 
-def _parquet_files(path: Path) -> dict[str, list[Path]]:
-    """Split → its files, beside each other or in ``data``, as the hub keeps them; under ``all`` without splits."""
-    files = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
-    splits: dict[str, list[Path]] = {}
+def _by_split(files: Sequence[Path]) -> dict[str, Sequence[Path]]:
+    """Split → its files; all of them under ``all`` where one tells no split.
+
+    A split is known by its shards, or by a word of the files' names, as in ``flickr30k_test.parquet``.
+    """
+    splits: dict[str, Sequence[Path]] = {}
     for file in files:
         match = _SPLIT_SHARD.fullmatch(file.name)
-        name = match[1] if match else file.stem if file.stem in _SPLITS else "all"
-        splits.setdefault(name, []).append(file)
+        words = (word for word in re.split(r"[\W\d_]+", file.stem.lower()) if word in _SPLITS)
+        name = match[1] if match else next(words, "all")
+        splits[name] = [*splits.get(name, ()), file]
     return {"all": files} if "all" in splits else splits
 
 
@@ -206,7 +214,8 @@ def cached_folder(given: str, environ: Mapping[str, str] | None = None) -> Path 
         return None
     config = match["config"]
     # One that was made of files that a user named has their hash behind its name.
-    fits = [name for name in infos if config is None or name == config or name.startswith(f"{config}-")]
+    fits = [name for name in infos if config in (None, name)]
+    fits = fits or [name for name in infos if name.startswith(f"{config}-")]
     if len(fits) != 1:
         raise UsageError(
             f"{given!r} is in the cache with the configurations {', '.join(sorted(infos))}; name one, as "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.columns import Holds, TableColumn
-from mitl.datasets.files import Row, open_parquet, read_csv, read_json, readable, refuse_doubled
+from mitl.datasets.files import Row, once_each, open_parquet, read_csv, read_json, readable, refuse_doubled
 from mitl.errors import DatasetError
 
 WHAT = "a table of pairs"
@@ -235,7 +235,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json_column(name: str, value: Any) -> TableColumn | None:
-    if value is None:
+    if value is None or value == []:  # an empty list says nothing of what others hold
         return None
     if isinstance(value, list):
         nested = any(isinstance(element, (list, dict)) for element in value)
@@ -314,7 +314,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
             for number, line in enumerate(stream, start=1):
                 if line.strip():
                     try:
-                        yield number, json.loads(line)
+                        yield number, json.loads(line, object_pairs_hook=once_each)
                     except ValueError as error:
                         raise DatasetError(
                             f"line {number} of {str(path)!r} is not valid JSON ({error}); write one object a line"

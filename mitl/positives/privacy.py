@@ -68,8 +68,9 @@ SHORTENED = (8, 10, 12, 16, 20)
 """Bytes of a digest that a shortened hash may keep; in hexadecimal also ``PREFIX``."""
 PREFIX = 6
 """Bytes by which digests are looked up: fewer would be found by chance."""
-MIN_ID = 6
-"""Shorter ids are looked for as hashes alone: as they are, chance would find them everywhere."""
+MIN_ID, MIN_DIGITS = 6, 10
+"""Shorter ids, and shorter ones of digits alone, are looked for as hashes alone: as they are, chance would find them
+everywhere, and ids of images and similarities are digits too."""
 
 _RUN = re.compile(rf"[A-Za-z0-9+/=_-]{{{MIN_ID},}}")
 _UNBROKEN = re.compile(r"[A-Za-z0-9+/=_-]*")
@@ -115,7 +116,7 @@ def find_leaks(files: Mapping[str, bytes], ids: Mapping[str, Iterable[str]]) -> 
     # The files' windows are few and the ids' forms are many, so these are made one by one and forgotten.
     for kind, values in wanted.items():
         for value in values:
-            if len(value) >= MIN_ID:
+            if not _by_chance(value):
                 leaks |= {
                     Leak(name, kind, form, text)
                     for form, text in _written(value)
@@ -155,7 +156,11 @@ def refuse_leaks(
 
 def short_ids(values: Iterable[str]) -> int:
     """How many of these ids are so short that they are looked for as hashes alone."""
-    return sum(len(value) < MIN_ID for value in values)
+    return sum(map(_by_chance, values))
+
+
+def _by_chance(value: str) -> bool:
+    return len(value) < (MIN_DIGITS if value.isdecimal() else MIN_ID)
 
 
 def _spelled(files: Mapping[str, bytes], wanted: Mapping[str, Collection[str]]) -> set[Leak]:

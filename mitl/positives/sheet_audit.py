@@ -148,8 +148,8 @@ def machine_told(data: ReleaseInput) -> str:
     stand = int((REFUSES[merged["machine"]] & merged["original"] & merged["kept"]).sum())
     told = [
         f"A machine labelled {several(total, 'pair')} that nobody was asked about: {several(yes, 'match', 'matches')}, "
-        f"{no:,} no match. They are marked `machine` in `positives.parquet` and `negatives.parquet`, with the label "
-        "and its calibrated probability; no column of people's answers holds them."
+        f"{no:,} no match. Where they count they are marked `machine` in `positives.parquet` and `negatives.parquet`, "
+        "with the label and its calibrated probability; no column of people's answers holds them."
     ]
     bound = data.machine
     if bound is not None:

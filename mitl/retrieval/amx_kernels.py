@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import platform
 import sys
 from functools import cache
 from typing import Any
@@ -17,11 +16,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 
 from mitl.retrieval import vnni_kernels
 from mitl.retrieval.int16_kernels import Sums, highest_sums, load_at, loop_of_sums
-from mitl.retrieval.kernels import LINE, compiled
+from mitl.retrieval.kernels import LINE, compiled, has
 
 LINES, DEPTH, QUAD = 16, 64, 4
 """Lines of a tile, and numbers of a line: of one vector of the left, or four of each of 16 vectors of the right."""
@@ -42,10 +40,7 @@ _SHAPES = bytes([1, *bytes(15), *[DEPTH, 0] * 8, *bytes(16), *[LINES] * 8, *byte
 @cache
 def runs_here() -> bool:
     """Whether the processor that numba compiles for has the instruction, and the system lets this process use it."""
-    features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
-    if not (vnni_kernels.runs_here() and {"+amx-tile", "+amx-int8"} <= set(features)):
-        return False
-    if sys.platform != "linux" or platform.machine() != "x86_64":
+    if not (vnni_kernels.runs_here() and has("amx-tile", "amx-int8") and sys.platform == "linux"):
         return False
     return bool(ctypes.CDLL(None).syscall(_CALL, _ASK, _TILES) == 0)
 

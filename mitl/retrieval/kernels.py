@@ -78,10 +78,16 @@ def _typed_widen(typing: Any, where: Any) -> Any:
 _widen_eight: Any = intrinsic(_typed_widen)
 
 
+def has(*features: str) -> bool:
+    """Whether the processor that numba compiles for has all of these, by LLVM's names."""
+    return {f"+{name}" for name in features} <= {
+        *cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+    }
+
+
 def widens_halves() -> bool:
     """Whether the processor that numba compiles for turns float16 into float32 itself."""
-    features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
-    return "+f16c" in features or platform.machine() in ("aarch64", "arm64")
+    return has("f16c") or platform.machine() in ("aarch64", "arm64")
 
 
 def _vector(array: Any, item: int, k: int, scratch: Any, known: bool) -> Any:

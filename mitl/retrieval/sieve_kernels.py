@@ -17,19 +17,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mitl.retrieval import amx_kernels, vnni_kernels
-from mitl.retrieval.int16_kernels import (
-    COLUMNS,
-    LANES,
-    ROWS,
-    Sums,
-    highest_sums,
-    largest_bits,
-    load_at,
-    loop_of_sums,
-    spread,
-)
+from mitl.retrieval.int16_kernels import Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
 from mitl.retrieval.kernels import LINE, compiled, lowest, prefetch
 
+ROWS, COLUMNS, LANES = 6, 16, 8
+"""Sums that are kept in registers, LANES to one of them."""
 QUAD, QUADS = 4, 8
 """Numbers of a vector that one instruction takes, and how many times it does in a segment."""
 PART = DEPTH = QUAD * QUADS

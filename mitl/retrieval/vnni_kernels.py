@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 
-from mitl.retrieval.int16_kernels import Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
+from mitl.retrieval.int16_kernels import WIDE, Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
 from mitl.retrieval.kernels import compiled
 
 DEPTH, LANES = 4, 16
@@ -33,8 +32,7 @@ _WORDS = ir.VectorType(_WORD, LANES)
 
 def runs_here() -> bool:
     """Whether the processor that numba compiles for has the instruction."""
-    features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
-    return {"+avx512f", "+avx512bw", "+avx512vnni"} <= set(features)
+    return WIDE
 
 
 def write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:

@@ -138,13 +138,11 @@ def _of_project(
         )
         yield HeldPart(
             "releases",
-            "The releases that were built, and the name that stands for you in each if your answers are in it.",
+            "The releases and reports that were made, and the name that stands for you in each if your answers are in "
+            "it.",
             [
-                {
-                    "release": release.name,
-                    "your_name": pseudonym(worker, releases.salt(session, release.name)),
-                }
-                for release in releases.built(session)
+                {"release": name, "your_name": pseudonym(worker, salt)}
+                for name, salt in releases.salts(session).items()
             ],
         )
 

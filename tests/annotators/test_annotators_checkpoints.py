@@ -185,6 +185,19 @@ def test_a_torchscript_archive_gives_its_state_dict_without_its_code(tmp_path: P
     assert equal(checkpoint.tensors, dict(torch.jit.load(path).state_dict()))
 
 
+def test_modules_that_are_named_again_and_again_end_in_one_line(tmp_path: Path):
+    """Forty modules, each of which names the next one twice, would be a million million members."""
+    module = b"c__torch__\nM\n)\x81}%bb"
+    twice = [b"(X\x01\x00\x00\x00ah%bX\x01\x00\x00\x00bh%bu" % (bytes([n]), bytes([n])) for n in range(40)]
+    steps = [module % step + b"q" + bytes([n]) for n, step in enumerate([b"", *twice])]
+    with zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        archive.writestr("m/data.pkl", b"\x80\x02" + b"0".join(steps) + b".")
+        archive.writestr("m/constants.pkl", b"\x80\x02).")
+
+    with pytest.raises(AnnotatorError, match="holds itself, or too many others"):
+        read_checkpoint(tmp_path / "m.pt")
+
+
 def test_values_of_unknown_classes_stay_inert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A Lightning checkpoint's siblings are written down with state and items, and their module is not imported."""
     package = tmp_path / "lightning_like.py"
@@ -376,6 +389,8 @@ def test_a_value_that_no_message_could_print_is_shortened(tmp_path: Path):
         "it was trained with num_embeds = a number of 66,439 bits",
         "it was trained with note = [1, 2]",
     ]
+    with pytest.raises(AnnotatorError, match="a key that is a number of 66,439 bits"):
+        read_checkpoint(saved(tmp_path, {**STATE, 10**20_000: 1}))
 
 
 PIECES = [

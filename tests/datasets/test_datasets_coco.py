@@ -243,6 +243,10 @@ def test_compact_table_is_a_coco_data_set(tmp_path):
         ({"caption_id": [3, 3]}, "caption id '3' comes twice"),
         ({"image_id": ["nine", "42"]}, "row 1 .* has image_id 'nine', but COCO's ids are integers"),
         ({"text": [None, "a"]}, "caption '21' in .* has no text"),
+        (
+            {"image_id": [9, 9], "file_name": ["a.jpg", "b.jpg"]},
+            "row 2 .* gives image 9 another file_name than before",
+        ),
         ({"text": ["a\0b", "a"]}, r"caption '21' in .* has the control character U\+0000"),
     ],
 )

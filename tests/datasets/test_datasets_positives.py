@@ -219,6 +219,14 @@ def test_bad_lists_are_refused(tmp_path, rows, message):
         read_exclusions(exclusions(tmp_path, *rows))
 
 
+def test_an_image_under_another_name_is_not_taken_for_the_captions_own(tmp_path):
+    """A pair without an image means the caption's own, so one that only seems to have none is refused."""
+    path = tmp_path / "list.csv"
+    path.write_text("kind,image,caption_id,note\npair,2,10,x\n")
+    with pytest.raises(DatasetError, match=r"row 1 .* names an image as its image; call the column image_id"):
+        read_exclusions(path)
+
+
 def test_entries_of_unknown_ids_are_refused_or_left_out(tmp_path):
     """A typing slip in one's own list must not pass; a published list may be of a larger data set."""
     unknown_caption = read_exclusions(exclusions(tmp_path, "caption,,99,"))

@@ -150,6 +150,45 @@ def test_paths_within_pictures_are_ids_where_they_tell_pictures_apart(tmp_path):
         assert set(read(tmp_path / "t.parquet", tmp_path)[1]) == ids
 
 
+def test_pictures_that_are_named_and_not_inside_are_told_by_their_names(tmp_path):
+    """As `to_parquet` of the datasets library leaves them; captions of one picture stay with it."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    cells = [{"bytes": None, "path": name} for name in ("a.jpg", "a.jpg", "b.jpg")]
+    pq.write_table(
+        pa.table({"image": pa.array(cells, struct), "text": ["one", "two", "three"]}), tmp_path / "t.parquet"
+    )
+
+    data, _, _ = read(tmp_path / "t.parquet", tmp_path)
+
+    assert texts(data) == [("a.jpg", "one"), ("a.jpg", "two"), ("b.jpg", "three")]
+
+
+def test_splits_in_the_names_of_parquet_files_are_not_mixed(tmp_path):
+    """One has to be named; files without a split are one table, which is told."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for folder, names in (("a", ("my_train", "my_test-1", "my_test-2")), ("b", ("one", "two"))):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            table = pa.table({"image": [f"{name}.jpg"], "caption": ["x"]})
+            pq.write_table(table, tmp_path / folder / f"{name}.parquet")
+    told = Told()
+
+    with pytest.raises(UsageError, match="holds the splits test, train; name one with --split"):
+        read_table(tmp_path / "a")
+    test = read_table(tmp_path / "a", reading=TableReading(split="test"))
+    both = read_table(tmp_path / "b", told=told)
+
+    assert [image.external_id for image in test.images] == ["my_test-1.jpg", "my_test-2.jpg"]
+    (tmp_path / "wds").mkdir()
+    for part in ("train-000", "test-000", "test-001"):
+        shard(tmp_path / "wds" / f"{part}.tar", [(part, RED, "red")])
+    with pytest.raises(UsageError, match="holds the splits test, train; name one with --split"):
+        read_table(tmp_path / "wds")
+    assert len(read_table(tmp_path / "wds", reading=TableReading(split="test")).captions) == 2
+    assert len(both.images) == 2 and told.lines[1] == "2 files read as one table: one.parquet, two.parquet"
+
+
 def test_pictures_beside_sounds_in_a_parquet_are_asked_for(tmp_path):
     """Their cells have the same type, and the file's features tell them apart."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -235,7 +274,8 @@ def test_shards_are_read_one_after_another(tmp_path):
     assert contents == {"a/0": RED, "a/1": BLUE, "a/2": GREEN}
     assert texts(data) == [("a/0", "red"), ("a/1", "blue"), ("a/2", "green")]
     assert told == [
-        "read as: image = column `image` (pictures), image id = column `__key__`, caption = column `txt`"
+        "read as: image = column `image` (pictures), image id = column `__key__`, caption = column `txt`",
+        "2 files read as one table: s-000000.tar, s-000001.tar",
     ]
     assert texts(json_only) == texts(data)[:2]
 

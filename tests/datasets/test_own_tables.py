@@ -88,6 +88,14 @@ def test_one_table_in_many_forms_is_one_data_set(tmp_path, name, content):
     assert captions == [("a.jpg#0", "a.jpg", "a dog, big"), ("b.jpg#0", "b.jpg", "a cat")]
 
 
+@pytest.mark.parametrize(("name", "form"), [("t.jsonl", "{}\n"), ("t.json", "[{}]")])
+def test_a_row_that_gives_a_caption_twice_is_refused(tmp_path, name, form):
+    """As a column that comes twice; one of them would be dropped unseen."""
+    row = '{"image": "a.jpg", "caption": "x", "caption": "y"}'
+    with pytest.raises(DatasetError, match="an object gives 'caption' twice"):
+        read(written(tmp_path, form.replace("{}", row), name))
+
+
 def test_captions_of_a_token_file_keep_their_numbers(tmp_path):
     """Also where lines were taken out or sorted otherwise: vectors and answers go by them."""
     _, captions, _ = read(written(tmp_path, "a.jpg#3\tfour\na.jpg#0\tone\n", "t.token"))
@@ -123,6 +131,16 @@ def test_nested_sentences_are_captions_with_their_ids(tmp_path):
             assert (
                 "caption = column `sentences.raw` (lists), caption id = column `sentences.sentid`" in told[0]
             )
+
+
+def test_an_image_without_sentences_hides_none_of_the_others(tmp_path):
+    """It is named, or left out where that is wished."""
+    rows = [{"filename": "a.jpg", "captions": [{"raw": "one"}]}, {"filename": "b.jpg", "captions": []}]
+    path = written(tmp_path, lines_of(rows), "t.jsonl")
+
+    assert read(path, skip_empty=True)[:2] == (["a.jpg", "b.jpg"], [("a.jpg#0", "a.jpg", "one")])
+    with pytest.raises(DatasetError, match=r"row 2 .* has an empty caption among its 0"):
+        read(path)
 
 
 def test_a_column_called_id_is_told_by_the_rows(tmp_path):

@@ -255,6 +255,16 @@ def test_a_query_without_positives_is_none_of_the_set(place):
     assert counts["scores"]["release"]["similarities"]["i2t"]["R@1"] == 1.0
 
 
+def test_a_set_without_positives_is_named(place):
+    """Rather than no word at all."""
+    for name in ("image_to_caption.json", "caption_to_image.json"):
+        (place / "release" / name).write_text(json.dumps({"10": []}))
+
+    outcome = ok("evaluate", "--similarities", write_similarities(place, "npz"), "--release", "release")
+
+    assert "release lists no query with a positive" in outcome.err
+
+
 def test_the_median_rank_is_taken_over_all_queries(place):
     """Image 10 at 1, 20 at 1, 30 at 4; captions at 1, 3, 2, 3."""
     found = ok(

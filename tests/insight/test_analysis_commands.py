@@ -506,12 +506,18 @@ def test_a_damaged_ranking_is_named(judged, tmp_path):
 
 
 def test_damaged_scores_are_named(judged, tmp_path):
-    """Not a traceback."""
+    """Not a traceback, whoever reads them."""
     project = tmp_path / "copy"
     shutil.copytree(judged, project)
     (project / "runs" / "evaluation" / "scores.json").write_text(json.dumps({"original": [1]}))
 
-    assert "holds no scores" in fails(1, "analyse", "correlations", "--project", project)
+    for words in (
+        ("analyse", "correlations"),
+        ("evaluate", "--no-intervals"),
+        ("report",),
+        ("report", "--methods"),
+    ):
+        assert "holds no scores" in fails(1, *words, "--project", project)
 
 
 @pytest.mark.parametrize(

@@ -449,6 +449,23 @@ def test_a_corrected_mapping_reads_the_same_file_again(folder):
     assert [row[2] for row in stored()] == [Label.WEAK_NO, Label.NO]
 
 
+def test_what_a_wrong_mapping_noticed_goes_with_it(folder):
+    """What another reading still finds stays, and what the file says of times and decisions."""
+    row = foreign("W1", "1", "", status="Submitted") | {"SubmitTime": "soon"}
+    file = write(folder / "b.csv", [row])
+    Path("wrong.toml").write_text('active_ms = "Input.text{place}"\n' + MAP, encoding="utf-8")
+    noticed = []
+    for mapping in ("wrong.toml", "map.toml"):
+        ok("harvest", "--from", file, "--columns", mapping)
+        with open_database(load_settings(folder, environ={}).db_url, read_only=True) as session:
+            noticed.append(answers.finding_counts(session, LIVE))
+
+    assert noticed == [
+        {"bad_value": 2, "missing_answer": 1, "not_decided": 1},
+        {"bad_value": 1, "missing_answer": 1, "not_decided": 1},
+    ]
+
+
 def test_a_pair_that_stood_twice_on_a_page_is_kept_twice(folder):
     """The second time is a repeat, and one worker's second answer does not count."""
     row = foreign("W1", "1", "4") | {"Input.url2": "http://x/1.jpg", "Input.text2": "a cat"}
@@ -539,6 +556,9 @@ def test_past_work_is_stored_alike_on_both_engines(folder, engine_url):
         *("harvest", "--from", write(folder / "b.csv", [row]), "--columns", "map.toml", "--db", engine_url)
     )
     ok("harvest", "--reparse", "--db", engine_url)
+    for told in ("into batch b2 of the sandbox", "was brought in before"):
+        words = ("harvest", "--sandbox", "--from", "b.csv", "--columns", "map.toml", "--db", engine_url)
+        assert told in ok(*words).out
 
     assert "2 judgements on 2 pairs" in done.out
     assert [found[2] for found in stored(engine_url)] == [Label.YES, Label.NO]

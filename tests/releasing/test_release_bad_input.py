@@ -224,6 +224,8 @@ def test_a_release_folder_that_exists_is_overwritten_only_when_asked(project):
         "give --replace to put the new one in its place, or choose another folder"
     )
     assert everything(Path("release")) == before
+    ok("build-dataset", "--out", "elsewhere", "--name", "release")
+    assert list(everything(Path("elsewhere")).values()) == list(before.values())
 
     ok("build-dataset", "--out", "release", "--recipe", "paper", "--replace")
     assert everything(Path("release")) != before

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from cli_kit import ok
 from release_kit import audited_world, world
 from scored_kit import make, scores
 from world_kit import make_world
@@ -40,6 +41,21 @@ def test_a_release_in_python_scores_as_the_command_does(tmp_path, kind):
             assert row.value == expected[row.direction][row.metric]
     assert len(release.positives) and len(release.negatives) and len(release.judgements)
     assert release.queries("i2t") and "demo" in repr(release)
+
+
+def test_a_part_of_the_gallery_is_told(tmp_path):
+    """A model that holds the queries alone is scored in a smaller gallery than others; from Python and files alike."""
+    folder = make(tmp_path)
+    release = mitl.load(folder / "release")
+    captions = np.load(folder / "captions.npz")
+    some = np.isin(captions["ids"], list(release.queries("t2i")))
+    np.savez(folder / "some.npz", ids=captions["ids"][some], embedding=captions["embedding"][some])
+    files = folder / "images.npz", folder / "some.npz"
+
+    with pytest.warns(UserWarning, match="not among what is searched"):
+        release.evaluate(*files)
+    told = ok("evaluate", "--release", folder / "release", "--model", "m={},{}".format(*files)).err
+    assert "not among what is searched" in told
 
 
 def test_what_a_notebook_shows_is_escaped(tmp_path):

@@ -95,6 +95,18 @@ def test_a_short_id_is_looked_for_as_a_hash_alone():
     assert short_ids(["ann", "A2SUAM1J3GNN3B", "bob"]) == 2
 
 
+def test_a_worker_who_is_called_as_an_image_is_is_no_leak(tmp_path):
+    """Past work may number its workers, and a release names images by numbers."""
+    ids = {"worker": ["391895", "12345678901"]}
+    named = dataclasses.replace(world(), image_ids={n: f"39189{n}" for n in range(1, 7)})
+    write_release(tmp_path / "r", named, private_ids=ids)
+
+    assert short_ids(ids["worker"]) == 1
+    assert [leak.found for leak in find_leaks({"page": b"12345678901 391895"}, ids)] == ["12345678901"]
+    hashed = hashlib.sha256(b"391895").hexdigest().encode()
+    assert find_leaks({"page": hashed}, ids)
+
+
 @pytest.mark.parametrize("place", ["column", "list", "metadata"])
 def test_an_id_inside_a_compressed_table_is_found(place):
     """Cells, lists and the table's own metadata are read, not only the file's bytes."""

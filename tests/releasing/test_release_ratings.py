@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+import zipfile
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -82,6 +83,17 @@ def test_a_release_is_whole_and_the_same_twice(project):
     assert {path.name: path.read_bytes() for path in (project.project / "elsewhere").iterdir()} == files
     assert "batches" in json.loads(files["manifest.json"])["configuration"]
     sheet = files["datasheet.md"].decode()
+    rating = pq.read_table(io.BytesIO(files["ratings.parquet"])).to_pylist()[0]
+    with open_database(project.db_url, read_only=True) as session:
+        workers = session.scalars(select(Worker.mturk_worker_id)).all()
+    names = {}
+    for worker in workers:
+        ok("crowd", "person", worker, "--out", f"{worker}.zip")
+        with zipfile.ZipFile(f"{worker}.zip") as archive:
+            (told,) = json.loads(archive.read("project/releases.json"))
+        assert told["release"] == "ratings of r"
+        names[told["your_name"]] = worker
+    assert rating["worker"] in names
     assert "wording `similarity-texts`" in sheet and "- 5: " in sheet and "rule: an identical pair" in sheet
 
 
@@ -124,6 +136,8 @@ def test_another_project_takes_the_ratings_in(project, tmp_path, monkeypatch):
     (tmp_path / "other.csv").write_text("\n".join(",".join(cells) for cells in (header, row)))
     again = ("init", "other", "--dataset", "scenes", "--n-images", "30", "--cxc")
     assert "is rated 0.125 in the file, and" in fails(1, *again, "other.csv")
+    (tmp_path / "qrels.csv").write_text(path.read_text().replace(row[-1], "qrels"))
+    assert "has the sampling method 'qrels', which names original positives" in fails(1, *again, "qrels.csv")
     assert "nothing to do" in ok(*again, path).out
     shutil.copy(path, tmp_path / "copy.csv")
     assert "cxc:copy.csv" in ok("compare", "cxc:copy.csv", f"cxc:{path}").out

@@ -607,7 +607,7 @@ def test_what_is_sifted_in_registers_holds_every_pair_that_reaches(width, form, 
         monkeypatch.setattr(f"mitl.retrieval.{form}.WORTH", 0)  # however many pass
     whole = slice(0, len(other))
     for floors in exact.T:
-        asked = {side: Floors(floors, side, whole, 2 * exact.size + 96) for side in ("left", "right")}
+        asked = {side: Floors(floors, side, whole, 2 * exact.size + 12 * 32) for side in ("left", "right")}
         found = product.sifted(one, other, asked, Buffers())
 
         for side, pairs in (("left", exact), ("right", exact.T)):

@@ -8,7 +8,7 @@ import pytest
 from cli_kit import ok
 from db_kit import sqlite_url
 from desk_kit import REASON, make_reviewed_project
-from harvest_kit import in_pipeline, on_server, queued
+from harvest_kit import client_of, in_pipeline, on_server, queued
 from world_kit import SANDBOX
 
 from mitl.crowd.paying import has_open_calls
@@ -18,8 +18,9 @@ from mitl.errors import CrowdError, MitlError, StoreError
 from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.paying.check import check_pay
 from mitl.stages.reporting.status import status
-from mitl.stages.reviewing.decisions import reverse
+from mitl.stages.reviewing.decisions import find_submission, reverse
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
 
@@ -165,6 +166,23 @@ def test_a_rejection_that_the_server_takes_back_no_more_stands(project):
     with pytest.raises(StoreError, match="takes it back no more; pay its worker with `mitl pay compensate`"):
         reverse(project, [first], Decision.APPROVE, SANDBOX)
     assert rule(project, [Ruling(second, Decision.DROP)], SANDBOX).status == "done"
+
+
+def test_rejected_work_that_was_approved_elsewhere_is_booked_by_a_reversal(project):
+    """No count of the server tells a harvest of it; the check of the ledger finds it and says what to do."""
+    first = queued(project)[0]
+    rule(project, [Ruling(first, Decision.REJECT, REASON)], SANDBOX)
+    assert check_pay(project, SANDBOX).refusal is None
+    with open_database(project.db_url, read_only=True) as session, client_of(project) as client:
+        row = find_submission(session, SANDBOX, first)
+        assert client.approve(row.mturk_assignment_id, override_rejection=True)
+    harvest(project, SANDBOX)
+    assert "`mitl review reverse`" in str(check_pay(project, SANDBOX).refusal)
+
+    reverse(project, [first], Decision.DROP, SANDBOX)
+
+    assert check_pay(project, SANDBOX).refusal is None
+    assert unsent(project) == 0
 
 
 def test_the_other_environments_calls_are_its_own(project, tmp_path):

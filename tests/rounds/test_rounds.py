@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from cli_kit import fails, mitl, ok
 from publish_kit import proposed
+from sqlalchemy import update
 from world_kit import make_world, run_propose, work_until_done
 
 from mitl.campaign.kinds.pairs.controls import all_rankings
 from mitl.core.arrays import pack_pairs, unpack_ids
 from mitl.crowd.context import open_context
-from mitl.db.models import JudgementRow
+from mitl.db.models import ItemRow, JudgementRow
 from mitl.db.session import open_database
 from mitl.db.store import columns, open_work, proposals
 from mitl.db.store import items as item_store
@@ -23,6 +24,7 @@ from mitl.records.rounds import RoundStep
 from mitl.settings import load as load_settings
 from mitl.stages.fusing.gathering import ranked
 from mitl.stages.fusing.scores import fused_scores
+from mitl.stages.proposing.query_lists import query_ids
 from mitl.stages.proposing.ranking import read_items
 from mitl.stages.rounds import steps, walking
 
@@ -41,6 +43,20 @@ def project(tmp_path: Path, monkeypatch) -> Path:
 def _rounds(project: Path):
     with open_database(f"sqlite:///{project / 'mitl.db'}", read_only=True) as session:
         return round_store.rounds(session, SANDBOX)
+
+
+def test_queries_of_any_id_are_those_that_were_asked_before(project):
+    """In every round: others would make another pool, which voids an audit."""
+    with open_database(f"sqlite:///{project / 'mitl.db'}") as session:
+        session.execute(update(ItemRow).values(external_id=ItemRow.external_id + " #3\u2028.jpg "))
+        session.commit()
+    with open_context(load_settings(project, environ={}), SANDBOX, read_only=True) as context:
+        asked = proposals.queries(context.session)
+        sides = item_store.id_maps(context.session, item_store.dataset(context.session).id)
+        choices = steps._queries(context)
+
+    for direction, ids in zip(Direction, sides, strict=True):
+        assert query_ids(choices[direction].file, direction, ids) == asked[direction]
 
 
 def test_two_rounds_run_to_their_ends_and_are_shown(project):

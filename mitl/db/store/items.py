@@ -333,7 +333,7 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
     """Insert the ratings that are new and whose image and caption are in the data set; returns how many.
 
     Raises:
-        DatasetError: a pair has another score here.
+        DatasetError: a pair has another score here, or a method is called as original positives are.
     """
     image_ids, caption_ids = id_maps(session, dataset_id)
     left, right = pair_sides(session)
@@ -344,6 +344,11 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
         caption = caption_ids.get(rating.caption_external_id)
         if image is None or caption is None:
             continue
+        if rating.sampling_method == QRELS:
+            raise DatasetError(
+                f"image {rating.image_external_id!r} with caption {rating.caption_external_id!r} has the sampling "
+                f"method {QRELS!r}, which names original positives here; call it otherwise"
+            )
         score = rated.get(Pair(image, caption))
         if score not in (None, rating.score):
             raise DatasetError(

@@ -36,6 +36,12 @@ def salt(session: Session, name: str) -> bytes:
     return found
 
 
+def salts(session: Session) -> dict[str, bytes]:
+    """The secret of everything that shows pseudonyms, by name: releases of positives and of ratings, reports."""
+    query = select(StoredRelease.name, StoredRelease.salt).order_by(StoredRelease.id)
+    return {name: bytes.fromhex(digits) for name, digits in session.execute(query)}
+
+
 @dataclass(frozen=True, slots=True)
 class ReleaseRow:
     """A release that was built."""

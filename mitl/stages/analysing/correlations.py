@@ -22,7 +22,7 @@ from mitl.stages.analysing.table import (
     percent,
     square,
 )
-from mitl.stages.evaluating.figures import SCORES_FILE, kept_scores
+from mitl.stages.evaluating.figures import kept_scores
 
 Sums = Mapping[str, Mapping[str, Cell]]
 NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
@@ -35,7 +35,7 @@ def _correlate(of: AnalysisInput) -> tuple[Correlations, ScoreTable]:
         MetricError: the file is no such table, no scores are kept, or there are fewer than two models.
     """
     scores = of.options.scores
-    table = score_table(of.settings, of.project.environment) if scores is None else read_scores(scores)
+    table = score_table(of.settings, of.project.scored_in) if scores is None else read_scores(scores)
     return correlate(table), table
 
 
@@ -71,7 +71,7 @@ def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
     )
 
 
-def score_table(settings: Settings, environment: Environment) -> ScoreTable:
+def score_table(settings: Settings, environment: Environment | None) -> ScoreTable:
     """The scores that ``mitl evaluate`` keeps: a metric's name begins with its set of positives.
 
     Models that lack a set of positives have no score there. A set in one direction alone is left out.
@@ -86,10 +86,6 @@ def score_table(settings: Settings, environment: Environment) -> ScoreTable:
         }
     except FileNotFoundError:
         raise MetricError(NO_SCORES) from None
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise MetricError(
-            f"{str(settings.runs / SCORES_FILE)!r} holds no scores ({error}); delete it and run `mitl evaluate`"
-        ) from error
     if not scores:
         raise MetricError(NO_SCORES)
     models, directions, metrics = (tuple(dict.fromkeys(key[place] for key in scores)) for place in range(3))

@@ -14,6 +14,7 @@ from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.core.arrays import Ints
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
+from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.audits import AuditRow
 from mitl.db.store.rounds import pairs_command
@@ -301,11 +302,13 @@ _UNFUSED = (
 
 def _is_under_way(context: Context, audit: AuditRow) -> bool:
     """Whether anything of it was asked or answered."""
-    session = context.session
+    session, environment = context.session, context.environment
     if audit_store.has_answers(session, audit.id):
         return True
-    is_recall = audit.purpose is AuditPurpose.RECALL
-    return is_recall and bool(audit_store.wanted(session, context.environment)["out"].any())
+    if audit.purpose is AuditPurpose.RECALL:
+        return bool(audit_store.wanted(session, environment)["out"].any())
+    out = open_work.live_pairs(session, environment)  # none of them was, when it was drawn
+    return not out.isdisjoint(audit_store.drawn_for_labels(session, environment))
 
 
 def _require_same(context: Context, audit: AuditRow, wish: AuditRequest) -> None:

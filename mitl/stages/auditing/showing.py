@@ -145,13 +145,13 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
             tables.append(_strata(context, state))
     counts: ShowCounts = {"environment": chosen.value, "audits": len(drawn)}
     if state is None:
-        void = "the data set or the queries asked changed since, which voids it"
+        why = "none was drawn"
+        if any(row.purpose is AuditPurpose.RECALL for row in drawn):
+            why = "the data set or the queries asked changed since, which voids it"
         return StageResult(
             counts=counts,
             tables=tuple(tables),
-            lines=(
-                f"no valid audit of recall: {void if any(r.pool_sha256 != pool for r in drawn) else 'none was drawn'}",
-            ),
+            lines=(f"no valid audit of recall: {why}",),
             next="mitl audit draw",
         )
     counts |= {

@@ -257,7 +257,7 @@ def keep_scores(
 ) -> bool:
     """Keep these scores beside those of other sets, and of other metrics where they are of the same rankings.
 
-    Returns whether anything changed.
+    Returns whether anything changed; MetricError where the file holds something else.
 
     The file holds positives → model → direction → metric → the value, or its ``value``, ``low`` and ``high``. Beside
     the directions of a model stand ``environment``, where the positives come of a release that names its own,
@@ -275,7 +275,10 @@ def keep_scores(
     """
     environment_of, taught, contents, marks = environments or {}, taught or {}, contents or {}, marks or {}
     path = runs / SCORES_FILE
-    kept: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
+    kept: dict[str, dict[str, Any]] = {}
+    if path.exists():
+        kept_scores(runs)  # which refuses what holds something else
+        kept = json.loads(path.read_bytes())
     for positives, by_model in scores.items():
         content = {CONTENT: contents[positives]} if positives in contents else {}
         old = {
@@ -323,9 +326,18 @@ def kept_scores(runs: Path, environment: str | None = None) -> list[EvaluationSc
 
     Raises:
         FileNotFoundError: nothing is kept.
-        ValueError, AttributeError, KeyError, TypeError: the file holds something else.
+        MetricError: the file holds something else.
     """
-    sets = json.loads((runs / SCORES_FILE).read_bytes())
+    content = (runs / SCORES_FILE).read_bytes()
+    try:
+        return _scores_of(json.loads(content), environment)
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise MetricError(
+            f"{str(runs / SCORES_FILE)!r} holds no scores ({error}); delete it and run `mitl evaluate`"
+        ) from error
+
+
+def _scores_of(sets: Any, environment: str | None) -> list[EvaluationScore]:
     ways = {way.value: way for way in Direction}
     return [
         EvaluationScore(model, positives, ways[way], metric, *_ends(kept), by_way.get("taught_by", 0))

@@ -43,6 +43,7 @@ from mitl.stages.evaluating.positive_sets import (
     FOLDS,
     OFFICIAL_PREFIX,
     ByQuery,
+    beyond_gallery,
     coco_folds,
     environment_of,
     is_official_split,
@@ -191,13 +192,17 @@ def _searched(
 def _add_sets(gathered: Gathered, official: Sequence[str], release: ByQuery | None, wanted: Wanted) -> None:
     def add(name: str, by_query: ByQuery, *, inside: bool = False) -> None:
         positives = located(name, by_query, gathered.sides, inside=inside)
-        if inside and not any(len(table) for table in positives.values()):
+        if not any(len(table) for table in positives.values()):
             listed = name.removeprefix(OFFICIAL_PREFIX)
             gathered.warnings.append(
                 f"the official set {listed!r} lists no item of this data set, so it was left out"
+                if inside
+                else f"{name} lists no query with a positive, so it was left out"
             )
         else:
             gathered.tasks.append(PositivesTask(name, positives, wanted))
+        if not inside and (word := beyond_gallery(name, positives, gathered.sides)):
+            gathered.warnings.append(word)
 
     if gathered.project is not None:
         add(PROJECT_ORIGINALS, gathered.project.originals())

@@ -5,6 +5,7 @@ A model is arrays with their ids, pandas frames, or files.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
@@ -35,7 +36,7 @@ from mitl.stages.evaluating.model_files import (
     read_model,
 )
 from mitl.stages.evaluating.models import Model, Sides
-from mitl.stages.evaluating.positive_sets import located, searched
+from mitl.stages.evaluating.positive_sets import beyond_gallery, located, searched
 from mitl.stages.evaluating.request import ModelFiles, Similarity, parse_metrics
 from mitl.stages.evaluating.scoring import best_items, score_model
 from mitl.stages.evaluating.tasks import PositivesTask
@@ -264,6 +265,8 @@ class Release:
             raw = model_of(*embeddings, similarities, similarity)
             sides = searched([raw], None, whole_split=False).with_references(read_references(self.folder))
             positives = located(RELEASE, read_release(self.folder).by_query, sides)
+            if word := beyond_gallery("the release", positives, sides):
+                warnings.warn(message_of_form(word, lambda: self.form), stacklevel=3)
             return raw.fitted(sides, tuple(Direction)), sides, positives
         except MitlError as error:
             error.args = (message_of_form(str(error), lambda: self.form),)

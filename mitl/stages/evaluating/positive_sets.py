@@ -87,6 +87,18 @@ def located(
     return positives
 
 
+def beyond_gallery(name: str, positives: Mapping[Direction, Positives], sides: Sides) -> str:
+    """A word on positives that the gallery lacks, as where a model brings the items that search alone; else empty."""
+    ids = {direction: table.item_ids for direction, table in positives.items()}
+    outside = sum(int((~np.isin(ids[way], sides.gallery(way).numbers)).sum()) for way in ids)
+    if not outside:
+        return ""
+    return (
+        f"{outside:,} of the {sum(map(len, ids.values())):,} positives that {name} lists are not among what is "
+        "searched: no model can find them, and scores are those of this smaller gallery; give the model every item"
+    )
+
+
 def _refuse_missing(name: str, table: Mapping[str, Sequence[str]], side: ModelSide) -> None:
     missing = [query for query in table if query not in side.number_of]
     if missing:

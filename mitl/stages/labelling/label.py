@@ -80,7 +80,7 @@ class LabelCounts(TypedDict, total=False):
     """What machines labelled, or what was taken back."""
 
     labelled: Annotated[int, "pairs with a machine label now"]
-    left: Annotated[int, "open pairs that are left to people"]
+    left: Annotated[int, "open pairs that are left to people, those proposed after the draw among them"]
     sampled: Annotated[int, "pairs of the sample that bounds the error"]
     disputed: Annotated[
         int, "of these, whose first answer contradicts the machine and that lack two further ones"
@@ -128,8 +128,14 @@ def label(
         judgements = columns.judgement_columns(context.session, context.environment)
         judgements = judgements[speaks(judgements)]
         cuts = _cuts(judgements, fused, sampled)
+        asked = pack_pairs(
+            {
+                *open_work.live_pairs(context.session, context.environment),
+                *open_work.usable_workers(context.session, context.environment),
+            }
+        )
         labelled = label_pairs(
-            _open(context, audit, fused, sampled),
+            _open(context, audit, fused, sampled, asked),
             audited,
             audit.design,
             promise,
@@ -147,11 +153,14 @@ def label(
                 context.session, context.environment, audit.id, config, labelled.labels, context.now()
             )
             context.session.commit()
+        proposed = distinct(columns.proposal_columns(context.session)["pair"].to_numpy())
+        done = distinct(np.concatenate([asked, labelled.labels["pair"].to_numpy()]))
+        left = int((~contains(done, proposed)).sum())
         following = _following(context)
     settled = audit_store.as_guessed(audit.design, audited)
     n_settled = int(np.isin(labelled.disputed, audited["pair"].to_numpy()[settled]).sum())
-    result = _result(labelled, promise, len(audited), n_settled, dry_run=dry_run, same=same)
-    result = replace(result, next=following if labelled.left else "mitl build-dataset --out DIR")
+    result = _result(labelled, promise, (left, len(audited), n_settled), dry_run=dry_run, same=same)
+    result = replace(result, next=following if left else "mitl build-dataset --out DIR")
     if scores is None:
         return result
     taken = f"that {scores.name} was made without the sample's answers is taken on your word; the bound rests on it"
@@ -224,13 +233,9 @@ def _check_workers(context: Context, audit: AuditRow) -> None:
         )
 
 
-def _open(context: Context, audit: AuditRow, fused: pd.DataFrame, sampled: Ints) -> pd.DataFrame:
-    """Pair, probability and stratum of the pairs drawn from that wait for nobody's answer, and of the sampled ones."""
-    session, environment = context.session, context.environment
-    asked = pack_pairs(
-        {*open_work.live_pairs(session, environment), *open_work.usable_workers(session, environment)}
-    )
-    listed = audit_store.listed(session, audit.id)
+def _open(context: Context, audit: AuditRow, fused: pd.DataFrame, sampled: Ints, asked: Ints) -> pd.DataFrame:
+    """Pair, probability and stratum of the pairs drawn from that nobody was asked about, and of the sampled ones."""
+    listed = audit_store.listed(context.session, audit.id)
     pairs = listed["pair"].to_numpy()
     at = places(fused["pair"].to_numpy(), pairs)
     kept = (at >= 0) & (~contains(asked, pairs) | contains(sampled, pairs))
@@ -317,13 +322,14 @@ def _stratum(part: LabelledStratum) -> StratumCounts:
 
 
 def _result(
-    found: MachineLabels, promise: Promise, n_sampled: int, n_settled: int, *, dry_run: bool, same: bool
+    found: MachineLabels, promise: Promise, n_pairs: tuple[int, int, int], *, dry_run: bool, same: bool
 ) -> StageResult:
-    """What is told; ``n_settled`` disputed pairs are not asked again."""
+    """What is told; ``n_pairs`` are left to people, sampled, and disputed but not asked again."""
+    left, n_sampled, n_settled = n_pairs
     strata = [_stratum(part) for part in found.strata]
     counts: LabelCounts = {
         "labelled": len(found.labels),
-        "left": found.left,
+        "left": left,
         "sampled": n_sampled,
         "disputed": len(found.disputed),
         "siding": found.siding,

@@ -285,6 +285,7 @@ def _verdict(known: _Books, there: Sequence[OnServer], adopted: Sequence[ListedB
     return Verdict(
         result,
         f"the ledger and the server differ on {several(len(differences), 'submission')}, first {first['submission']}: "
-        f"here {first['here']}, there {first['there']}; run `mitl harvest` for work that was decided meanwhile, and "
-        "`mitl pay check --adopt` for bonuses that were sent from elsewhere",
+        f"here {first['here']}, there {first['there']}; run `mitl harvest` for work that was decided meanwhile, "
+        "`mitl review reverse` for rejected work that was approved elsewhere, and `mitl pay check --adopt` for bonuses "
+        "that were sent from elsewhere",
     )

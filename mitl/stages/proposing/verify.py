@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -12,17 +12,19 @@ from typing import Annotated, TypedDict
 import numpy as np
 
 from annotators import registry
-from annotators.base import Annotator, RankingSource
+from annotators.base import Annotator, RankingSource, ids_of
 from annotators.catalog import KS, PUBLISHED, Published, default_row
 from mitl.core.statistics import clopper_pearson
 from mitl.datasets.official import coco_test_ids
 from mitl.db.session import open_database
+from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, UsageError
 from mitl.metrics.positives import Positives
 from mitl.metrics.retrieval import score_queries
 from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import NamedRanking
-from mitl.records import AnnotatorKind, Direction, StageResult, Table, Verdict
+from mitl.records import AnnotatorKind, Direction, Pair, StageResult, Table, Verdict
+from mitl.records.items import counted
 from mitl.records.results import printed_by
 from mitl.retrieval.estimates import Hardware, SearchWorkload, estimate, here
 from mitl.settings import Settings
@@ -95,6 +97,7 @@ def verify(
     settings = with_trained(settings, [name])
     with open_database(settings.db_url, read_only=True) as session:
         dataset, items = read_items(session, settings)
+        originals = item_store.originals(session, dataset.id)
     kind = dataset.kind
     if kind != COCO and published is not None:
         raise UsageError(
@@ -109,7 +112,9 @@ def verify(
         items, parts = _sampled(annotator, items, sample), []
     with open_engine(settings, Computing.of(settings), [name]) as engine:
         compute = ComputeContext.of(settings, engine, progress)
-        run = _Run(annotator, compute, settings.runs / "verify" / _key(dataset.content_sha256, items))
+        run = _Run(
+            annotator, originals, compute, settings.runs / "verify" / _key(dataset.content_sha256, items)
+        )
         if not run.rankings(items).holds(AnnotatorRun(annotator, items, compute)):
             require_pictures(annotator, items.images, can_sample=True)
             cost = _cost(settings, name, items)
@@ -160,7 +165,7 @@ _SLOWEST = Hardware("slow", 2e9, 2e9, 1e9, 1e8, 20, "assumed")
 
 def _cost(settings: Settings, name: str, items: SearchedItems) -> VerifyCost | None:
     """What ranking these items takes here; None where it is little, or costs are not known."""
-    plan = plan_of(settings, name)
+    plan = plan_of(settings, name, [name])
     n_images, n_captions = len(items.images), len(items.captions)
     work = SearchWorkload(n_images, n_captions, n_images, n_captions)
     if plan is None or estimate(plan, work, _SLOWEST).seconds < _WORTH_MEASURING:
@@ -214,6 +219,7 @@ def _only(items: SearchedItems, images: set[int], captions: Collection[str] | No
             for caption in items.captions
             if caption.image_id in images and (captions is None or caption.external_id in captions)
         ],
+        items.sides,
     )
 
 
@@ -241,6 +247,7 @@ class _Run:
     """What all rankings of one verification share."""
 
     annotator: Annotator | RankingSource
+    originals: Sequence[Pair]
     compute: ComputeContext
     folder: Path
 
@@ -256,14 +263,15 @@ class _Run:
         """Recall of ranking all of ``items`` both ways, and how many rankings had to be computed."""
         runs = annotator_runs([self.annotator], items, self.compute)
         rankings, computed = rank_with(self.rankings(items, part), runs)
-        return {named.direction: _recall(named, items) for named in rankings}, computed
+        return {named.direction: _recall(named, items, self.originals) for named in rankings}, computed
 
 
-def _recall(named: NamedRanking, items: SearchedItems) -> tuple[float, ...]:
-    """An image finds any of its captions, a caption its own image; a gallery smaller than K has no further places."""
-    captions = np.array([caption.id for caption in items.captions], dtype=np.int64)
-    images = np.array([caption.image_id for caption in items.captions], dtype=np.int64)
-    ranking, positives = named.ranking, Positives.from_pairs(*named.direction.ordered(images, captions))
+def _recall(named: NamedRanking, items: SearchedItems, originals: Sequence[Pair]) -> tuple[float, ...]:
+    """A query finds any item that is original with it; a gallery smaller than K has no further places."""
+    images, captions = np.array(originals, np.int64).T
+    here = np.isin(images, ids_of(items.images)) & np.isin(captions, ids_of(items.captions))
+    ranking, sides = named.ranking, named.direction.ordered(images[here], captions[here])
+    positives = Positives.from_pairs(*sides)
     recalls = score_queries(ranking.query_ids, ranking.item_ids, positives, ks=KS, by_r=False, short="zero")
     return tuple(100 * recall.estimate for recall in recalls)
 
@@ -276,7 +284,7 @@ def _verdict(found: RecallComparison, items: SearchedItems, computed: int, *, is
         lines = (
             f"nothing is known to be published of it; --published names what to compare with: {', '.join(PUBLISHED)}",
         )
-    title = f"{found.annotator}: {len(items.images):,} images, {len(items.captions):,} captions, in percent"
+    title = f"{found.annotator}: {_count(items)}, in percent"
     return Verdict(StageResult(counts=counts, tables=(found.table(title),), lines=lines), found.refusal)
 
 
@@ -304,7 +312,7 @@ def _sample_verdict(
                 low.append(
                     f"{direction} R@{k} is {measured:.2f} ({highest:.2f} at most), published {whole:.2f}"
                 )
-    title = f"{name}: a sample of {n_images:,} images, {len(items.captions):,} captions, in percent"
+    title = f"{name}: a sample of {_count(items)}, in percent"
     table = Table(
         title, ("direction", "recall", "measured", "at most", "whole split", "so it is"), tuple(rows)
     )
@@ -336,6 +344,10 @@ def _counts(
         "within": within,
         "rankings_computed": computed,
     }
+
+
+def _count(items: SearchedItems) -> str:
+    return counted(items.sides, len(items.images), len(items.captions))
 
 
 def _key(content: str, items: SearchedItems) -> str:

@@ -26,7 +26,7 @@ from mitl.positives.folders import WrittenRelease
 from mitl.positives.markdown import release_words
 from mitl.positives.merging import MergeRules, gather, merge
 from mitl.positives.pair_answers import pair_answers
-from mitl.positives.privacy import MIN_ID, short_ids
+from mitl.positives.privacy import MIN_DIGITS, MIN_ID, short_ids
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.scrubbing import scrubbed_columns
@@ -133,7 +133,10 @@ def release_input(
         posterior=answers.posterior,
         warnings=answers.warnings,
         card=release_card(settings),
-        collected=collected(texts, chain.from_iterable(known.private_ids.values())),
+        collected=collected(
+            [text for text in texts if not known.exclusions.take_out(text.image, text.caption)],
+            chain.from_iterable(known.private_ids.values()),
+        ),
         collecting=collecting(context),
         sides=known.dataset.pair_sides,
     )
@@ -348,5 +351,7 @@ def privacy_proof(ids: Mapping[str, Collection[str]]) -> str:
     short = sum(map(short_ids, ids.values()))
     line = f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
     return line + (
-        f"; {short:,} of them, under {MIN_ID} characters, were looked for as hashes alone" if short else ""
+        f"; {short:,} of them, under {MIN_ID} characters or {MIN_DIGITS} digits, were looked for as hashes alone"
+        if short
+        else ""
     )

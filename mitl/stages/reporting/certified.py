@@ -55,14 +55,15 @@ def audit_section(context: Context, project: ProjectSnapshot) -> AnalysisSection
         (stratum.name, stratum.size, int(held.get(place, 0)), stratum.sample)
         for place, stratum in enumerate(audit.record.design.strata)
     )
+    found = int(data.merged.pairs["found"].sum())
     note = (
-        f"the release also holds {several(proof.found, 'match', 'matches')} that only the audit found, marked audit; "
+        f"the release also holds {several(found, 'match', 'matches')} that only the audit found, marked audit; "
         "no other section of this page counts them, except the scores on the release"
     )
     return AnalysisSection(
         section,
         tables=(Table("The parts of the sample", ("stratum", "pairs", "held as positives", "drawn"), rows),),
-        lines=(*proof.lines(), *([note] if proof.found else [])),
+        lines=(*proof.lines(), *([note] if found else [])),
         highlight=f"A random sample of {several(audit.record.design.sample, 'pair')} proves, with "
         f"{proof.confidence:.6g} confidence each, a recall of at least {lower_bound(proof.measured.recall)} and a "
         f"precision of at least {lower_bound(proof.measured.precision)}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from math import ceil
@@ -115,7 +116,7 @@ def _queries(context: Context) -> dict[Direction, QueryChoice]:
     choices = {}
     for way, ids in proposal_store.queries(session).items():
         names = [sides[way][id_] for id_ in ids]
-        choices[way] = QueryChoice(file=_listed(folder / f"{way.value}.txt", names))
+        choices[way] = QueryChoice(file=_listed(folder / f"{way.value}.json", names))
     return {
         way: choice if proposal_store.queries(session)[way] else QueryChoice(0)
         for way, choice in choices.items()
@@ -124,7 +125,9 @@ def _queries(context: Context) -> dict[Direction, QueryChoice]:
 
 def _listed(path: Path, names: list[str]) -> Path:
     with whole_file(path) as sink:
-        sink.write("".join(f"{name}\n" for name in names).encode())
+        sink.write(
+            json.dumps(names).encode()
+        )  # a line of text would end an id such as "photo #3.jpg" at its " #"
     return path
 
 
