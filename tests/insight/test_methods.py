@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import chdir, closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -280,6 +280,19 @@ def test_figures_of_later_answers_are_not_said_of_the_release(project: Path, tmp
     assert "The release has" in before.out and "built of other answers" not in before.err
     assert "A release of what is known today would have" in after.out and "The release" not in after.out
     assert "the release was built of other answers, exclusion lists or queries; build it again" in after.err
+
+
+def test_a_release_of_ratings_alone_is_told_by_its_own_rules(tmp_path: Path) -> None:
+    """Nothing was posted, so its answers are of no practice; the report merges as it does too."""
+    (tmp_path / "captions.csv").write_text("caption_id,image_id,text\n1,10,a dog\n2,10,dogs\n3,20,a car\n")
+    rows = "caption,image,agg_score,sampling_method\n1,10,5,c2i_original\n2,10,1,c2i_original\n3,20,4,c2i_original\n"
+    (tmp_path / "sits_test.csv").write_text(rows)
+    with chdir(tmp_path):
+        ok("init", "--dataset", "coco", "--captions", "captions.csv", "--cxc", "sits_test.csv")
+        ok("build-dataset", "--out", "rel", "--recipe", "paper")
+
+        assert "The release has 2 positives" in ok("report", "--methods").out
+        assert report_input(collect(project_settings(tmp_path))).release == "rel"
 
 
 def test_queries_of_another_seed_are_not_called_listed(known: Facts) -> None:

@@ -280,8 +280,8 @@ def item_of(pair: Pair, direction: Direction) -> int:
 def read_project(
     session: Session, settings: Settings, environment: Environment | None = None
 ) -> ProjectSnapshot:
-    """Read it all; the environment as `choose_environment` chooses it."""
-    chosen = choose_environment(session, environment)
+    """Read it all; the environment as `choose_environment` chooses it, where nothing is posted that of a release."""
+    chosen = choose_environment(session, environment, unposted=Environment.LIVE)
     dataset = item_store.dataset(session)
     hits = hit_store.hits(session, chosen)
     batches = tuple(hit_store.batches(session, chosen))
