@@ -262,6 +262,30 @@ def test_careless_texts_wait_for_a_person_and_are_asked_of_another_worker_whatev
     assert show(settings, SANDBOX).counts["faulty"] == 4
 
 
+def test_later_reviews_have_other_controls_of_both_kinds(written):
+    """Whoever reviews again is not asked what they were asked before."""
+
+    def controls():
+        with open_database(written.db_url, read_only=True) as session:
+            pages = collection.questions(session, sorted({spot.hit for spot in spots(written)}))
+        return {
+            (item.image, item.caption): item.matches
+            for page in pages.values()
+            for item in page
+            if item.matches is not None
+        }
+
+    ask(written)
+    first = controls()
+    chosen(written, 2)
+    ask(written, "write")
+    work(written)
+    ask(written)
+
+    assert len(first) == 2 and len(controls()) == 4
+    assert sorted(controls().values()) == [False, False, True, True]
+
+
 def test_the_writers_own_review_does_not_count(written):
     """It is paid and asked again; the same holds for a second try by who was refused."""
     ask(written)
