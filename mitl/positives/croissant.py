@@ -66,7 +66,7 @@ FILE_NOTES = {
     REFERENCES: (JSON, "The image that each query changes, which it may not find."),
     "mturk_parsed.csv": (
         "text/csv",
-        "Usable answers in the layout of ECCV Caption's official file, a row for each annotator that found the pair.",
+        "Usable answers in the layout of ECCV Caption's official file, a row for each annotator and direction.",
     ),
     "conflicts.csv": ("text/csv", "Pairs on which people, CxC and the original annotation disagree."),
     "datasheet.md": ("text/markdown", "How the data came to be, and what to keep in mind."),
