@@ -12,6 +12,7 @@ import pytest
 from cli_kit import fails, ok
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
+from annotators.catalog import PUBLISHED
 from annotators.match_probability import Odds
 from annotators.pcme import load
 from annotators.registry import WEIGHTS
@@ -33,6 +34,7 @@ from mitl.stages.collecting.choose import CollectWish, choose
 from mitl.stages.collecting.show import collected
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.proposing import verify
 from mitl.stages.proposing.estimate import files_of
 from mitl.stages.proposing.ranking import build_annotators
 from mitl.stages.proposing.trained import with_trained
@@ -246,6 +248,17 @@ def test_weights_in_the_home_folder_are_found_by_all(project, monkeypatch):
     assert next(line["ready"] for line in listed if line["name"] == "mine")
     assert files_of(read, "mine") == [project.project / "mine.safetensors"]
     assert run(project, "mine")["counts"]["trained"]["mine-tuned"]["status"] == "done"
+
+
+def test_what_learnt_is_not_held_against_what_was_published_of_its_base(project, monkeypatch):
+    """Weights of the released sizes are no longer the released ones; a row can still be named."""
+    run(project, "clip-mini")
+    monkeypatch.setattr(verify, "default_row", lambda *read, **more: PUBLISHED["clip"])
+    settings = with_trained(project)
+    (tuned,) = build_annotators(settings, ["clip-mini-tuned"])
+
+    assert verify._row(settings, tuned, None) is None
+    assert verify._row(settings, tuned, "clip") == PUBLISHED["clip"]
 
 
 def test_what_learnt_outlives_the_table_of_its_base(project):
