@@ -244,8 +244,10 @@ def letter_shares(choice: Mapping[str, Any]) -> list[float]:
     shares = dict.fromkeys(LETTERS, 0.0)
     logprobs = choice.get("logprobs")
     if logprobs and logprobs.get("content"):
+        first = logprobs["content"][0]
+        # Some servers tell the probability of what was written alone.
         tokens = [
-            (token["token"], math.exp(token["logprob"])) for token in logprobs["content"][0]["top_logprobs"]
+            (token["token"], math.exp(token["logprob"])) for token in first.get("top_logprobs") or [first]
         ]
     else:
         tokens = [((choice["message"]["content"] or "").strip()[:1], 1.0)]

@@ -252,7 +252,10 @@ def _load(target: str) -> Callable[[Any], Any]:
     return cast("Callable[[Any], Any]", getattr(importlib.import_module(module), function))
 
 
-_FILES = ("weights", "towers", "vocabulary", "wordpieces", "features", "captions", "embeddings", "rankings")
+_FILES = (
+    *("weights", "towers", "vocabulary", "wordpieces", "bpe", "features", "feature_ids"),
+    *("captions", "embeddings", "rankings"),
+)
 """Settings that name files."""
 
 
@@ -302,7 +305,8 @@ def _networks(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterat
         )
         yield AnnotatorDescription(name, entry.what, "the authors' weights; mitl[torch]", missing, download)
     for name, entry in MINIS.items():
-        yield AnnotatorDescription(name, entry.mini, "pictures of scenes; mitl[torch]", _lacking("torch"))
+        missing = (*_absent(settings.get(name, {}), folder), *_lacking("torch"))
+        yield AnnotatorDescription(name, entry.mini, "pictures of scenes; mitl[torch]", missing)
 
 
 def _beginners(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[AnnotatorDescription]:

@@ -8,10 +8,11 @@ applied. Arrays are (3, H, W) float32, channels red, green, blue.
 from __future__ import annotations
 
 import struct
+import threading
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -160,14 +161,38 @@ _UNDECODED = (
 """What Pillow's readers raise where a file contradicts itself."""
 
 
+_lock = threading.Lock()
+_decoders = 0
+_filters = ExitStack()
+
+
+@contextmanager
+def _bombs_alone() -> Iterator[None]:
+    """Pillow warns of odd metadata, which does not matter, and of bombs, which do and raise here.
+
+    Filters are the process's: they are set for the first of several threads and come back with the last.
+    """
+    global _decoders
+    with _lock:
+        if _decoders == 0:
+            _filters.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", DecompressionBombWarning)
+        _decoders += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _decoders -= 1
+            if _decoders == 0:
+                _filters.close()
+
+
 @contextmanager
 def _decoding(source: Source) -> Iterator[None]:
     """One line for all the ways in which an image file can be wrong."""
     try:
-        with warnings.catch_warnings():
-            # Pillow warns of odd metadata, which does not matter, and of bombs, which do.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", DecompressionBombWarning)
+        with _bombs_alone():
             yield
     except FileNotFoundError as error:
         what = f"image {source.external_id!r}" if isinstance(source, ImageItem) else "an image"

@@ -1,4 +1,4 @@
-"""What plans of all kinds share: pilots, and asking again.
+"""What plans of all kinds share: pilots, asking again, and originals for controls.
 
 Pilots are a few HITs that are posted to find out how long the work takes, which then prices the rest. Asking again
 needs to know which of the HITs to replace a limit holds, and what makes their new pages differ from the old.
@@ -17,12 +17,14 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import WorkingTime
 from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
 from mitl.db.store import open_work
 from mitl.db.store.hits import StoredHit
 from mitl.errors import UsageError
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.wages import work_time
-from mitl.records import Environment, several
+from mitl.proposals.sampling import gold_positives
+from mitl.records import Environment, Pair, several
 from mitl.settings import ASSIGNMENT_DURATION_S
 
 
@@ -145,3 +147,16 @@ def seed_of(seed: int, hit: StoredHit) -> int:
     """
     name = f"{seed}:{hit.batch}:{hit.number}:{hit.attempt + 1}"
     return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
+
+
+def sure_originals(session: Session, *, seed: int) -> list[Pair]:
+    """All originals that may stand for a match (see `gold_positives`): on no exclusion list, and rated low by nobody.
+
+    Raises:
+        ProposalError: there is none.
+    """
+    originals = item_store.originals(session, item_store.dataset(session).id)
+    lists = item_store.exclusions(session)
+    refused = {pair for pair in originals if any(entry.covers(pair) for entry in lists)}
+    ratings = item_store.ratings(session)
+    return gold_positives(originals, excluded=refused, ratings=ratings, n=len(originals), seed=seed)

@@ -33,5 +33,6 @@ class ListPage:
 
 
 def number_in(text: str) -> int | None:
-    """The number that an address or a form gives, from 0 on; None where it gives none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
+    """The number that an address or a form gives, from 0 to the most that a row can have; None where it gives none."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 18 else 2**31
+    return number if number < 2**31 else None

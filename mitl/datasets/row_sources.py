@@ -235,7 +235,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json_column(name: str, value: Any) -> TableColumn | None:
-    if value is None:
+    if value is None or value == []:  # an empty list says nothing of what others hold
         return None
     if isinstance(value, list):
         nested = any(isinstance(element, (list, dict)) for element in value)

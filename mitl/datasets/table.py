@@ -196,15 +196,17 @@ def _image_ids(rows: Rows, roles: Roles, inside: Inside, source: RowSource) -> _
         return _Named(places, f"column `{place}`", weak_is_captions=True)
     if place is not None:
         return _Named(by(place), f"column `{place}`")
+    # Of a picture that is named and not inside, the name is all that tells it from others.
+    told_apart = {number: f"row {number}" for number in rows} | inside.paths | inside.names
     if len(inside.paths) == len(rows):
-        both = {(inside.paths[number], inside.names.get(number)) for number in rows}
+        both = {(inside.paths[number], told_apart[number]) for number in rows}
         if len(both) == len({path for path, _ in both}) == len({name for _, name in both}):
             told = {number: cell_id(path, "path", where(number)) for number, path in inside.paths.items()}
             return _Named(told, "the pictures' own paths")
     first: dict[str, int] = {}
     for number in rows:
-        first.setdefault(inside.names.get(number, f"row {number}"), number)
-    ids = {number: str(first[inside.names.get(number, f"row {number}")] - 1) for number in rows}
+        first.setdefault(told_apart[number], number)
+    ids = {number: str(first[told_apart[number]] - 1) for number in rows}
     return _Named(ids, "number of the first row with the picture, from 0")
 
 

@@ -343,7 +343,7 @@ def first_ranks(
     lengths = rankings.lengths(rows)
     first, seen = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
     start, stop = 0, enough if enough and members is None else _FIRST_PLACES
-    active = np.arange(len(rows))
+    active = np.flatnonzero(lengths)
     while len(active):
         stop = min(stop, int(lengths[active].max()))
         for part in _parts(positives.counts[active], stop - start):

@@ -66,7 +66,7 @@ FILE_NOTES = {
     REFERENCES: (JSON, "The image that each query changes, which it may not find."),
     "mturk_parsed.csv": (
         "text/csv",
-        "Usable answers in the layout of ECCV Caption's official file, a row for each annotator that found the pair.",
+        "Usable answers in the layout of ECCV Caption's official file, a row for each annotator and direction.",
     ),
     "conflicts.csv": ("text/csv", "Pairs on which people, CxC and the original annotation disagree."),
     "datasheet.md": ("text/markdown", "How the data came to be, and what to keep in mind."),
@@ -135,6 +135,9 @@ _COLUMN_NOTES = {
 }
 
 _NOTES_OF = {
+    "positives": {
+        "label": "People's answer where it makes the positive: yes or weak_yes; empty where others do."
+    },
     "collected": {
         "text_id": "Its own id: w and six digits where it was written; the caption's id where an image was picked.",
         "text": "As the worker wrote it, or the data set's caption.",
@@ -346,7 +349,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "dataUseCases": [
             "Scoring retrieval between images and captions against pairs that are known to match."
         ],
-        "personalSensitiveInformation": _personal(data, summary),
+        "personalSensitiveInformation": _personal(data),
         **{name: value for name, value in optional.items() if value},
     }
     return {f"rai:{name}": value for name, value in sorted(properties.items())}
@@ -500,7 +503,7 @@ def _biases(data: ReleaseInput, summary: Summary) -> list[str]:
     return biases
 
 
-def _personal(data: ReleaseInput, summary: Summary) -> list[str]:
+def _personal(data: ReleaseInput) -> list[str]:
     if data.texts is None:
         words = "What workers wrote of pairs is left out."
     else:

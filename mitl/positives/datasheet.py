@@ -103,9 +103,9 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         proposals(data.origins, summary),
         "## How pairs were judged",
         judging(data, summary),
-        *(["## What people wrote and picked", _collected(data.collecting)] if data.collecting else []),
+        *(["## What people wrote and picked", _collected(data, data.collecting)] if data.collecting else []),
         "## How judgements became positives",
-        _merging(data, summary),
+        _merging(data),
         *(["## What a machine labelled", machine_told(data)] if data.has_machine_labels else []),
         *(["## How complete and how right it is", audit_told(data)] if data.audit is not None else []),
         "## What was taken out",
@@ -179,14 +179,15 @@ def _money(data: ReleaseInput) -> str:
     return "practice money" if data.environment is Environment.SANDBOX else "real money"
 
 
-def _collected(found: Collecting) -> str:
+def _collected(data: ReleaseInput, found: Collecting) -> str:
     rows = [
         ("items chosen to get a partner", f"{found.chosen:,}"),
         ("texts written for images", f"{found.written:,}"),
         ("answers where an image was to be picked for a caption", f"{found.picked:,}"),
         ("… that break a rule, or say that no image matches", f"{found.faulty:,}"),
         ("… that a second worker refused", f"{found.refused:,}"),
-        ("… that a second worker accepted (`collected.parquet`)", f"{found.accepted:,}"),
+        ("… that a second worker accepted", f"{found.accepted:,}"),
+        ("… and no exclusion list names (`collected.parquet`)", f"{len(data.collected):,}"),
         ("paid, reviews included", format_dollars(found.paid_cents)),
     ]
     return (
@@ -235,7 +236,7 @@ def together(rules: MergeRules) -> str:
     )
 
 
-def _merging(data: ReleaseInput, summary: Summary) -> str:
+def _merging(data: ReleaseInput) -> str:
     rules = data.rules
     lines = [together(rules)]
     if not rules.official:

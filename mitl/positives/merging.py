@@ -107,7 +107,12 @@ class Exclusions:
         return cls(frozenset(captions), frozenset(images), frozenset(pairs))
 
     def __contains__(self, pair: Pair) -> bool:
-        return pair.caption_id in self.captions or pair.image_id in self.images or pair in self.pairs
+        return self.take_out(pair.image_id, pair.caption_id)
+
+    def take_out(self, image: int, caption: int | None) -> bool:
+        """Whether they name the pair, or the image of a text that is no caption of the data set."""
+        named = caption is not None and (caption in self.captions or Pair(image, caption) in self.pairs)
+        return named or image in self.images
 
 
 @dataclass(frozen=True, slots=True, eq=False)

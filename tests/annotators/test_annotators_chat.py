@@ -73,6 +73,12 @@ def test_spellings_of_a_letter_count_together():
     assert np.allclose(found, [0.6, 0.2, 0, 0.05])
 
 
+@pytest.mark.parametrize("more", [{}, {"top_logprobs": []}])
+def test_the_letter_that_was_written_counts_where_no_other_is_told(more):
+    written = {"token": "B", "logprob": math.log(0.7), **more}
+    assert np.allclose(letter_shares({"logprobs": {"content": [written]}}), [0, 0.7, 0, 0])
+
+
 @given(st.lists(st.floats(0.001, 1), min_size=4, max_size=4))
 def test_a_score_is_the_expected_level_whatever_letter_the_model_likes(weights):
     """A model that adds to the letter A in whatever it is asked gives the same to a level and to its opposite."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import EpsImagePlugin, Image
+from PIL.Image import DecompressionBombWarning
 
 from annotators.inputs import pixels
 from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
@@ -255,6 +257,21 @@ def test_what_does_not_decode_gives_one_line(
 
     assert "\n" not in str(caught.value)
     assert "000000391895" in str(caught.value)
+
+
+def test_pictures_that_are_read_side_by_side_leave_each_other_alone(tmp_path: Path):
+    """While one is decoded another may end: a bomb is still refused, and no warning of others is lost afterwards."""
+    (tmp_path / "bomb.png").write_bytes(bomb(10000, 10000))
+    before = list(warnings.filters)
+    one, other = pixels._decoding(tmp_path / "one"), pixels._decoding(tmp_path / "other")
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    with pytest.raises(DecompressionBombWarning), Image.open(tmp_path / "bomb.png"):
+        pass
+    other.__exit__(None, None, None)
+
+    assert warnings.filters == before
 
 
 def test_damage_anywhere_gives_pixels_or_one_line(tmp_path: Path):

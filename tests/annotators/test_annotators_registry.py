@@ -61,6 +61,8 @@ def test_ready_is_what_could_propose_as_things_are(tmp_path):
         "half": {"embeddings": {"images": "captions.csv"}},
         "pivot-x-tfidf": {"captions": "captions.csv"},
         "theirs": {"embeddings": {"images": "i.npy", "captions": "captions.csv"}},
+        "clip": {"weights": "there.pth", "bpe": "merges.gz"},
+        "clip-mini": {"weights": "tuned.safetensors"},
     }
     for name in ("there.pth", "a.tar"):
         (tmp_path / name).write_bytes(b"")
@@ -75,6 +77,8 @@ def test_ready_is_what_could_propose_as_things_are(tmp_path):
     assert own["half"].missing == ("embeddings of captions",)
     assert own["pivot-x-tfidf"].ready
     assert own["theirs"].missing == ("the file i.npy",)
+    assert own["clip"].missing == ("the file merges.gz",)
+    assert own["clip-mini"].missing == ("the file tuned.safetensors",)
     (tmp_path / "v.pkl").write_bytes(b"")
     assert {line.name: line for line in describe(configured, tmp_path)}["pvse"].ready
 

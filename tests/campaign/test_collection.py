@@ -33,6 +33,7 @@ from mitl.stages.collecting.show import collected, show
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.originals import exclude
 from mitl.stages.releasing.verify import verify
 from mitl.stages.reporting.report import report
 from mitl.stages.reporting.status import status
@@ -149,6 +150,13 @@ def test_a_text_is_written_reviewed_by_another_and_becomes_an_original(settings,
     assert built.counts["ids_checked"] > 0 and verify(tmp_path / "rel").refusal is None
     assert read_release(tmp_path / "rel").pairs(Direction.I2T)
     assert build_dataset(settings, tmp_path / "rel", SANDBOX).status == "nothing_to_do"
+    gone = int(table["image_id"][0])
+    exclude(settings, [str(gone)])
+    build_dataset(settings, tmp_path / "less", SANDBOX)
+    left = pd.read_parquet(tmp_path / "less" / "collected.parquet")
+    assert left["text_id"].tolist() == table.loc[table["image_id"] != gone, "text_id"].tolist()
+    sheet = (tmp_path / "less" / "datasheet.md").read_text()
+    assert f"and no exclusion list names (`collected.parquet`) | {len(left)} |" in sheet
 
 
 def test_an_image_is_picked_among_those_ranked_first_and_joins_the_positives(settings, tmp_path):
@@ -252,6 +260,30 @@ def test_careless_texts_wait_for_a_person_and_are_asked_of_another_worker_whatev
     work(settings)
     assert states(settings).count(ItemState.ACCEPTED) >= 3
     assert show(settings, SANDBOX).counts["faulty"] == 4
+
+
+def test_later_reviews_have_other_controls_of_both_kinds(written):
+    """Whoever reviews again is not asked what they were asked before."""
+
+    def controls():
+        with open_database(written.db_url, read_only=True) as session:
+            pages = collection.questions(session, sorted({spot.hit for spot in spots(written)}))
+        return {
+            (item.image, item.caption): item.matches
+            for page in pages.values()
+            for item in page
+            if item.matches is not None
+        }
+
+    ask(written)
+    first = controls()
+    chosen(written, 2)
+    ask(written, "write")
+    work(written)
+    ask(written)
+
+    assert len(first) == 2 and len(controls()) == 4
+    assert sorted(controls().values()) == [False, False, True, True]
 
 
 def test_the_writers_own_review_does_not_count(written):

@@ -16,7 +16,7 @@ from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_p
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
-from mitl.db.store import answers, comparisons, hits, ledger
+from mitl.db.store import answers, comparisons, hits, items, ledger, proposals
 from mitl.errors import (
     AnnotatorError,
     FundsError,
@@ -41,6 +41,7 @@ from mitl.stages.hits.scope import list_hits
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
+from mitl.stages.releasing.originals import exclude
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
@@ -98,6 +99,23 @@ def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(
         )
         assert sum(system["score"] for system in scored.counts["systems"].values()) == pytest.approx(100)
         assert_each_hit_is_there_once(finished)
+
+
+def test_only_a_query_whose_positives_are_known_is_a_control(settings):
+    """Where nothing says what fits, as of an image without a caption to trust, no list is known to be better."""
+    with open_database(settings.db_url, read_only=True) as session:
+        names, _ = items.names(session, items.dataset(session).id)
+        proposed = proposals.queries(session)[Direction.I2T]
+    exclude(settings, [names[image] for image in proposed[2:]])
+
+    run_study(
+        settings, direction=Direction.I2T, queries=8, files=(("guess", guesses(settings, Direction.I2T)),)
+    )
+
+    pages = [c for page in posted_pages(settings).values() for c in page]
+    asked = {c.query_id for c in pages if c.role is ComparisonRole.ASKED}
+    assert len(asked) == 8 > len(proposed[:2])
+    assert {c.query_id for c in pages if c.role is ComparisonRole.CONTROL} == set(proposed[:2])
 
 
 def test_pages_name_no_system_and_ask_each_comparison_once(settings):

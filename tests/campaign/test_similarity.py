@@ -20,7 +20,7 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, journal, ledger, rating_pages, similarity
+from mitl.db.store import answers, hits, items, journal, ledger, rating_pages, similarity
 from mitl.errors import FundsError, ProposalError, ReleaseError, StoreError, TemplateError, UsageError
 from mitl.records import Decision, Environment, HitState
 from mitl.records.similarity import SIMILARITY_ROLES, SimilarityRole
@@ -33,6 +33,7 @@ from mitl.stages.operating.backup import verify
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.originals import exclude
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import review
 from mitl.stages.reviewing.review import Ruling, queue, rule
@@ -150,6 +151,21 @@ def test_new_samples_add_to_what_was_asked(posted):
     ]
     assert not met[0] & met[1]  # new pages take controls that nobody was shown yet
     assert run_rate(posted, "sis").counts["pairs"] == 20
+
+
+def test_an_original_that_a_list_refuses_is_no_control(settings):
+    """Of all images but one the captions are not to be trusted, so one alone stands for what is alike."""
+    with open_database(settings.db_url, read_only=True) as session:
+        names, _ = items.names(session, items.dataset(session).id)
+    (kept, *others) = names
+    exclude(settings, [names[image] for image in others])
+
+    run_rate(settings, "sits", per_hit=20)
+
+    alike = [
+        item for page in pages_of(settings).values() for item in page if item.role is SimilarityRole.IDENTICAL
+    ]
+    assert alike and {item.left for item in alike} == {kept}
 
 
 def test_who_fails_the_controls_waits_for_a_person_who_sees_why(doubted, monkeypatch):

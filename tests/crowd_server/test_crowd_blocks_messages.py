@@ -34,6 +34,15 @@ def row_id(crowd, worker):
         return workers.known_worker(Books(connection, SANDBOX, crowd.clock()), worker.id).id
 
 
+@pytest.mark.parametrize("number", [0, 2**31 - 1, 2**31, 10**16, 10**30])
+def test_a_number_that_no_row_has_in_an_address_is_no_fault(either_crowd, number):
+    """Neither database is asked to compare what it cannot hold."""
+    worker = either_crowd.worker()
+
+    assert worker.get(f"/w/messages?before={number}").status_code == 200
+    assert worker.get(f"/w/work?page={number}").status_code == 200
+
+
 def test_a_block_is_listed_told_and_lifted(either_crowd):
     """The worker hears that it is so, not the requester's note; a second block changes the note alone."""
     client, worker = either_crowd.boto(), either_crowd.worker()

@@ -99,6 +99,7 @@ def test_an_address_on_this_machine_is_told_by_its_name_alone(url, local):
         ("127.0.0.1", {"public_url": URL + "/w"}, "https://NAME"),
         ("127.0.0.1", {"public_url": "https://user@crowd.example.org"}, "https://NAME"),
         ("127.0.0.1", {"public_url": "https://crowd.example.org:port"}, "https://NAME"),
+        ("127.0.0.1", {"public_url": "https://b\u00fccher.example"}, "xn--"),
     ],
 )
 def test_an_open_server_without_protection_is_refused_in_one_line(host, options, wanted):

@@ -185,6 +185,15 @@ def test_too_many_pages_get_a_plain_page_with_a_time(crowd_engine):
     assert balance["AvailableBalance"] == "10000.00"
 
 
+def test_a_form_counts_as_a_page_whatever_its_address_begins_with(crowd_engine):
+    """It writes, and files are asked for more often."""
+    with guarded_crowd(crowd_engine, rates=CallerRates(pages=ONE_A_MINUTE)) as crowd:
+        address = crowd.url + "/w/qualifications/static/request"
+        replies = [httpx.post(address, trust_env=False, verify=TRUST).status_code for _ in range(4)]
+
+    assert replies == [403, 403, 403, 429]
+
+
 def test_too_many_calls_get_amazons_throttling(crowd_engine):
     """The code that clients written for MTurk wait and retry by."""
     with guarded_crowd(crowd_engine, rates=CallerRates(api=ONE_A_MINUTE)) as crowd:

@@ -150,6 +150,20 @@ def test_paths_within_pictures_are_ids_where_they_tell_pictures_apart(tmp_path):
         assert set(read(tmp_path / "t.parquet", tmp_path)[1]) == ids
 
 
+def test_pictures_that_are_named_and_not_inside_are_told_by_their_names(tmp_path):
+    """As `to_parquet` of the datasets library leaves them; captions of one picture stay with it."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    cells = [{"bytes": None, "path": name} for name in ("a.jpg", "a.jpg", "b.jpg")]
+    pq.write_table(
+        pa.table({"image": pa.array(cells, struct), "text": ["one", "two", "three"]}), tmp_path / "t.parquet"
+    )
+
+    data, _, _ = read(tmp_path / "t.parquet", tmp_path)
+
+    assert texts(data) == [("a.jpg", "one"), ("a.jpg", "two"), ("b.jpg", "three")]
+
+
 def test_splits_in_the_names_of_parquet_files_are_not_mixed(tmp_path):
     """One has to be named; files without a split are one table, which is told."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

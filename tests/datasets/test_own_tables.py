@@ -133,6 +133,16 @@ def test_nested_sentences_are_captions_with_their_ids(tmp_path):
             )
 
 
+def test_an_image_without_sentences_hides_none_of_the_others(tmp_path):
+    """It is named, or left out where that is wished."""
+    rows = [{"filename": "a.jpg", "captions": [{"raw": "one"}]}, {"filename": "b.jpg", "captions": []}]
+    path = written(tmp_path, lines_of(rows), "t.jsonl")
+
+    assert read(path, skip_empty=True)[:2] == (["a.jpg", "b.jpg"], [("a.jpg#0", "a.jpg", "one")])
+    with pytest.raises(DatasetError, match=r"row 2 .* has an empty caption among its 0"):
+        read(path)
+
+
 def test_a_column_called_id_is_told_by_the_rows(tmp_path):
     """One id a picture names pictures, one id a row names captions, anything between is asked."""
     own = read(written(tmp_path, "id,image,caption\n5,a.jpg,x\n5,a.jpg,y\n6,b.jpg,z\n"))

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from cli_kit import mitl, ok
+from evaluate_kit import write_similarities
 from world_kit import ANNOTATORS, make_world, run_build, run_propose, work_until_done
 
 from annotators.base import inner_products
@@ -53,6 +54,28 @@ def test_the_answers_of_a_release_grade_annotators(folder, monkeypatch):
     expected = kendall(labels, np.array(similarities)).estimate
     assert scores["near"]["i2t"]["Kendall tau-b"] == pytest.approx(expected)
     assert 0 < scores["near"]["i2t"]["nDCG@10"] <= 1
+
+
+def test_a_direction_whose_queries_have_one_graded_item_each_has_no_tau(tmp_path, monkeypatch):
+    """As where only images were asked about: nDCG and the other direction are scored all the same."""
+    monkeypatch.chdir(tmp_path)
+    ratings = tmp_path / "ratings"
+    ratings.mkdir()
+    rows = ("1,10,5,x", "2,10,3,x", "3,20,4,x", "4,20,1,x")
+    (ratings / "sits_val.csv").write_text(
+        "\n".join(("caption,image,agg_score,sampling_method", *rows)) + "\n"
+    )
+    model = write_similarities(tmp_path, "npz")
+
+    found = ok(
+        "evaluate", "--model", f"m={model}", "--cxc", "ratings", "--graded", "--no-intervals", "--json"
+    )
+
+    graded = found.json["counts"]["scores"]["graded-cxc"]["m"]
+    assert {way: set(values) for way, values in graded.items()} == {
+        "i2t": {"nDCG@10", "Kendall tau-b"},
+        "t2i": {"nDCG@10"},
+    }
 
 
 def test_grades_need_something_graded(folder, monkeypatch):

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import chdir, closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -282,6 +282,19 @@ def test_figures_of_later_answers_are_not_said_of_the_release(project: Path, tmp
     assert "the release was built of other answers, exclusion lists or queries; build it again" in after.err
 
 
+def test_a_release_of_ratings_alone_is_told_by_its_own_rules(tmp_path: Path) -> None:
+    """Nothing was posted, so its answers are of no practice; the report merges as it does too."""
+    (tmp_path / "captions.csv").write_text("caption_id,image_id,text\n1,10,a dog\n2,10,dogs\n3,20,a car\n")
+    rows = "caption,image,agg_score,sampling_method\n1,10,5,c2i_original\n2,10,1,c2i_original\n3,20,4,c2i_original\n"
+    (tmp_path / "sits_test.csv").write_text(rows)
+    with chdir(tmp_path):
+        ok("init", "--dataset", "coco", "--captions", "captions.csv", "--cxc", "sits_test.csv")
+        ok("build-dataset", "--out", "rel", "--recipe", "paper")
+
+        assert "The release has 2 positives" in ok("report", "--methods").out
+        assert report_input(collect(project_settings(tmp_path))).release == "rel"
+
+
 def test_queries_of_another_seed_are_not_called_listed(known: Facts) -> None:
     """They may have been drawn as well as listed, and nothing tells which."""
     origins = known.data.origins
@@ -354,6 +367,9 @@ def test_scores_on_the_other_environments_release_are_not_this_ones(project: Pat
     assert {score.positives for score in report_input(collect(settings)).evaluation} == {"original"}
     tau = ok("analyse", "correlations", "--project", settings.project, "--json").json["counts"]["analyses"]
     assert set(tau["correlations"]["tau"]) == {"original R@1"}
+    unposted = make_world(tmp_path / "q", n_images=14)  # a release of ratings alone is live
+    keep_scores(unposted.runs, {"release": values}, {}, of_all=True, environments=of)
+    assert {score.positives for score in report_input(collect(unposted)).evaluation} == {"release"}
 
 
 def test_without_answers_it_says_what_to_do(tmp_path: Path) -> None:

@@ -155,6 +155,9 @@ def test_a_ranking_that_ends_before_a_fold_is_decided_is_refused_or_a_miss(folds
     assert (first.values.tolist(), second.values.tolist()) == ([0, 1, 0, 1], [0, 1, 0, 1])
     with pytest.raises(MetricError, match="before a positive"):
         score_folds(*rankings, ks=(), median_rank=True)
+    nothing = np.empty((3, 0), np.int64)
+    recall, median = score_folds(rankings[0], nothing, there, ks=(1,), median_rank=True, short="zero")
+    assert (recall.estimate, median.estimate) == (0, 1)
 
 
 def test_what_belongs_to_no_fold_is_named():

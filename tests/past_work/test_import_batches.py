@@ -449,6 +449,23 @@ def test_a_corrected_mapping_reads_the_same_file_again(folder):
     assert [row[2] for row in stored()] == [Label.WEAK_NO, Label.NO]
 
 
+def test_what_a_wrong_mapping_noticed_goes_with_it(folder):
+    """What another reading still finds stays, and what the file says of times and decisions."""
+    row = foreign("W1", "1", "", status="Submitted") | {"SubmitTime": "soon"}
+    file = write(folder / "b.csv", [row])
+    Path("wrong.toml").write_text('active_ms = "Input.text{place}"\n' + MAP, encoding="utf-8")
+    noticed = []
+    for mapping in ("wrong.toml", "map.toml"):
+        ok("harvest", "--from", file, "--columns", mapping)
+        with open_database(load_settings(folder, environ={}).db_url, read_only=True) as session:
+            noticed.append(answers.finding_counts(session, LIVE))
+
+    assert noticed == [
+        {"bad_value": 2, "missing_answer": 1, "not_decided": 1},
+        {"bad_value": 1, "missing_answer": 1, "not_decided": 1},
+    ]
+
+
 def test_a_pair_that_stood_twice_on_a_page_is_kept_twice(folder):
     """The second time is a repeat, and one worker's second answer does not count."""
     row = foreign("W1", "1", "4") | {"Input.url2": "http://x/1.jpg", "Input.text2": "a cat"}

@@ -365,6 +365,16 @@ def test_settings_of_an_annotator_count(quick_probe):
     assert part["alternatives"] == {}
 
 
+def test_a_shortlist_is_made_by_those_that_are_asked_beside_it(quick_probe):
+    """As in ranking: the other annotators of the command, not those of mitl.toml."""
+    (quick_probe / "mitl.toml").write_text("[annotators.vilt]\nshortlist = 100\n")
+    asked = ("propose", "--estimate", *COCO, "--hardware", "h100", "--annotator", "vilt", "--annotator")
+
+    part = ok(*asked, "clip", "--annotator", "pvse", "--json").json["counts"]["estimates"]["h100"]
+
+    assert part["annotators"]["vilt"]["pairs"] == 2 * 100 * (123_287 + 616_767)
+
+
 def test_options_that_would_do_nothing_are_refused(quick_probe):
     """Estimating takes none of ranking's, ranking none of estimating's."""
     assert "--hardware is for --estimate" in fails(2, "propose", "--hardware", "h200")

@@ -114,6 +114,8 @@ def test_a_pair_that_people_refused_and_the_audit_confirmed_is_kept_as_found(cer
     }
 
     assert len(turned)
+    (table,) = (one for one in json.loads(files["croissant.json"])["recordSet"] if one["@id"] == "positives")
+    assert "empty where others do" in table["field"][2]["description"]
     for pair in unpack_pairs(turned["pair"].to_numpy()):
         ids = 10 * pair.image_id, 100 * pair.caption_id
         assert ids not in negatives

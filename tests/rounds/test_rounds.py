@@ -27,6 +27,7 @@ from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.proposing.query_lists import query_ids
 from mitl.stages.proposing.ranking import read_items
 from mitl.stages.rounds import steps, walking
+from mitl.stages.training import train as training
 
 SANDBOX = Environment.SANDBOX
 RUN = ("round", "run", "--sandbox", "--rounds", "2", "--budget", "2.20", "--workers", "careful")
@@ -168,6 +169,35 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
     assert fused is None  # what stood had read its rankings
     assert fewer == candidates < pairs
     assert "all is well" in ok("db", "verify").out
+
+
+def test_an_annotator_that_learnt_nothing_proposes_under_its_own_name(tmp_path, monkeypatch):
+    """It would rank as before, twice; a round that died behind its training says so too, and trains no second time."""
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    _with_a_mini(settings.project)
+    run_propose(settings)
+    work_until_done(settings, rounds=8)
+    trains, learnt = training._Work._train, []
+
+    def no_better(work, learner, name, base, path):
+        learnt.append(name)
+        return {**trains(work, learner, name, base, path), "best_step": 0}
+
+    def dies(turn, step, result):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._Work, "_train", no_better)
+    with monkeypatch.context() as patched:
+        patched.setattr(walking, "_ended", dies)
+        assert mitl(*TRAINED).status == 130
+
+    counts = ok(*TRAINED, "--json").json["counts"]
+
+    assert learnt == [f"clip-mini-r{counts['round']}"]
+    assert counts["steps"]["train"]["trained"] == {}
+    assert "no better at any step" in counts["steps"]["train"]["left_out"]["clip-mini"]
+    assert "clip-mini" in counts["steps"]["propose"]["annotators"]
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from cli_kit import fails, ok
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
+from annotators.catalog import PUBLISHED
 from annotators.match_probability import Odds
 from annotators.pcme import load
 from annotators.registry import WEIGHTS
 from annotators.training.files import taught_pairs_of, training_of
+from annotators.training.recipe import Recipe
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.publish import publish
 from mitl.core.clock import utc_now
@@ -23,6 +26,7 @@ from mitl.db.models import TrainedAnnotator
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals, rounds
+from mitl.errors import TrainingError
 from mitl.records import Direction
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
@@ -30,10 +34,12 @@ from mitl.stages.collecting.choose import CollectWish, choose
 from mitl.stages.collecting.show import collected
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
+from mitl.stages.proposing import verify
 from mitl.stages.proposing.estimate import files_of
 from mitl.stages.proposing.ranking import build_annotators
 from mitl.stages.proposing.trained import with_trained
 from mitl.stages.training.gathering import teaching
+from mitl.stages.training.train import TrainRequest, train
 
 QUICK = ("--steps", 4, "--head-steps", 2, "--batch", 6, "--keep", "last", "--sandbox")
 
@@ -242,6 +248,49 @@ def test_weights_in_the_home_folder_are_found_by_all(project, monkeypatch):
     assert next(line["ready"] for line in listed if line["name"] == "mine")
     assert files_of(read, "mine") == [project.project / "mine.safetensors"]
     assert run(project, "mine")["counts"]["trained"]["mine-tuned"]["status"] == "done"
+
+
+def test_what_learnt_is_not_held_against_what_was_published_of_its_base(project, monkeypatch):
+    """Weights of the released sizes are no longer the released ones; a row can still be named."""
+    run(project, "clip-mini")
+    monkeypatch.setattr(verify, "default_row", lambda *read, **more: PUBLISHED["clip"])
+    settings = with_trained(project)
+    (tuned,) = build_annotators(settings, ["clip-mini-tuned"])
+
+    assert verify._row(settings, tuned, None) is None
+    assert verify._row(settings, tuned, "clip") == PUBLISHED["clip"]
+
+
+def test_what_learnt_outlives_the_table_of_its_base(project):
+    """Its file says which network it is, where mitl.toml no longer says what it learnt from."""
+    before = (project.project / "mitl.toml").read_text()
+    shutil.copy(WEIGHTS / "clip-mini.safetensors", project.project / "mine.safetensors")
+    with (project.project / "mitl.toml").open("a") as config:
+        config.write('\n[annotators.mine]\nnetwork = "clip"\nweights = "mine.safetensors"\n')
+    run(project, "mine")
+    (project.project / "mitl.toml").write_text(before)
+    listed = ok("annotators", "--project", project.project, "--json").json["counts"]["annotators"]
+
+    assert next(line["ready"] for line in listed if line["name"] == "mine-tuned")
+    assert build_annotators(with_trained(project), ["mine-tuned"])
+
+
+def test_of_two_trainings_of_one_name_the_first_that_ends_stays(project):
+    """The other one is refused before it would put its weights in the place of those that are in use."""
+    others = iter([True])
+
+    @contextmanager
+    def progress(label, total=None):
+        def advance(steps):
+            if label.startswith("train") and next(others, False):
+                run(project, "clip-mini", "--seed", 1)
+
+        yield advance
+
+    recipe = Recipe(steps=4, head_steps=2, batch=6, keep="last")
+    with pytest.raises(TrainingError, match="another training has made 'clip-mini-tuned' meanwhile"):
+        train(project, TrainRequest(["clip-mini"], recipe), SANDBOX, progress=progress)
+    assert run(project, "clip-mini", "--seed", 1)["status"] == "nothing_to_do"
 
 
 def test_learnt_odds_go_before_those_of_the_base(project):

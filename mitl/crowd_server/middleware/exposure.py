@@ -179,6 +179,10 @@ def public_address(text: str, option: str) -> str:
         raise UsageError(
             f"{option} is {text!r}; write https://NAME or https://NAME:PORT and nothing after it"
         )
+    if not parts.netloc.isascii():
+        raise UsageError(
+            f"{option} is {text!r}; write its name as browsers send it, in letters of ASCII (xn--…)"
+        )
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 

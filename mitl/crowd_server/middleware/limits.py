@@ -150,7 +150,7 @@ PERMISSIONS = "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
 NO_FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 
-_FILES = ("/i/", "/mturk-public/", "/w/qualifications/static/", "/w/static/", "/w/vendored/")
+_FILES = ("/i/", "/mturk-public/", "/w/static/", "/w/vendored/")
 PAGES, FILES, API, WORKER = (
     RequestRate(10, 300),
     RequestRate(60, 1500),

@@ -34,6 +34,7 @@ from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parse
 
 UNREADABLE = "unreadable"
 MISSING_ANSWER = "missing_answer"
+UNKNOWN_ID, BAD_VALUE = "unknown_id", "bad_value"
 _MARKS_OF_A_PARSE = (UNREADABLE, MISSING_ANSWER)
 """A parse without an answer has one of these findings."""
 
@@ -174,6 +175,16 @@ def set_parses(
     )
     _add_rationale(session, parses)
     add_all_findings(session, {id_: parsed.findings for id_, parsed in parses.items()})
+
+
+def forget_reading(session: Session, ids: Sequence[int]) -> None:
+    """Drop what an earlier reading of past work noticed; what its file says of times and decisions stays noted."""
+    of_reading = (
+        FindingRow.code.in_((*_MARKS_OF_A_PARSE, UNKNOWN_ID, BAD_VALUE)),
+        ~FindingRow.detail.startswith("time "),
+    )
+    for chunk in chunks(ids):
+        session.execute(delete(FindingRow).where(FindingRow.assignment_id.in_(chunk), *of_reading))
 
 
 def _forget_parses(session: Session, ids: Sequence[int]) -> None:

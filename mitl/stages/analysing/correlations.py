@@ -35,7 +35,7 @@ def _correlate(of: AnalysisInput) -> tuple[Correlations, ScoreTable]:
         MetricError: the file is no such table, no scores are kept, or there are fewer than two models.
     """
     scores = of.options.scores
-    table = score_table(of.settings, of.project.environment) if scores is None else read_scores(scores)
+    table = score_table(of.settings, of.project.scored_in) if scores is None else read_scores(scores)
     return correlate(table), table
 
 
@@ -71,7 +71,7 @@ def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
     )
 
 
-def score_table(settings: Settings, environment: Environment) -> ScoreTable:
+def score_table(settings: Settings, environment: Environment | None) -> ScoreTable:
     """The scores that ``mitl evaluate`` keeps: a metric's name begins with its set of positives.
 
     Models that lack a set of positives have no score there. A set in one direction alone is left out.

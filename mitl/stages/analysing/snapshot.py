@@ -108,6 +108,13 @@ class ProjectSnapshot:
     """Each caption with its own image, and what else the data set knows to match."""
     questions: tuple[Question, ...]
     """What pages of pairs asked besides the label; the standard questions always."""
+    posted_to: tuple[Environment, ...]
+    """The environments that hold batches."""
+
+    @property
+    def scored_in(self) -> Environment | None:
+        """Of which environment scores on a release are this one's; None for all, where nothing was posted."""
+        return self.environment if self.posted_to else None
 
     @cached_property
     def merge_rules(self) -> MergeRules:
@@ -273,8 +280,8 @@ def item_of(pair: Pair, direction: Direction) -> int:
 def read_project(
     session: Session, settings: Settings, environment: Environment | None = None
 ) -> ProjectSnapshot:
-    """Read it all; the environment as `choose_environment` chooses it."""
-    chosen = choose_environment(session, environment)
+    """Read it all; the environment as `choose_environment` chooses it, where nothing is posted that of a release."""
+    chosen = choose_environment(session, environment, unposted=Environment.LIVE)
     dataset = item_store.dataset(session)
     hits = hit_store.hits(session, chosen)
     batches = tuple(hit_store.batches(session, chosen))
@@ -300,6 +307,7 @@ def read_project(
         proposals=_best(proposal_store.proposals(session)),
         batches=batches,
         questions=declared_questions(asked, settings.wordings),
+        posted_to=tuple(hit_store.environments(session)),
         hits=tuple(hits),
         hit_items=hit_store.hit_items(session, [hit.id for hit in hits]),
         submissions=tuple(answer_store.assignments(session, chosen)),

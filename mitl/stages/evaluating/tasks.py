@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -267,11 +268,26 @@ class GradedTask(ScoredTask):
         return block.query_ids, block.head(NDCG_K), block.similarities[rows, columns]
 
     def values(self, direction: Direction, parts: Sequence[tuple[Ids, Ids, NDArray[Any]]]) -> Values:
-        """nDCG@10 and Kendall's tau-b."""
+        """nDCG@10 and Kendall's tau-b; one of them where no query has the other, as where each has one graded item.
+
+        Raises:
+            MetricError: no query has either.
+        """
         labels = self.labels[direction]
         query_ids, heads, similarities = (np.concatenate(column) for column in zip(*parts, strict=True))
         assert np.array_equal(query_ids, labels.query_ids), "blocks come in the order of their queries"
-        return ndcg(query_ids, heads, labels, k=NDCG_K, short="zero"), kendall(labels, similarities)
+        defined = []
+        for value in (
+            partial(ndcg, query_ids, heads, labels, k=NDCG_K, short="zero"),
+            partial(kendall, labels, similarities),
+        ):
+            try:
+                defined.append(value())
+            except MetricError as error:
+                why = error
+        if not defined:
+            raise why
+        return tuple(defined)
 
 
 def release_grades(folder: Path, sides: Sides) -> GradedTask:

@@ -141,7 +141,6 @@ def _id(text: str, integers: bool) -> str:
     return str(int(whole)) if integers and re.fullmatch(r"[0-9]{1,19}", whole) else text
 
 
-UNKNOWN_ID = "unknown_id"
 _WINDOW = 5000
 """HITs whose submissions are read at once."""
 
@@ -172,7 +171,7 @@ def paired(row: MappedRow, items: ProjectItems, *, numbered: bool) -> PairedRow:
         else:
             answers.append((pair, answer.answer))
             roles.append(answer.role)
-    findings = [*row.findings, *(Finding(UNKNOWN_ID, words) for words in unknown)]
+    findings = [*row.findings, *(Finding(parse_store.UNKNOWN_ID, words) for words in unknown)]
     return PairedRow(tuple(answers), tuple(findings), tuple(unknown), tuple(roles))
 
 
@@ -196,6 +195,7 @@ def derive(
         import_store.set_items(session, roles)
         places = {hit: {spot: n for n, spot in enumerate(page, start=1)} for hit, page in pages.items()}
         parses = {document.id: _placed(read[document.id], places[document.hit_id]) for document in documents}
+        parse_store.forget_reading(session, list(parses))
         parse_store.set_parses(session, parses, source=JudgementSource.IMPORT)
         count += len(documents)
     return count

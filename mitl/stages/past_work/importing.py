@@ -84,7 +84,7 @@ def import_results(
         session = context.session
         before = import_store.imports(session).get(file.sha256)
         was_first = before is not None and before.environment is context.environment
-        if not was_first and not import_store.holds(session, context.environment, file.sha256):
+        if before and not was_first and not import_store.holds(session, context.environment, file.sha256):
             before = None  # of past work that was brought into the sandbox for practice live knows nothing
         if before is not None and not _means_else(before, mapping):
             session.rollback()

@@ -255,7 +255,10 @@ def _decide(session: Session, decided: Mapping[int, PastSubmission]) -> None:
     findings: dict[int, list[Finding]] = {}
     for id_, submission in decided.items():
         decisions[Decision.REJECT if submission.status == REJECTED else Decision.APPROVE].append(id_)
-        noted = [Finding("bad_value", f"time {text[:80]!a} cannot be read") for text in submission.odd_times]
+        noted = [
+            Finding(parse_store.BAD_VALUE, f"time {text[:80]!a} cannot be read")
+            for text in submission.odd_times
+        ]
         if submission.status not in (APPROVED, REJECTED, ""):
             noted.append(
                 Finding(NOT_DECIDED, f"the file says {submission.status[:40]!a}; its answers are used")

@@ -70,7 +70,7 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Estima
         raise UsageError(f"no hardware called {unknown[0]!r}; known: {', '.join(HARDWARE)}")
     names = list(dict.fromkeys(chosen or NETWORKS))
     settings = with_trained(settings, names)
-    plans = {name: plan for name in names if (plan := plan_of(settings, name)) is not None}
+    plans = {name: plan for name in names if (plan := plan_of(settings, name, names)) is not None}
     if not plans:
         raise AnnotatorError(
             f"costs are known of the networks {', '.join(NETWORKS)}, of pivots, and of embeddings and rankings from "
@@ -137,8 +137,8 @@ def _workload(settings: Settings, wanted: EstimateOptions) -> SearchWorkload:
     return SearchWorkload(images, captions, image_queries, caption_queries)
 
 
-def plan_of(settings: Settings, name: str) -> AnnotatorPlan | None:
-    """An annotator's costs by its sizes; None where they are not known."""
+def plan_of(settings: Settings, name: str, names: Sequence[str]) -> AnnotatorPlan | None:
+    """An annotator's costs by its sizes, beside those of ``names``; None where they are not known."""
     config, scope = split_scope(name, settings.annotator_config.get(name, {}))
     made_elsewhere = _from_files(settings, name, config)
     if made_elsewhere is not None:
@@ -154,7 +154,7 @@ def plan_of(settings: Settings, name: str) -> AnnotatorPlan | None:
         return None
     per_query = None
     if scope is not None and scope.shortlist is not None:
-        per_query = scope.shortlist * max(1, len(scope.sources) or len(settings.annotators) - 1)
+        per_query = scope.shortlist * max(1, len(scope.sources) or len(names) - 1)
     low = str(config.get("precision", "float32")) in _LOW_PRECISIONS
     return AnnotatorPlan(costs.times(len(files)) if len(files) > 1 else costs, low, per_query)
 

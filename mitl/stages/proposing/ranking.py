@@ -40,7 +40,14 @@ from mitl.records import CaptionItem, Direction, IdKind, ImageItem, PartKind
 from mitl.records.forms import IMAGES
 from mitl.retrieval.pair_scores import PairScores, ScoredItems, ScoredUnit, Unit
 from mitl.retrieval.pair_search import PairSearch
-from mitl.retrieval.rankings import ExternalIds, MadeBy, read_ranking, read_ranking_info, write_ranking
+from mitl.retrieval.rankings import (
+    MAX_DEPTH,
+    ExternalIds,
+    MadeBy,
+    read_ranking,
+    read_ranking_info,
+    write_ranking,
+)
 from mitl.retrieval.shortlisted import (
     PairRanking,
     ShortlistAudit,
@@ -307,7 +314,7 @@ class AnnotatorRun:
         """How deep the sources' rankings must be; further where a recall is wished, so that the list can grow."""
         scope = self.scope
         assert scope.shortlist is not None, "only a shortlist has sources"
-        most = len(self.items.side(direction, gallery=True))
+        most = min(len(self.items.side(direction, gallery=True)), MAX_DEPTH)
         return min(scope.shortlist * (1 if scope.recall is None else _GROWTH), most)
 
     def _keys(self, annotator: Annotator | RankingSource, modality: Modality) -> NDArray[np.uint64]:
@@ -414,8 +421,13 @@ def rank_with(kept: RankingFolder, runs: Sequence[AnnotatorRun]) -> tuple[list[N
 
     Raises:
         AnnotatorError: an annotator that reads pictures would miss some; all are told before anything is computed.
+        RetrievalError: rankings would be deeper than files hold.
     """
     asked = [direction for direction in Direction if kept.queries[direction]]
+    if (deepest := max((kept.depth[direction] for direction in asked), default=0)) > MAX_DEPTH:
+        raise RetrievalError(
+            f"the depth is {deepest:,}, but rankings are kept to {MAX_DEPTH:,}; ask for less"
+        )
     for part in (part for run in runs for part in (run, *run.sources)):
         require_pictures(part.annotator, part.items.images)
     for run in runs:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from annotators import registry
-from annotators.catalog import BEGINNERS
+from annotators.catalog import BEGINNERS, NETWORKS
 from mitl.errors import AnnotatorError
 from mitl.settings import Settings
 
@@ -60,8 +61,14 @@ def with_trained(settings: Settings, names: Sequence[str] = ()) -> Settings:
 def _table(row: TrainedRow, config: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, Any]:
     base = config.get(row.base, {})
     kept = {key: value for key, value in base.items() if key not in _OF_OTHER_WEIGHTS}
-    if "towers" in base or row.base in BEGINNERS:
-        return {**kept, "towers": str(folder / row.file)}
     network = base.get("network") or registry.NETWORK_OF_MINI.get(row.base, row.base)
+    if not base and network not in (*NETWORKS, *BEGINNERS):
+        # The base's table is gone from mitl.toml. Late, for torch takes a second.
+        from annotators.training.files import metadata_of
+
+        with suppress(AnnotatorError):  # where the file is gone, whoever builds it says so
+            network = metadata_of(folder / row.file).get("network", network)
+    if network == "towers" or "towers" in base or row.base in BEGINNERS:
+        return {**kept, "towers": str(folder / row.file)}
     threads = {"threads": 1} if row.base in registry.NETWORK_OF_MINI else {}
     return {**threads, **kept, "network": network, "weights": str(folder / row.file)}

@@ -41,7 +41,7 @@ from mitl.stages.proposing.ranking import (
     read_items,
     require_pictures,
 )
-from mitl.stages.proposing.trained import with_trained
+from mitl.stages.proposing.trained import trained_rows, with_trained
 
 COCO = "coco"
 RecallByProtocol = Mapping[str, Mapping[str, Mapping[str, float | None]]]
@@ -165,7 +165,7 @@ _SLOWEST = Hardware("slow", 2e9, 2e9, 1e9, 1e8, 20, "assumed")
 
 def _cost(settings: Settings, name: str, items: SearchedItems) -> VerifyCost | None:
     """What ranking these items takes here; None where it is little, or costs are not known."""
-    plan = plan_of(settings, name)
+    plan = plan_of(settings, name, [name])
     n_images, n_captions = len(items.images), len(items.captions)
     work = SearchWorkload(n_images, n_captions, n_images, n_captions)
     if plan is None or estimate(plan, work, _SLOWEST).seconds < _WORTH_MEASURING:
@@ -229,6 +229,8 @@ def _row(settings: Settings, annotator: Annotator | RankingSource, asked: str | 
     config = settings.annotator_config.get(name, {})
     if asked is not None:
         return PUBLISHED[asked]
+    if any(row.name == name for row in trained_rows(settings)):
+        return None  # it has learnt since it was published
     network = registry.network_of(name, config)
     if network is None or ("weights" not in config and name in PUBLISHED):
         return PUBLISHED.get(name)

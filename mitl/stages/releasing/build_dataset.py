@@ -133,7 +133,10 @@ def release_input(
         posterior=answers.posterior,
         warnings=answers.warnings,
         card=release_card(settings),
-        collected=collected(texts, chain.from_iterable(known.private_ids.values())),
+        collected=collected(
+            [text for text in texts if not known.exclusions.take_out(text.image, text.caption)],
+            chain.from_iterable(known.private_ids.values()),
+        ),
         collecting=collecting(context),
         sides=known.dataset.pair_sides,
     )

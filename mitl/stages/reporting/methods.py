@@ -53,7 +53,11 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
         raise UsageError(
             f"--methods is {str(out)!r}; give a file that ends in {_MARKDOWN} or {_LATEX}, or - to print"
         )
-    with open_context(settings, environment, read_only=True) as context, reading(context.session):
+    unposted = Environment.LIVE  # as of a release
+    with (
+        open_context(settings, environment, read_only=True, unposted=unposted) as context,
+        reading(context.session),
+    ):
         of, warnings = facts(context)
     entries = bibliography(of)
     latex = out.suffix == _LATEX
@@ -106,7 +110,9 @@ def facts(context: Context) -> tuple[Facts, tuple[str, ...]]:
                 if audit.purpose is AuditPurpose.RECALL
             ),
             scores=evaluation(
-                settings, [row.name for row in proposal_store.annotators(session)], context.environment
+                settings,
+                [row.name for row in proposal_store.annotators(session)],
+                context.environment if hit_store.environments(session) else None,
             ),
             versions=tuple(versions()),
         ),

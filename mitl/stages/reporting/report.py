@@ -153,8 +153,6 @@ class ReportSource:
     """Secret of the workers' pseudonyms."""
     file: Path
     """Where the report lies unless another file is named."""
-    has_other_work: bool
-    """Whether the project has posted to the other environment too."""
     sections: tuple[AnalysisSection, ...] = ()
     """That are made of the database itself: see ``SECTIONS``."""
     warnings: tuple[str, ...] = ()
@@ -232,7 +230,6 @@ def collect(
         people = crowd(session, chosen, habits(session, chosen, settings.gold_rule))
         names = {Direction.I2T: project.image_ids, Direction.T2I: project.caption_ids}
         runs = proposal_runs(session, project.dataset, names, settings.seed)
-        has_other_work = any(other is not chosen for other in hit_store.environments(session))
         file = report_file(session, settings.project, chosen)
         context = Context(session, settings, chosen)
         advance(1)
@@ -245,7 +242,7 @@ def collect(
     warnings: tuple[str, ...] = ()
     if salt is None:
         salt, warnings = _new_salt(settings)
-    return ReportSource(project, people, runs, salt, file, has_other_work, sections, warnings)
+    return ReportSource(project, people, runs, salt, file, sections, warnings)
 
 
 def _new_salt(settings: Settings) -> tuple[bytes, tuple[str, ...]]:
@@ -284,7 +281,7 @@ def report_input(
     of = AnalysisInput.of(project, options)
     merged = project.merged if project.stored or project.ratings else None
     true = packed_truth(project) if project.has_truth and project.proposals else None
-    scores = evaluation(project.settings, [row.name for row in project.annotators], project.environment)
+    scores = evaluation(project.settings, [row.name for row in project.annotators], project.scored_in)
     funnel = funnel_counts(project)
     return ReportInput(
         project=project.settings.project.name,
@@ -322,7 +319,7 @@ def report_input(
         preference=preference(project),
         provenance=provenance(project, source.runs, evaluated=bool(scores)),
         form=project.dataset.form,
-        notes=_notes(project, funnel, has_other_work=source.has_other_work),
+        notes=_notes(project, funnel),
     )
 
 
@@ -425,7 +422,7 @@ def headline(data: ReportInput) -> Headline:
     return numbers
 
 
-def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tuple[str, ...]:
+def _notes(project: ProjectSnapshot, funnel: FunnelCounts) -> tuple[str, ...]:
     notes = []
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in project.submissions)
     if undecided:
@@ -447,7 +444,7 @@ def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bo
         )
     if project.environment is Environment.SANDBOX and project.submissions:
         notes.append("These answers were given in the sandbox, with practice money.")
-    if has_other_work:
+    if any(other is not project.environment for other in project.posted_to):
         notes.append(
             "The project has work in the other environment too, which this page leaves out, as it does scores on a "
             "release of that."

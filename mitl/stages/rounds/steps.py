@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from math import ceil
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.rounds.asking import harvest_chosen, publish_chosen
 from mitl.stages.rounds.choosing import ChoiceOptions, choose
 from mitl.stages.rounds.wish import Done, RoundRequest, Turn, Waits
-from mitl.stages.training.train import TrainRequest, train
+from mitl.stages.training.train import TrainCounts, TrainRequest, train
 
 _MOST_LOST = 0.5
 """Of a budget, at most so much is kept to ask again, however bad the work was."""
@@ -48,7 +49,7 @@ UNFUSED = "exhaustive"
 
 
 def _train(turn: Turn) -> Done:
-    """Train each annotator on originals and answers; one that cannot learn yet, or at all, proposes as it is.
+    """Train each annotator on originals and answers; one that cannot learn yet, or not well, proposes as it is.
 
     What this round has trained before it was interrupted stands, though answers may have come in since; what was half
     done then begins anew.
@@ -56,23 +57,28 @@ def _train(turn: Turn) -> Done:
     if not turn.wish.train:
         return Done("no training is wanted", {"trained": {}, "left_out": {}})
     with open_context(turn.settings, turn.environment, read_only=True) as context:
-        trained = {
-            row.base: row.name for row in round_store.trained(context.session) if row.round_id == turn.row.id
+        before = {
+            row.base: row.recipe["outcome"]
+            for row in round_store.trained(context.session)
+            if row.round_id == turn.row.id
         }
-    left_out = {}
+    trained, left_out = {}, {}
     for base in turn.wish.annotators or turn.settings.annotators:
-        if base in trained:
-            continue
         request = TrainRequest((base,), turn.wish.recipe(turn.settings.seed), round=turn.row, restart=True)
+        name = request.named(base)
         try:
-            result = train(turn.settings, request, turn.environment, progress=turn.talk.progress)
+            if base not in before:
+                result = train(turn.settings, request, turn.environment, progress=turn.talk.progress)
+                before[base] = cast("TrainCounts", result.counts)["trained"][name]
         except TrainingError as error:
             left_out[base] = str(error)
-            turn.talk.say(f"{base} is left as it is: {error}")
         else:
-            trained[base] = request.named(base)
-            for warning in result.warnings:
-                turn.talk.say(warning)
+            if before[base]["best_step"]:
+                trained[base] = name
+            else:
+                left_out[base] = "it ranks held-out queries no better at any step"
+        if base in left_out:
+            turn.talk.say(f"{base} is left as it is: {left_out[base]}")
     line = f"{', '.join(trained.values())} learnt" if trained else "nobody could learn yet"
     untrained = f"; {', '.join(left_out)} as before" if left_out else ""
     return Done(line + untrained, {"trained": trained, "left_out": left_out})

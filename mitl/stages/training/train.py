@@ -165,9 +165,7 @@ class _Work:
         learner = load(base, config, folder=self.settings.project, device=self.request.device)
         said = {**recipe.as_json(), "answers_sha256": self.answers}
         path = self.settings.project / FOLDER / f"{name}.safetensors"
-        trained = {row.name: row for row in rounds.trained(self.context.session, withdrawn=True)}.get(name)
-        self.context.session.rollback()
-        if trained is not None:
+        if (trained := self._trained(name)) is not None:
             return self._known(trained, path, learner.fingerprint, said)
         if name in self.settings.annotator_config or name in registry.names() or name in BEGINNERS:
             raise TrainingError(f"there is an annotator {name!r} already; give another --name")
@@ -189,6 +187,11 @@ class _Work:
         self.context.session.commit()
         path.with_suffix(".checkpoint").unlink(missing_ok=True)
         return {"base": base, "status": "done", "initial": self._initial(base), **outcome}
+
+    def _trained(self, name: str) -> TrainedRow | None:
+        rows = {row.name: row for row in rounds.trained(self.context.session, withdrawn=True)}
+        self.context.session.rollback()
+        return rows.get(name)
 
     def _known(self, row: TrainedRow, path: Path, mark: str, said: Mapping[str, Any]) -> dict[str, Any]:
         """Of one of this name; TrainingError where it is not the same."""
@@ -255,6 +258,10 @@ class _Work:
                 "recipe": recipe.as_json(),
                 "step": done.best.step,
             }
+            if self._trained(name) is not None:
+                raise TrainingError(
+                    f"another training has made {name!r} meanwhile, and its weights stay; give another --name"
+                )
             learner.save(path, said, self._taught(base, lesson))
         return {
             "steps": done.rows[-1].step,

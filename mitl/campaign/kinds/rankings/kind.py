@@ -25,7 +25,7 @@ from mitl.campaign.kinds.protocol import (
     spread,
 )
 from mitl.campaign.kinds.rankings.systems import Contest, PreferenceStudy, contest
-from mitl.campaign.pilots import within
+from mitl.campaign.pilots import sure_originals, within
 from mitl.crowd.answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import desk as desk_store
@@ -140,7 +140,7 @@ def _key(direction: Direction, query_id: int, *sides: tuple[str, tuple[int, ...]
 def draw_controls(
     session: Session, settings: Settings, study: PreferenceStudy, contest: Contest, count: int
 ) -> list[ComparisonControl]:
-    """So many controls, or one for each query of the contest where there are fewer.
+    """So many controls, or one for each query of the contest whose positives are known where there are fewer.
 
     The better side begins with the query's original positives and goes on with a system's own items, or is all
     positives where the contest's rankings were made of them; the other is
@@ -152,18 +152,16 @@ def draw_controls(
     if not count:
         return []
     dataset = item_store.dataset(session)
-    captions = item_store.captions(session, dataset.id)
     originals: dict[int, list[int]] = defaultdict(list)
-    for caption in captions:
-        if study.direction is Direction.T2I:
-            originals[caption.id].append(caption.image_id)
-        else:
-            originals[caption.image_id].append(caption.id)
+    for pair in sorted(sure_originals(session, seed=settings.seed)):
+        query, item = study.direction.ordered(pair.image_id, pair.caption_id)
+        originals[query].append(item)
     if study.direction is Direction.T2I:
         gallery = [image.id for image in item_store.images(session, dataset.id, settings.project)]
     else:
-        gallery = [caption.id for caption in captions]
-    queries = shuffled(contest.queries, settings.seed, "preference controls")[:count]
+        gallery = [caption.id for caption in item_store.captions(session, dataset.id)]
+    known = [query for query in contest.queries if query in contest.positives or query in originals]
+    queries = shuffled(known, settings.seed, "preference controls")[:count]
     return [_control(settings.seed, study, contest, query, originals[query], gallery) for query in queries]
 
 

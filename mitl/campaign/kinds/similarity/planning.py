@@ -26,6 +26,7 @@ from mitl.campaign.pilots import (
     pilot_out,
     rotated,
     seed_of,
+    sure_originals,
     waits_for,
     within,
 )
@@ -258,7 +259,7 @@ def _controls(session: Session, settings: Settings, request: RatePairs, count: i
     dataset = item_store.dataset(session)
     captions = item_store.captions(session, dataset.id)
     if task is Likeness.SITS:
-        alike = [(caption.image_id, caption.id) for caption in captions]
+        alike = [(pair.image_id, pair.caption_id) for pair in sure_originals(session, seed=seed)]
     elif task is Likeness.STS:
         alike = [(caption.id, caption.id) for caption in captions]
     else:

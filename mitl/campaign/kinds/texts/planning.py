@@ -14,6 +14,7 @@ from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
 from mitl.campaign.kinds.texts.answers import ANY, MOST_OFFERED, USUAL_WORDS
 from mitl.campaign.kinds.texts.packing import MAX_PER_HIT, N_CONTROLS, pack_texts
 from mitl.campaign.kinds.texts.standing import ItemStanding, ItemState, standing
+from mitl.campaign.pilots import sure_originals
 from mitl.core.arrays import unpack_ids
 from mitl.crowd.context import open_context
 from mitl.db.store import collection as collection_store
@@ -21,8 +22,8 @@ from mitl.db.store import columns
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
 from mitl.errors import ProposalError, RoundError, UsageError
-from mitl.proposals.sampling import gold_positives, shuffled
-from mitl.records import CollectionRole, Direction, Environment, Pair, several
+from mitl.proposals.sampling import shuffled
+from mitl.records import CollectionRole, Direction, Environment, several
 from mitl.records.collection import TASKS, TEXTS, CollectionQuestion, Terms
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
@@ -190,20 +191,11 @@ def _controls(
     if request.task is not CollectionRole.REVIEW or not n_texts:
         return []
     n_pages = -(-n_texts // (request.per_hit - N_CONTROLS))
-    dataset = item_store.dataset(session)
-    captions = item_store.captions(session, dataset.id)
-    lists = item_store.exclusions(session)
-    originals = [Pair(caption.image_id, caption.id) for caption in captions]
-    refused = {pair for pair in originals if any(entry.covers(pair) for entry in lists)}
-    alike = gold_positives(
-        originals,
-        excluded=refused,
-        ratings=item_store.ratings(session),
-        n=n_pages,
-        seed=settings.seed + _n_reviews(session, request.environment),
-    )
+    captions = item_store.captions(session, item_store.dataset(session).id)
+    seed = settings.seed + _n_reviews(session, request.environment)
+    alike = sure_originals(session, seed=seed)[:n_pages]
     samples = similarity_store.samples(session)
-    apart = draw_unrelated(captions, samples, Likeness.SITS, n=len(alike), seed=settings.seed)
+    apart = draw_unrelated(captions, samples, Likeness.SITS, n=len(alike), seed=seed)
     return [
         (_control(*(pair.image_id, pair.caption_id), True), _control(*other, False))
         for pair, other in zip(alike, [apart[turn % len(apart)] for turn in range(len(alike))], strict=True)
