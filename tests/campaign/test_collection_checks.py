@@ -18,6 +18,7 @@ from mitl.campaign.kinds.texts.answers import (
     is_in,
     normalised,
     parse_texts,
+    words_of,
 )
 from mitl.campaign.kinds.texts.packing import ShownItem, check_page, pack_texts, render_texts
 from mitl.campaign.kinds.texts.standing import MOST_TRIES, ItemState, stand
@@ -86,6 +87,13 @@ def test_any_text_is_checked_and_normalising_is_done_once(text):
     check_text(text, RULES)
     plain = normalised(text)
     assert normalised(f" {plain}!") == plain
+
+
+def test_vowels_that_are_marks_are_part_of_their_words():
+    """Else a boy and a girl of Hindi are one text, given twice, and each of their words counts as two or three."""
+    boy, girl = "एक लड़का नदी में तैर रहा है", "एक लड़की नदी में तैर रही है"
+    assert [len(words_of(text)) for text in (boy, girl, "A me\u0301decin ❤\ufe0f")] == [7, 7, 2]
+    assert not check_beside(girl, {normalised(boy)}, ())
 
 
 def answers_xml(fields):

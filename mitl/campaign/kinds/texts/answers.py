@@ -112,12 +112,13 @@ CONTROL_FAILED = "review_control_failed"
 CONTROL_MISSING = "review_control_missing"
 NO_ANSWER = "no_text"
 
-_WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_WORDS = re.compile(r"[^\W_][^\s'’-]*(?:['’-][^\W_][^\s'’-]*)*")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text: runs of letters and digits, joined by an apostrophe or a hyphen or not."""
-    return _WORDS.findall(text)
+    """The words of a text: runs of letters, their marks and digits, joined by an apostrophe or a hyphen or not."""
+    kinds = ((letter, unicodedata.category(letter)[0]) for letter in text)
+    return _WORDS.findall("".join(a if kind in "LMN" or a in "'’-" else " " for a, kind in kinds))
 
 
 def normalised(text: str) -> str:
