@@ -7,6 +7,7 @@ in a random order over all strata.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -157,14 +158,15 @@ def draw(
     """
     check_design(design)
     assert len(members) == len(design.strata)
+    source = _source(design, members, positives)
     drawn = [
-        _drawn(design, number, member)
+        _drawn(design, number, member, source)
         for number, member in enumerate(members)
         if design.strata[number].sample
     ]
     pairs = np.concatenate([pairs for pairs, _ in drawn])
     strata = np.repeat(np.arange(len(design.strata)), [stratum.sample for stratum in design.strata])  # (n,)
-    order = np.random.default_rng([design.seed, len(design.strata)]).permutation(len(pairs))
+    order = np.random.default_rng([*source, len(design.strata)]).permutation(len(pairs))
     known = contains(positives, pairs[order])
     inclusion = np.array([stratum.inclusion for stratum in design.strata])
     return frame(
@@ -200,7 +202,22 @@ def check_design(design: AuditDesign) -> None:
         raise AuditError("the design draws no pair; give it a stratum that holds some")
 
 
-def _drawn(design: AuditDesign, number: int, member: Ints | RemainderOf) -> tuple[Ints, np.ndarray]:
+def _source(design: AuditDesign, members: Sequence[Ints | RemainderOf], positives: Ints) -> tuple[int, int]:
+    """Where random numbers begin: the seed, and all that is drawn from.
+
+    By the seed alone half of a sample would be drawn again from a pool that hardly differs, as by the matches that the
+    earlier audit found, and what was drawn before is known to hold no others.
+    """
+    digest = hashlib.sha256(repr([stratum.size for stratum in design.strata]).encode())
+    for pairs in (*members, positives):
+        if not isinstance(pairs, RemainderOf):
+            digest.update(np.asarray(pairs, "<i8").tobytes() + b"|")
+    return design.seed, int.from_bytes(digest.digest()[:16], "big")
+
+
+def _drawn(
+    design: AuditDesign, number: int, member: Ints | RemainderOf, source: tuple[int, int]
+) -> tuple[Ints, np.ndarray]:
     """The pairs of one stratum with whether a no is rechecked; its random numbers are its own."""
     stratum: Stratum = design.strata[number]
     size = member.size
@@ -208,7 +225,7 @@ def _drawn(design: AuditDesign, number: int, member: Ints | RemainderOf) -> tupl
         raise AuditError(
             f"stratum {stratum.name!r} was designed with {stratum.size:,} pairs and holds {size:,}; plan again"
         )
-    rng = np.random.default_rng([design.seed, number])
+    rng = np.random.default_rng([*source, number])
     numbers = np.asarray(rng.choice(size, stratum.sample, replace=False), np.int64)
     pairs = member.nth(numbers) if isinstance(member, RemainderOf) else np.asarray(member, np.int64)[numbers]
     return pairs, rng.random(stratum.sample) < stratum.recheck_share

@@ -106,6 +106,23 @@ def test_the_same_seed_draws_the_same_sample():
     assert once == again != other
 
 
+def test_a_pool_that_gained_what_a_sample_found_is_sampled_anew():
+    """By the same seed too: what was drawn before holds no missing match any more."""
+    pool = Pool(np.arange(200), np.arange(0), np.arange(200), np.arange(500))
+
+    def sampled(held):
+        rest = RemainderOf(pool, held)
+        design = design_of(("positives", len(held), 1, 0.0, 0.9), ("rest", rest.size, 500, 0.0, 0.001))
+        drawn = draw(design, (held, rest), positives=held)
+        return drawn.loc[drawn["stratum"] == 1, "pair"].to_numpy()
+
+    held = pool.nth(np.arange(0, pool.size, 9973))
+    before = sampled(held)
+    again = sampled(np.sort(np.append(held, before[:2])))
+
+    assert np.isin(again, before).mean() < 0.05
+
+
 def test_a_sample_knows_its_chances():
     """Places rise from 1 over all strata mixed; inclusion is sample over size; what was known gets three answers."""
     drawn = draw(DESIGN, [LISTED, RemainderOf(POOL, LISTED)], positives=np.sort(POOL.nth(np.arange(64))[::2]))

@@ -353,9 +353,8 @@ def test_a_sample_too_small_says_how_many_answers_are_wanted(project: Settings) 
     failed = mitl("label", "--project", project.project, "--error", "0.005", "--siding", "0")
     assert failed.status == 1
     assert "too few to promise at most 0.5% wrong labels" in failed.error
-    assert (
-        "more are wanted, and a sample cannot grow once its answers are known: raise --error" in failed.error
-    )
+    assert "more are wanted" in failed.error
+    assert ", and a sample cannot grow once its answers are known: raise --error" in failed.error
     drawing = ("audit", "draw", "--project", project.project, "--sandbox", "--for", "labels", "--size")
     grown = mitl(*drawing, str(SAMPLE + 1))
     assert "another sample would be drawn after looking" in grown.error

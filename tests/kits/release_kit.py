@@ -147,7 +147,7 @@ def truly_matches(pair):
     return (pair.image_id * pair.caption_id) % 7 == 0 or (pair.image_id + pair.caption_id) % 4 < 2
 
 
-def audit_record(merged, *, seed=0, answer=None):
+def audit_record(merged, *, seed=5, answer=None):
     """A complete audit of all pairs: half of the positives, and of the other pairs a third; five workers in turn."""
     answer = answer or (lambda pair, _: YES if truly_matches(pair) else NO)
     pool = Pool(*(np.arange(1, n) for n in (7, 16, 7, 31)))

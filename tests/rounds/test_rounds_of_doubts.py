@@ -35,7 +35,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose candidates were answered once, partly by careless workers, beside two audits, and fused."""
     settings = make_world(tmp_path_factory.mktemp("doubts") / "p")
     run_propose(settings, image_queries=20, caption_queries=40)
-    draw_audit(settings, AuditRequest(AuditPurpose.RECALL, 36), SANDBOX)
+    draw_audit(settings, AuditRequest(AuditPurpose.RECALL, 40), SANDBOX)
     run_publish(settings, limit=270)
     simulate(settings, SANDBOX, population="careful:0.6,hasty:0.4")
     harvest(settings, SANDBOX)
