@@ -22,7 +22,7 @@ from mitl.core.arrays import unpack_ids
 from mitl.crowd.context import open_context
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
-from mitl.db.store import answers, collection, hits, ledger
+from mitl.db.store import answers, collection, hits, items, ledger
 from mitl.errors import CrowdError, MetricError, ProposalError, RoundError, UsageError
 from mitl.positives.loading import read_release
 from mitl.records import CollectionRole, Decision, Direction
@@ -164,6 +164,11 @@ def test_an_image_is_picked_among_those_ranked_first_and_joins_the_positives(set
     chosen(settings, 4, side="captions")
     assert ask(settings, offered=4).counts["task"] == ["pick"]
     assert all(len(spot.offered) == 4 for spot in spots(settings))
+    with open_database(settings.db_url, read_only=True) as session:
+        own = {pair.caption_id: pair.image_id for pair in items.originals(session, items.dataset(session).id)}
+    assert all(own[spot.item] not in spot.offered for spot in spots(settings)), (
+        "its image is no other partner"
+    )
     work(settings)
     ask(settings)
     work(settings)
@@ -196,7 +201,7 @@ def test_a_caption_without_ranked_images_is_left_out_alone(settings, monkeypatch
     assert "left out: 1 caption with fewer than 2 ranked images" in "\n".join(map(str, bill))
     work(settings)
     with pytest.raises(
-        ProposalError, match="1 chosen caption, none else is open; rank more with `mitl propose"
+        ProposalError, match="2 chosen captions, none else is open; rank more with `mitl propose"
     ):
         ask(settings, "pick")
 

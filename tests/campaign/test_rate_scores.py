@@ -7,7 +7,7 @@ import io
 
 import pytest
 from cli_kit import fails, ok
-from similarity_kit import likeness, rate, run_rate, sampled
+from similarity_kit import asked, likeness, rate, run_rate, sampled
 from similarity_kit import rated as rated_by_five
 from sqlalchemy import select
 from world_kit import SANDBOX
@@ -93,6 +93,18 @@ def test_pairs_that_lack_ratings_are_listed_with_the_next_step(rated, monkeypatc
     assert "next: mitl review, for what waits for a person" in told
     assert "with fewer than" not in enough
     assert "next: mitl rate release --sandbox --out ratings" in enough
+
+
+def test_only_pairs_that_would_be_asked_again_lead_to_more_posting(tmp_path, monkeypatch):
+    """Five were asked for each pair: that six are wanted, or that pages are still out, brings no more by itself."""
+    monkeypatch.chdir(rated_by_five(tmp_path / "p").project)
+    assert "next: mitl rate release" in ok("rate", "scores", "--sandbox", "--min-ratings", "6").out
+    settings = asked(tmp_path / "out")
+    rate(settings, [likeness] * 2)
+    harvest(settings, SANDBOX)
+    monkeypatch.chdir(settings.project)
+
+    assert "next: mitl harvest --sandbox" in ok("rate", "scores", "--sandbox").out
 
 
 def test_the_csv_holds_every_sampled_order(rated, monkeypatch, tmp_path):

@@ -17,7 +17,9 @@ from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import rating_pages
 from mitl.db.store import similarity as similarity_store
+from mitl.db.store.hits import LIVE_STATES
 from mitl.judgements.similarity import (
     ENOUGH,
     AggregatedRatings,
@@ -152,6 +154,10 @@ def score_ratings(
         rated = [task for task in tasks if len(ratings.of(task)[0])]
         if not rated:
             return _nothing(context, ratings, tasks, about, waiting)
+        again = {
+            hit.questions[0].task for hit in rating_pages.lacking_hits(context.session, context.environment)
+        }
+        is_out = bool(hit_store.hits(context.session, context.environment, LIVE_STATES, SIMILARITY))
     agreements = {task: agreement(ratings.of(task)[0], seed=settings.seed) for task in rated}
     figures = {task: _figures(ratings, task, min_ratings, agreements[task]) for task in rated}
     if to is not None:
@@ -165,9 +171,15 @@ def score_ratings(
     if queued:
         lines.append(f"{several(queued, 'submission')} waiting for a person and not counted yet")
     following = f"mitl rate release --{about['environment']} --out ratings"
-    if lacking:
-        publish = f"mitl rate publish --{about['environment']} --task {lacking[0]}  (asks these pairs again)"
-        following = "mitl review, for what waits for a person" if queued else publish
+    asked_again = [task for task in lacking if task in again]
+    if lacking and queued:
+        following = "mitl review, for what waits for a person"
+    elif asked_again:
+        following = (
+            f"mitl rate publish --{about['environment']} --task {asked_again[0]}  (asks these pairs again)"
+        )
+    elif lacking and is_out:
+        following = f"mitl harvest --{about['environment']}"
     return StageResult(
         counts=RatedCounts(**about, tasks={task.value: figures[task] for task in rated}),
         paths=CsvPaths() if to is None else CsvPaths(csv=str(to)),

@@ -23,7 +23,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
 from mitl.errors import ProposalError, RoundError, UsageError
 from mitl.proposals.sampling import shuffled
-from mitl.records import CollectionRole, Direction, Environment, several
+from mitl.records import CollectionRole, Direction, Environment, Pair, several
 from mitl.records.collection import TASKS, TEXTS, CollectionQuestion, Terms
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
@@ -162,7 +162,7 @@ def _review(one: ItemStanding) -> CollectionQuestion:
 def _offered(
     session: Session, settings: Settings, request: CollectTexts, waiting: Sequence[ItemStanding]
 ) -> dict[int, tuple[int, ...]]:
-    """Caption → the images that annotators ranked first for it, those left out that were offered before; shuffled.
+    """Caption → the images that annotators ranked first for it, but its own and those offered before; shuffled.
 
     A caption with fewer than two such images is left out.
     """
@@ -175,10 +175,15 @@ def _offered(
     ranked: dict[int, dict[int, None]] = {}
     for image, caption in zip(images[order].tolist(), captions[order].tolist(), strict=True):
         ranked.setdefault(caption, {})[image] = None
+    originals = set(item_store.originals(session, item_store.dataset(session).id))
     offered = {}
     for item in waiting:
         caption = item.choice.item
-        fresh = [image for image in ranked.get(caption, ()) if image not in item.offered]
+        fresh = [
+            image
+            for image in ranked.get(caption, ())
+            if image not in item.offered and Pair(image, caption) not in originals
+        ]
         if len(fresh) >= 2:
             offered[caption] = tuple(shuffled(fresh[: request.offered], settings.seed, f"offered {caption}"))
     return offered
