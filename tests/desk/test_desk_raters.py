@@ -162,6 +162,7 @@ def test_the_pages_are_accessible_and_fit(rated, new_page, path, width):
     with open_desk(rated) as desk:
         page = new_page(viewport={"width": width, "height": 900})
         page.goto(f"{desk.url}/?token={desk.desk.access.token}")
+        page.get_by_role("heading", name="Overview").wait_for()
         page.goto(f"{desk.url}/workers{path}")
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width

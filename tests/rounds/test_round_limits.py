@@ -22,7 +22,7 @@ from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals, rounds
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.answer_table import POSITIVE_LABELS
-from mitl.records import AuditPurpose, Direction, HitState, PairRole
+from mitl.records import AuditPurpose, Direction, HitState, PairRole, several
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.rounds.asking import publish_chosen
@@ -282,7 +282,8 @@ def test_machines_label_under_the_bound_of_a_sample_that_is_drawn_once_there_are
     )
     assert "machine" not in people["positives_by_source"]
     assert (
-        f"A machine labelled {len(labelled)} pairs" in (tmp_path / "p" / "all" / "datasheet.md").read_text()
+        f"A machine labelled {several(len(labelled), 'pair')}"
+        in (tmp_path / "p" / "all" / "datasheet.md").read_text()
     )
 
     assert ok("round", "rollback", "--json").json["counts"]["withdrawn"] == 1
