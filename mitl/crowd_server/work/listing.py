@@ -219,10 +219,8 @@ class _Archive(StreamingResponse):
 @for_workers
 def data(visitor: Visitor) -> Response:
     """``/w/data``: all that this server holds about the worker, as an archive; not behind the study's consent."""
-    worker, text = (
-        visitor.worker,
-        "Your data, or those of others, are just being sent. Try again in a minute.",
-    )
+    worker = visitor.worker
+    text = "Your data, or those of others, are just being sent. Try again in a minute."
     busy = visitor.site.notice(503, "Not just now", text, BACK)
     if not _ONE_AT_A_TIME.acquire(blocking=False):  # who waited here would hold a thread that others need
         return busy

@@ -130,10 +130,9 @@ def _queries(context: Context) -> dict[Direction, QueryChoice]:
 
 
 def _listed(path: Path, names: list[str]) -> Path:
+    # A line of text would end an id such as "photo #3.jpg" at its " #".
     with whole_file(path) as sink:
-        sink.write(
-            json.dumps(names).encode()
-        )  # a line of text would end an id such as "photo #3.jpg" at its " #"
+        sink.write(json.dumps(names).encode())
     return path
 
 
@@ -308,11 +307,11 @@ def _label(turn: Turn) -> Done:
 def _certify(turn: Turn) -> Done:
     with open_context(turn.settings, turn.environment, read_only=True) as context:
         state = audit_state(context)
-    bound = None if state is None else state.bound
-    line = "no audit bounds recall; see `mitl audit plan`" if state is None else state.line
-    return Done(
-        line, {name: None if bound is None else getattr(bound, name) for name in ("recall", "precision")}
-    )
+    if state is None:
+        return Done("no audit bounds recall; see `mitl audit plan`", {"recall": None, "precision": None})
+    bound = state.bound
+    told = {"recall": bound and bound.recall, "precision": bound and bound.precision}
+    return Done(state.line, told)
 
 
 STEPS: Mapping[RoundStep, Callable[[Turn], Done | Waits]] = {
