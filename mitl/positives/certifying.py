@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -68,18 +71,29 @@ class CertifiedAudit:
         }
 
 
-def matches_at_least(found_by: NDArray[np.integer], annotators: int) -> tuple[float, float] | None:
+def matches_at_least(
+    found_by: NDArray[np.integer], annotators: Collection[str], runs: Iterable[Mapping[str, Any]]
+) -> tuple[float, float] | None:
     """Held positives that some annotator proposed, and Chao's estimate of how many matches there are at least.
 
     Args:
         found_by: (held,) how many annotators proposed each.
+        annotators: those that proposed anything.
+        runs: what the manifest tells of them: ``annotators``, and the hash of the ``queries`` of each direction.
 
     Returns:
-        None where fewer than two annotators proposed anything, or nothing that is held.
+        None where fewer than two annotators proposed anything, or nothing that is held, and where two did not search
+        the same queries: what one alone searched would look as if the other had missed it.
     """
-    if annotators < 2 or not found_by.any():
+    searched: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for run in runs:
+        queries = {(way, asked["sha256"]) for way, asked in run.get("queries", {}).items() if asked["count"]}
+        for annotator in run.get("annotators", ()):
+            searched[annotator["name"]] |= queries
+    alike = len({frozenset(queries) for name, queries in searched.items() if name in annotators}) <= 1
+    if len(annotators) < 2 or not alike or not found_by.any():
         return None
-    known = chao(found_by, annotators)
+    known = chao(found_by, len(annotators))
     return float(known.found), known.total
 
 
@@ -88,6 +102,7 @@ def certified(
     merged: Merged,
     exclusions: Exclusions,
     proposals: pd.DataFrame,
+    runs: Iterable[Mapping[str, Any]],
     *,
     strict: bool = False,
 ) -> tuple[Merged, CertifiedAudit]:
@@ -95,6 +110,7 @@ def certified(
 
     Args:
         proposals: ``PROPOSALS``, in order.
+        runs: see ``matches_at_least``.
         strict: whether a ``weak_yes`` brings no pair into the release; the certificate counts it as a match all the
             same.
 
@@ -112,7 +128,7 @@ def certified(
         held,
         labels,
         workers=record.answers["worker"],
-        chao=matches_at_least(np.diff(finders(proposals, inside)[0]), len(distinct_pairs(proposals))),
+        chao=matches_at_least(np.diff(finders(proposals, inside)[0]), distinct_pairs(proposals), runs),
     )
     pairs, is_confirmed = record.audited["pair"].to_numpy(), confirmed(record.audited)
     answered = places(known["pair"].to_numpy(), pairs)

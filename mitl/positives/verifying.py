@@ -277,13 +277,19 @@ def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mappin
     found_by = positives.loc[is_held, "annotators"].map(len).to_numpy(np.int64)
     annotators = _part(_part(manifest, "counts"), "pairs_proposed_by")
     known = audit.audited.loc[audit.audited["label"] != NONE, ["pair", "label"]]
+    try:
+        found = matches_at_least(found_by, annotators, manifest["configuration"].get("runs", ()))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ReleaseError(
+            f"{MANIFEST} does not say as a release does which annotators searched what; build it again"
+        ) from error
     return certify(
         audit.audited,
         audit.design,
         audit.held,
         known.sort_values("pair", ignore_index=True),
         workers=audit.answers["worker"],
-        chao=matches_at_least(found_by, len(annotators)),
+        chao=found,
     )
 
 

@@ -196,6 +196,8 @@ def audited_world(kind=IdKind.INTEGER, *, exclusions=None, answer=None, **change
         data.merged,
         exclusions,
         data.proposals,
+        data.configuration.get("runs", ()),
         strict=data.rules.strict,
     )
-    return dataclasses.replace(data, merged=merged, audit=audit, configuration={"audit": audit.named})
+    configuration = {**data.configuration, "audit": audit.named}
+    return dataclasses.replace(data, merged=merged, audit=audit, configuration=configuration)

@@ -131,7 +131,7 @@ def test_exclusion_lists_take_out_what_the_audit_found():
     new = pairs[confirmed(record.audited) & ~contains(kept, pairs)]
     gone = unpack_pairs(new[:1])[0]
 
-    whole, audit = certified(record, data.merged, Exclusions(pairs=frozenset({gone})), data.proposals)
+    whole, audit = certified(record, data.merged, Exclusions(pairs=frozenset({gone})), data.proposals, ())
 
     assert int(new[0]) in whole.where("excluded").tolist()
     assert int(new[0]) not in whole.where("kept").tolist()
@@ -275,7 +275,7 @@ def test_an_audit_that_cannot_certify_says_so_in_one_line():
         (dataclasses.replace(record, answers=alone), "one worker gave 100%"),
     ):
         with pytest.raises(AuditError, match=line):
-            certified(broken, data.merged, Exclusions(), data.proposals)
+            certified(broken, data.merged, Exclusions(), data.proposals, ())
 
 
 @pytest.mark.parametrize(

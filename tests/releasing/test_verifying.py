@@ -300,6 +300,30 @@ def test_a_strangers_file_and_a_path_out_of_the_folder_are_told(release):
     assert "'../x', which is no file of the release" in verify(release).refusal
 
 
+def runs_of(clip, vsrn):
+    """What a manifest says of two annotators that searched these queries."""
+    return [
+        {"annotators": [{"name": name}], "queries": {"i2t": {"count": 3, "sha256": queries}}}
+        for name, queries in (("clip", clip), ("vsrn", vsrn))
+    ]
+
+
+def test_chaos_estimate_is_of_annotators_that_searched_the_same_queries(tmp_path):
+    """What one alone searched would look as if the other had missed it; the release itself tells who searched what."""
+    told = {}
+    for name, runs in (("alike", runs_of("a", "a")), ("unlike", runs_of("a", "b"))):
+        data = audited_world(configuration={"runs": runs})
+        folder = write_release(tmp_path / name, data).folder
+        assert verify(folder).refusal is None
+        told[name] = data.audit.certificate.at_most
+    rejson(folder, "manifest.json", lambda manifest: manifest["configuration"].update(runs=["x"]))
+
+    assert told["alike"] is not None
+    assert told["unlike"] is None
+    with pytest.raises(ReleaseError, match="which annotators searched what"):
+        verify_release(folder)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

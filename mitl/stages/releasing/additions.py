@@ -156,8 +156,9 @@ def with_certificate(
         record, why = None, "the official filters reproduce files that had no audit, so it is not read"
     if record is not None:
         try:
+            runs = [run.config for run in proposal_store.runs(context.session)]
             merged, audit = certified(
-                record, data.merged, exclusions, data.proposals, strict=data.rules.strict
+                record, data.merged, exclusions, data.proposals, runs, strict=data.rules.strict
             )
         except AuditError as error:
             why = str(error)
