@@ -264,7 +264,7 @@ def draw_audit(
         started = earlier is not None and _is_under_way(context, earlier)
         if earlier is not None and started:
             _require_same(context, earlier, wish)
-            return _nothing_to_do(context, earlier)
+            return _nothing_to_do(context, earlier, "is under way")
         strata = _strata(context, wish)
         design = AuditDesign(
             purpose=wish.purpose,
@@ -274,7 +274,7 @@ def draw_audit(
             simple=wish.simple,
         )
         if earlier is not None and earlier.design == design:
-            return _nothing_to_do(context, earlier)
+            return _nothing_to_do(context, earlier, "is this one")
         drawn = draw(design, strata.members, positives=strata.positives)
         audit = audit_store.add_audit(
             context.session, context.environment, design, strata.listed(), drawn, context.now()
@@ -337,9 +337,9 @@ def _state(context: Context, audit: AuditRow) -> tuple[bool, str]:
     return complete, "was answered" if complete else "is being answered"
 
 
-def _nothing_to_do(context: Context, audit: AuditRow) -> StageResult:
+def _nothing_to_do(context: Context, audit: AuditRow, why: str) -> StageResult:
     drawn = f"{several(audit.design.sample, 'pair')} drawn on {audit.drawn_at:%Y-%m-%d}"
-    lines = (f"nothing to do: audit {audit.number} is this one, {drawn}",)
+    lines = (f"nothing to do: audit {audit.number} {why}, {drawn}",)
     return _result(audit, _asked_by(context, audit), "nothing_to_do", lines)
 
 
