@@ -87,7 +87,7 @@ def dense_values(query_ids: Ids, similarities: NDArray[Any], labels: Floats) -> 
         MetricError: that is so of every query.
     """
     exact = np.asarray(similarities, dtype=np.float64)
-    varied = np.isfinite(exact).all(axis=1)
+    varied = np.asarray(np.isfinite(exact).all(axis=1))
     varied[varied] = (np.ptp(exact[varied], axis=1) > 0) & (np.ptp(labels[varied], axis=1) > 0)
     if not varied.any():
         raise MetricError("no query's similarities and pseudo-labels tell two items apart, so none correlate")

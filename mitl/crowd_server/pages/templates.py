@@ -17,7 +17,8 @@ _UNITS = ((86_400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 
 def _span(seconds: int) -> str:
     """A time that people are promised, to the second: ``2 h 30 min``."""
-    words, left = [], seconds
+    words: list[str] = []
+    left = seconds
     for size, unit in _UNITS:
         if words or seconds >= 2 * size or size == 1:
             count, left = divmod(left, size)
