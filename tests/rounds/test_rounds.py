@@ -125,6 +125,21 @@ def _with_a_mini(project: Path) -> None:
     path.write_text(path.read_text().replace('"near", "far"]', names))
 
 
+def _answered_with_a_mini(tmp_path, monkeypatch):
+    """A project with such annotators and with answers enough to learn from, as the current folder."""
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    _with_a_mini(settings.project)
+    run_propose(settings)
+    work_until_done(settings, rounds=8)
+    return settings
+
+
+def _dies(turn, step, result):
+    """In place of a step's end: what the step did stands, and nothing says so."""
+    raise KeyboardInterrupt
+
+
 TRAINED = ("round", "run", "--sandbox", "--train", "--steps", "3", "--budget", "9.00", "--workers", "careful")
 
 
@@ -173,23 +188,16 @@ def test_annotators_learn_once_there_are_answers_and_a_withdrawn_one_is_read_no_
 
 def test_an_annotator_that_learnt_nothing_proposes_under_its_own_name(tmp_path, monkeypatch):
     """It would rank as before, twice; a round that died behind its training says so too, and trains no second time."""
-    settings = make_world(tmp_path / "p", n_images=20)
-    monkeypatch.chdir(settings.project)
-    _with_a_mini(settings.project)
-    run_propose(settings)
-    work_until_done(settings, rounds=8)
+    _answered_with_a_mini(tmp_path, monkeypatch)
     trains, learnt = training._Work._train, []
 
     def no_better(work, learner, name, base, path):
         learnt.append(name)
         return {**trains(work, learner, name, base, path), "best_step": 0}
 
-    def dies(turn, step, result):
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(training._Work, "_train", no_better)
     with monkeypatch.context() as patched:
-        patched.setattr(walking, "_ended", dies)
+        patched.setattr(walking, "_ended", _dies)
         assert mitl(*TRAINED).status == 130
 
     counts = ok(*TRAINED, "--json").json["counts"]
@@ -203,17 +211,10 @@ def test_an_annotator_that_learnt_nothing_proposes_under_its_own_name(tmp_path, 
 @pytest.mark.thorough
 def test_a_round_that_died_while_training_goes_on_with_what_it_has_trained(tmp_path, monkeypatch):
     """Answers that came in between do not make it train again, nor refuse."""
-    settings = make_world(tmp_path / "p", n_images=20)
-    monkeypatch.chdir(settings.project)
-    _with_a_mini(settings.project)
-    run_propose(settings)
-    work_until_done(settings, rounds=8)
+    settings = _answered_with_a_mini(tmp_path, monkeypatch)
     real = walking._ended
 
-    def dies(turn, step, result):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(walking, "_ended", dies)
+    monkeypatch.setattr(walking, "_ended", _dies)
     assert mitl(*TRAINED).status == 130
     monkeypatch.setattr(walking, "_ended", real)
     with open_database(settings.db_url) as session:
