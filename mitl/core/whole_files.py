@@ -108,7 +108,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder, made where it is not there: whoever else would write there waits. The lock dies with its process."""
+    """Hold a folder, made where there is none: whoever else would write in it waits. A process that dies lets it go."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
