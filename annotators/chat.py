@@ -367,10 +367,10 @@ def build(options: Options) -> ChatAnnotator:
     key = ""
     if "key_env" in options.values:
         variable = options.text("key_env")
-        key = os.environ.get(variable, "")
-        if not key:
+        key = os.environ.get(variable, "").strip()
+        if not (key and key.isascii() and key.isprintable()):  # a client that refuses others would show them
             raise AnnotatorError(
-                f"'key_env' of annotator {name!r} names {variable!r}, which is not set; export it"
+                f"'key_env' of annotator {name!r} names {variable!r}, which is not set to a key; export it"
             )
         plain = [url for url in away if httpx.URL(url).scheme != "https"]
         if plain:
