@@ -121,7 +121,9 @@ def test_where_there_is_nothing_to_estimate_it_is_said():
         == "no two items were rated by the same people"
     )
     assert two_way(*(np.empty(0, int),) * 3).agreement.value is None
-    same = np.full((3, 3), 2.5)
-    assert {found.reason for found in all_six(same)} == {"all ratings are the same"}
+    for same in (np.full((3, 3), 2.5), np.full((7, 5), 4.99)):
+        assert {found.reason for found in all_six(same)} == {"the items' means are all the same"}
+    stubborn = all_six(np.tile([3.3, 4.1, 2.7], (10, 1)))  # everybody gives one number
+    assert [found.value for found in stubborn] == [-1 / 2, 0.0, None, None, 0.0, None]
     perfect = np.array([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])
     assert [found.value for found in all_six(perfect)] == [1.0] * 6

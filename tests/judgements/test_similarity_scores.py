@@ -200,3 +200,5 @@ def test_agreement_of_ratings_with_unequal_numbers():
         interval_alpha(np.array([1.0, 2.0]), np.array([1, 2])).reason == "no item has answers of two people"
     )
     assert interval_alpha(np.array([1.0, 1.0]), np.array([1, 1])).alpha is None
+    apart = interval_alpha(np.array([2.0, 1.5] + 198 * [0.1]), np.repeat(np.arange(40), 5))
+    assert apart.high <= 1, "a replicate without the one pair that differs tells nothing"
