@@ -444,6 +444,21 @@ def test_deleting_is_repeatable_and_loses_nothing(worked):
     assert (again.status, again.warnings) == ("nothing_to_do", ())
 
 
+def test_what_was_asked_again_is_deleted_and_ended_too(asked):
+    """A HIT that another replaces is on the server as before, and may even be open to workers there."""
+    first = next(iter(keys(asked).values()))
+    expire(asked, ())
+    harvest(asked, SANDBOX)
+    run_publish(asked)
+    with talking(asked) as (_, client):
+        client.set_expiry(first, dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+
+    assert expire(asked, ["b1"]).counts["expired"] == len(keys(asked)) // 2 + 1
+    harvest(asked, SANDBOX)
+    assert delete(asked, ["b1"]).counts["deleted"] == len(keys(asked))
+    assert on_server(asked) == []
+
+
 def test_a_hit_stays_while_one_of_its_answers_is_on_the_server_alone(worked):
     """Nothing here would give it back."""
     forget(
