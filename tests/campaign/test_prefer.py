@@ -382,7 +382,7 @@ def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
 
 def test_what_waits_is_told_of_the_batches_and_the_direction_that_are_scored(done):
     """Another batch's submissions are nothing that these scores would gain from."""
-    in_pipeline(done, "UPDATE assignment SET decision = 'queued', status = 'Submitted' WHERE id = 1")
+    in_pipeline(done, "UPDATE assignment SET decision = CASE id WHEN 1 THEN 'queued' ELSE 'approve' END")
     way = Direction.I2T
     run_study(done, direction=way, queries=4, files=(("guess", guesses(done, way)),))
 

@@ -109,18 +109,21 @@ def ask(site: Site, request: Request, *, status: int = 403, problem: str = "") -
 
 
 def enter(site: Site, request: Request, given: str) -> Response:
-    """Open a session where the token is right; after several wrong ones, each caller has to wait."""
+    """Open a session where the token is right; after several wrong ones, a caller's next wrong one has to wait.
+
+    The right one never does: nobody guesses it, and another site's images can send wrong ones from here.
+    """
     now = site.clock()
     address = key_of(parse_address(request.client.host if request.client else ""))
     caller = keyed_hash(site.secret, "caller", address)  # no address is kept
-    with site.database.read() as connection:
-        wait_s = _wait_s(*allowances.failed_sign_ins(connection, caller, now), now)
-    if wait_s:
-        problem = f"Too many wrong tokens. Wait {wait_s} s, then try again."
-        refusal = ask(site, request, status=429, problem=problem)
-        refusal.headers["Retry-After"] = str(wait_s)
-        return refusal
     if not hmac.compare_digest(given.encode(), site.operator_token.encode()):
+        with site.database.read() as connection:
+            wait_s = _wait_s(*allowances.failed_sign_ins(connection, caller, now), now)
+        if wait_s:
+            problem = f"Too many wrong tokens. Wait {wait_s} s, then try again."
+            refusal = ask(site, request, status=429, problem=problem)
+            refusal.headers["Retry-After"] = str(wait_s)
+            return refusal
         with site.database.write() as connection:
             allowances.fail_sign_in(connection, caller, now)
         return ask(
