@@ -194,6 +194,31 @@ def test_progress_counts_what_was_done(crowd, client, operator):
     assert (later[f"{own}.hour"], later[f"{own}.finish"], later[f"{own}.overall"]) == ("0", "-", "4.0")
 
 
+def test_answers_go_with_a_hit_that_gets_another_type(crowd, client, operator):
+    """Those of the last hour and the overall rate, whatever delay either type has."""
+    slow, fast = (
+        client.create_hit_type(**TYPE | {"AutoApprovalDelayInSeconds": delay})["HITTypeId"]
+        for delay in (86400, 7200)
+    )
+    hit = post_hit(client, slow, MaxAssignments=3)["HITId"]
+    for minutes in (50, 30):
+        task = crowd.worker().accept(slow)
+        crowd.clock.advance(minutes=minutes)
+        task.submit(p01_label="yes")
+    for of in (slow, fast, slow):
+        client.update_hit_type_of_hit(HITId=hit, HITTypeId=of)
+        crowd.clock.advance(minutes=2)
+        state = operator.state()
+        shown = {one: (state[f"{one}.hour"], state[f"{one}.overall"]) for one in (slow, fast)}
+
+        assert shown[of] == ("2", "1.5")
+        assert {shown[one] for one in (slow, fast) if one != of} == {("0", "-")}
+    crowd.clock.advance(minutes=60)
+    client.update_hit_type_of_hit(HITId=hit, HITTypeId=fast)
+
+    assert operator.state()[f"{fast}.hour"] == "0"
+
+
 def test_who_is_at_work_is_named_only_where_asked(crowd, operator, hit_type):
     """The overview counts people; their ids are one click away."""
     worker = crowd.worker()

@@ -43,12 +43,14 @@ class KeptSpans:
 
     def __init__(self) -> None:
         self._found: dict[int, Span] = {}
-        self._done = 0
+        self._done: tuple[tuple[int, int], ...] = ()
         self._asked_at: dt.datetime | None = None
         self._lock = threading.Lock()
 
-    def of(self, connection: Connection, done: int, now: dt.datetime) -> dict[int, Span]:
-        """The spans; ``done`` is the number of all submissions, by which changes are noticed."""
+    def of(
+        self, connection: Connection, done: tuple[tuple[int, int], ...], now: dt.datetime
+    ) -> dict[int, Span]:
+        """The spans; ``done`` are HIT types with their submissions, by which changes are noticed."""
         with self._lock:
             is_fresh = self._asked_at is not None and abs(now - self._asked_at) < SPANS_FOR
             if done != self._done and not is_fresh:
