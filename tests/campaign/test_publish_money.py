@@ -467,7 +467,7 @@ def test_a_plan_of_which_only_the_replies_were_lost_is_completed_alone_too(world
         0,
     )
     assert completing.lines == (
-        "recognised 3 HITs that had reached the server; 3 HITs of b1, $3.00, all out; that completes an interrupted "
+        "recognised 3 HITs that had reached the server; 3 HITs of b1, $3.00, all posted; that completes an interrupted "
         "run, and nothing was planned beside it",
     )
     assert (states(world), committed(world)) == ({HitState.POSTED: 3}, before)
@@ -492,7 +492,7 @@ def test_a_plan_that_was_posted_whole_and_not_told_is_completed_too(world, meanw
 
     assert dry.lines == repeated.lines and told == [repeated]
     assert repeated.lines[0].endswith(
-        "all out; that completes an interrupted run, and nothing was planned beside it"
+        "all posted; that completes an interrupted run, and nothing was planned beside it"
     )
     assert repeated.counts["hits_posted"] == 0 and sum(states(world).values()) == sum(before.values())
     assert publish(world, bounded, confirm=lambda total: True).counts["hits_again"] == sum(before.values())

@@ -84,7 +84,7 @@ def extend(
         StoreError: the batch has HITs that are not posted yet.
         CrowdError: a call failed; those that succeeded are booked, and the next run goes on.
     """
-    with open_scope(settings, [wish.batch], environment, progress) as scope:
+    with open_scope(settings, [wish.batch], environment, progress, latest=True) as scope:
         [batch] = scope.batches
         if scope.planned:
             raise StoreError(

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, TypedDict
 
 from mitl.core.pricing import format_dollars
+from mitl.crowd.client import ListedBonus
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.paying import APPROVED, floor_cents, minutes, money, paid_work, time_warnings
@@ -27,9 +29,11 @@ from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import (
     BonusSender,
+    Gift,
     PlannedBonus,
     cost_of,
     in_words,
+    key_of_gift,
     marked,
     reference_of,
     unsent,
@@ -266,10 +270,9 @@ class _Run:
         return f"nothing to do: nobody's paid work is below {format_dollars(self._floor)} an hour"
 
 
-def key_of_reference(project_id: str, environment: Environment, worker: str, reason: str) -> str | None:
-    """The key of the top-up whose reference a bonus's reason carries; None where it is none of this project's."""
-    for number in range(1, _MOST + 1):
-        key = f"{PREFIX}:{environment}:{worker}:{number}"
-        if marked(reference_of(project_id, key)) in reason:
-            return key
-    return None
+def key_of_reference(project_id: str, environment: Environment, bonus: ListedBonus) -> str | None:
+    """The key under which a bonus was sent, by the reference in its reason; None where it is none of this project's."""
+    gift = Gift(bonus.worker_id, bonus.cents, bonus.reason.rpartition(" (ref ")[0])
+    top_ups = (f"{PREFIX}:{environment}:{bonus.worker_id}:{number}" for number in range(1, _MOST + 1))
+    keys = chain([key_of_gift(environment, gift)], top_ups)
+    return next((key for key in keys if marked(reference_of(project_id, key)) in bonus.reason), None)
