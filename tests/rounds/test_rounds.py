@@ -283,7 +283,9 @@ def test_a_dry_run_tells_what_the_round_then_asks_and_stores_nothing(project):
     assert first["strategy"] == "exhaustive" and first["expected"] is None
     assert first["images"]["asked_before"] == first["captions"]["asked_before"] == 0
     assert _rounds(project) == []
-    assert "by exhaustive, since expected has no probabilities" in ok(*words, "--dry-run").out
+    dry = ok(*words, "--dry-run").out
+    assert "by exhaustive, since expected has no probabilities" in dry
+    assert "not known: `mitl fuse` has not read these rankings yet" in dry
     ok(*RUN[:3], "--budget", "9.00", "--strategy", "random", "--workers", "careful")
     ok("fuse")
     before = (project / "mitl.db").read_bytes()
