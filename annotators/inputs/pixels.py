@@ -2,7 +2,8 @@
 
 Each function follows the transform of one official evaluation, bit for bit: Pillow's own resampling, crop offsets
 rounded half to even, numbers scaled and normalised in float32. As there, an orientation in the EXIF data is not
-applied. Arrays are (3, H, W) float32, channels red, green, blue.
+applied; grey of 16 bits, which turns white there, is read as 8. Arrays are (3, H, W) float32, channels red, green,
+blue.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.Image import DecompressionBombError, DecompressionBombWarning, Resampling
 
-from mitl.core.pictures import FORMATS
+from mitl.core.pictures import FORMATS, in_8_bits
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -60,7 +61,7 @@ def read_image(source: Source) -> Image.Image:
     path = _path(source)
     with _decoding(source), Image.open(path, formats=FORMATS) as image:
         image.load()
-        return image.copy()
+        return in_8_bits(image.copy())
 
 
 def imagenet_pixels(source: Source, size: int = 224) -> NDArray[np.float32]:

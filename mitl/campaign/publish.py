@@ -199,7 +199,7 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
             counts=counts,
             lines=tuple(
                 f"{recognised}{several(stored.hits, 'HIT')} of {stored.name}, {format_dollars(stored.cents)}, all "
-                f"out; {COMPLETED}"
+                f"posted; {COMPLETED}"
                 for stored in plan.left.plans
             ),
             warnings=sweep.warnings,

@@ -48,9 +48,19 @@ def upright(picture: Image) -> Image:
         picture = ImageOps.exif_transpose(picture)
     except (struct.error, ValueError, SyntaxError):
         picture.load()  # EXIF data that cannot be read say nothing, but pixels must be there
+    picture = in_8_bits(picture)
     if not picture.has_transparency_data:
         return picture.convert("RGB")
     clear = picture.convert("RGBA")
     flat = Image.new("RGB", clear.size, "white")
     flat.paste(clear, mask=clear.getchannel("A"))
     return flat
+
+
+def in_8_bits(picture: Image) -> Image:
+    """Grey of 16 bits as browsers show it; Pillow's own conversions make all that is above 255 white."""
+    if not picture.mode.startswith("I") or picture.getextrema()[1] <= 255:  # type: ignore[operator]  # one band
+        return picture
+    grey = picture.convert("I").point(lambda value: value / 256).convert("L")
+    grey.info.pop("transparency", None)  # a grey of 16 bits
+    return grey

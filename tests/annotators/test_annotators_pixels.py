@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import warnings
@@ -136,7 +137,7 @@ def test_small_networks_get_the_same_transform_in_small(size: int):
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "LA", "CMYK", "1", "YCbCr", "I;16"])
 def test_every_mode_becomes_rgb(tmp_path: Path, transform: Callable[..., np.ndarray], mode: str):
-    """Grey, palette, transparent, CMYK and 16-bit images are converted by Pillow's rules."""
+    """Grey, palette, transparent, CMYK and images of 8 bits in 16 are converted by Pillow's rules."""
     image = drawn(80, 60).convert("L").convert("I").convert("I;16") if mode == "I;16" else drawn(80, 60, mode)
     path = tmp_path / ("image.tif" if mode in ("CMYK", "YCbCr", "I;16") else "image.png")
     image.save(path)
@@ -167,6 +168,17 @@ def test_orientation_in_the_exif_data_is_not_applied(tmp_path: Path):
 
     assert read_rgb(tmp_path / "turned.png").size == (80, 60)
     assert np.array_equal(clip_pixels(tmp_path / "turned.png"), clip_pixels(tmp_path / "plain.png"))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG2000", "PPM"])
+def test_grey_of_16_bits_is_grey_to_people_and_networks(tmp_path: Path, kind: str):
+    """Its higher eight bits are what is seen; a grey that such a PNG calls transparent, too."""
+    grey, path = np.arange(0, 2**16, 16, dtype=np.uint16).reshape(64, 64), tmp_path / "scan"
+    Image.fromarray(grey).save(path, kind, **({"transparency": 4000} if kind == "PNG" else {}))
+
+    for seen in (read_rgb(path), Image.open(io.BytesIO(page_jpeg(path)))):
+        assert np.abs(np.asarray(seen).astype(int) - (grey >> 8)[:, :, None]).max() <= 5
+    assert np.array_equal(clip_pixels(path), clip_pixels(Image.fromarray((grey >> 8).astype(np.uint8))))
 
 
 def test_an_item_is_read_from_its_file(tmp_path: Path):

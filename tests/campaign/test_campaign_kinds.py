@@ -142,7 +142,7 @@ def test_an_interrupted_run_of_a_third_kind_is_completed_alone(ratings, project)
         publish(project, request(limit=2), confirm=lambda total: True, tell=die)
     completed = publish(project, request(limit=2), confirm=lambda total: False)
     assert completed.lines == (
-        "1 HIT of b1, $0.20, all out; that completes an interrupted run, and nothing was planned beside it",
+        "1 HIT of b1, $0.20, all posted; that completes an interrupted run, and nothing was planned beside it",
     )
     held = publish(project, request(limit=2), confirm=lambda total: False)
     assert held.lines[0].startswith("nothing to do: 2 captions of b1 are out, and --limit 2 counts them")

@@ -149,6 +149,8 @@ def test_images_are_found_flat_or_in_their_folder(tmp_path, captions):
         (lambda v: v["images"].pop(), "belongs to image '9', which is not among the images"),
         (lambda v: v.pop("images"), r"malformed \(KeyError\('images'\)\)"),
         (lambda v: v["annotations"][0].update(id="x"), "malformed"),
+        (lambda v: v["annotations"][0].update(id=1.7), "1.7 is no whole number"),
+        (lambda v: v["annotations"][0].update(image_id=float("inf")), "inf is no whole number"),
         (
             lambda v: v["annotations"][1].update(caption=None),
             "caption '21' in .* has no text: 'None' stands for",

@@ -193,6 +193,14 @@ def test_a_composed_query_stands_beside_the_image_found(composed, site, options)
     assert violations(page) == []
 
 
+def test_both_images_fill_their_columns_on_a_phone_that_lies_on_its_side(composed):
+    """There, and at 200 % on a desk, a smaller box would cut off what is said of an image that did not load."""
+    page = composed(viewport={"width": 664, "height": 390})
+    shares = "figures => figures.map(figure => figure.offsetWidth / figure.parentNode.offsetWidth)"
+
+    assert page.eval_on_selector_all("#p01 figure", shares) == [1, 1]
+
+
 def test_a_composed_query_by_keyboard(composed, site):
     """Z enlarges the image found, with the change below it; 1 to 4 answer and go on."""
     page = composed()

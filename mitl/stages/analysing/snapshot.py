@@ -92,6 +92,8 @@ class ProjectSnapshot:
     proposals: tuple[Proposal, ...]
     """Each (pair, annotator, direction) once, with its best rank over all runs."""
     batches: tuple[BatchRow, ...]
+    wordings: Mapping[str, Sequence[str]]
+    """`mitl.db.store.journal.wordings`."""
     hits: tuple[StoredHit, ...]
     hit_items: Mapping[int, list[HitItem]]
     submissions: tuple[StoredAssignment, ...]
@@ -306,6 +308,7 @@ def read_project(
         queries={direction: tuple(items) for direction, items in queries.items()},
         proposals=_best(proposal_store.proposals(session)),
         batches=batches,
+        wordings=journal.wordings(session),
         questions=declared_questions(asked, settings.wordings),
         posted_to=tuple(hit_store.environments(session)),
         hits=tuple(hits),

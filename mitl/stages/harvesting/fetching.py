@@ -107,6 +107,7 @@ class Parser:
             for kind in self._kinds:
                 for window in chunks(ids[kind.name], PARSED_AT_ONCE):
                     rows = parse_store.raw(self._session, window)
+                    parse_store.forget_reading(self._session, window)
                     kind.set_parses(self._session, self._parsed(kind, rows))
                     advance(len(rows))
         return count
