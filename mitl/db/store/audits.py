@@ -192,12 +192,15 @@ def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
     return frame(AUDITED, {"pair": packed, **{column.name: drawn[column.name] for column in columns}})
 
 
-def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
+def audit_answers(session: Session, audit_id: int, drawn: pd.DataFrame | None = None) -> pd.DataFrame:
     """The answers of an audit that count (``AUDIT_ANSWERS``): usable, each of another worker, as many as are wanted.
 
     Those of an audit of recall are on its own places, by nobody who answered the pair where it was asked, and after the
     draw, lest a sample be drawn for what is known of it; those of a sample for machine labels, which had no answer when
     it was drawn, are the first three that anybody gave on these candidates.
+
+    Args:
+        drawn: its ``drawn_pairs``, where they are at hand.
     """
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
     is_blind = purpose is AuditPurpose.RECALL
@@ -209,10 +212,10 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
         counts = usable and of_audit and (place, worker) not in asked
         if counts and len(counted[place]) < ANSWERS_EACH:
             counted[place].setdefault(worker, LABELS.index(label))
-    drawn = drawn_pairs(session, audit_id)[["pair", "place", "recheck"]]
+    drawn = drawn_pairs(session, audit_id) if drawn is None else drawn
     rows = [
         (place, pair, number, label, worker)
-        for pair, place, recheck in drawn.itertuples(index=False, name=None)
+        for pair, place, recheck in drawn[["pair", "place", "recheck"]].itertuples(index=False, name=None)
         for number, (worker, label) in enumerate(counted[place].items(), start=1)
         if number == 1 or recheck or not is_blind or LABELS[next(iter(counted[place].values()))].is_positive
     ]
@@ -292,7 +295,7 @@ def has_answers(session: Session, audit_id: int) -> bool:
 def audited(session: Session, audit_id: int) -> pd.DataFrame:
     """Each drawn pair with its answers as far as they are wanted (``AUDITED``), in the order of drawing."""
     drawn = drawn_pairs(session, audit_id)
-    answers = audit_answers(session, audit_id)
+    answers = audit_answers(session, audit_id, drawn)
     at = places(drawn["place"].to_numpy(), answers["place"].to_numpy())
     labels = np.full((len(drawn), ANSWERS_EACH), NONE, np.int8)
     labels[at, answers["number"].to_numpy() - 1] = answers["label"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -247,7 +248,8 @@ def hits_to_replace(
     workers = usable_workers(session, environment, of_hits=ids)
     live = live_pairs(session, environment, of_hits=ids)
     second = _second_opinions(session, environment) if overlaps else set()
-    wants = audit_store.open_questions(session, environment)
+    has_audits = any(item.role is PairRole.AUDIT for page in items.values() for item in page)
+    wants = audit_store.open_questions(session, environment) if has_audits else Counter[Pair]()
     replaced = []
     taken = _labelled(session, environment)
     for hit in closed:
