@@ -74,6 +74,8 @@ class Resumable:
     """Fingerprint of the annotator from whose weights it starts."""
     lessons: str
     """Hash of the pairs that teach."""
+    encoder: str = ""
+    """Fingerprint of what pseudo-labels come of; empty where there are none."""
     restart: bool = False
     """Whether what is kept of another training, or damaged, gives way."""
 
@@ -82,6 +84,7 @@ class Resumable:
         return {
             "weights": self.base,
             "answers": self.lessons,
+            **({"sentence vectors": self.encoder} if self.encoder else {}),
             "options": fingerprint(recipe=recipe.as_json(), version=VERSION),
         }
 

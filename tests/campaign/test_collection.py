@@ -15,6 +15,7 @@ from world_kit import SANDBOX, copied_once, copy_of, make_world, run_propose
 
 from mitl.campaign import placing
 from mitl.campaign.kinds.texts import planning
+from mitl.campaign.kinds.texts.kind import KIND
 from mitl.campaign.kinds.texts.planning import CollectTexts, due_task
 from mitl.campaign.kinds.texts.standing import ItemState, standing
 from mitl.campaign.publish import publish
@@ -170,6 +171,14 @@ def test_an_image_is_picked_among_those_ranked_first_and_joins_the_positives(set
         "its image is no other partner"
     )
     work(settings)
+    [first] = {spot.assignment for spot in spots(settings)}
+    with open_database(settings.db_url) as session:  # as where the worker says that none matches
+        [row] = answers.assignments(session, SANDBOX, rows=[first])
+        last = session.scalar(sql("SELECT max(id) FROM collection_answer"))
+        session.execute(sql(f"UPDATE collection_answer SET picked_id = NULL WHERE id = {last}"))
+        shown = [cells[4] for cells in KIND.evidence(session, row)[0].rows]
+        session.rollback()
+    assert shown[-1] == "none of them" and all(said.startswith("image ") for said in shown[:-1])
     ask(settings)
     work(settings)
     assert states(settings).count(ItemState.ACCEPTED) >= 3

@@ -202,6 +202,9 @@ def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
             run(settings)
         assert granted(settings) == {"untimed": [UNTIMED]}
     assert run(settings, skip=frozenset({slow})).status == "nothing_to_do"
+    with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
+        run(settings, floor_cents=1320)
+    assert granted(settings) == {"untimed": [UNTIMED, 27], "fair": [20]}
 
 
 def test_money_is_refused_before_the_call_that_would_pass_a_limit(settings):

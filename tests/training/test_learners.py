@@ -109,6 +109,8 @@ def test_a_killed_training_goes_on_bit_for_bit(precision, world, tmp_path):
     assert all(torch.equal(tensor, second.state()[name]) for name, tensor in whole.state().items())
     with pytest.raises(TrainingError, match="other weights"):
         train(second, lessons, recipe, Reader(second, images, captions), kept=replace(kept, base="other"))
+    with pytest.raises(TrainingError, match="other sentence vectors"):
+        train(second, lessons, recipe, Reader(second, images, captions), kept=replace(kept, encoder="words"))
     if precision == "float32":
         anew, other = load("pvse-mini"), replace(kept, base="other", restart=True)
         begun = train(anew, lessons, recipe, Reader(anew, images, captions), kept=other)
