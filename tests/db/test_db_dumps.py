@@ -251,7 +251,7 @@ def test_a_database_that_holds_something_is_not_restored_into(settings, tmp_path
 
 @pytest.mark.postgres
 def test_a_restore_replaces_what_postgresql_holds(settings, tmp_path, postgres_url):
-    """In one transaction too."""
+    """In one transaction too; the same words again, as after a kill between the two databases, find it there."""
     old_database("pipeline", "p0001", postgres_url)
     backup(settings, tmp_path / "dump")
     other = elsewhere(tmp_path, db_url=postgres_url)
@@ -259,6 +259,7 @@ def test_a_restore_replaces_what_postgresql_holds(settings, tmp_path, postgres_u
     restore(other, tmp_path / "dump", only="pipeline", replace=True)
 
     assert content(postgres_url) == content(settings.db_url)
+    assert restore(other, tmp_path / "dump", only="pipeline").status == "nothing_to_do"
 
 
 def test_what_somebody_put_beside_mitls_tables_stays_where_it_is(settings, tmp_path, engine_url):

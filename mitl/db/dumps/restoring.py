@@ -233,8 +233,9 @@ def _batches(connection: Connection, table: Table, schema: pa.Schema) -> Iterato
     """The rows, fetched bit by bit."""
     import pyarrow as pa
 
-    streamed = connection.execution_options(stream_results=True)
-    result = streamed.execute(_ordered(table, connection.dialect.name))
+    # An option of the connection's own would stay, and PostgreSQL streams nothing but rows.
+    streamed = {"stream_results": True}
+    result = connection.execute(_ordered(table, connection.dialect.name), execution_options=streamed)
     try:
         for rows in result.partitions(FETCHED_ROWS):
             columns = zip(*rows, strict=True)
