@@ -35,9 +35,9 @@ from mitl.db.store import ledger
 from mitl.errors import CrowdError, FundsError, StoreError, UsageError
 from mitl.records import StageResult
 from mitl.settings import Settings
+from mitl.stages.paying.bonuses import unsent
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
-from mitl.stages.paying.bonuses import unsent
 from mitl.stages.paying.top_up import TopUpTerms, top_up
 
 SLOW, UNTIMED = 150, 67
