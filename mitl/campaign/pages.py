@@ -23,7 +23,7 @@ from markupsafe import escape
 from mitl.addresses import is_loopback
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
-from mitl.core.pictures import FORMATS, page_jpeg
+from mitl.core.pictures import FORMATS, SPOILED, page_jpeg
 from mitl.core.whole_files import part_name
 from mitl.crowd.certificates import httpx_context
 from mitl.crowd.context import Context
@@ -250,12 +250,7 @@ def _fault(content: bytes) -> str | None:
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             picture.verify()
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:  # what Pillow cannot read
+    except (OSError, *SPOILED, Image.DecompressionBombError) as error:
         return str(error)
     return None
 
