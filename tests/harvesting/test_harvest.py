@@ -372,6 +372,7 @@ def test_a_rejection_that_the_server_overtook_pays_and_uses_nothing(doubted):
 def test_a_person_is_warned_before_waiting_work_approves_itself(doubted):
     """Within a day of its approval by itself, each harvest names the first deadline; earlier it does not."""
     assert harvest(doubted, SANDBOX).warnings == ()
+    assert len(posted(doubted)) == 3  # closed, they would be asked again before anybody decided
     submitted_ago(doubted, dt.timedelta(days=6, hours=1))
 
     (warning,) = harvest(doubted, SANDBOX).warnings
