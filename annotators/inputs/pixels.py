@@ -8,10 +8,8 @@ blue.
 
 from __future__ import annotations
 
-import struct
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.Image import DecompressionBombError, DecompressionBombWarning, Resampling
 
-from mitl.core.pictures import FORMATS, in_8_bits
+from mitl.core.pictures import FORMATS, SPOILED, in_8_bits
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -149,19 +147,6 @@ def _name(source: Source) -> str:
     return repr(str(_path(source)))
 
 
-_UNDECODED = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    struct.error,
-    zlib.error,
-)
-"""What Pillow's readers raise where a file contradicts itself."""
-
-
 _lock = threading.Lock()
 _decoders = 0
 _filters = ExitStack()
@@ -202,7 +187,7 @@ def _decoding(source: Source) -> Iterator[None]:
         raise AnnotatorError(
             f"{_name(source)} is too large an image to be opened; make it smaller"
         ) from error
-    except _UNDECODED as error:
+    except (OSError, *SPOILED) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise AnnotatorError(
             f"{_name(source)} is not readable as an image: {line}; put a whole picture there "

@@ -129,10 +129,10 @@ class _Ratio:
         if self.above == 0 and self.below == 0:
             return _ALIKE
         value = (self.above - self.below) / (self.above + (k - 1) * self.below)
-        low, high = self._limits(confidence)
-        return BoundedEstimate(
-            value, (low - 1) / (low + k - 1), (high - 1) / (high + k - 1) if high < np.inf else 1
+        low, high = (
+            (ratio - 1) / (ratio + k - 1) if ratio < np.inf else 1.0 for ratio in self._limits(confidence)
         )
+        return BoundedEstimate(value, low, high)
 
     def of_mean(self, confidence: float) -> BoundedEstimate:
         if self.above == 0:
@@ -221,27 +221,34 @@ def _agreement(blocks: _Blocks, confidence: float) -> BoundedEstimate:
     if below <= 0:
         return _ALIKE
     value = (rows - rest) / below
-    if value >= 1 or rest == 0:
+    if value >= 1 or 0 in (rows, rest):
         return BoundedEstimate(value)
     a = k * value / (n * (1 - value))
     b = 1 + k * value * (n - 1) / (n * (1 - value))
     parts = (a * columns) ** 2 / blocks.raters_df + (b * rest) ** 2 / blocks.rest_df
-    df = (a * columns + b * rest) ** 2 / parts
+    df = rows**2 / parts  # rows is a * columns + b * rest
     spread = k * columns + (k * n - k - n) * rest
     lower, upper = _quantile(blocks.items_df, df, confidence), _quantile(df, blocks.items_df, confidence)
     low = n * (rows - lower * rest) / (lower * spread + n * rows)
     high = n * (upper * rows - rest) / (spread + n * upper * rows)
-    return BoundedEstimate(value, low, high)
+    # Satterthwaite's approximation fails where the items' means are nearly the same.
+    return BoundedEstimate(value, low, high) if low <= value <= high else BoundedEstimate(value)
 
 
 def _of_mean(single: BoundedEstimate, k: float) -> BoundedEstimate:
-    """The correlation of the mean of k ratings, after Spearman and Brown, and that of the limits."""
+    """The correlation of the mean of k ratings, after Spearman and Brown, and that of the limits.
+
+    There is none for a correlation of -1 / (k - 1) or less, whose step would lead above 1.
+    """
     if single.value is None:
         return single
-    low, high = (
-        None if limit is None else k * limit / (1 + (k - 1) * limit) for limit in (single.low, single.high)
+    value, low, high = (
+        None if limit is None or (below := 1 + (k - 1) * limit) <= 0 else k * limit / below
+        for limit in (single.value, single.low, single.high)
     )
-    return BoundedEstimate(k * single.value / (1 + (k - 1) * single.value), low, high)
+    if value is None:
+        return BoundedEstimate(None, reason="ratings of one item differ more than those of different items")
+    return BoundedEstimate(value, low, high)
 
 
 def _quantile(above: float, below: float, confidence: float) -> float:

@@ -8,6 +8,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import EpsImagePlugin, Image
+from PIL import EpsImagePlugin, Image, PngImagePlugin
 from PIL.Image import DecompressionBombWarning
+from PIL.PngImagePlugin import PngInfo
 
 from annotators.inputs import pixels
 from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
@@ -235,6 +237,24 @@ def test_postscript_under_a_pictures_name_is_never_run(
         read(path)
 
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_picture_with_spoiled_bytes_is_one_clear_line_or_an_os_error(tmp_path: Path):
+    """Whatever they hit: to annotators one line, to pages what they tell of as of a file that cannot be read."""
+    path, about = tmp_path / "a.png", PngInfo()
+    about.add_text("Comment", "x" * (2 * PngImagePlugin.MAX_TEXT_CHUNK), zip=True)
+    drawn(30, 20).save(path, pnginfo=about)
+    with pytest.raises(OSError, match="too large"):
+        page_jpeg(path)
+    for kind in ("PNG", "AVIF", "WEBP"):
+        drawn(30, 20).save(path, kind)
+        raw = path.read_bytes()
+        for at in range(0, len(raw), 11):
+            path.write_bytes(raw[:at] + bytes(byte ^ 0xFF for byte in raw[at : at + 2]) + raw[at + 2 :])
+            with suppress(OSError):
+                page_jpeg(path)
+            with suppress(AnnotatorError):
+                read_rgb(path)
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)

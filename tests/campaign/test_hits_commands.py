@@ -221,6 +221,7 @@ def test_an_extension_that_was_cut_short_is_completed_alone(asked):
     )
     forget(asked, "DELETE FROM journal WHERE kind = 'extend' AND state = 'done'")
     forget(asked, "UPDATE hit SET assignments = 1")
+    forget(asked, "UPDATE batch SET assignments = 1")
 
     result, lines = more(asked, 2, max_cost_cents=0)
 
@@ -230,7 +231,8 @@ def test_an_extension_that_was_cut_short_is_completed_alone(asked):
         "that completes an interrupted run, and nothing was planned beside it",
     )
     result, lines = more(asked, 2)
-    assert result.counts["hits_extended"] == len(keys(asked)) - 1 and lines
+    assert result.counts["hits_extended"] == len(keys(asked)) - 1
+    assert "with 2 workers each instead of 1" in lines[0]  # the batch is not raised before all of it is
     assert len(result.lines) == 1
 
 
@@ -252,6 +254,7 @@ def test_more_time_that_was_cut_short_is_not_given_to_closed_hits(asked):
     result, _ = more(asked, days=30)
 
     assert (result.status, list_hits(asked).warnings) == ("nothing_to_do", ())
+    assert "closed ones are given no time" in result.lines[0]
     assert {hit.status for hit in on_server(asked)} == {"Reviewable"}
 
 

@@ -228,8 +228,9 @@ def test_a_window_that_would_pass_the_ceiling_is_not_sent(world):
         states = hits.state_counts(session, SANDBOX)
     assert states[HitState.POSTED] == 0
     planned = states[HitState.PLANNED]
+    poor = replace(world, ceiling_cents=50_000)
     with pytest.raises(FundsError, match=r"above the ceiling of \$500\.00"):
-        run_publish(replace(world, ceiling_cents=50_000))
+        publish(poor, Campaign(SANDBOX), confirm=lambda total: pytest.fail("nothing could be posted"))
     assert run_publish(replace(world, ceiling_cents=200_000)).counts["hits_posted"] == planned
 
 

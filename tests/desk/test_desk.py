@@ -186,6 +186,18 @@ def test_who_comes_second_is_told_what_the_first_decided(opened):
     assert state_on_server(opened, first.id) == "approved"
 
 
+def test_what_was_paid_by_itself_is_rejected_no_more(opened):
+    """The server approved it before the harvest: the desk says so, and the submission waits on."""
+    first = opened.rows(Decision.QUEUED)[0]
+    opened.sql("UPDATE assignment SET status = 'Approved' WHERE id = :id", id=first.id)
+
+    page = opened.post(f"/queue/{first.id}/decide", {"decision": "reject", "reason": REASON})
+
+    assert page.status_code == 409
+    assert "approved by itself meanwhile, so it is paid; drop its answers instead" in written(page)
+    assert opened.row(first.id).decision is Decision.QUEUED
+
+
 def test_a_form_that_comes_twice_decides_once(opened):
     """The second is told that it is decided; the reward is booked once."""
     first = opened.rows(Decision.QUEUED)[0]

@@ -113,7 +113,10 @@ def extend(
         if prolonged:
             lines.append(f"{several(prolonged, 'HIT')} of batch {batch.name} can be taken for longer")
         if not lines:
-            lines.append(f"nothing to do: batch {batch.name} asks as many workers for as long as wished")
+            lines.append(
+                f"nothing to do: what is out of batch {batch.name} asks as many workers for as long as wished; closed "
+                "ones are given no time, and the command that posted them asks what they lack again"
+            )
         absent = len(scope.hits) - len(scope.out())
         if absent:
             lines.append(f"left as deleted on the server: {several(absent, 'HIT')}")

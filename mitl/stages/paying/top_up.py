@@ -21,7 +21,7 @@ from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import ledger
 from mitl.db.store.ledger import BONUS, SettledWork
-from mitl.errors import UsageError
+from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.judgements.wages import WorkerPay, worker_pay
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
@@ -131,12 +131,17 @@ class _Run:
             open_calls = unsent(self._session, self._environment)
         earlier = [bonus for bonus in open_calls if bonus.worker not in self._terms.skip]
         completing = any(not bonus.refused for bonus in earlier)
+        refusal: CrowdError | None = None
         if earlier:
             self._require_within(cost_of(earlier))
             how = "sent, and nothing beside them" if completing else "refused then and tried again"
             self._show((), f"{in_words(earlier)}, confirmed by an earlier run: {how}")
-            if not self._terms.dry_run:
-                self._sender.send(earlier)
+            try:
+                self._sender.send([] if self._terms.dry_run else earlier)
+            except CrowdError as error:
+                if completing or error.unclear or isinstance(error, FundsError):
+                    raise
+                refusal = error  # once more, which keeps nobody else from what they are due
         with reading(self._session):
             settled = ledger.settled_work(self._session, self._environment)
             work = paid_work(settled, self._environment)
@@ -156,6 +161,8 @@ class _Run:
                     raise UsageError("the total was not confirmed; nothing new was sent")
                 self._sender.plan(fresh, _WHAT)
                 self._sender.send(fresh)
+        if refusal is not None:
+            raise refusal
         every = [self._sender.sent.get(bonus.key, bonus) for bonus in (*earlier, *fresh)]
         left_out = [
             due.worker
