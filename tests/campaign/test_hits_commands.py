@@ -512,6 +512,9 @@ def test_a_rejection_that_can_be_reversed_keeps_its_hit(asked):
 
     assert result.counts["left_reversible"] == 1
     assert [hit.annotation for hit in on_server(asked)] == [f"mitl1:{asked.project_id}:b1:{refused.number}:1"]
+    # Also where the call was made and its booking lost.
+    forget(asked, "UPDATE assignment SET status = 'Submitted' WHERE decision = 'reject'")
+    assert delete(asked, []).counts["left_reversible"] == 1
 
 
 def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):

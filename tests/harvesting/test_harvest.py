@@ -19,6 +19,7 @@ from harvest_kit import (
     submissions,
     submitted_ago,
 )
+from sqlalchemy import text
 from world_kit import SANDBOX, copied_once, run_publish
 
 from mitl.crowd.client import MTurkClient
@@ -36,7 +37,7 @@ from mitl.stages.hits.ending import delete
 from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.paying.check import check_pay
-from mitl.stages.reviewing.decisions import Ruling, keep
+from mitl.stages.reviewing.decisions import Ruling, keep, reverse
 
 
 @pytest.fixture
@@ -256,18 +257,27 @@ def test_work_that_was_approved_while_it_waited_is_booked_once_and_said(doubted)
     assert_answers_are_kept_once(doubted)
 
 
-def test_work_that_a_colleague_rejected_stays_rejected(answered):
-    """By hand, before it was fetched and would have passed: what mitl pays after all, a person has reversed."""
-    hit, *_ = posted(answered)
-    with client_of(answered) as client:
+@pytest.mark.parametrize("project", ["answered", "doubted"])
+def test_work_that_a_colleague_rejected_is_a_rejection_here_too(project, request):
+    """By hand, before it was fetched or while it waited: neither paid nor used, and to be reversed like any other."""
+    settings = request.getfixturevalue(project)
+    hit, *_ = posted(settings)
+    with client_of(settings) as client:
         refused, *_ = client.list_assignments(str(hit.mturk_hit_id))
         client.reject(refused.assignment_id, "all of these answers are the same")
         for _ in range(2):
-            harvest(answered, SANDBOX)
+            harvest(settings, SANDBOX)
         now = {one.assignment_id: one.status for one in client.list_assignments(str(hit.mturk_hit_id))}
 
     assert now[refused.assignment_id] == "Rejected"
-    assert_answers_are_kept_once(answered)
+    [row] = submissions(settings, Decision.REJECT)
+    with open_database(settings.db_url, read_only=True) as session:
+        used = session.scalar(
+            text("SELECT count(*) FROM judgement WHERE assignment_id = :id AND usable"), {"id": row.id}
+        )
+    assert (row.status, row.mturk_assignment_id, used) == ("Rejected", refused.assignment_id, 0)
+    assert reverse(settings, [row.id], Decision.APPROVE, SANDBOX).counts["approved"] == 1
+    assert_answers_are_kept_once(settings)
 
 
 def test_a_rejection_that_somebody_made_before_us_is_said(doubted):
