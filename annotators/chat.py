@@ -25,11 +25,12 @@ from typing import Any
 import httpx
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from annotators.base import Encoded, fingerprint, ids_of, scores_of_all
 from annotators.inputs import pixels
 from annotators.options import Options
+from mitl.core.pictures import upright
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem, PartKind
 
@@ -289,8 +290,8 @@ def _question(picture: str, caption: str, levels: Sequence[str]) -> dict[str, An
 
 
 def _jpeg(item: ImageItem, edge: int) -> bytes:
-    """As people see it, upright, and small; in as good a quality as there is room for."""
-    picture = ImageOps.exif_transpose(pixels.read_image(item)).convert("RGB")
+    """As people see it, and small; in as good a quality as there is room for."""
+    picture = upright(pixels.read_image(item))
     picture.thumbnail((edge, edge), Image.Resampling.LANCZOS)
     for quality in _QUALITIES:
         file = io.BytesIO()
@@ -366,10 +367,10 @@ def build(options: Options) -> ChatAnnotator:
     key = ""
     if "key_env" in options.values:
         variable = options.text("key_env")
-        key = os.environ.get(variable, "")
-        if not key:
+        key = os.environ.get(variable, "").strip()
+        if not (key and key.isascii() and key.isprintable()):  # a client that refuses others would show them
             raise AnnotatorError(
-                f"'key_env' of annotator {name!r} names {variable!r}, which is not set; export it"
+                f"'key_env' of annotator {name!r} names {variable!r}, which is not set to a key; export it"
             )
         plain = [url for url in away if httpx.URL(url).scheme != "https"]
         if plain:

@@ -34,6 +34,8 @@ _BLOCK = 1 << 14
 class PrecomputedEmbeddings:
     """Similarity is the inner product of embeddings from files; of K vectors an item, the best product."""
 
+    reads_pictures = False
+
     def __init__(
         self,
         name: str,

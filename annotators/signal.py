@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from annotators.base import Ranking, fingerprint, ids_of
 from annotators.options import Options
 from mitl.core.arrays import Floats
-from mitl.core.pictures import FORMATS
+from mitl.core.pictures import FORMATS, upright
+from mitl.datasets.images import picture_errors
 from mitl.datasets.media import sound_samples, video_frames
 from mitl.errors import AnnotatorError, DatasetError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem, PartKind
 
-VERSION = 1
+VERSION = 2
 """Raised when the same items give another ranking."""
 RATE, WINDOW, HOP, BANDS = 8_000, 256, 128, 24
 """Of sounds: samples a second, samples of a spectrum and between two, and bands of frequencies."""
@@ -97,8 +98,8 @@ def _of_picture(path: Path) -> Floats:
 
     try:
         with Image.open(path, formats=FORMATS) as picture:
-            return video_features(np.asarray(picture.convert("RGB").resize((SIZE, SIZE)), np.uint8)[None])
-    except (OSError, ValueError, SyntaxError) as error:
+            return video_features(np.asarray(upright(picture).resize((SIZE, SIZE)), np.uint8)[None])
+    except picture_errors() as error:
         raise DatasetError(f"cannot be read: {error}") from error
 
 
@@ -161,13 +162,12 @@ class Signal:
         kernel = _kernel(terms, terms[learnt], references, None if references is None else references[learnt])
         targets = features[image_of[learnt]]
         inverse = np.linalg.inv(kernel[learnt] + self._ridge * np.eye(len(learnt)))
-        foretold = kernel @ (inverse @ targets)  # (C, D)
-        hat = kernel[learnt] @ inverse
+        weights = inverse @ targets  # (L, D)
+        foretold = kernel @ weights  # (C, D)
         for group in np.unique(image_of[learnt]):
             of_item = np.flatnonzero(image_of[learnt] == group)
-            left = np.eye(len(of_item)) - hat[np.ix_(of_item, of_item)]
-            rest = targets[of_item] - foretold[learnt[of_item]]
-            foretold[learnt[of_item]] = targets[of_item] - np.linalg.solve(left, rest)
+            own = inverse[:, of_item] @ np.linalg.solve(inverse[np.ix_(of_item, of_item)], weights[of_item])
+            foretold[image_of == group] -= kernel[image_of == group] @ own
         return _unit(features) @ _unit(foretold).T
 
     def _features(self, images: Sequence[ImageItem]) -> Floats:

@@ -2,15 +2,14 @@
 
 Each function follows the transform of one official evaluation, bit for bit: Pillow's own resampling, crop offsets
 rounded half to even, numbers scaled and normalised in float32. As there, an orientation in the EXIF data is not
-applied. Arrays are (3, H, W) float32, channels red, green, blue.
+applied; grey of 16 bits, which turns white there, is read as 8. Arrays are (3, H, W) float32, channels red, green,
+blue.
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.Image import DecompressionBombError, DecompressionBombWarning, Resampling
 
-from mitl.core.pictures import FORMATS
+from mitl.core.pictures import FORMATS, SPOILED, in_8_bits
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -60,7 +59,7 @@ def read_image(source: Source) -> Image.Image:
     path = _path(source)
     with _decoding(source), Image.open(path, formats=FORMATS) as image:
         image.load()
-        return image.copy()
+        return in_8_bits(image.copy())
 
 
 def imagenet_pixels(source: Source, size: int = 224) -> NDArray[np.float32]:
@@ -148,19 +147,6 @@ def _name(source: Source) -> str:
     return repr(str(_path(source)))
 
 
-_UNDECODED = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    struct.error,
-    zlib.error,
-)
-"""What Pillow's readers raise where a file contradicts itself."""
-
-
 _lock = threading.Lock()
 _decoders = 0
 _filters = ExitStack()
@@ -201,7 +187,7 @@ def _decoding(source: Source) -> Iterator[None]:
         raise AnnotatorError(
             f"{_name(source)} is too large an image to be opened; make it smaller"
         ) from error
-    except _UNDECODED as error:
+    except (OSError, *SPOILED) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise AnnotatorError(
             f"{_name(source)} is not readable as an image: {line}; put a whole picture there "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,8 @@ class Resumable:
     """Fingerprint of the annotator from whose weights it starts."""
     lessons: str
     """Hash of the pairs that teach."""
+    encoder: str = ""
+    """Fingerprint of what pseudo-labels come of; empty where there are none."""
     restart: bool = False
     """Whether what is kept of another training, or damaged, gives way."""
 
@@ -82,6 +84,7 @@ class Resumable:
         return {
             "weights": self.base,
             "answers": self.lessons,
+            **({"sentence vectors": self.encoder} if self.encoder else {}),
             "options": fingerprint(recipe=recipe.as_json(), version=VERSION),
         }
 
@@ -198,10 +201,11 @@ class _Course:
         rate = self.recipe.rate_at(self.step)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        try:
+        loss = None
+        with suppress(torch.cuda.OutOfMemoryError):
             loss = self._backward(read)
-        except torch.cuda.OutOfMemoryError as error:
-            raise self._too_small() from error
+        if loss is None:  # not while the error is handled, which holds all that it left on the card
+            raise self._too_small()
         if not math.isfinite(loss):
             raise TrainingError(
                 f"the loss of step {self.step + 1} is {loss}; train with a lower --rate than {self.recipe.rate:g}, or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Sequence
 
 from mitl.campaign.jobs import PostingJob, PostingRun, earlier_batches
@@ -11,7 +12,7 @@ from mitl.campaign.posting import CREATE, create_call, create_hit, create_hit_ty
 from mitl.crowd.calls import Call, Operation, make_calls
 from mitl.crowd.client import exclusion_qualification
 from mitl.db.session import reading
-from mitl.db.store import commitments
+from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rounds as round_store
@@ -144,6 +145,13 @@ def post_planned(run: PostingRun, pages: Pages) -> int:
     def create(hit: StoredHit) -> dict[str, str]:
         return {"HITId": create_hit(client, project_id, hit, types[hit.batch_id], questions.pop(hit.id))}
 
+    calls = [create_call(project_id, hit, batches[hit.batch_id].wording.template.content_hash) for hit in due]
+    # None of these has reached the server, so what counts is the wording of now.
+    begun = journal.states(session, CREATE).keys() if due else ()
+    for call in calls:
+        if call.key in begun:
+            journal.amend(session, CREATE, call.key, json.dumps(call.request), unclear=True)
+    session.commit()
     make_calls(
         run.context,
         Operation(
@@ -153,7 +161,7 @@ def post_planned(run: PostingRun, pages: Pages) -> int:
             before_window=prepare,
             not_made=lambda hit: hit_store.set_state(session, [hit.id], HitState.PLANNED),
         ),
-        [create_call(project_id, hit) for hit in due],
+        calls,
         label="post",
         in_order=run.endpoint.in_process,
     )

@@ -65,9 +65,10 @@ def create_hit(client: MTurkClient, project_id: str, hit: StoredHit, hit_type_id
     ).hit_id
 
 
-def create_call(project_id: str, hit: StoredHit) -> Call[StoredHit]:
-    """Posting a HIT, as it is journalled."""
-    return Call(hit.key, hit, {"annotation": annotation(project_id, hit)}, hit.token)
+def create_call(project_id: str, hit: StoredHit, wording: str | None = None) -> Call[StoredHit]:
+    """Posting a HIT, as it is journalled, with the hash of its wording where that is known."""
+    request = {"annotation": annotation(project_id, hit), journal.WORDING: wording}
+    return Call(hit.key, hit, request, hit.token)
 
 
 def reconcile(context: Context, listed: Iterable[ListedHit]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 """What Pillow opens as a picture. Left to itself it has Ghostscript run what is PostScript, whatever its name."""
+SPOILED = (
+    *(SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, RuntimeError),
+    *(struct.error, zlib.error),
+)
+"""What Pillow's readers raise, beside OSError and of bombs their own, where a file contradicts itself."""
 MAX_SIDE = 640
 """Pixels; what a person needs to see, and no more to load on a phone."""
 _QUALITY = 88
@@ -28,7 +34,7 @@ def page_jpeg(path: Path) -> bytes:
     try:
         with Image.open(path, formats=FORMATS) as picture:
             small = upright(picture)
-    except Image.DecompressionBombError as error:
+    except (*SPOILED, Image.DecompressionBombError) as error:
         raise OSError(str(error)) from error
     small.thumbnail((MAX_SIDE, MAX_SIDE))
     buffer = io.BytesIO()
@@ -48,9 +54,19 @@ def upright(picture: Image) -> Image:
         picture = ImageOps.exif_transpose(picture)
     except (struct.error, ValueError, SyntaxError):
         picture.load()  # EXIF data that cannot be read say nothing, but pixels must be there
+    picture = in_8_bits(picture)
     if not picture.has_transparency_data:
         return picture.convert("RGB")
     clear = picture.convert("RGBA")
     flat = Image.new("RGB", clear.size, "white")
     flat.paste(clear, mask=clear.getchannel("A"))
     return flat
+
+
+def in_8_bits(picture: Image) -> Image:
+    """Grey of 16 bits as browsers show it; Pillow's own conversions make all that is above 255 white."""
+    if not picture.mode.startswith("I") or picture.getextrema()[1] <= 255:  # type: ignore[operator]  # one band
+        return picture
+    grey = picture.convert("I").point(lambda value: value / 256).convert("L")
+    grey.info.pop("transparency", None)  # a grey of 16 bits
+    return grey

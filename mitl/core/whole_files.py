@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import re
@@ -103,6 +104,19 @@ def is_disk_full(error: BaseException) -> bool:
     behind = error.__cause__ or error.__context__
     full = error.errno in _FULL if isinstance(error, OSError) else bool(_SQLITE_FULL.search(str(error)))
     return full or (behind is not None and is_disk_full(behind))
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder, made where there is none: whoever else would write in it waits. A process that dies lets it go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def remove_folder(path: Path) -> None:

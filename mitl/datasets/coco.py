@@ -117,7 +117,7 @@ def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str,
         try:
             new_pictures = [_picture(entry) for entry in value["images"]]
             new_captions = [
-                Caption(str(int(entry["id"])), str(int(entry["image_id"])), str(entry["caption"]))
+                Caption(coco_id(entry["id"]), coco_id(entry["image_id"]), str(entry["caption"]))
                 for entry in value["annotations"]
             ]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -143,13 +143,20 @@ def _picture(entry: Mapping[str, object]) -> Picture:
     folder = match[1] if match else str(url).split("/")[-2] if url and str(url).count("/") > 3 else None
     width, height = entry.get("width"), entry.get("height")
     return Picture(
-        str(int(str(entry["id"]))),
+        coco_id(entry["id"]),
         file_name,
         folder,
         coco_url(file_name, None if url is None else str(url)),
         None if width is None else int(str(width)),
         None if height is None else int(str(height)),
     )
+
+
+def coco_id(value: object) -> str:
+    """An id of COCO, which some tools write as 1.0; ValueError where it is no whole number."""
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError(f"{value} is no whole number, as ids are")
+    return str(int(value)) if isinstance(value, float) else str(int(str(value)))
 
 
 def _split_captions(entries: Sequence[SplitImage], path: Path) -> dict[str, Caption]:
@@ -236,7 +243,7 @@ def read_compact(
 
 def _integer(value: object, column: str, number: int, path: Path) -> str:
     try:
-        return str(int(str(value)))
+        return coco_id(value)
     except ValueError:
         raise DatasetError(
             f"row {number} of {str(path)!r} has {column} {value!r}, but COCO's ids are integers"
@@ -283,26 +290,27 @@ class SplitImage:
 
 
 def read_split(path: Path, split: str) -> list[SplitImage]:
-    """The images of one split, in the file's order.
+    """The images of one split, or of several joined by ``+``, in the file's order.
 
     Raises:
-        DatasetError: the file is missing or malformed, or no image is of that split.
+        DatasetError: the file is missing or malformed, or no image is of such a split.
     """
     value = read_json(path, _SPLIT_FILE)
     try:
         images = [_image(entry) for entry in value["images"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DatasetError(f"{str(path)!r} is malformed ({error!r}); it should hold {_SPLIT_FILE}") from error
-    chosen = [image for image in images if image.split == split]
-    if not chosen:
-        splits = ", ".join(sorted({image.split for image in images})) or "none"
-        raise DatasetError(f"no image of {str(path)!r} is of the split {split!r}; its splits: {splits}")
-    return chosen
+    splits, wanted = sorted({image.split for image in images}), split.split("+")
+    strange = [name for name in wanted if name not in splits]
+    if strange:
+        known = ", ".join(splits) or "none"
+        raise DatasetError(f"no image of {str(path)!r} is of the split {strange[0]!r}; its splits: {known}")
+    return [image for image in images if image.split in wanted]
 
 
 def _image(entry: dict[str, Any]) -> SplitImage:
     sentences = tuple(
-        (None if sentence.get("sentid") is None else int(sentence["sentid"]), str(sentence["raw"]))
+        (None if sentence.get("sentid") is None else int(coco_id(sentence["sentid"])), str(sentence["raw"]))
         for sentence in entry["sentences"]
     )
     cocoid = entry.get("cocoid")
@@ -310,6 +318,6 @@ def _image(entry: dict[str, Any]) -> SplitImage:
         file_name=str(entry["filename"]),
         folder=None if entry.get("filepath") is None else str(entry["filepath"]),
         split=str(entry["split"]),
-        cocoid=None if cocoid is None else int(cocoid),
+        cocoid=None if cocoid is None else int(coco_id(cocoid)),
         sentences=sentences,
     )

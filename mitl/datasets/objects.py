@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.datasets.coco import coco_id
 from mitl.datasets.files import read_json, readable
 from mitl.errors import DatasetError
 
@@ -57,10 +58,10 @@ def _read(path: Path) -> Any:
 
 def _from_instances(value: Mapping[str, Any], path: Path) -> ImageObjects:
     try:
-        names = {int(category["id"]): str(category["name"]) for category in value["categories"]}
-        kinds: dict[str, set[str]] = {str(int(image["id"])): set() for image in value["images"]}
+        names = {coco_id(category["id"]): str(category["name"]) for category in value["categories"]}
+        kinds: dict[str, set[str]] = {coco_id(image["id"]): set() for image in value["images"]}
         for annotation in value["annotations"]:
-            kinds[str(int(annotation["image_id"]))].add(names[int(annotation["category_id"])])
+            kinds[coco_id(annotation["image_id"])].add(names[coco_id(annotation["category_id"])])
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(
             f"{str(path)!r} is not a file of COCO instances: {error!r} is missing or of another form"

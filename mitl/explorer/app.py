@@ -20,7 +20,7 @@ from mitl.core.arrays import Ints
 from mitl.core.paging import ListPage
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
-from mitl.desk.app import OwnHostOnly, has_window, static
+from mitl.desk.app import HEADERS, POLICY, OwnHostOnly, has_window, static
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (
@@ -31,6 +31,7 @@ from mitl.explorer.pairs import (
     partners,
 )
 from mitl.interrupts import how_to_stop
+from mitl.positives.merging import MATCHES, REFUSES
 from mitl.records import StageResult
 from mitl.records.frames import LABELS, NONE
 from mitl.records.results import printed_by
@@ -108,12 +109,14 @@ class ExplorerPages:
         rows = partners(self._of, side, at)
         pairs = self._of.pairs
         original, positive = (pairs[name].to_numpy()[rows] for name in ("original", "positive"))
-        open_ = (pairs["label"].to_numpy()[rows] == NONE) & ~original & ~positive
+        label = pairs["label"].to_numpy()[rows]
+        rest = ~original & ~positive
         groups = [
             ("Found: matches that the annotation lacks", positive & ~original),
             ("The original annotation", original),
-            ("Refused: near misses", ~positive & ~original & ~open_),
-            ("Proposed, and not answered yet", open_),
+            ("Refused: near misses", rest & REFUSES[label]),
+            ("Answered as a match, and left out of a release", rest & MATCHES[label]),
+            ("Proposed, and not answered yet", rest & (label == NONE)),
         ]
         return self._page(
             "item.html.j2",
@@ -177,7 +180,8 @@ def create_app(title: str, of: Explored) -> Starlette:
         ],
         exception_handlers={404: pages.missing},
     )
-    app.add_middleware(OwnHostOnly, "explorer")
+    policy = HEADERS[POLICY].replace("https:", "https: http:")  # data sets name pictures by either
+    app.add_middleware(OwnHostOnly, "explorer", {**HEADERS, POLICY: policy})
     return app
 
 

@@ -157,7 +157,7 @@ class AnnotationFilter(StrEnum):
     """A positive that the original annotation lacks."""
     ORIGINAL = "original"
     REFUSED = "refused"
-    """Of the original annotation, and no positive any more."""
+    """Of the original annotation, and people say that it is no match."""
     NEGATIVE = "negative"
     """Neither original nor a positive."""
 
@@ -270,7 +270,7 @@ class Finder:
             keep &= {
                 AnnotationFilter.FOUND: positive & ~original,
                 AnnotationFilter.ORIGINAL: original,
-                AnnotationFilter.REFUSED: original & ~positive,
+                AnnotationFilter.REFUSED: original & REFUSES[label],
                 AnnotationFilter.NEGATIVE: ~original & ~positive,
             }[wanted.kind]
         if wanted.answer is AnswerFilter.MATCH:

@@ -29,6 +29,8 @@ INTERVAL = 0.95
 FEWEST_UNITS = 10
 """With fewer, resampling says little: the interval would look surer than it is."""
 _CHUNK = 1 << 18
+_ROUNDING = 1e-12
+"""Part of a sum of squares that may be left of none."""
 
 
 class Scale(StrEnum):
@@ -124,8 +126,8 @@ def _interval_alphas(totals: Floats) -> Floats:
     answers, sums, squares, within = totals.T
     by_chance = squares - sums**2 / answers
     with np.errstate(invalid="ignore", divide="ignore"):
-        alphas: Floats = np.where(by_chance > 0, 1 - (answers - 1) * within / (answers * by_chance), np.nan)
-    return alphas
+        alphas: Floats = 1 - (answers - 1) * within / (answers * by_chance)
+    return np.where(by_chance > _ROUNDING * squares, alphas, np.nan)
 
 
 def _bounds(bootstrap: Floats, units: int) -> tuple[float, float] | tuple[None, None]:

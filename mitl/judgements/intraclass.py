@@ -17,6 +17,8 @@ import pandas as pd
 from mitl.core.arrays import Floats, Ints
 
 CONFIDENCE = 0.95
+_ROUNDING = 1e-12
+"""Part of the largest rating; what lies so near to a mean is at it, since 4.99 is no sum of powers of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,9 @@ class BoundedEstimate:
     high: float | None = None
     reason: str = ""
     """Why ``value`` is None, for people."""
+
+
+_ALIKE = BoundedEstimate(None, reason="the items' means are all the same")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,8 @@ def one_way(scores: Floats, items: Ints, confidence: float = CONFIDENCE) -> OneW
         )
         return OneWay(nothing, nothing, float("nan"), n, total)
     means = np.bincount(codes, scores) / sizes
-    between = float((sizes * (means - scores.mean()) ** 2).sum()) / (n - 1)
-    within = float(((scores - means[codes]) ** 2).sum()) / (total - n)
+    between = _mean_square(scores, sizes * (means - scores.mean()) ** 2, n - 1)
+    within = _mean_square(scores, (scores - means[codes]) ** 2, total - n)
     k = float((total - (sizes**2).sum() / total) / (n - 1))
     ratio = _Ratio(between, within, n - 1, total - n)
     return OneWay(ratio.single(k, confidence), ratio.of_mean(confidence), k, n, total)
@@ -122,17 +127,16 @@ class _Ratio:
 
     def single(self, k: float, confidence: float) -> BoundedEstimate:
         if self.above == 0 and self.below == 0:
-            return BoundedEstimate(None, reason="all ratings are the same")
+            return _ALIKE
         value = (self.above - self.below) / (self.above + (k - 1) * self.below)
-        low, high = self._limits(confidence)
-        return BoundedEstimate(
-            value, (low - 1) / (low + k - 1), (high - 1) / (high + k - 1) if high < np.inf else 1
+        low, high = (
+            (ratio - 1) / (ratio + k - 1) if ratio < np.inf else 1.0 for ratio in self._limits(confidence)
         )
+        return BoundedEstimate(value, low, high)
 
     def of_mean(self, confidence: float) -> BoundedEstimate:
         if self.above == 0:
-            why = "all ratings are the same" if self.below == 0 else "the items' means are all the same"
-            return BoundedEstimate(None, reason=why)
+            return _ALIKE
         low, high = self._limits(confidence)
         value = (self.above - self.below) / self.above
         return BoundedEstimate(value, 1 - 1 / low if low < np.inf else 1, 1 - 1 / high)
@@ -190,9 +194,9 @@ def _blocks(scores: Floats, items: Ints, raters: Ints) -> _Blocks | None:
     n, k = n_items[useful].astype(np.int64), n_raters[useful]
     items_df, raters_df, rest_df = int((n - 1).sum()), int((k - 1).sum()), int(((n - 1) * (k - 1)).sum())
     return _Blocks(
-        items_ms=float(((by_item - whole) ** 2).sum()) / items_df,
-        raters_ms=float(((by_rater - whole) ** 2).sum()) / raters_df,
-        rest_ms=float(((table["score"] - by_item - by_rater + whole) ** 2).sum()) / rest_df,
+        items_ms=_mean_square(scores, (by_item - whole) ** 2, items_df),
+        raters_ms=_mean_square(scores, (by_rater - whole) ** 2, raters_df),
+        rest_ms=_mean_square(scores, (table["score"] - by_item - by_rater + whole) ** 2, rest_df),
         items_df=items_df,
         raters_df=raters_df,
         rest_df=rest_df,
@@ -203,35 +207,48 @@ def _blocks(scores: Floats, items: Ints, raters: Ints) -> _Blocks | None:
     )
 
 
+def _mean_square(scores: Floats, squares: Floats | pd.Series, df: int) -> float:
+    """The squares' sum over their degrees of freedom; 0 where rounding left no more."""
+    mean = float(squares.sum()) / df
+    return mean if mean > (_ROUNDING * np.abs(scores).max()) ** 2 else 0.0
+
+
 def _agreement(blocks: _Blocks, confidence: float) -> BoundedEstimate:
     """ICC(2,1) = (MSR - MSE) / (MSR + (k - 1) MSE + k (MSC - MSE) / n), and McGraw and Wong's interval."""
     n, k = blocks.n, blocks.k
     rows, columns, rest = blocks.items_ms, blocks.raters_ms, blocks.rest_ms
     below = rows + (k - 1) * rest + k * (columns - rest) / n
     if below <= 0:
-        return BoundedEstimate(None, reason="all ratings are the same")
+        return _ALIKE
     value = (rows - rest) / below
-    if value >= 1 or rest == 0:
+    if value >= 1 or 0 in (rows, rest):
         return BoundedEstimate(value)
     a = k * value / (n * (1 - value))
     b = 1 + k * value * (n - 1) / (n * (1 - value))
     parts = (a * columns) ** 2 / blocks.raters_df + (b * rest) ** 2 / blocks.rest_df
-    df = (a * columns + b * rest) ** 2 / parts
+    df = rows**2 / parts  # rows is a * columns + b * rest
     spread = k * columns + (k * n - k - n) * rest
     lower, upper = _quantile(blocks.items_df, df, confidence), _quantile(df, blocks.items_df, confidence)
     low = n * (rows - lower * rest) / (lower * spread + n * rows)
     high = n * (upper * rows - rest) / (spread + n * upper * rows)
-    return BoundedEstimate(value, low, high)
+    # Satterthwaite's approximation fails where the items' means are nearly the same.
+    return BoundedEstimate(value, low, high) if low <= value <= high else BoundedEstimate(value)
 
 
 def _of_mean(single: BoundedEstimate, k: float) -> BoundedEstimate:
-    """The correlation of the mean of k ratings, after Spearman and Brown, and that of the limits."""
+    """The correlation of the mean of k ratings, after Spearman and Brown, and that of the limits.
+
+    There is none for a correlation of -1 / (k - 1) or less, whose step would lead above 1.
+    """
     if single.value is None:
         return single
-    low, high = (
-        None if limit is None else k * limit / (1 + (k - 1) * limit) for limit in (single.low, single.high)
+    value, low, high = (
+        None if limit is None or (below := 1 + (k - 1) * limit) <= 0 else k * limit / below
+        for limit in (single.value, single.low, single.high)
     )
-    return BoundedEstimate(k * single.value / (1 + (k - 1) * single.value), low, high)
+    if value is None:
+        return BoundedEstimate(None, reason="ratings of one item differ more than those of different items")
+    return BoundedEstimate(value, low, high)
 
 
 def _quantile(above: float, below: float, confidence: float) -> float:

@@ -453,7 +453,7 @@ def _protocol(data: ReleaseInput) -> list[str]:
     if controls is not None:
         held = "Each page held two" if data.origins.batches else "Pages of past work held"
         lines.append(
-            f"{held} pairs whose answer is known; the rule: {controls.rule}. Expected answers: "
+            f"{held} pairs whose answer is known; the rule, as set at release: {controls.rule}. Expected answers: "
             f"{percent(controls.positive.passed, controls.positive.seen)} on gold positives, "
             f"{percent(controls.negative.passed, controls.negative.seen)} on gold negatives."
         )

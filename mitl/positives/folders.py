@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import hashlib
 import json
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from mitl.core.whole_files import sync_folder
+from mitl.core.whole_files import only_writer, sync_folder
 from mitl.errors import ReleaseError
 
 if TYPE_CHECKING:
@@ -215,20 +214,14 @@ def one_writer(folder: Path) -> Iterator[None]:
     Raises:
         ReleaseError: the place cannot be written.
     """
-    parent = folder.absolute().parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        # The folder itself is renamed away, so its parent is what can be locked; the lock dies with its process.
-        descriptor = os.open(parent, os.O_RDONLY)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as stack:
+        try:
+            # The folder itself is renamed away, so its parent is what can be locked.
+            stack.enter_context(only_writer(folder.absolute().parent))
+        except OSError as error:
+            raise _unwritable(folder, error) from error
         _clear_up(folder)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _clear_up(folder: Path) -> None:

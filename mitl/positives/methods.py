@@ -405,7 +405,7 @@ def _workers(crowd: CrowdSummary) -> str:
     ]
     told = listed([f"{count:,} {fate}" for count, fate in fates if count])
     limit = crowd.max_hits_per_worker
-    capped = "" if limit is None else f", of at most {several(limit, 'HIT')} each"
+    capped = "" if limit is None else f", of at most {several(limit, 'HIT')} each as set at release"
     excluded = (
         f" {several(crowd.excluded, 'worker')} {'was' if crowd.excluded == 1 else 'were'} excluded from further work."
         if crowd.excluded

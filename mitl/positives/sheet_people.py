@@ -109,8 +109,8 @@ def _controls(controls: Controls | None, *, posted: bool, all_ranked: bool) -> s
             "workers could not tell. Gold positives are original pairs, drawn at random: those that CxC rates 4.5 or "
             "more first, none that CxC rates below 3 or that an exclusion list names. Gold negatives were drawn at "
             f"random from the pairs of a query with an item that no machine annotator ranked for it{otherwise} and "
-            f"that nobody calls a match. The rule: {controls.rule}. A page that failed one went to a person, and "
-            "nothing was rejected by rule. "
+            f"that nobody calls a match. The rule, as set at release: {controls.rule}. A page that failed one went to "
+            "a person, and nothing was rejected by rule. "
             f"Controls that workers of good record failed were withdrawn: {controls.withdrawn:,}.",
             asked,
             kept,
@@ -133,7 +133,9 @@ def workers(crowd: CrowdSummary | None) -> str:
         ("excluded from further work by a person", f"{crowd.excluded:,}"),
         (
             "reached the limit of HITs for one worker",
-            "no limit was set" if limit is None else f"{crowd.capped:,} (at most {limit:,} HITs)",
+            "no limit was set at release"
+            if limit is None
+            else f"{crowd.capped:,} (at most {limit:,} HITs, as set at release)",
         ),
         ("submitted HITs", f"{crowd.submissions:,}"),
         ("… paid, answers used", f"{crowd.used:,}"),
@@ -197,12 +199,12 @@ def _money_rows(pay: Pay) -> list[tuple[str, str]]:
         ),
     ]
     if not pay.floor_cents:
-        return [*rows, ("wage floor", "none was set")]
+        return [*rows, ("wage floor", "none was set at release")]
     floor = f"{format_dollars(pay.floor_cents)} an hour"
     return [
         *rows,
         (
-            f"workers paid less than the floor of {floor}",
+            f"workers paid less than the floor of {floor}, as set at release",
             f"{percent(pay.workers_under, pay.timed_workers)} of {pay.timed_workers:,}",
         ),
         (

@@ -121,6 +121,7 @@ def test_a_model_sees_the_picture_first_upright_small_and_without_exif(images):
         assert head == "data:image/jpeg;base64"
         seen = Image.open(io.BytesIO(base64.b64decode(data)))
         assert not seen.getexif()
+        assert seen.size != (50, 40) or min(seen.getpixel((9, 9))) > 240, "on white where it is transparent"
         sizes.add(seen.size)
     assert sizes == {(100, 200), (50, 40)}
     assert (
@@ -242,6 +243,7 @@ def test_the_error_that_ended_the_others_is_told(images, monkeypatch):
             "unencrypted to 'http://10.0.0.7/v1'",
         ),
         ({"chat": "http://localhost/v1", "key_env": "NO_SUCH_KEY"}, "'NO_SUCH_KEY', which is not set"),
+        ({"chat": "http://localhost/v1", "key_env": "TWO_KEYS"}, "'TWO_KEYS', which is not set to a key"),
         ({"chat": "http://localhost/v1", "tries": 3}, "no setting 'tries'"),
         ({"chat": "http://localhost/v1", "extra": {"messages": []}}, "without model and messages"),
         (
@@ -252,6 +254,7 @@ def test_the_error_that_ended_the_others_is_told(images, monkeypatch):
 )
 def test_settings_that_do_not_fit_are_one_line(settings, said, monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "secret-key")
+    monkeypatch.setenv("TWO_KEYS", "secret-key\nsecret-key")
     with pytest.raises(AnnotatorError, match=said) as error:
         registry.build("judge", {"model": "seer-8b", **settings})
     assert "secret-key" not in str(error.value)
@@ -266,7 +269,8 @@ def test_what_is_no_caption_of_a_picture_is_refused():
 
 
 def test_a_key_goes_to_the_server_and_nowhere_else(images, monkeypatch):
-    monkeypatch.setenv("JUDGE_KEY", "secret-key")
+    """Not into the words of a client that refuses to send it, either."""
+    monkeypatch.setenv("JUDGE_KEY", "secret-key\r\n")
     with chat_server(lambda jpeg, caption: sure(0)) as server:
         annotator = build(server.url, key_env="JUDGE_KEY")
         scored(annotator, images, [(0, 0)])

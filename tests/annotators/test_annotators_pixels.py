@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import warnings
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +16,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import EpsImagePlugin, Image
+from PIL import EpsImagePlugin, Image, PngImagePlugin
 from PIL.Image import DecompressionBombWarning
+from PIL.PngImagePlugin import PngInfo
 
 from annotators.inputs import pixels
 from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
@@ -136,7 +139,7 @@ def test_small_networks_get_the_same_transform_in_small(size: int):
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "LA", "CMYK", "1", "YCbCr", "I;16"])
 def test_every_mode_becomes_rgb(tmp_path: Path, transform: Callable[..., np.ndarray], mode: str):
-    """Grey, palette, transparent, CMYK and 16-bit images are converted by Pillow's rules."""
+    """Grey, palette, transparent, CMYK and images of 8 bits in 16 are converted by Pillow's rules."""
     image = drawn(80, 60).convert("L").convert("I").convert("I;16") if mode == "I;16" else drawn(80, 60, mode)
     path = tmp_path / ("image.tif" if mode in ("CMYK", "YCbCr", "I;16") else "image.png")
     image.save(path)
@@ -167,6 +170,17 @@ def test_orientation_in_the_exif_data_is_not_applied(tmp_path: Path):
 
     assert read_rgb(tmp_path / "turned.png").size == (80, 60)
     assert np.array_equal(clip_pixels(tmp_path / "turned.png"), clip_pixels(tmp_path / "plain.png"))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG2000", "PPM"])
+def test_grey_of_16_bits_is_grey_to_people_and_networks(tmp_path: Path, kind: str):
+    """Its higher eight bits are what is seen; a grey that such a PNG calls transparent, too."""
+    grey, path = np.arange(0, 2**16, 16, dtype=np.uint16).reshape(64, 64), tmp_path / "scan"
+    Image.fromarray(grey).save(path, kind, **({"transparency": 4000} if kind == "PNG" else {}))
+
+    for seen in (read_rgb(path), Image.open(io.BytesIO(page_jpeg(path)))):
+        assert np.abs(np.asarray(seen).astype(int) - (grey >> 8)[:, :, None]).max() <= 5
+    assert np.array_equal(clip_pixels(path), clip_pixels(Image.fromarray((grey >> 8).astype(np.uint8))))
 
 
 def test_an_item_is_read_from_its_file(tmp_path: Path):
@@ -223,6 +237,24 @@ def test_postscript_under_a_pictures_name_is_never_run(
         read(path)
 
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_picture_with_spoiled_bytes_is_one_clear_line_or_an_os_error(tmp_path: Path):
+    """Whatever they hit: to annotators one line, to pages what they tell of as of a file that cannot be read."""
+    path, about = tmp_path / "a.png", PngInfo()
+    about.add_text("Comment", "x" * (2 * PngImagePlugin.MAX_TEXT_CHUNK), zip=True)
+    drawn(30, 20).save(path, pnginfo=about)
+    with pytest.raises(OSError, match="too large"):
+        page_jpeg(path)
+    for kind in ("PNG", "AVIF", "WEBP"):
+        drawn(30, 20).save(path, kind)
+        raw = path.read_bytes()
+        for at in range(0, len(raw), 11):
+            path.write_bytes(raw[:at] + bytes(byte ^ 0xFF for byte in raw[at : at + 2]) + raw[at + 2 :])
+            with suppress(OSError):
+                page_jpeg(path)
+            with suppress(AnnotatorError):
+                read_rgb(path)
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)

@@ -116,6 +116,8 @@ def test_a_third_kind_runs_through_the_whole_campaign(ratings, project, tmp_path
         "approved": 1,
         "queued": 1,
     }
+    held = publish(project, request(limit=2), confirm=lambda total: True)
+    assert "run `mitl review` first" in held.lines[0] and held.next == "mitl review"
     seen = show(project, 2, LIVE)
     assert seen.tables[0].rows[0] == (1, "1", "3")
     assert "rule: three stars" in seen.lines
@@ -142,7 +144,7 @@ def test_an_interrupted_run_of_a_third_kind_is_completed_alone(ratings, project)
         publish(project, request(limit=2), confirm=lambda total: True, tell=die)
     completed = publish(project, request(limit=2), confirm=lambda total: False)
     assert completed.lines == (
-        "1 HIT of b1, $0.20, all out; that completes an interrupted run, and nothing was planned beside it",
+        "1 HIT of b1, $0.20, all posted; that completes an interrupted run, and nothing was planned beside it",
     )
     held = publish(project, request(limit=2), confirm=lambda total: False)
     assert held.lines[0].startswith("nothing to do: 2 captions of b1 are out, and --limit 2 counts them")

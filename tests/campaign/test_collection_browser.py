@@ -90,6 +90,21 @@ def test_the_page_tells_what_a_text_lacks_and_does_not_send_it(open_page, site):
     assert (sent["p01_outcome"], sent["p01_text"], sent["p02_text"]) == ("skipped", "", SENTENCE)
 
 
+def test_a_text_that_is_no_longer_given_twice_is_told_so(open_page, site):
+    """Whichever of the two is changed, both say what is true now."""
+    page = open_page(show(site, "write", 2) + site.query())
+    told = page.locator(".told")
+    page.fill("#p01_text", SENTENCE)
+    page.fill("#p02_text", SENTENCE)
+    page.focus("#p01_text")
+    assert told.all_inner_texts() == ["You wrote the same for another image."] * 2
+
+    page.fill("#p01_text", f"{SENTENCE} again")
+
+    assert told.all_inner_texts() == ["8 words", "7 words"]
+    assert page.locator("#p02").get_attribute("class") == "done"
+
+
 @pytest.mark.parametrize("language", ["en", "de", "any"])
 def test_the_page_and_the_check_of_what_comes_in_tell_a_language_alike(open_page, site, language):
     """Whole sentences of another language, another alphabet, letters struck at random; none where any will do."""

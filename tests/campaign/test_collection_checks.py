@@ -223,6 +223,7 @@ def review(answer, of, worker, label, **more):
     return replace(written(answer, worker, ""), role=CollectionRole.REVIEW, reviewed=of, label=label, **more)
 
 
+UNSEEN = written(1, "a", "", outcome=Outcome.IMAGE_FAILED)
 TEXT_2, TEXT_3 = "A black dog sleeps on a rug", "Two dogs play on a beach"
 
 
@@ -248,6 +249,10 @@ TEXT_2, TEXT_3 = "A black dog sleeps on a rug", "Two dogs play on a beach"
             ItemState.ACCEPTED,
         ),
         ([written(n, f"w{n}", "dog") for n in range(1, MOST_TRIES + 1)], ItemState.GIVEN_UP),
+        ([UNSEEN, written(2, "b", "dog")], ItemState.OPEN),
+        ([UNSEEN, written(2, "b", "dog"), UNSEEN], ItemState.GIVEN_UP),
+        ([written(1, "a", GOOD), *[review(2, 1, "b", None, outcome=Outcome.SKIPPED)] * 2], ItemState.WRITTEN),
+        ([written(1, "a", GOOD), *[review(2, 1, "b", None, outcome=Outcome.SKIPPED)] * 3], ItemState.OPEN),
     ],
 )  # fmt: skip
 def test_an_item_stands_where_its_answers_put_it(spots, state):

@@ -11,9 +11,13 @@ from cli_kit import mitl, ok
 from docs_kit import mitl_lines
 from harvest_kit import queued
 from posted_kit import copy_project, forget, keys, make_posted, talking
-from world_kit import SANDBOX, make_world, run_publish
+from sqlalchemy import text
+from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.bill import committed_cents
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
+from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import answers, journal
 from mitl.errors import FundsError, StoreError, UsageError
@@ -25,6 +29,7 @@ from mitl.stages.hits.scope import list_hits
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, rule
+from mitl.stages.rounds.asking import committed_cents as round_cents
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +221,7 @@ def test_an_extension_that_was_cut_short_is_completed_alone(asked):
     )
     forget(asked, "DELETE FROM journal WHERE kind = 'extend' AND state = 'done'")
     forget(asked, "UPDATE hit SET assignments = 1")
+    forget(asked, "UPDATE batch SET assignments = 1")
 
     result, lines = more(asked, 2, max_cost_cents=0)
 
@@ -225,7 +231,8 @@ def test_an_extension_that_was_cut_short_is_completed_alone(asked):
         "that completes an interrupted run, and nothing was planned beside it",
     )
     result, lines = more(asked, 2)
-    assert result.counts["hits_extended"] == len(keys(asked)) - 1 and lines
+    assert result.counts["hits_extended"] == len(keys(asked)) - 1
+    assert "with 2 workers each instead of 1" in lines[0]  # the batch is not raised before all of it is
     assert len(result.lines) == 1
 
 
@@ -247,6 +254,7 @@ def test_more_time_that_was_cut_short_is_not_given_to_closed_hits(asked):
     result, _ = more(asked, days=30)
 
     assert (result.status, list_hits(asked).warnings) == ("nothing_to_do", ())
+    assert "closed ones are given no time" in result.lines[0]
     assert {hit.status for hit in on_server(asked)} == {"Reviewable"}
 
 
@@ -279,6 +287,9 @@ def test_an_extension_that_a_larger_one_overtook_promises_nothing(asked, state):
         extend(asked, ExtensionWish("b1", 3), confirm=lambda *_: True, progress=interrupted)
     forget(asked, f"UPDATE journal SET state = '{state}' WHERE kind = 'extend'")
     assert promised(asked) == n_hits * 300
+    with open_context(asked, SANDBOX, read_only=True) as context:
+        ((row,),) = context.session.execute(text("SELECT DISTINCT round_id FROM batch"))
+        assert [round_cents(context, of) for of in (row, row + 1)] == [n_hits * 300, 0]
 
     result, _ = more(replace(asked, ceiling_cents=n_hits * 400), 4)
 
@@ -442,6 +453,21 @@ def test_deleting_is_repeatable_and_loses_nothing(worked):
     assert (again.status, again.warnings) == ("nothing_to_do", ())
 
 
+def test_what_was_asked_again_is_deleted_and_ended_too(asked):
+    """A HIT that another replaces is on the server as before, and may even be open to workers there."""
+    first = next(iter(keys(asked).values()))
+    expire(asked, ())
+    harvest(asked, SANDBOX)
+    run_publish(asked)
+    with talking(asked) as (_, client):
+        client.set_expiry(first, dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+
+    assert expire(asked, ["b1"]).counts["expired"] == len(keys(asked)) // 2 + 1
+    harvest(asked, SANDBOX)
+    assert delete(asked, ["b1"]).counts["deleted"] == len(keys(asked))
+    assert on_server(asked) == []
+
+
 def test_a_hit_stays_while_one_of_its_answers_is_on_the_server_alone(worked):
     """Nothing here would give it back."""
     forget(
@@ -476,11 +502,19 @@ def test_a_rejection_that_can_be_reversed_keeps_its_hit(asked):
     rule(asked, [Ruling(number, Decision.DROP) for number in others], SANDBOX)
     with open_database(asked.db_url, read_only=True) as session:
         [refused] = answers.assignments(session, SANDBOX, (Decision.REJECT,))
+    with open_database(asked.db_url) as session:
+        # A run died before it made this call, when the HIT was done with; more was asked of it since.
+        key = f"{refused.batch}:{refused.number}:{refused.attempt}"
+        journal.announce(session, "delete", [(key, None, "{}")], dt.datetime.now(dt.UTC))
+        session.commit()
 
     result = delete(asked, [])
 
     assert result.counts["left_reversible"] == 1
     assert [hit.annotation for hit in on_server(asked)] == [f"mitl1:{asked.project_id}:b1:{refused.number}:1"]
+    # Also where the call was made and its booking lost.
+    forget(asked, "UPDATE assignment SET status = 'Submitted' WHERE decision = 'reject'")
+    assert delete(asked, []).counts["left_reversible"] == 1
 
 
 def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):
@@ -562,3 +596,16 @@ def test_hits_that_were_planned_and_not_posted_are_dropped(asked, state):
     again = run_publish(asked)
     assert again.counts["hits_again"] == 1
     assert {hit.removesuffix("1") + "2" for hit in [name]} <= set(keys(asked, HitState.POSTED))
+
+
+def test_a_plan_that_was_dropped_is_not_called_posted(tmp_path):
+    """Publishing that died before its first HIT, and then ended: the next run asks all of it again."""
+    settings = make_world(tmp_path, n_images=20)
+    run_propose(settings, image_queries=3, caption_queries=4)
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, Campaign(SANDBOX), confirm=lambda total: True, progress=killed_at_posting)
+
+    dropped = expire(settings, ()).counts["dropped"]
+
+    assert dropped > 0
+    assert run_publish(settings).counts["hits_posted"] == dropped

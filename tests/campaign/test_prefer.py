@@ -166,9 +166,11 @@ def test_an_interrupted_study_with_a_limit_posts_its_own_hits_and_no_more(settin
     wish = study(settings, limit=6, reward_cents=100, max_cost_cents=300)
     with pytest.raises(KeyboardInterrupt):
         publish(settings, wish, confirm=lambda total: True, progress=killed_at_posting)
-    for expected in ("done", "nothing_to_do"):
-        assert publish(settings, wish, confirm=lambda total: True).status == expected
-        assert len(posted_pages(settings)) == 1
+    away = settings.runs.rename(settings.project / "away")  # what was planned stands in the database
+    assert publish(settings, wish, confirm=lambda total: True).status == "done"
+    away.rename(settings.runs)
+    assert publish(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
+    assert len(posted_pages(settings)) == 1
     in_pipeline(settings, "UPDATE hit SET state = 'closed'")
 
     assert publish(settings, wish, confirm=lambda total: True).counts["hits_again"] == 1
@@ -325,7 +327,7 @@ def test_pairs_and_preferences_are_harvested_together_and_do_not_mix(posted):
     harvested = harvest(posted, SANDBOX)
 
     with open_database(posted.db_url, read_only=True) as session:
-        of_rankings = comparisons.hit_ids(session, SANDBOX)
+        of_rankings = {hit.id for hit in hits.hits(session, SANDBOX, kind=BatchKind.RANKINGS)}
         rows = answers.assignments(session, SANDBOX)
         judged = set(
             session.scalars(text("SELECT DISTINCT assignment_id FROM judgement"))  # type: ignore[call-overload]
@@ -376,6 +378,21 @@ def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
     simulate(done, SANDBOX)
     harvest(done, SANDBOX)
     assert run_study(done).status == "nothing_to_do"
+
+
+def test_what_waits_is_told_of_the_batches_and_the_direction_that_are_scored(done):
+    """Another batch's submissions are nothing that these scores would gain from."""
+    in_pipeline(done, "UPDATE assignment SET decision = CASE id WHEN 1 THEN 'queued' ELSE 'approve' END")
+    way = Direction.I2T
+    run_study(done, direction=way, queries=4, files=(("guess", guesses(done, way)),))
+
+    waiting = {
+        "b1": score_votes(done, batches=("b1",), method=Method(prior=0.5)).counts["queued"],
+        "b2": score_votes(done, batches=("b2",)).counts["queued"],
+        "i2t": score_votes(done, direction=way).counts["queued"],
+    }
+
+    assert waiting == {"b1": 1, "b2": 0, "i2t": 0}
 
 
 def test_one_workers_second_vote_on_the_same_comparison_does_not_count(done):

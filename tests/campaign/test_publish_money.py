@@ -228,8 +228,9 @@ def test_a_window_that_would_pass_the_ceiling_is_not_sent(world):
         states = hits.state_counts(session, SANDBOX)
     assert states[HitState.POSTED] == 0
     planned = states[HitState.PLANNED]
+    poor = replace(world, ceiling_cents=50_000)
     with pytest.raises(FundsError, match=r"above the ceiling of \$500\.00"):
-        run_publish(replace(world, ceiling_cents=50_000))
+        publish(poor, Campaign(SANDBOX), confirm=lambda total: pytest.fail("nothing could be posted"))
     assert run_publish(replace(world, ceiling_cents=200_000)).counts["hits_posted"] == planned
 
 
@@ -467,7 +468,7 @@ def test_a_plan_of_which_only_the_replies_were_lost_is_completed_alone_too(world
         0,
     )
     assert completing.lines == (
-        "recognised 3 HITs that had reached the server; 3 HITs of b1, $3.00, all out; that completes an interrupted "
+        "recognised 3 HITs that had reached the server; 3 HITs of b1, $3.00, all posted; that completes an interrupted "
         "run, and nothing was planned beside it",
     )
     assert (states(world), committed(world)) == ({HitState.POSTED: 3}, before)
@@ -492,7 +493,7 @@ def test_a_plan_that_was_posted_whole_and_not_told_is_completed_too(world, meanw
 
     assert dry.lines == repeated.lines and told == [repeated]
     assert repeated.lines[0].endswith(
-        "all out; that completes an interrupted run, and nothing was planned beside it"
+        "all posted; that completes an interrupted run, and nothing was planned beside it"
     )
     assert repeated.counts["hits_posted"] == 0 and sum(states(world).values()) == sum(before.values())
     assert publish(world, bounded, confirm=lambda total: True).counts["hits_again"] == sum(before.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from harvest_kit import on_server
 from posted_kit import copy_project, forget, keys, make_posted, talking
 from publish_kit import proposed
 from sqlalchemy import text
@@ -109,6 +110,31 @@ def test_hits_deleted_behind_our_back_are_closed_and_asked_again(asked):
     again = run_publish(asked)
     assert again.counts["hits_again"] == 1 and not again.warnings
     assert "b1:1:2" in keys(asked, HitState.POSTED)
+
+
+def test_a_hit_deleted_after_all_its_work_came_in_is_closed_without_a_word(asked):
+    """Nothing of it is lost, and nothing asked again."""
+    simulate(asked, SANDBOX)
+    harvest(asked, SANDBOX)
+    forget(asked, "UPDATE hit SET state = 'posted' WHERE number = 1")
+    first = keys(asked, HitState.POSTED)["b1:1:1"]
+    with talking(asked) as (_, client):
+        for submission in client.list_assignments(first):
+            client.approve(submission.assignment_id)
+        client.delete(first)
+
+    result = reconcile(asked, SANDBOX)
+
+    assert (result.counts["hits_gone"], result.warnings) == (0, ())
+    assert "b1:1:1" in keys(asked, HitState.CLOSED)
+
+
+def test_a_hit_that_the_server_has_forgotten_is_gone(asked):
+    """As after its own backup was restored; that it knows the others says that it is no other server."""
+    on_server(asked, "UPDATE hit SET mturk_id = 'X', annotation = '' WHERE id = (SELECT min(id) FROM hit)")
+
+    assert reconcile(asked, SANDBOX).counts["hits_gone"] == 1
+    assert len(keys(asked, HitState.CLOSED)) == 1
 
 
 def test_a_hit_that_a_listing_lacks_is_not_gone(asked):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axe_kit import violations
-from browser_fixtures import becomes_true
+from browser_fixtures import becomes_true, compose
 from hit_page_kit import press_before_views
 from similarity_page_kit import (
     IMAGES,
@@ -152,6 +152,18 @@ def test_active_time_counts_for_the_pair_at_hand(open_page, site):
 
     assert page.input_value("[name=p03_ms]") == ""
     assert page.input_value("[name=p01_ms]") == before
+
+
+def test_an_enter_that_takes_a_word_goes_nowhere(open_page, site):
+    """With an input method the first Enter takes what was composed, so the worker is still writing."""
+    page = open_page(show(site, TEXTS, 2) + site.query())
+    page.keyboard.press("3")
+    page.focus("[name=p01_text]")
+
+    compose(page, "ねこ")
+
+    assert page.evaluate("document.activeElement.name") == "p01_text"
+    assert page.input_value("[name=p01_text]") == "ねこ"
 
 
 def test_a_lost_image_can_be_tried_again_or_marked(open_page, site):

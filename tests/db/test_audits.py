@@ -262,6 +262,33 @@ def test_machine_labels_stand_until_they_are_withdrawn(session):
     assert session.execute(text("SELECT count(*) FROM machine_label")).scalar_one() == 4
 
 
+def test_labels_that_were_replaced_stand_again_where_those_that_replaced_them_are_taken_back(session):
+    """Not where a person took labels back, nor those of other times."""
+    pairs = np.sort(some_pairs(session, 2))
+    audit = add_audit(session, pairs[:1], purpose=AuditPurpose.LABELS)
+    times = [NOW + dt.timedelta(hours=hour) for hour in range(6)]
+
+    def give(label, at):
+        audits.withdraw(session, SANDBOX, at)
+        given = {"pair": pairs[1:], "label": [label], "probability": [0.9], "stratum": ["a"]}
+        audits.add_labelling(session, SANDBOX, audit.id, "{}", frame(audits.MACHINE_LABELS, given), at)
+
+    def stand():
+        return audits.machine_labels(session, SANDBOX)["label"].tolist()
+
+    give(YES, times[0])
+    assert audits.take_back(session, SANDBOX, times[1], times[2], times[2]) == (0, 0)
+    assert stand() == [YES]
+    give(NO, times[2])
+    give(WEAK_NO, times[4])
+    assert audits.take_back(session, SANDBOX, times[1], times[3], times[5]) == (1, 1)
+    assert stand() == [YES]
+    give(NO, times[5])
+    audits.withdraw(session, SANDBOX, times[5])
+    assert audits.take_back(session, SANDBOX, times[5], times[5], times[5]) == (0, 0)
+    assert stand() == []
+
+
 def test_a_page_of_audit_questions_is_asked_again_as_far_as_they_are_wanted(session):
     """Its questions keep with the HIT that replaces it; those of a page that was fine are open by themselves."""
     pairs = some_pairs(session, 3).tolist()

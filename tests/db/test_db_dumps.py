@@ -251,7 +251,7 @@ def test_a_database_that_holds_something_is_not_restored_into(settings, tmp_path
 
 @pytest.mark.postgres
 def test_a_restore_replaces_what_postgresql_holds(settings, tmp_path, postgres_url):
-    """In one transaction too."""
+    """In one transaction too; the same words again, as after a kill between the two databases, find it there."""
     old_database("pipeline", "p0001", postgres_url)
     backup(settings, tmp_path / "dump")
     other = elsewhere(tmp_path, db_url=postgres_url)
@@ -259,6 +259,26 @@ def test_a_restore_replaces_what_postgresql_holds(settings, tmp_path, postgres_u
     restore(other, tmp_path / "dump", only="pipeline", replace=True)
 
     assert content(postgres_url) == content(settings.db_url)
+    assert restore(other, tmp_path / "dump", only="pipeline").status == "nothing_to_do"
+
+
+def test_what_somebody_put_beside_mitls_tables_stays_where_it_is(settings, tmp_path, engine_url):
+    """It is in no backup, which would fit no revision, and a restore in place of the others leaves it."""
+    backup(settings, tmp_path / "dump", only="pipeline")
+    project = elsewhere(tmp_path, db_url=engine_url)
+    restore(project, tmp_path / "dump", only="pipeline")
+    engine = make_engine(engine_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE my_notes (id INTEGER PRIMARY KEY, note TEXT)"))
+        connection.execute(text("INSERT INTO my_notes VALUES (1, 'mine')"))
+
+    backup(project, tmp_path / "again", only="pipeline")
+    assert verify_dump(tmp_path / "again").refusal is None
+    restore(project, tmp_path / "again", only="pipeline", replace=True)
+
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT note FROM my_notes")).scalars().all() == ["mine"]
+    engine.dispose()
 
 
 @pytest.mark.parametrize("replaces", [False, True])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from mitl.stages.evaluating.figures import Figure, ModelDifference
+from mitl.stages.evaluating.figures import Figure, ModelDifference, keep_scores, kept_scores
 from mitl.stages.evaluating.tables import comparison_table, escape_tex, score_tables, to_latex
 
 
@@ -69,3 +70,12 @@ def test_a_latex_table_has_a_column_for_each_metric_and_its_interval():
     assert r"\begin{tabular}{lrr}" in text
     assert r"\cmidrule(lr){2-3}" in text
     assert r"a\_b & 50.0 {\scriptsize [40.0, 60.0]} & 0.250 {\scriptsize [0.200, 0.300]} \\" in text
+
+
+def test_scores_of_commands_at_work_beside_each_other_are_all_kept(tmp_path):
+    names = [f"set {number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        for name in names:
+            pool.submit(keep_scores, tmp_path, {name: {"near": {"i2t": {"R@1": 0.5}}}}, {}, of_all=True)
+
+    assert sorted({score.positives for score in kept_scores(tmp_path)}) == sorted(names)

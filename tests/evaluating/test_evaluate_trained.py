@@ -73,20 +73,21 @@ def test_without_a_release_nothing_is_flagged(taught):
 
 
 def test_the_weights_tell_it_in_another_project_too(taught, tmp_path):
-    """Named in mitl.toml under another name, without the database's row of the training."""
+    """Named in mitl.toml under another name, without the database's row of the training, alone or as one of two."""
     there = make_world(tmp_path / "other", n_images=20)
     shutil.copy(
         taught.project / "trained" / "clip-mini-tuned.safetensors", there.project / "mine.safetensors"
     )
     config = there.project / "mitl.toml"
     entry = '\n[annotators.mine]\nnetwork = "clip"\nweights = "mine.safetensors"\n'
+    entry += '[annotators.mean]\nnetwork = "vsrn"\nweights = ["model_coco_1.pth.tar", "mine.safetensors"]\n'
     config.write_text(config.read_text() + entry)
     settings = load(there.project, environ={})
 
-    found = trained_on_release(settings, ("mine", "clip-mini", "near"), taught.project / "release")
+    found = trained_on_release(settings, ("mine", "mean", "clip-mini", "near"), taught.project / "release")
 
     known = trained_on_release(taught, ("clip-mini-tuned",), taught.project / "release")
-    assert found == {"mine": known["clip-mini-tuned"]}
+    assert found == dict.fromkeys(("mine", "mean"), known["clip-mini-tuned"])
 
 
 def test_lists_without_judgements_count_by_their_positives(taught, tmp_path):

@@ -179,7 +179,7 @@ def test_filters_take_what_a_plain_loop_takes(world, wanted):
         kinds = {
             "found": positive and not original,
             "original": original,
-            "refused": original and not positive,
+            "refused": original and match == "no-match",
             "negative": not original and not positive,
         }
         agrees = {
@@ -279,6 +279,31 @@ def test_documents_and_queries_are_called_so(tmp_path):
     assert "Words of the query" in all_pairs.text and missing.status_code == 404
     assert of.images[0].text.split("\n")[0] in unescape(document.text)
     assert "written for document" in query.text
+
+
+def test_only_what_people_refused_is_called_so():
+    """A recipe leaves out originals that nobody judged, and an exclusion list matches: nobody said no to them."""
+    yes, no = LABELS.index(Label.YES), LABELS.index(Label.NO)
+    rows = [
+        (0, 0, -1, True, False),
+        (0, 1, no, True, False),
+        (0, 2, yes, False, False),
+        (0, 3, no, False, False),
+    ]
+    of = built((rows, [], [], ([ExploredItem("1")], [ExploredItem(str(c), f"word{c}") for c in range(4)])))
+    with (
+        RunningServer(create_app("lab", of)) as server,
+        httpx.Client(base_url=server.url, trust_env=False) as browser,
+    ):
+        item, refused = browser.get("/image/0").text, browser.get("/", params={"kind": "refused"}).text
+
+    said = r"<h2>(.*?) <small>|(word\d)|>(original[\w, ]*)<"
+    assert [part for parts in re.findall(said, item) for part in parts if part] == [
+        *("The original annotation", "word0", "original, left out", "word1", "original, refused"),
+        *("Refused: near misses", "word3"),
+        *("Answered as a match, and left out of a release", "word2"),
+    ]
+    assert re.findall(r"word\d", refused) == ["word1"]
 
 
 def test_hostile_texts_stay_texts():

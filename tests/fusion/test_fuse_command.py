@@ -80,11 +80,16 @@ def scores(settings: Settings):
 
 
 def test_all_ranked_pairs_are_written_with_what_they_were_made_of(project):
-    """A probability and a fold for each pair of the ranking files, to their full depth; figures in the JSON."""
+    """A probability and a fold for each pair of the ranking files, to their full depth; figures in the JSON.
+
+    Of embeddings that come from files, the vectors are read too.
+    """
     assert scores(project) is None
     done = fuse(project, SANDBOX)
     with open_context(project, SANDBOX, read_only=True) as context:
-        ranked = evidence(context, answered(context, NOTHING)).ranked
+        gathered = evidence(context, answered(context, NOTHING))
+    ranked = gathered.ranked
+    assert [vectors.images.name for vectors in gathered.joint] == ["near", "far"]
     found = scores(project)
     about = json.loads(next((project.runs / FOLDER).glob("*.json")).read_text())
 

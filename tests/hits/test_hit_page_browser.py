@@ -410,6 +410,18 @@ def test_active_time_counts_for_the_pair_at_hand(open_page, site):
     assert page.input_value("[name=p01_ms]") == before
 
 
+def test_a_clock_that_is_set_back_takes_no_time_away(open_page, site):
+    """A machine may correct its clock while somebody works; the time of a pair still only grows."""
+    page = open_page(site.show("pairs-plain", 1) + site.query())
+    becomes_true(page, "+document.forms[0].p01_ms.value > 400")
+    before = int(page.input_value("[name=p01_ms]"))
+
+    page.evaluate("const now = Date.now; Date.now = () => now() - 3600000")
+    becomes_true(page, f"+document.forms[0].p01_ms.value !== {before}")
+
+    assert int(page.input_value("[name=p01_ms]")) > before
+
+
 def test_a_second_click_sends_nothing_more(open_page, site):
     """The button is off while the answers are on their way."""
     page = open_page(site.show("pairs-plain", 1) + site.query())

@@ -88,6 +88,19 @@ def test_one_medium_plays_at_a_time_also_by_its_own_controls(shown, kind):
     becomes_true(page, "document.querySelector('#p01 audio, #p01 video').paused")
 
 
+def test_who_only_listens_is_at_work(shown):
+    """Paid is the time at which somebody is there: while a sound plays, nobody has to touch anything."""
+    page = shown("sounds")
+    page.clock.install()
+    page.reload()
+    page.keyboard.press("p")
+    for seconds in (2, 4, 6, 8):
+        becomes_true(page, f"document.querySelector('#p01 audio').currentTime > {seconds / 4}")
+        page.clock.run_for(40_000)
+
+    assert int(page.input_value("[name=p01_ms]")) > 120_000
+
+
 def test_a_jump_to_the_end_is_not_played_to_the_end(shown):
     """Only what was played counts, not where the player stands."""
     page = shown("sounds")
@@ -191,6 +204,14 @@ def test_a_composed_query_stands_beside_the_image_found(composed, site, options)
         assert first["x"] + first["width"] < found["x"] and abs(first["y"] - found["y"]) < 2
     assert page.locator("#p01 .asked > p").inner_text() == "with a <b>sail</b>"
     assert violations(page) == []
+
+
+def test_both_images_fill_their_columns_on_a_phone_that_lies_on_its_side(composed):
+    """There, and at 200 % on a desk, a smaller box would cut off what is said of an image that did not load."""
+    page = composed(viewport={"width": 664, "height": 390})
+    shares = "figures => figures.map(figure => figure.offsetWidth / figure.parentNode.offsetWidth)"
+
+    assert page.eval_on_selector_all("#p01 figure", shares) == [1, 1]
 
 
 def test_a_composed_query_by_keyboard(composed, site):

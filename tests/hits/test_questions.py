@@ -212,3 +212,23 @@ def test_a_declared_question_insists_and_opens_its_follow_up(open_page, site, tm
         {"readable": ("barely",), "blur": ("the sign",)},
         {"readable": ("clear",)},
     ]
+
+
+def test_a_declared_choice_may_be_called_as_an_outcome_is(open_page, site, tmp_path):
+    """Answers and skips set the outcome, and tick nothing that the worker did not tick."""
+    named = (
+        QUESTIONS.replace("clear", "answered")
+        .replace("barely", "skipped")
+        .replace("not_at_all", "image_failed")
+    )
+    template = load_template("pairs-readable", add_template(tmp_path, named.replace("required = true", "")))
+    site.pages["/own"] = render_page(template, [PagePair(n, f"/i/{n}.png", f"Text {n}.") for n in (1, 2)])
+    page = open_page("/own" + site.query())
+
+    for key in "sk1si":
+        page.keyboard.press(key)
+
+    sent = page.evaluate(
+        "[...new FormData(mturk_form)].filter(([name]) => /_(label|readable|outcome)$/.test(name))"
+    )
+    assert sent == [["p01_label", "yes"], ["p01_outcome", "answered"], ["p02_outcome", "image_failed"]]

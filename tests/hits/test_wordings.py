@@ -6,9 +6,11 @@ import json
 import shutil
 
 import pytest
-from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
+from world_kit import SANDBOX, killed_at_posting, make_world, run_build, run_propose, run_publish
 
 from mitl import resources
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import hits
 from mitl.errors import TemplateError
@@ -41,9 +43,35 @@ def test_a_projects_own_wording_goes_all_the_way(project):
     configuration = manifest["configuration"]
     wording = load_template(OWN, project.project / "hit_templates")
     assert configuration["recipe"] == "repair"
-    assert {(batch["template"], batch["template_sha256"]) for batch in configuration["batches"]} == {
-        (OWN, wording.content_hash)
-    }
+    assert [(batch["template"], batch["template_sha256"]) for batch in configuration["batches"]] == [
+        (OWN, [wording.content_hash])
+    ]
+
+
+def test_a_release_names_the_wordings_that_people_saw(project):
+    """Not the one that the project holds since: neither while HITs are posted nor after that."""
+    page = project.project / "hit_templates" / OWN / "page.html.j2"
+    seen = []
+
+    def changed() -> None:
+        page.write_text(page.read_text(encoding="utf-8") + "<!-- more -->", encoding="utf-8")
+        seen.append(load_template(OWN, project.project / "hit_templates").content_hash)
+
+    run_publish(project, template=OWN, limit=20)
+    first = load_template(OWN, project.project / "hit_templates").content_hash
+    with pytest.raises(KeyboardInterrupt):
+        publish(
+            project, Campaign(SANDBOX, template=OWN), confirm=lambda total: True, progress=killed_at_posting
+        )
+    changed()
+    run_publish(project, template=OWN)
+    simulate(project, SANDBOX)
+    harvest(project, SANDBOX)
+    changed()
+    run_build(project)
+
+    manifest = json.loads((project.project / "release" / "manifest.json").read_text(encoding="utf-8"))
+    assert [batch["template_sha256"] for batch in manifest["configuration"]["batches"]] == [[first], seen[:1]]
 
 
 def test_a_broken_wording_of_the_project_posts_nothing(project):

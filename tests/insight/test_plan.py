@@ -142,6 +142,11 @@ def test_a_sample_that_is_answered_is_not_drawn_again_and_machine_labels_are_tol
     assert "next" in after.splitlines()[-1] and "mitl audit draw" not in after.splitlines()[-1]
     assert f"5 of the {asks['pairs'] + 5:,} open candidates have a machine label" in after
     assert f"asks only about the other {asks['pairs']:,};" in after
+    audited = ok("audit", "plan", "--project", settings.project, "--sandbox").out
+    assert (
+        "ask these (5 candidates with a machine label only after `mitl label --withdraw`), and plan"
+        in audited
+    )
 
 
 def test_the_drawing_is_the_same_twice_and_in_the_report(piloted: Path, tmp_path: Path) -> None:

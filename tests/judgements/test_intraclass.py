@@ -121,7 +121,26 @@ def test_where_there_is_nothing_to_estimate_it_is_said():
         == "no two items were rated by the same people"
     )
     assert two_way(*(np.empty(0, int),) * 3).agreement.value is None
-    same = np.full((3, 3), 2.5)
-    assert {found.reason for found in all_six(same)} == {"all ratings are the same"}
+    for same in (np.full((3, 3), 2.5), np.full((7, 5), 4.99)):
+        assert {found.reason for found in all_six(same)} == {"the items' means are all the same"}
+    stubborn = all_six(np.tile([3.3, 4.1, 2.7], (10, 1)))  # everybody gives one number
+    assert [found.value for found in stubborn] == [-1 / 2, 0.0, None, None, 0.0, None]
     perfect = np.array([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])
-    assert [found.value for found in all_six(perfect)] == [1.0] * 6
+    sure = all_six(perfect)
+    assert [found.value for found in sure] == [1.0] * 6
+    assert {(found.low, found.high) for found in sure} == {(1.0, 1.0), (None, None)}
+
+
+def test_few_ratings_give_nothing_that_cannot_be():
+    """No correlation above 1, no interval without its value or of no numbers, and no division by zero."""
+    rng = np.random.default_rng(1)
+    for number in range(600):
+        n, k = rng.integers(2, 5, 2)
+        table = rng.integers(0, (3, 11)[number % 2], (n, k)) / 2
+        for found in all_six(table):
+            if found.value is None:
+                assert found.reason
+                continue
+            assert found.value <= 1 and np.isfinite(found.value)
+            assert found.low is None or found.low <= found.value + 1e-12
+            assert found.high is None or found.value - 1e-12 <= found.high <= 1

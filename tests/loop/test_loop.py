@@ -14,10 +14,10 @@ from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, journal, judgements, open_work
+from mitl.db.store import answers, hits, journal, judgements, open_work, parses
 from mitl.errors import DatasetError, FundsError, RetrievalError, UsageError
 from mitl.positives.loading import read_release
-from mitl.records import Decision, Direction, Environment, HitState, PairRole
+from mitl.records import Decision, Direction, Environment, Finding, HitState, PairRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting.report import report
@@ -272,15 +272,23 @@ def test_a_decision_of_a_killed_review_is_carried_out_by_the_next_harvest(world)
 
 
 def test_reparsing_the_raw_answers_changes_nothing(world):
-    """What was parsed at harvest comes out of the raw documents again, usable marks included."""
+    """What was parsed at harvest comes out of the raw documents again, usable marks included.
+
+    What an earlier parser noticed goes.
+    """
     answered = world("answered")
-    with open_database(answered.db_url, read_only=True) as session:
+    with open_database(answered.db_url) as session:
         before = [row.record for row in judgements.judgements(session, SANDBOX)]
+        noted = answers.finding_counts(session, SANDBOX)
+        ids = [row.id for row in answers.assignments(session, SANDBOX)]
+        parses.add_all_findings(session, {id_: [Finding("unknown_field", "'x'")] for id_ in ids})
+        session.commit()
 
     harvest(answered, SANDBOX, reparse=True)
 
     with open_database(answered.db_url, read_only=True) as session:
         assert [row.record for row in judgements.judgements(session, SANDBOX)] == before
+        assert answers.finding_counts(session, SANDBOX) == noted
     assert any(record.usable for record in before)
 
 

@@ -301,6 +301,7 @@ def test_cocos_instances_are_read_with_the_images_that_show_none(tmp_path):
         ({"1": "dog"}, "has another form"),
         (INSTANCES | {"annotations": [{"image_id": 5, "category_id": 2}]}, "'5'.* is missing"),
         (INSTANCES | {"annotations": [{"image_id": 3, "category_id": 1}]}, "is missing or of another form"),
+        (INSTANCES | {"annotations": [{"image_id": 1.5, "category_id": 1}]}, "1.5 is no whole number"),
         ({"annotations": []}, "categories"),
     ],
 )

@@ -29,6 +29,7 @@ from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Decision, Direction, Environment, HitState, JudgementSource, Label, Outcome, PairRole
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
+from mitl.stages.harvesting import deriving
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.operating.backup import verify
@@ -447,6 +448,29 @@ def test_a_corrected_mapping_reads_the_same_file_again(folder):
 
     assert "read again 1 submission" in again.out
     assert [row[2] for row in stored()] == [Label.WEAK_NO, Label.NO]
+
+
+def test_a_corrected_mapping_holds_in_both_environments(folder):
+    """A file is read one way, wherever it was brought in."""
+    file = write(folder / "b.csv", [foreign("W1", "1", "4")])
+    for where in ("--sandbox", "--live"):
+        ok("harvest", "--from", file, "--columns", "map.toml", where)
+    Path("right.toml").write_text(MAP.replace('"1" = "yes"', '"1" = "weak_no"'), encoding="utf-8")
+
+    ok("harvest", "--from", file, "--columns", "right.toml", "--sandbox")
+
+    assert [(row[2], row[4]) for row in stored()] == [(Label.WEAK_NO, True), (Label.NO, True)]
+
+
+def test_a_page_of_more_pairs_than_are_told_apart_is_refused(folder, monkeypatch):
+    """As where the column of HITs says the same in every row."""
+    monkeypatch.setattr(deriving, "MAX_PLACES", 1)
+    file = write(folder / "b.csv", [foreign("W1", "1", "4")])
+
+    told = fails(1, "harvest", "--from", file, "--columns", "map.toml")
+
+    assert "a HIT of past work would hold 2 pairs, and the most is 1; if its column" in told
+    assert stored() == []
 
 
 def test_what_a_wrong_mapping_noticed_goes_with_it(folder):

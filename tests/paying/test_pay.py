@@ -295,6 +295,40 @@ def test_a_compensation_is_sent_once_and_is_no_pay_for_the_submitted_work(settin
     assert ok("pay", "check", "--json").json["counts"]["differences"] == []
 
 
+def test_a_bonus_that_was_granted_twice_is_booked_twice(topped):
+    """Sent again by hand, its reason copied: the key of the first is taken."""
+    with open_database(topped.db_url, read_only=True) as session:
+        rows = {row.worker: row for row in ledger.settled_work(session, LIVE)}
+    slow = rows[workers(topped)["slow"]]
+    with open_endpoint(topped, LIVE) as endpoint:
+        client = endpoint.client()
+        [sent] = client.list_bonuses(assignment_id=slow.mturk_assignment_id)
+        client.bonus(sent.assignment_id, sent.worker_id, sent.cents, sent.reason, token="by hand")
+
+    adopting = check_pay(topped, LIVE, adopt=True)
+
+    assert (adopting.refusal, adopting.result.counts["adopted"]) == (None, 1)
+    assert pay_report(topped, LIVE).counts["bonuses_cents"] == 217 + 150
+
+
+def test_a_compensation_that_is_adopted_stays_one(settings):
+    """After a backup was restored: it is no pay for the submitted work, and the same words send nothing more."""
+    slow = workers(settings)["slow"]
+    gift = Gift(slow, 40, "Your page did not load on Friday.")
+    compensate(settings, gift, LIVE, confirm=lambda environment, total: True)
+    in_pipeline(
+        settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'"
+    )
+    on_server(settings, "DELETE FROM request_token")
+
+    assert check_pay(settings, LIVE, adopt=True).result.counts["adopted"] == 1
+    again = compensate(settings, gift, LIVE, confirm=lambda environment, total: pytest.fail("it was sent"))
+    top_up(settings, LIVE, confirm=lambda environment, total: True)
+
+    assert again.status == "nothing_to_do"
+    assert granted(settings)["slow"] == [40, 150]
+
+
 @pytest.mark.parametrize("by", ["compensate", "top-up"])
 def test_a_compensation_that_was_confirmed_and_not_sent_is_sent_by_the_next_command(settings, by):
     """Both a top-up and the same command again go on with it, without asking once more; one cent is an amount."""

@@ -109,12 +109,14 @@ def test_pay_is_held_against_the_floor_over_times_that_can_be(tmp_path, tmp_path
 
     assert row(sheet, "rewards paid") == "$6.00"
     assert row(sheet, "bonuses paid") == "none"
-    under = row(sheet, "workers paid less than the floor of $12.00 an hour")
+    under = row(sheet, "workers paid less than the floor of $12.00 an hour, as set at release")
     assert under == "66.7 % of 3"
     in_pipeline(settings, "UPDATE assignment SET accepted_at = submitted_at - 10000000")
     shorter = sheet_of(settings, "shorter")
     assert row(shorter, "median active time a HIT") == "10 s"
-    assert row(shorter, "workers paid less than the floor of $12.00 an hour") == "0.0 % of 3"
+    assert (
+        row(shorter, "workers paid less than the floor of $12.00 an hour, as set at release") == "0.0 % of 3"
+    )
     report(settings, settings.project / "report.html")
     page = (settings.project / "report.html").read_text()
     assert "0 of 3 under the floor" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -108,6 +109,8 @@ def test_a_killed_training_goes_on_bit_for_bit(precision, world, tmp_path):
     assert all(torch.equal(tensor, second.state()[name]) for name, tensor in whole.state().items())
     with pytest.raises(TrainingError, match="other weights"):
         train(second, lessons, recipe, Reader(second, images, captions), kept=replace(kept, base="other"))
+    with pytest.raises(TrainingError, match="other sentence vectors"):
+        train(second, lessons, recipe, Reader(second, images, captions), kept=replace(kept, encoder="words"))
     if precision == "float32":
         anew, other = load("pvse-mini"), replace(kept, base="other", restart=True)
         begun = train(anew, lessons, recipe, Reader(anew, images, captions), kept=other)
@@ -165,13 +168,16 @@ def test_too_little_and_what_cannot_learn_is_told_in_one_line(world):
 
 
 def test_a_card_that_is_too_small_names_the_batch_that_fits(world, monkeypatch):
-    """Halved until one fits."""
+    """Halved until one fits, beside nothing of those that did not."""
     images, captions, lessons = world
     learner = load("clip-mini")
     inner = learner.images
+    on_card: weakref.WeakSet[torch.Tensor] = weakref.WeakSet()
 
     def full(inputs):
-        if torch.is_grad_enabled() and len(inputs) > 3:
+        activations = torch.empty(1)
+        on_card.add(activations)
+        if torch.is_grad_enabled() and (len(inputs) > 3 or len(on_card) > 1):
             raise torch.cuda.OutOfMemoryError("full")
         return inner(inputs)
 

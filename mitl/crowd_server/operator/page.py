@@ -132,7 +132,7 @@ def read_board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Bo
     """Read everything in one view of the database."""
     groups = progress.groups(connection, now)
     recent = progress.recent(connection, now)
-    span_of = spans.of(connection, sum(group.done for group in groups), now)
+    span_of = spans.of(connection, tuple((group.id, group.done) for group in groups), now)
     invitations, invited = reports.invitations(connection, limit=SHOWN_INVITATIONS)
     known_panels = panels.list_panels(connection)
     texts = {"late": number(reports.count_late(connection))}

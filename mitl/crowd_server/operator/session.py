@@ -43,12 +43,14 @@ class KeptSpans:
 
     def __init__(self) -> None:
         self._found: dict[int, Span] = {}
-        self._done = 0
+        self._done: tuple[tuple[int, int], ...] = ()
         self._asked_at: dt.datetime | None = None
         self._lock = threading.Lock()
 
-    def of(self, connection: Connection, done: int, now: dt.datetime) -> dict[int, Span]:
-        """The spans; ``done`` is the number of all submissions, by which changes are noticed."""
+    def of(
+        self, connection: Connection, done: tuple[tuple[int, int], ...], now: dt.datetime
+    ) -> dict[int, Span]:
+        """The spans; ``done`` are HIT types with their submissions, by which changes are noticed."""
         with self._lock:
             is_fresh = self._asked_at is not None and abs(now - self._asked_at) < SPANS_FOR
             if done != self._done and not is_fresh:
@@ -109,18 +111,21 @@ def ask(site: Site, request: Request, *, status: int = 403, problem: str = "") -
 
 
 def enter(site: Site, request: Request, given: str) -> Response:
-    """Open a session where the token is right; after several wrong ones, each caller has to wait."""
+    """Open a session where the token is right; after several wrong ones, a caller's next wrong one has to wait.
+
+    The right one never does: nobody guesses it, and another site's images can send wrong ones from here.
+    """
     now = site.clock()
     address = key_of(parse_address(request.client.host if request.client else ""))
     caller = keyed_hash(site.secret, "caller", address)  # no address is kept
-    with site.database.read() as connection:
-        wait_s = _wait_s(*allowances.failed_sign_ins(connection, caller, now), now)
-    if wait_s:
-        problem = f"Too many wrong tokens. Wait {wait_s} s, then try again."
-        refusal = ask(site, request, status=429, problem=problem)
-        refusal.headers["Retry-After"] = str(wait_s)
-        return refusal
     if not hmac.compare_digest(given.encode(), site.operator_token.encode()):
+        with site.database.read() as connection:
+            wait_s = _wait_s(*allowances.failed_sign_ins(connection, caller, now), now)
+        if wait_s:
+            problem = f"Too many wrong tokens. Wait {wait_s} s, then try again."
+            refusal = ask(site, request, status=429, problem=problem)
+            refusal.headers["Retry-After"] = str(wait_s)
+            return refusal
         with site.database.write() as connection:
             allowances.fail_sign_in(connection, caller, now)
         return ask(

@@ -3,7 +3,7 @@
 The operator's page asks every few seconds, so nothing here reads all assignments, except ``spans``. What was
 submitted follows from the HITs' own slots. What waits, was rejected or is under way is found by the index
 (environment, state, auto_approve_at), and so is the last hour: what was submitted after some time has its
-auto-approval after that time and the type's delay.
+auto-approval after that time and the shortest delay of all types. A HIT may get a type of another delay.
 """
 
 from __future__ import annotations
@@ -123,7 +123,6 @@ _STATES = (
     .where(*_IN_STATE)
     .group_by(CrowdHit.hit_type_id, CrowdAssignment.state)
 )
-_DELAYS = select(HitType.auto_approval_s).distinct()
 _RECENT = (
     select(CrowdHit.hit_type_id, func.count(), func.min(CrowdAssignment.accepted_at))
     .select_from(WORK)
@@ -131,7 +130,7 @@ _RECENT = (
         CrowdAssignment.environment.in_(tuple(Environment)),
         CrowdAssignment.state.in_(DONE_STATES),
         CrowdAssignment.auto_approve_at > bindparam("after", type_=CrowdHit.expires_at.type),
-        HitType.auto_approval_s == bindparam("delay_s"),
+        CrowdAssignment.submitted_at > bindparam("since", type_=CrowdHit.expires_at.type),
     )
     .group_by(CrowdHit.hit_type_id)
 )
@@ -190,12 +189,9 @@ def groups(connection: Connection, now: dt.datetime) -> list[GroupRow]:
 
 def recent(connection: Connection, now: dt.datetime) -> dict[int, Recent]:
     """Submissions of the last hour by HIT type."""
-    by_type = {}
-    for delay_s in connection.execute(_DELAYS).scalars().all():
-        after = now - HOUR + dt.timedelta(seconds=delay_s)
-        rows = connection.execute(_RECENT, {"after": after, "delay_s": delay_s})
-        by_type.update({type_id: Recent(count, first) for type_id, count, first in rows})
-    return by_type
+    since, delay_s = now - HOUR, connection.scalar(select(func.min(HitType.auto_approval_s)))
+    rows = connection.execute(_RECENT, {"since": since, "after": since + dt.timedelta(seconds=delay_s or 0)})
+    return {type_id: Recent(count, first) for type_id, count, first in rows}
 
 
 def spans(connection: Connection) -> dict[int, Span]:

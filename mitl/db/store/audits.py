@@ -453,6 +453,28 @@ def withdraw(session: Session, environment: Environment, now: dt.datetime) -> in
     return len(rows)
 
 
+def take_back(
+    session: Session, environment: Environment, began: dt.datetime, ended: dt.datetime, now: dt.datetime
+) -> tuple[int, int]:
+    """Take back the labels given between these times, and any that replaced them; returns how many runs.
+
+    Those that the first of them replaced stand again; the second number says of how many runs.
+    """
+    rows = labellings(session, environment)
+    given = next((row for row in rows if began <= row.made_at <= ended), None)
+    stand = [row.id for row in rows if given and row.id >= given.id and row.withdrawn_at is None]
+    if not given or not stand:
+        return 0, 0
+    replaced = [
+        row.id
+        for row in rows
+        if row.id < given.id and row.withdrawn_at and began <= row.withdrawn_at <= given.made_at
+    ]
+    for ids, at in ((stand, now), (replaced, None)):
+        session.execute(update(Labelling).where(Labelling.id.in_(ids)).values(withdrawn_at=at))
+    return len(stand), len(replaced)
+
+
 def labelled_rows(session: Session, environment: Environment) -> Ints:
     """The rows of the pairs whose machine label stands."""
     run = standing(session, environment)

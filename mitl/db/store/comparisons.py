@@ -96,12 +96,6 @@ def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Comp
     return by_hit
 
 
-def hit_ids(session: Session, environment: Environment) -> set[int]:
-    """The HITs of an environment that ask for preferences."""
-    query = query_hits(environment, Hit.id).where(Batch.kind == BatchKind.RANKINGS)
-    return set(session.scalars(query))
-
-
 def hits_to_replace(session: Session, environment: Environment) -> list[HitToReplace]:
     """What is to be asked again: closed HITs whose submissions were not all kept, by batch and number."""
     usable = _usable_submissions(session, environment)

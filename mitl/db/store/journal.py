@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +46,21 @@ def starting_with(session: Session, kind: str, prefix: str) -> list[JournalRow]:
     """The rows of the calls whose key starts so, oldest first."""
     query = select(*_ROW).where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
     return [JournalRow(*row) for row in session.execute(query.order_by(Journal.id))]
+
+
+WORDING = "template_sha256"
+"""Of a call that posts a HIT: the hash of its wording, null where a HIT was found on the server."""
+
+
+def wordings(session: Session) -> dict[str, list[str]]:
+    """Batch → the hashes of the wordings that its HITs were posted with; none of a version that did not note them."""
+    posted = select(Journal.key, Journal.request).where(
+        Journal.kind == "create", Journal.state == JournalState.DONE
+    )
+    found: dict[str, set[str]] = defaultdict(set)
+    for key, request in session.execute(posted):
+        found[key.rsplit(":", 2)[0]].add(json.loads(request).get(WORDING) or "")
+    return {batch: sorted(hashes - {""}) for batch, hashes in found.items()}
 
 
 def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:

@@ -37,6 +37,18 @@ MISSING_ANSWER = "missing_answer"
 UNKNOWN_ID, BAD_VALUE = "unknown_id", "bad_value"
 _MARKS_OF_A_PARSE = (UNREADABLE, MISSING_ANSWER)
 """A parse without an answer has one of these findings."""
+_OF_A_PARSE = (
+    *_MARKS_OF_A_PARSE,
+    UNKNOWN_ID,
+    BAD_VALUE,
+    "unknown_field",
+    "unknown_place",
+    "duplicate_field",
+    "missing_rationale",
+    "unasked_rationale",
+    "more_findings",
+)
+"""What reading a document notes; all other findings say how it was judged and decided."""
 
 
 ItemTable = type[HitItemRow] | type[ComparisonRow] | type[SimilarityItem] | type[CollectionItem]
@@ -178,11 +190,8 @@ def set_parses(
 
 
 def forget_reading(session: Session, ids: Sequence[int]) -> None:
-    """Drop what an earlier reading of past work noticed; what its file says of times and decisions stays noted."""
-    of_reading = (
-        FindingRow.code.in_((*_MARKS_OF_A_PARSE, UNKNOWN_ID, BAD_VALUE)),
-        ~FindingRow.detail.startswith("time "),
-    )
+    """Drop what an earlier parse noticed; what a file of past work says of times and decisions stays noted."""
+    of_reading = FindingRow.code.in_(_OF_A_PARSE), ~FindingRow.detail.startswith("time ")
     for chunk in chunks(ids):
         session.execute(delete(FindingRow).where(FindingRow.assignment_id.in_(chunk), *of_reading))
 

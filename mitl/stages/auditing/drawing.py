@@ -181,7 +181,7 @@ def _plan(context: Context, pool: Pool, wish: AuditRequest) -> StageResult:
     return StageResult(
         counts=counts,
         tables=(_table(planned.best.strata, f"a pool of {pool.size:,} pairs"),),
-        lines=(*planned.lines(), *_waiting(strata.guesses)),
+        lines=(*planned.lines(), *_waiting(context, strata.guesses)),
         next="mitl audit draw" if planned.cost is not None else "",
     )
 
@@ -234,14 +234,20 @@ def _compared(context: Context, wish: AuditRequest) -> tuple[Compared, Ints]:
     return compared_models(context.settings, wish.compare, queries, judged, context.progress), judged[0]
 
 
-def _waiting(guesses: Sequence[Guess]) -> list[str]:
+def _waiting(context: Context, guesses: Sequence[Guess]) -> list[str]:
     """What a plan would be better off without."""
     matches = sum(guess.size * guess.expected for guess in guesses if guess.name.startswith(UNANSWERED))
     if round(matches) < 1:
         return []
+    labels = len(audit_store.labelled_rows(context.session, context.environment))
+    kept = (
+        f" ({several(labels, 'candidate')} with a machine label only after `mitl label --withdraw`)"
+        if labels
+        else ""
+    )
     return [
-        f"some {matches:,.0f} matches count as missing because nobody has answered their candidates yet: ask these, "
-        "and plan again"
+        f"some {matches:,.0f} matches count as missing because nobody has answered their candidates yet: ask these"
+        f"{kept}, and plan again"
     ]
 
 

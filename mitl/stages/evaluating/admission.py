@@ -48,7 +48,7 @@ def trained_on_release(settings: Settings, names: Sequence[str], release: Path) 
     """
     config = with_trained(settings, names).annotator_config
     files = {name: _weights(settings.project, config.get(name, {})) for name in names}
-    taught = {name: _taught(path) for name, path in files.items() if path is not None}
+    taught = {name: _PAIRS().union(*map(_taught, paths)) for name, paths in files.items()}
     if not any(taught.values()):
         return {}
     judged = judged_pairs(release)
@@ -66,13 +66,13 @@ def warnings_of(found: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _weights(project: Path, config: Mapping[str, object]) -> Path | None:
-    """Its weights in safetensors; None where it has others or none."""
+def _weights(project: Path, config: Mapping[str, object]) -> list[Path]:
+    """Its weights in safetensors, of two that are averaged both; none where it has others or none."""
     named = config.get("towers", config.get("weights"))
-    if not isinstance(named, str) or not named.endswith(".safetensors"):
-        return None
-    path = project / named
-    return path if path.is_file() else None
+    files = [
+        project / Path(str(file)).expanduser() for file in (named if isinstance(named, list) else [named])
+    ]
+    return [file for file in files if file.suffix == ".safetensors" and file.is_file()]
 
 
 def _taught(path: Path) -> _PAIRS:

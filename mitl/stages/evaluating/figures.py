@@ -12,7 +12,7 @@ import numpy as np
 
 from mitl.analysis.report.inputs import EvaluationScore
 from mitl.core.statistics import percentile_interval
-from mitl.core.whole_files import put_file
+from mitl.core.whole_files import one_clear_line, only_writer, put_file
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Ids, QueryValues
 from mitl.records import Direction
@@ -275,31 +275,34 @@ def keep_scores(
     """
     environment_of, taught, contents, marks = environments or {}, taught or {}, contents or {}, marks or {}
     path = runs / SCORES_FILE
-    kept: dict[str, dict[str, Any]] = {}
-    if path.exists():
-        kept_scores(runs)  # which refuses what holds something else
-        kept = json.loads(path.read_bytes())
-    for positives, by_model in scores.items():
-        content = {CONTENT: contents[positives]} if positives in contents else {}
-        old = {
-            model: by_way
-            for model, by_way in kept.get(positives, {}).items()
-            if not content or by_way.get(CONTENT) == content[CONTENT]
-        }
-        new = {
-            model: {
-                direction: _with_ends(values, intervals.get(positives, {}).get(model, {}).get(direction, {}))
-                for direction, values in by_direction.items()
+    with one_clear_line(path, "nothing else was to be done"), only_writer(path.parent):
+        kept: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            kept_scores(runs)  # which refuses what holds something else
+            kept = json.loads(path.read_bytes())
+        for positives, by_model in scores.items():
+            content = {CONTENT: contents[positives]} if positives in contents else {}
+            old = {
+                model: by_way
+                for model, by_way in kept.get(positives, {}).items()
+                if not content or by_way.get(CONTENT) == content[CONTENT]
             }
-            | content
-            | ({RANKINGS: marks[model]} if model in marks else {})
-            | ({"environment": environment_of[positives]} if positives in environment_of else {})
-            | ({"taught_by": taught[positives][model]} if model in taught.get(positives, {}) else {})
-            for model, by_direction in by_model.items()
-        }
-        new = {model: _beside(old.get(model, {}), by_way) for model, by_way in new.items()}
-        kept[positives] = new if of_all else {**old, **new}
-    return put_file(path, (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode())
+            new = {
+                model: {
+                    direction: _with_ends(
+                        values, intervals.get(positives, {}).get(model, {}).get(direction, {})
+                    )
+                    for direction, values in by_direction.items()
+                }
+                | content
+                | ({RANKINGS: marks[model]} if model in marks else {})
+                | ({"environment": environment_of[positives]} if positives in environment_of else {})
+                | ({"taught_by": taught[positives][model]} if model in taught.get(positives, {}) else {})
+                for model, by_direction in by_model.items()
+            }
+            new = {model: _beside(old.get(model, {}), by_way) for model, by_way in new.items()}
+            kept[positives] = new if of_all else {**old, **new}
+        return put_file(path, (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode())
 
 
 def _beside(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:

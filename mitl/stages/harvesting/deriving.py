@@ -22,7 +22,7 @@ from mitl.db.store import parses as parse_store
 from mitl.db.store.imports import ImportRow, StoredDocument
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.statements import chunks
-from mitl.errors import AnswerError
+from mitl.errors import AnswerError, DatasetError
 from mitl.positives.ids import release_ids
 from mitl.progress import Progress
 from mitl.records import (
@@ -34,6 +34,7 @@ from mitl.records import (
     PairRole,
     Parsed,
     PlaceAnswer,
+    several,
 )
 from mitl.settings import Settings
 
@@ -144,6 +145,9 @@ def _id(text: str, integers: bool) -> str:
 _WINDOW = 5000
 """HITs whose submissions are read at once."""
 
+MAX_PLACES = (1 << 16) - 1
+"""Of a HIT; what packs the places of answers gives them 16 bits."""
+
 _Spot = tuple[Pair, int]
 """A pair, and how often it stood on the page before."""
 
@@ -188,6 +192,12 @@ def derive(
         documents = import_store.documents(session, window)
         read = {document.id: _read(document, readings, items) for document in documents}
         pages = _pages(documents, read)
+        longest = max(map(len, pages.values()), default=0)
+        if longest > MAX_PLACES:
+            raise DatasetError(
+                f"a HIT of past work would hold {several(longest, 'pair')}, and the most is {MAX_PLACES:,}; if its "
+                "column says the same in every row, name another, or none, as hit in the file of --columns"
+            )
         roles = {
             hit: [(pair, _role(before, answer)) for (pair, before), answer in page.items()]
             for hit, page in pages.items()

@@ -11,8 +11,8 @@ from mitl.crowd.calls import Call, Operation, make_calls
 from mitl.crowd.client import ListedHit
 from mitl.crowd.paying import REJECTED
 from mitl.db.store import answers as answer_store
+from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
-from mitl.db.store import journal
 from mitl.db.store.commitments import DELETE
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, JournalState, StageResult, several
@@ -113,12 +113,16 @@ def _drop_planned(scope: Scope) -> int:
     session = scope.context.session
     created = {} if scope.sweep.overlooked else journal.states(session, CREATE)
     unposted = [
-        hit.id
+        hit
         for hit in scope.hits
         if hit.state is HitState.PLANNED
         or (hit.state is HitState.SENDING and created.get(hit.key) is JournalState.FAILED)
     ]
-    hit_store.set_state(session, unposted, HitState.CLOSED)
+    hit_store.set_state(session, [hit.id for hit in unposted], HitState.CLOSED)
+    touched = {hit.batch_id for hit in unposted}
+    for kind in {batch.kind for batch in scope.batches if batch.id in touched}:
+        # The plan that they are of is no longer the one that was confirmed, and nobody is told that it was completed.
+        commitments.mark_told(session, scope.context.environment, kind, scope.context.now())
     session.commit()
     return len(unposted)
 
@@ -227,7 +231,9 @@ def _free(scope: Scope) -> tuple[list[tuple[str, str]], int, int]:
     ]
     free = [hit for hit in done if hit.id not in held]
     # Where the reply was lost, the HIT is gone from the listing and its call is still open.
-    lost = [hit for hit in scope.hits if states.get(hit.key) is JournalState.SENDING and hit not in free]
+    listed_too = {hit.id for hit, _ in out}
+    sending = [hit for hit in scope.hits if states.get(hit.key) is JournalState.SENDING]
+    lost = [hit for hit in sending if hit.id not in listed_too]
     going = [(hit.key, hit.mturk_hit_id or "") for hit in [*free, *lost]]
     return going, len(out) - len(done), len(done) - len(free)
 

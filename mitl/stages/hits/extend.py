@@ -84,7 +84,7 @@ def extend(
         StoreError: the batch has HITs that are not posted yet.
         CrowdError: a call failed; those that succeeded are booked, and the next run goes on.
     """
-    with open_scope(settings, [wish.batch], environment, progress) as scope:
+    with open_scope(settings, [wish.batch], environment, progress, latest=True) as scope:
         [batch] = scope.batches
         if scope.planned:
             raise StoreError(
@@ -113,7 +113,10 @@ def extend(
         if prolonged:
             lines.append(f"{several(prolonged, 'HIT')} of batch {batch.name} can be taken for longer")
         if not lines:
-            lines.append(f"nothing to do: batch {batch.name} asks as many workers for as long as wished")
+            lines.append(
+                f"nothing to do: what is out of batch {batch.name} asks as many workers for as long as wished; closed "
+                "ones are given no time, and the command that posted them asks what they lack again"
+            )
         absent = len(scope.hits) - len(scope.out())
         if absent:
             lines.append(f"left as deleted on the server: {several(absent, 'HIT')}")

@@ -66,7 +66,7 @@ class Scope:
     charges_fee: bool
     batches: tuple[BatchRow, ...]
     hits: tuple[StoredHit, ...]
-    """Of these batches, by number; those that another has replaced are left out."""
+    """Of these batches, by number and attempt."""
     listed: dict[str, ListedHit]
     """What the server lists, by its id."""
     sweep: Sweep
@@ -83,9 +83,17 @@ class Scope:
 
 @contextmanager
 def open_scope(
-    settings: Settings, names: Sequence[str], environment: Environment | None, progress: Progress
+    settings: Settings,
+    names: Sequence[str],
+    environment: Environment | None,
+    progress: Progress,
+    *,
+    latest: bool = False,
 ) -> Iterator[Scope]:
     """The posted HITs of these batches, or of all batches of an environment where none is named.
+
+    Args:
+        latest: leave out those that another has replaced.
 
     Raises:
         UsageError: there is no such batch, or it is of the other environment, or no environment is named and both
@@ -102,14 +110,14 @@ def open_scope(
             # HITs whose posting was cut short are on the server too, and belong to their batch.
             sweep = sweep_server(context, client, listed)
             ids = {batch.id for batch in batches}
-            latest = hit_store.latest_hits(session, context.environment)
+            hits = (hit_store.latest_hits if latest else hit_store.hits)(session, context.environment)
             session.rollback()
             yield Scope(
                 context=context,
                 client=client,
                 charges_fee=endpoint.charges_fee,
                 batches=tuple(batches),
-                hits=tuple(hit for hit in latest if hit.batch_id in ids),
+                hits=tuple(hit for hit in hits if hit.batch_id in ids),
                 listed={hit.hit_id: hit for hit in listed},
                 sweep=sweep,
             )

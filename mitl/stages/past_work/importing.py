@@ -100,8 +100,10 @@ def import_results(
             brought = bring(context, _Given(file, mapping, options))
             advance(len(file.rows))
         if before is not None:
-            # What the new mapping leaves out was read by the old one.
-            rederive(session, settings, context.environment, progress)
+            # What the new mapping leaves out was read by the old one, and either environment may hold the file.
+            for each in Environment:
+                rederive(session, settings, each, progress)
+                judge(session, each, settings.gold_rule)
         session.commit()
         _settle(context)
     return _result(file, context.environment, brought, read_again=before is not None)

@@ -266,7 +266,7 @@ def compensate(
         only_one(settings.db_url, PAY),
     ):
         session, chosen = context.session, context.environment
-        key = _key(chosen, gift)
+        key = key_of_gift(chosen, gift)
         with reading(session):
             row = _latest(session, chosen, gift.worker)
             call = journal.find(session, BONUS, key)
@@ -314,7 +314,8 @@ def _latest(session: Session, environment: Environment, worker: str) -> SettledW
     return work[-1]
 
 
-def _key(environment: Environment, gift: Gift) -> str:
+def key_of_gift(environment: Environment, gift: Gift) -> str:
+    """Names a compensation for ever."""
     what = hashlib.sha256(f"{gift.cents}:{gift.reason}".encode()).hexdigest()[:16]
     return f"{COMPENSATE}:{environment}:{gift.worker}:{what}"
 

@@ -210,7 +210,7 @@ def _bonus_words(only: Counter[int]) -> str:
 def _adopt(
     context: Context, known: _Books, there: Sequence[OnServer], *, charges_fee: bool
 ) -> list[ListedBonus]:
-    """Book the bonuses that only the server knows, all of them or none; those of a top-up under its own key."""
+    """Book the bonuses that only the server knows, all or none; those that were sent from here under their own keys."""
     session, now = context.session, context.now()
     adopted = []
     booked = {key: Counter(known.bonuses.get(row.id, ())) for key, row in known.settled.items()}
@@ -223,9 +223,7 @@ def _adopt(
                 booked[name][bonus.cents] -= 1
                 continue
             row = known.settled[name]
-            key = key_of_reference(
-                context.settings.project_id, known.environment, bonus.worker_id, bonus.reason
-            )
+            key = key_of_reference(context.settings.project_id, known.environment, bonus)
             if key is None or journal.done_keys(session, BONUS, [key]):
                 key = f"found:{name}:{bonus.granted_at:%Y%m%dT%H%M%S.%f}:{place}"
             request = json.dumps({"environment": known.environment.value, "worker": bonus.worker_id})

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, TypedDict
 
 from mitl.core.pricing import format_dollars
+from mitl.crowd.client import ListedBonus
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.paying import APPROVED, floor_cents, minutes, money, paid_work, time_warnings
@@ -19,7 +21,7 @@ from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
 from mitl.db.store import ledger
 from mitl.db.store.ledger import BONUS, SettledWork
-from mitl.errors import UsageError
+from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.judgements.wages import WorkerPay, worker_pay
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
@@ -27,9 +29,11 @@ from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.settings import Settings
 from mitl.stages.paying.bonuses import (
     BonusSender,
+    Gift,
     PlannedBonus,
     cost_of,
     in_words,
+    key_of_gift,
     marked,
     reference_of,
     unsent,
@@ -127,12 +131,17 @@ class _Run:
             open_calls = unsent(self._session, self._environment)
         earlier = [bonus for bonus in open_calls if bonus.worker not in self._terms.skip]
         completing = any(not bonus.refused for bonus in earlier)
+        refusal: CrowdError | None = None
         if earlier:
             self._require_within(cost_of(earlier))
             how = "sent, and nothing beside them" if completing else "refused then and tried again"
             self._show((), f"{in_words(earlier)}, confirmed by an earlier run: {how}")
-            if not self._terms.dry_run:
-                self._sender.send(earlier)
+            try:
+                self._sender.send([] if self._terms.dry_run else earlier)
+            except CrowdError as error:
+                if completing or error.unclear or isinstance(error, FundsError):
+                    raise
+                refusal = error  # once more, which keeps nobody else from what they are due
         with reading(self._session):
             settled = ledger.settled_work(self._session, self._environment)
             work = paid_work(settled, self._environment)
@@ -152,6 +161,8 @@ class _Run:
                     raise UsageError("the total was not confirmed; nothing new was sent")
                 self._sender.plan(fresh, _WHAT)
                 self._sender.send(fresh)
+        if refusal is not None:
+            raise refusal
         every = [self._sender.sent.get(bonus.key, bonus) for bonus in (*earlier, *fresh)]
         left_out = [
             due.worker
@@ -266,10 +277,9 @@ class _Run:
         return f"nothing to do: nobody's paid work is below {format_dollars(self._floor)} an hour"
 
 
-def key_of_reference(project_id: str, environment: Environment, worker: str, reason: str) -> str | None:
-    """The key of the top-up whose reference a bonus's reason carries; None where it is none of this project's."""
-    for number in range(1, _MOST + 1):
-        key = f"{PREFIX}:{environment}:{worker}:{number}"
-        if marked(reference_of(project_id, key)) in reason:
-            return key
-    return None
+def key_of_reference(project_id: str, environment: Environment, bonus: ListedBonus) -> str | None:
+    """The key under which a bonus was sent, by the reference in its reason; None where it is none of this project's."""
+    gift = Gift(bonus.worker_id, bonus.cents, bonus.reason.rpartition(" (ref ")[0])
+    top_ups = (f"{PREFIX}:{environment}:{bonus.worker_id}:{number}" for number in range(1, _MOST + 1))
+    keys = chain([key_of_gift(environment, gift)], top_ups)
+    return next((key for key in keys if marked(reference_of(project_id, key)) in bonus.reason), None)

@@ -20,7 +20,7 @@ from mitl.db.store import columns, releases
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow
 from mitl.errors import ReleaseError, SettingsError
-from mitl.hits.templates import declared_questions, load_template
+from mitl.hits.templates import declared_questions
 from mitl.judgements.gold_records import gold_state
 from mitl.positives.folders import WrittenRelease
 from mitl.positives.markdown import release_words
@@ -167,7 +167,7 @@ def _configuration(settings: Settings, facts: ReleaseFacts, rules: MergeRules) -
     return {
         "recipe": rules.recipe.value,
         "runs": [run.config for run in facts.runs],
-        "batches": [_batch(settings, batch) for batch in facts.batches],
+        "batches": [_batch(facts, batch) for batch in facts.batches],
         "exclusions": facts.n_exclusions,
         "gold_rule": {
             "positive": [label.value for label in settings.gold_positive_passes],
@@ -176,7 +176,7 @@ def _configuration(settings: Settings, facts: ReleaseFacts, rules: MergeRules) -
     }
 
 
-def _batch(settings: Settings, batch: BatchRow) -> dict[str, object]:
+def _batch(known: ReleaseFacts, batch: BatchRow) -> dict[str, object]:
     """What decided a batch; of past work from a file nobody here knows which page its workers saw."""
     facts: dict[str, object] = {
         "name": batch.name,
@@ -189,7 +189,7 @@ def _batch(settings: Settings, batch: BatchRow) -> dict[str, object]:
     return {
         **facts,
         "template": batch.template,
-        "template_sha256": load_template(batch.template, settings.wordings).content_hash,
+        "template_sha256": known.wordings.get(batch.name, []),
         "direction": batch.direction,
         "seed": batch.seed,
     }

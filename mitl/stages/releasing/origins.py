@@ -16,7 +16,7 @@ from mitl.crowd.context import Context
 from mitl.crowd.paying import floor_cents, paid_work
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store import imports
+from mitl.db.store import imports, journal
 from mitl.db.store import items as item_store
 from mitl.db.store import ledger as ledger_store
 from mitl.db.store import proposals as proposal_store
@@ -72,6 +72,8 @@ class ReleaseFacts:
     runs: tuple[RunRow, ...]
     batches: tuple[BatchRow, ...]
     """Those of the kind that was asked for."""
+    wordings: Mapping[str, list[str]]
+    """Batch → the hashes of the wordings that its HITs were posted with."""
     queries: Mapping[Direction, tuple[int, ...]]
     submissions: tuple[StoredAssignment, ...]
     hits: tuple[StoredHit, ...]
@@ -121,6 +123,7 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
         n_exclusions=len(exclusions),
         runs=tuple(proposal_store.runs(session)),
         batches=tuple(batches),
+        wordings=journal.wordings(session),
         queries={direction: tuple(items) for direction, items in queries.items()},
         submissions=tuple(answer_store.assignments(session, environment)),
         hits=tuple(hit_store.hits(session, environment)),

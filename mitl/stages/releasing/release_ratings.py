@@ -153,7 +153,7 @@ def _input(context: Context, facts: ReleaseFacts, rules: RatingRules, name: str)
         controls=_controls(state.ratings),
         rule=RULE.removeprefix("rule: "),
         seeds={"project": settings.seed},
-        configuration={"batches": [_batch(batch, wordings[batch.template]) for batch in facts.batches]},
+        configuration={"batches": [_batch(facts, batch) for batch in facts.batches]},
         origins=_origins(context, facts, ratings),
         texts=texts,
         card=release_card(settings),
@@ -231,7 +231,7 @@ def _asked(wording: HitTemplate) -> AskedWording:
     return AskedWording(wording.name, wording.title, levels)
 
 
-def _batch(batch: BatchRow, wording: HitTemplate) -> dict[str, object]:
+def _batch(known: ReleaseFacts, batch: BatchRow) -> dict[str, object]:
     """What decided a batch."""
     return {
         "name": batch.name,
@@ -239,7 +239,7 @@ def _batch(batch: BatchRow, wording: HitTemplate) -> dict[str, object]:
         "assignments": batch.assignments,
         "reward_cents": batch.reward_cents,
         "template": batch.template,
-        "template_sha256": wording.content_hash,
+        "template_sha256": known.wordings.get(batch.name, []),
         "seed": batch.seed,
         "pilot": batch.pilot,
     }

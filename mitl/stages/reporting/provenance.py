@@ -13,7 +13,6 @@ from mitl.core.pricing import format_dollars
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.proposals import fingerprints
 from mitl.db.store.releases import ReleaseRow
-from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import CXC_POSITIVE, MergeRecipe, MergeRules
 from mitl.positives.release_input import ProposalRun, QueryDraw
@@ -151,11 +150,10 @@ def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:
     if roles[PairRole.OVERLAP] and roles[PairRole.CANDIDATE]:
         words += ["--overlap", f"{roles[PairRole.OVERLAP] / roles[PairRole.CANDIDATE]:.2g}"]
     words += ["--pilot", str(_n_hits(project, batch))] if batch.pilot else []
-    template = load_template(batch.template, project.settings.wordings).content_hash
     return _step(
         ["publish", *words, "--seed", str(batch.seed)],
         f"batch {batch.name}, {several(_n_hits(project, batch), 'HIT')}",
-        ((f"template {batch.template}", template),),
+        tuple((f"template {batch.template}", wording) for wording in project.wordings.get(batch.name, ())),
     )
 
 

@@ -70,7 +70,7 @@ def keep(settings: Settings, ruling: Ruling, environment: Environment | None = N
     check_reasons([ruling])
     with open_context(settings, environment) as context:
         row = find_submission(context.session, context.environment, ruling.assignment)
-        check_open(row, Decision.QUEUED)
+        check_open(row, ruling.decision, may_repeat=False)
         keep_one(context.session, row, ruling)
         context.session.commit()
 
@@ -126,15 +126,16 @@ def check_reason(reason: str, longest: int, what: str) -> None:
         )
 
 
-def check_open(row: StoredAssignment, wanted: Decision) -> None:
+def check_open(row: StoredAssignment, wanted: Decision, *, may_repeat: bool = True) -> None:
     """StoreError where the submission is decided already, unless as wanted, or was paid and cannot be rejected."""
+    is_open = row.decision in (Decision.QUEUED, Decision.NONE)
+    if not is_open and not (may_repeat and row.decision is wanted):
+        raise StoreError(
+            f"submission {row.id} is decided already: {_DECIDED[row.decision]}; only what waits can be decided"
+        )
     if wanted is Decision.REJECT and row.status == APPROVED:
         raise StoreError(
             f"submission {row.id} was approved by itself meanwhile, so it is paid; drop its answers instead"
-        )
-    if row.decision not in (Decision.QUEUED, Decision.NONE, wanted):
-        raise StoreError(
-            f"submission {row.id} is decided already: {_DECIDED[row.decision]}; only what waits can be decided"
         )
 
 
@@ -179,7 +180,8 @@ def rejection_of(session: Session, row: StoredAssignment) -> Rejection | None:
     if row.decision is not Decision.REJECT:
         return None
     call = journal.find(session, REJECT, row.key)
-    reason = "" if call is None else str(json.loads(call.request).get("reason", ""))
+    unknown = "made elsewhere; its reason is not known here"
+    reason = unknown if call is None else str(json.loads(call.request).get("reason", ""))
     return Rejection(reason, row.status == REJECTED, reversible_until(row))
 
 

@@ -119,7 +119,7 @@ def preview_table(asks: Preview, number: int, wish: RoundRequest) -> Table:
     expected, first, kept = asks["expected"], asks["asked_first"], asks["kept_cents"]
     price = f"{several(asks['hits'], 'HIT')} for {format_dollars(asks['cents'])} of {format_dollars(budget_cents)}"
     price += f", {several(first, 'question')} of audits and repeats included" if first else ""
-    again, unknown = "cannot be used", "nothing is fused yet"
+    again, unknown = "cannot be used", "`mitl fuse` has not read these rankings yet"
     if wish.strategy == DOUBTS:
         again, unknown = "is divided or cannot be used", "these pairs are called a match or none already"
     rows = [

@@ -167,7 +167,7 @@ def close(settings: Settings, environment: Environment | None, talk: Talk) -> St
 def rollback(settings: Settings, environment: Environment | None, number: int | None = None) -> StageResult:
     """Take the newest round back: what it trained and labelled is withdrawn, what it had not asked is dropped.
 
-    Answers and money stay: people gave the ones and have the other.
+    Labels that its own had replaced stand again. Answers and money stay: people gave the ones and have the other.
 
     Raises:
         RoundError: there is none, a newer one stands, or HITs of it are planned and not posted.
@@ -190,9 +190,13 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
                 f"not posted; complete it with `mitl publish --{chosen} --chosen`, then take the round back"
             )
         label = round_store.steps(session, row.id).get(RoundStep.LABEL)
-        labelled = label is not None and label.result.get("labelled", 0)
         session.rollback()
-        withdrawn = audit_store.withdraw(session, chosen, context.now()) if labelled else 0
+        withdrawn = restored = 0
+        if label is not None:
+            now = context.now()
+            withdrawn, restored = audit_store.take_back(
+                session, chosen, label.started_at, label.ended_at or now, now
+            )
         unlearnt = [
             annotator.name for annotator in round_store.trained(session) if annotator.round_id == row.id
         ]
@@ -207,11 +211,12 @@ def rollback(settings: Settings, environment: Environment | None, number: int | 
         "withdrawn": withdrawn,
         "unlearnt": unlearnt,
     }
+    again = ", and those that they had replaced stand again" if restored else ""
     return StageResult(
         counts=counts,
         lines=(
             f"round {row.number} is taken back: {several(dropped, 'choice')} without a HIT or an answer dropped, "
-            f"{several(withdrawn, 'run')} of machine labels withdrawn; its answers and what they cost stay",
+            f"{several(withdrawn, 'run')} of machine labels withdrawn{again}; its answers and what they cost stay",
             *(
                 (
                     f"{several(out, 'HIT')} with its choices still {'is' if out == 1 else 'are'} out: answers that "

@@ -230,10 +230,10 @@ class _Work:
         from annotators.training.training import train as run
 
         recipe, items = self.request.recipe, self.items
-        vectors = self._vectors() if recipe.labels is LabelKind.PSEUDO else None
+        vectors, encoder = self._vectors() if recipe.labels is LabelKind.PSEUDO else (None, "")
         lessons = Lessons.of(self.lesson, items.images, items.captions, vectors)
         kept = Resumable(
-            path.with_suffix(".checkpoint"), learner.fingerprint, self.answers, self.request.restart
+            path.with_suffix(".checkpoint"), learner.fingerprint, self.answers, encoder, self.request.restart
         )
 
         def told(rows: Sequence[Any]) -> None:
@@ -271,14 +271,14 @@ class _Work:
             "stopped": done.stopped,
         }
 
-    def _vectors(self) -> Any:
-        """Unit vectors of captions by the best encoder that is installed; None where there is none."""
+    def _vectors(self) -> tuple[Any, str]:
+        """Unit vectors of captions by the best encoder that is installed, and its fingerprint; None without one."""
         from annotators.item_encoders import build_encoder, default_encoders, item_vectors
 
         for name in default_encoders("caption", are_scenes=False):
             encoder = build_encoder(name, "caption", {}, self.settings.project)
-            return item_vectors(name, encoder.encode_captions(self.items.captions))
-        return None
+            return item_vectors(name, encoder.encode_captions(self.items.captions)), encoder.fingerprint
+        return None, ""
 
     def _taught(self, base: str, lesson: pd.DataFrame) -> pd.DataFrame:
         """``TAUGHT_PAIRS`` of this lesson, those that taught the base among them."""

@@ -84,12 +84,15 @@ def make_plan(
     """
     environment = request.environment
     left = leftover(session, environment, BatchKind.RANKINGS, comparison_store.comparisons)
+    if left:
+        met_in = comparison_store.systems(session, environment)
+        stored = {system for hit in left.hits for system in met_in[hit.batch]}
+        systems = tuple(sorted(stored, key=lambda system: system.name))
+        return StudyPlan(left=left, systems=systems, per_hit=request.per_hit)
     chosen = contest(session, settings, request)
     met = meetings(chosen.rankings, chosen.queries, settings.seed)
     n_systems = len(chosen.systems)
     n_alike = len(chosen.queries) * (n_systems * (n_systems - 1) // 2) - len(met)
-    if left:
-        return StudyPlan(left=left, systems=chosen.systems, n_alike=n_alike, per_hit=request.per_hit)
     asked = {
         _key(item.direction, item.query_id, (item.left, item.left_items), (item.right, item.right_items))
         for item in comparison_store.asked(session, environment)

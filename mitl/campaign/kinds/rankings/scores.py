@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -138,16 +138,16 @@ def score_votes(
     """
     with open_context(settings, environment, read_only=True) as context:
         session, chosen = context.session, context.environment
-        names = _batches(session, chosen, batches)
+        names = _batches(session, chosen, batches, direction)
         votes = [
             vote
             for vote in first_votes(comparison_store.votes(session, chosen, batches))
             if direction in (None, vote.comparison.direction)
         ]
-        queued = _queued(session, chosen)
+        queued = _queued(session, chosen, names)
         _require_one_origin(session, chosen, names, votes)
         if not votes:
-            return _nothing(session, environment, chosen, direction, queued)
+            return _nothing(session, environment, chosen, direction, names)
     ballots = count_votes(votes, by_worker=method.by_worker)
     share = left_share(votes)
     about: ScoreCounts = {
@@ -177,13 +177,13 @@ def _nothing(
     wanted: Environment | None,
     chosen: Environment,
     direction: Direction | None,
-    queued: int,
+    names: Collection[str],
 ) -> StageResult:
     """Why there is nothing to score, and the step that would change it."""
     asked = {comparison.direction for comparison in comparison_store.asked(session, chosen)}
     if bool(asked) if direction is None else direction in asked:
         why = "no preference counts yet"
-        after = "mitl review" if _queued(session, chosen, (Decision.QUEUED,)) else "mitl harvest"
+        after = "mitl review" if _queued(session, chosen, names, (Decision.QUEUED,)) else "mitl harvest"
     else:
         of, way = (
             ("", "") if direction is None else (f" in the direction {direction}", f" --direction {direction}")
@@ -191,7 +191,7 @@ def _nothing(
         why = f"no preference study was posted{of}"
         where = wanted or (chosen if asked else Environment.SANDBOX)
         after = f"mitl prefer publish --{where}{way}"
-    counts: ScoreCounts = {"environment": chosen.value, "votes": 0, "queued": queued}
+    counts: ScoreCounts = {"environment": chosen.value, "votes": 0, "queued": _queued(session, chosen, names)}
     return StageResult(
         status="nothing_to_do",
         counts=counts,
@@ -219,24 +219,27 @@ def score_counts(
     return _result(scored, method, {"votes": len(ballots.wins)}, lines, to)
 
 
-def _batches(session: Session, environment: Environment, wanted: Sequence[str]) -> Sequence[str]:
-    names = [row.name for row in hit_store.batches(session, environment) if row.kind == BatchKind.RANKINGS]
+def _batches(
+    session: Session, environment: Environment, wanted: Sequence[str], direction: Direction | None
+) -> list[str]:
+    """The batches that are to be counted; UsageError where one that is wanted is none."""
+    rows = [row for row in hit_store.batches(session, environment) if row.kind == BatchKind.RANKINGS]
+    names = [row.name for row in rows]
     for name in wanted:
         if name not in names:
             raise UsageError(
                 f"there is no preference batch {name!r} on {environment}; known: {', '.join(names) or 'none'}"
             )
-    return wanted or names
+    return [row.name for row in rows if row.name in (wanted or names) and direction in (None, row.direction)]
 
 
 def _queued(
     session: Session,
     environment: Environment,
+    names: Collection[str],
     decisions: tuple[Decision, ...] = (Decision.NONE, Decision.QUEUED),
 ) -> int:
-    of_rankings = comparison_store.hit_ids(session, environment)
-    waiting = answer_store.assignments(session, environment, decisions)
-    return sum(row.hit_id in of_rankings for row in waiting)
+    return sum(row.batch in names for row in answer_store.assignments(session, environment, decisions))
 
 
 def _require_one_origin(

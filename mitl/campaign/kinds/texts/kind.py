@@ -81,7 +81,7 @@ class TextsKind:
         """Closed HITs that were the last to ask for an item that is open again."""
         closed = {hit.id: hit for hit in hit_store.hits(session, environment, (HitState.CLOSED,), TEXTS)}
         last = [
-            item.hits[-1]
+            max(item.hits)
             for item in standing(session, environment)
             if item.state is ItemState.OPEN and item.hits
         ]
@@ -204,6 +204,11 @@ class TextsKind:
             said = "–" if answer is None else answer.text or (answer.label and answer.label.value)
             if answer is not None and answer.picked_id is not None:
                 said = ImageName.of(f"image {images[answer.picked_id]}", answer.picked_id)
+            elif answer is not None and (item.role, answer.outcome) == (
+                CollectionRole.PICK,
+                Outcome.ANSWERED,
+            ):
+                said = "none of them"
             seconds = None if answer is None or answer.active_ms is None else f"{answer.active_ms / 1000:.1f}"
             expected = "" if item.matches is None else "matches" if item.matches else "does not match"
             about = item.text if item.caption is None else captions[item.caption]

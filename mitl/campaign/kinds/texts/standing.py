@@ -17,7 +17,7 @@ from mitl.records import CollectionRole, Environment, Finding, Label
 from mitl.records.collection import Tally, Terms
 
 MOST_TRIES = 3
-"""Texts or picks of one item that may be refused; it is asked no more then."""
+"""Texts or picks of one item that may be refused or skipped, and reviews of one text; it is asked no more then."""
 COLLECTS = (CollectionRole.WRITE, CollectionRole.PICK)
 
 
@@ -33,7 +33,7 @@ class ItemState(StrEnum):
     IN_REVIEW = "in_review"
     ACCEPTED = "accepted"
     GIVEN_UP = "given_up"
-    """Refused too often."""
+    """Refused or skipped too often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,14 @@ class Attempt:
     accepted: bool = False
     review_out: bool = False
     """Whether a review of it is planned or out."""
+    unread: int = 0
+    """Reviews in which it was skipped, or its image did not load."""
 
     @property
     def is_refused(self) -> bool:
         """Whether the item is to be asked again."""
-        return bool(self.faults) or (self.verdict is not None and not self.accepted)
+        refused = self.verdict is not None and not self.accepted
+        return bool(self.faults) or refused or self.unread >= MOST_TRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,8 @@ def _reviewed(
     said = [one for one in of_text if one.counts and one.label is not None and one.worker != spot.worker]
     out = any(one.live for one in of_text)
     if not said:
-        return Attempt(spot, tuple(faults), review_out=out)
+        unread = sum(one.counts and one.label is None for one in of_text)
+        return Attempt(spot, tuple(faults), review_out=out, unread=unread)
     first = said[0]
     accepted = not faults and first.label in terms[first.batch].accepts
     return Attempt(spot, tuple(faults), first.worker, first.label, accepted, review_out=out)
@@ -202,4 +206,5 @@ def _state(spots: Sequence[CollectionPlace], attempts: Sequence[Attempt]) -> Ite
             return ItemState.IN_REVIEW if attempt.review_out else ItemState.WRITTEN
     if any(spot.live for spot in spots):
         return ItemState.OUT
-    return ItemState.GIVEN_UP if len(attempts) >= MOST_TRIES else ItemState.OPEN
+    tries = sum(spot.answer is not None and spot.counts for spot in spots)
+    return ItemState.GIVEN_UP if tries >= MOST_TRIES else ItemState.OPEN
