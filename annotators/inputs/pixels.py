@@ -22,7 +22,7 @@ from PIL.Image import DecompressionBombError, DecompressionBombWarning, Resampli
 
 from mitl.core.pictures import FORMATS, SPOILED, in_8_bits
 from mitl.errors import AnnotatorError
-from mitl.records import ImageItem
+from mitl.records import ImageItem, PartKind
 
 VERSION = 1
 """Raised when the same file gives other numbers."""
@@ -136,6 +136,11 @@ def _normalised(
 def _path(source: ImageItem | Path) -> Path:
     if isinstance(source, Path):
         return source
+    if source.kind is not PartKind.IMAGE:
+        raise AnnotatorError(
+            f"item {source.external_id!r} is of kind {source.kind.value!r}, and this annotator looks at pictures; "
+            "`mitl annotators` says what the others read"
+        )
     if source.path is None:
         raise AnnotatorError(f"image {source.external_id!r} has no file; this annotator looks at pixels")
     return source.path

@@ -24,7 +24,7 @@ from annotators.inputs import pixels
 from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
 from mitl.core.pictures import FORMATS, page_jpeg
 from mitl.errors import AnnotatorError
-from mitl.records import ImageItem
+from mitl.records import ImageItem, PartKind
 
 TRANSFORMS: list[Callable[..., np.ndarray]] = [imagenet_pixels, clip_pixels, vilt_pixels]
 
@@ -324,7 +324,12 @@ def test_damage_anywhere_gives_pixels_or_one_line(tmp_path: Path):
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_missing_files_are_named(tmp_path: Path, transform: Callable[..., np.ndarray]):
-    """An item without a file, and one whose file is gone."""
+    """An item without a file, one whose file is gone, and one whose file is no picture's but a whole sound's."""
+    sound = ImageItem(1, "7", tmp_path / "7.wav", kind=PartKind.AUDIO)
+    with pytest.raises(
+        AnnotatorError, match="item '7' is of kind 'audio', and this annotator looks at pictures"
+    ):
+        transform(sound)
     with pytest.raises(AnnotatorError, match="image '7' has no file; this annotator looks at pixels"):
         transform(ImageItem(1, "7", url="https://example.org/7.jpg"))
     with pytest.raises(AnnotatorError, match=r"image '7' should be in .*, which is missing"):
