@@ -33,7 +33,8 @@ VERSION = 1
 BATCH, THREADS = 32, 2
 
 _PADDED = ("siglip", "siglip2")
-"""Families whose text side was trained on texts padded to full length, without a mask."""
+"""Families whose text side was trained on texts in lower case, padded to full length, without a mask; the tokeniser
+that SigLIP 2's files name leaves capitals, which it has never seen (Tschannen et al., SigLIP 2, 2025, section 2)."""
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _TEXTS = ("*.json", "*.txt", "*.model")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -59,11 +60,11 @@ class TransformersAnnotator(NetworkAnnotator):
         self._model = model.to(running.device)  # type: ignore[arg-type]  # its stub takes the method for a function
         self._image_processor, self._tokenizer = parts.image_processor, parts.tokenizer
         self._longest = _longest_text(model, parts.tokenizer)
-        padded = model.config.model_type in _PADDED
+        self._padded = model.config.model_type in _PADDED
         self._cut: dict[str, Any] = {"truncation": truncate}
-        if padded:
+        if self._padded:
             self._cut["padding"] = "max_length"
-        if padded or truncate:
+        if self._padded or truncate:
             self._cut["max_length"] = self._longest
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
@@ -81,7 +82,8 @@ class TransformersAnnotator(NetworkAnnotator):
 
     def read_caption(self, item: CaptionItem) -> Inputs:
         """Its tokeniser's numbers; AnnotatorError where they are more than the model reads."""
-        prepared = self._tokenizer(item.text, return_tensors="np", **self._cut)
+        text = item.text.lower() if self._padded else item.text
+        prepared = self._tokenizer(text, return_tensors="np", **self._cut)
         length = prepared["input_ids"].shape[1]
         if length > self._longest:
             raise AnnotatorError(
@@ -118,7 +120,10 @@ def build(options: Options) -> TransformersAnnotator:
         image_processor = _part(options, transformers.AutoImageProcessor, folder, backend="pil")
         tokenizer = _part(options, transformers.AutoTokenizer, folder)
     mark = fingerprint(
-        files=_hashes(folder), transformers=transformers.__version__, truncate=truncate, version=VERSION
+        files=_hashes(folder),
+        transformers=transformers.__version__,
+        truncate=truncate,
+        version=[VERSION, "lower case"] if model.config.model_type in _PADDED else VERSION,
     )
     parts = Parts(model, image_processor, tokenizer, mark)
     return TransformersAnnotator(options.annotator, parts, running, truncate=truncate)

@@ -93,8 +93,12 @@ _STATE_BYTES = 1 << 30
 """Of states that are kept: some 50,000 captions of 14 word pieces."""
 
 
+_KNOWN = 1 << 20
+"""Vectors that are kept: some 2 GB."""
+
+
 class SentenceEncoder:
-    """Unit sentence vectors; a text is encoded once in the life of the encoder.
+    """Unit sentence vectors; a text is encoded once, as long as there is room for all.
 
     Texts are batched with others of exactly their length, so that no padding enters the sums.
     Source: Reimers and Gurevych, Sentence-BERT, EMNLP 2019 (mean of the token states, L2-normalised).
@@ -154,6 +158,8 @@ class SentenceEncoder:
             for batch, rows in zip(batches, encoded, strict=True):
                 self._known.update((new[i], row) for i, row in zip(batch, rows, strict=True))
         vectors = [self._known[text] for text in texts]
+        if len(self._known) > _KNOWN:
+            self._known.clear()
         return np.stack(vectors) if vectors else np.empty((0, WIDTH), dtype=np.float32)
 
     def _encode(self, pieces: list[list[int]]) -> NDArray[np.float32]:

@@ -24,6 +24,7 @@ from annotators.base import Ranking, fingerprint, ids_of
 from annotators.options import Options
 from mitl.core.arrays import Floats
 from mitl.core.pictures import FORMATS, upright
+from mitl.datasets.images import picture_errors
 from mitl.datasets.media import sound_samples, video_frames
 from mitl.errors import AnnotatorError, DatasetError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem, PartKind
@@ -98,7 +99,7 @@ def _of_picture(path: Path) -> Floats:
     try:
         with Image.open(path, formats=FORMATS) as picture:
             return video_features(np.asarray(upright(picture).resize((SIZE, SIZE)), np.uint8)[None])
-    except (OSError, ValueError, SyntaxError) as error:
+    except picture_errors() as error:
         raise DatasetError(f"cannot be read: {error}") from error
 
 

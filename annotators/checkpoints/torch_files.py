@@ -11,6 +11,7 @@ import mmap
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -100,6 +101,7 @@ class Archive:
             ValueError,
             RuntimeError,
             NotImplementedError,
+            zlib.error,
         ) as error:
             raise self.damaged(f"{name!r}: {error}") from error
 
@@ -109,8 +111,9 @@ class Archive:
         if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size < nbytes:
             raise self.damaged(f"it lacks the {nbytes} bytes of {name!r}")
         # The lengths of the name and of the extra field may differ from those in the archive's index.
-        header = self.bytes[info.header_offset : info.header_offset + 30]
-        start = info.header_offset + 30 + sum(struct.unpack("<HH", header[26:30]))
+        ends = (info.header_offset + 28, info.header_offset + 30)
+        lengths = (self.bytes[end - 2 : end] for end in ends)
+        start = info.header_offset + 30 + sum(int.from_bytes(length, "little") for length in lengths)
         if start + nbytes > len(self.bytes):
             raise self.damaged(f"{name!r} ends outside the file")
         if nbytes == 0:

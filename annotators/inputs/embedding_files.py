@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -15,14 +16,18 @@ from numpy.typing import NDArray
 from annotators.base import file_sha256
 from mitl.errors import AnnotatorError
 
-_BROKEN = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+BROKEN = (
+    *(ValueError, OSError, EOFError, RuntimeError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
+"""What numpy's readers raise where a file contradicts itself."""
 
 
 def load_numpy(path: Path, mmap_mode: Literal["r"] | None = None) -> Any:
     """What `np.load` makes of a file; AnnotatorError where it cannot be read."""
     try:
         return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise AnnotatorError(
             f"{str(path)!r} is not readable as numpy data without pickles, as np.save and np.savez write it: "
             f"{str(error).partition('. ')[0]}"
@@ -42,7 +47,7 @@ def read_archive(path: Path, *names: str) -> dict[str, NDArray[Any]]:
             )
         try:
             return {name: archive[name] for name in names or archive.files}
-        except _BROKEN as error:
+        except BROKEN as error:
             raise AnnotatorError(
                 f"{str(path)!r} is not readable without pickles: {error}; save ids as integers or as "
                 "texts, as ids.astype(str) makes them"

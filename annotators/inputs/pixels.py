@@ -8,10 +8,8 @@ blue.
 
 from __future__ import annotations
 
-import struct
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,9 +20,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.Image import DecompressionBombError, DecompressionBombWarning, Resampling
 
-from mitl.core.pictures import FORMATS, in_8_bits
+from mitl.core.pictures import FORMATS, SPOILED, in_8_bits
 from mitl.errors import AnnotatorError
-from mitl.records import ImageItem
+from mitl.records import ImageItem, PartKind
 
 VERSION = 1
 """Raised when the same file gives other numbers."""
@@ -138,6 +136,11 @@ def _normalised(
 def _path(source: ImageItem | Path) -> Path:
     if isinstance(source, Path):
         return source
+    if source.kind is not PartKind.IMAGE:
+        raise AnnotatorError(
+            f"item {source.external_id!r} is of kind {source.kind.value!r}, and this annotator looks at pictures; "
+            "`mitl annotators` says what the others read"
+        )
     if source.path is None:
         raise AnnotatorError(f"image {source.external_id!r} has no file; this annotator looks at pixels")
     return source.path
@@ -147,19 +150,6 @@ def _name(source: Source) -> str:
     if isinstance(source, Image.Image):
         return "the image"
     return repr(str(_path(source)))
-
-
-_UNDECODED = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    struct.error,
-    zlib.error,
-)
-"""What Pillow's readers raise where a file contradicts itself."""
 
 
 _lock = threading.Lock()
@@ -202,7 +192,7 @@ def _decoding(source: Source) -> Iterator[None]:
         raise AnnotatorError(
             f"{_name(source)} is too large an image to be opened; make it smaller"
         ) from error
-    except _UNDECODED as error:
+    except (OSError, *SPOILED) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise AnnotatorError(
             f"{_name(source)} is not readable as an image: {line}; put a whole picture there "

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import file_sha256, fingerprint
-from annotators.inputs.embedding_files import listed_ids
+from annotators.inputs.embedding_files import BROKEN, listed_ids
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -267,14 +266,14 @@ class RegionFolder(RegionFeatures):
                     )
                 regions: NDArray[Any] = archive[key]
                 return regions
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except BROKEN as error:
             raise _unreadable(file, error) from error
 
 
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except BROKEN as error:
         raise _unreadable(path, error) from error
     return array
 

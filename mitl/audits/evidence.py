@@ -95,7 +95,7 @@ class Sample:
     yeses: Ints
     """Positive answers of at most three."""
     open: Ints
-    """Answers that are still to come; of a pair without any the first only."""
+    """Answers that are still to come, as far as is known: the first may yet ask for two more."""
 
     @classmethod
     def of(cls, audited: pd.DataFrame, held: pd.DataFrame, labels: pd.DataFrame) -> Sample:
@@ -107,7 +107,7 @@ class Sample:
         label = np.full(len(pairs), NONE, np.int8)
         label[at >= 0] = known["label"].to_numpy()[at[at >= 0]]
         given, yes = answered(audited)
-        open_ = np.where(given[0], np.maximum(wanted_each(audited) - given.sum(axis=0), 0), 1)
+        open_ = np.maximum(wanted_each(audited) - given.sum(axis=0), ~given[0])
         return cls(
             audited["place"].to_numpy(),
             audited["stratum"].to_numpy().astype(np.int64),

@@ -23,8 +23,9 @@ from markupsafe import escape
 from mitl.addresses import is_loopback
 from mitl.campaign import media
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
-from mitl.core.pictures import FORMATS, page_jpeg
+from mitl.core.pictures import FORMATS, SPOILED, page_jpeg
 from mitl.core.whole_files import part_name
+from mitl.crowd.certificates import httpx_context
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, SettingsError
@@ -188,7 +189,10 @@ def probe_pictures(
             # Connections are kept: one browser for this machine, which no proxy is asked for, and one for the rest.
             near = is_loopback(url)
             if near not in browsers:
-                client = httpx.Client(timeout=timeout, trust_env=not near)
+                trusted = (
+                    httpx_context()
+                )  # of SSL_CERT_FILE, where no proxy is taken from the environment either
+                client = httpx.Client(timeout=timeout, trust_env=not near, verify=trusted)
                 browsers[near] = stack.enter_context(client)
             problem = _problem(browsers[near], url, kind)
             if problem is not None:
@@ -246,12 +250,7 @@ def _fault(content: bytes) -> str | None:
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             picture.verify()
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:  # what Pillow cannot read
+    except (OSError, *SPOILED, Image.DecompressionBombError) as error:
         return str(error)
     return None
 

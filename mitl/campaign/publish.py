@@ -19,12 +19,13 @@ from mitl.crowd.context import open_context
 from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import reading
+from mitl.db.store import answers as answer_store
 from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store import rounds as round_store
 from mitl.errors import CrowdError, DatasetError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, StageResult, several
+from mitl.records import Decision, Environment, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
@@ -205,6 +206,9 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
             warnings=sweep.warnings,
             next=f"{_harvest(run)}; the same command again asks what is open since",
         )
+    with reading(run.context.session):
+        decisions = answer_store.decision_counts(run.context.session, request.environment)
+    review = "mitl review" if decisions.get(Decision.QUEUED) else ""
     why = plan.waits_for or run.kind.nothing_open(adopted=adopted)
     if not plan.waits_for and plan.n_held_back and plan.out:
         names = ", ".join(stored.name for stored in plan.out)
@@ -214,15 +218,14 @@ def _nothing_to_do(run: PostingRun, plan: Plan, sweep: Sweep) -> StageResult:
         else:
             asked = sum(stored.asked for stored in plan.out)
             out = f"{asked:,} {run.kind.asked} of {names} are out, and --limit {request.limit:,}"
-        why = (
-            f"{out} counts them until the last of these HITs is closed; run `mitl harvest` first, or raise it"
-        )
+        first = review or "mitl harvest"
+        why = f"{out} counts them until the last of these HITs is closed; run `{first}` first, or raise it"
     return StageResult(
         status="done" if adopted else "nothing_to_do",
         counts=counts,
         lines=((recognised or "nothing to do: ") + why,),
         warnings=sweep.warnings,
-        next=_next(run) if _is_any_out(run) else run.kind.scores or _follows(run, plan),
+        next=review or (_next(run) if _is_any_out(run) else run.kind.scores or _follows(run, plan)),
     )
 
 

@@ -60,7 +60,10 @@ def _complete_dataset(
     help="coco: official captions JSON (repeat it) or a compact Parquet/CSV file; table: the table of pairs.",
 )
 @click.option("--split-file", type=click.Path(path_type=Path), help="Karpathy split JSON (coco, flickr30k).")
-@click.option("--split", help="Which split of that file, or of a table or folder [default there: test].")
+@click.option(
+    "--split",
+    help="Which split of that file, or several (train+restval), or which of a table or folder [default there: test].",
+)
 @click.option(
     "--columns",
     multiple=True,

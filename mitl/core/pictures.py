@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 """What Pillow opens as a picture. Left to itself it has Ghostscript run what is PostScript, whatever its name."""
+SPOILED = (
+    *(SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, RuntimeError),
+    *(struct.error, zlib.error),
+)
+"""What Pillow's readers raise, beside OSError and of bombs their own, where a file contradicts itself."""
 MAX_SIDE = 640
 """Pixels; what a person needs to see, and no more to load on a phone."""
 _QUALITY = 88
@@ -28,7 +34,7 @@ def page_jpeg(path: Path) -> bytes:
     try:
         with Image.open(path, formats=FORMATS) as picture:
             small = upright(picture)
-    except Image.DecompressionBombError as error:
+    except (*SPOILED, Image.DecompressionBombError) as error:
         raise OSError(str(error)) from error
     small.thumbnail((MAX_SIDE, MAX_SIDE))
     buffer = io.BytesIO()

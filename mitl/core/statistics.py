@@ -81,7 +81,8 @@ def mean_of_shares(shares: NDArray[np.float64], each: int, confidence: float) ->
     interval is taken at the effective sample size p (1 - p) / var(mean). A sample near 1 says little of its own
     spread, so one unseen share is reckoned with that misses four things more than the worst: at 95 % the interval
     then held the mean in 97 to 100 % of samples of 10 to 200 (beta-binomial shares, mean 0.9 to 0.998, correlation
-    0.05 to 0.3). Source: Korn and Graubard, Survey Methodology 1998; the unseen share is ours.
+    0.05 to 0.3). Where 5 % of the shares are near 0, it did so in 62 % of samples of 20, and in 95 % of 60.
+    Source: Korn and Graubard, Survey Methodology 1998; the unseen share is ours.
     """
     reckoned = np.append(shares, max(0.0, float(shares.min()) - _UNSEEN / each))
     mean, variance = float(reckoned.mean()), float(reckoned.var(ddof=1)) / len(reckoned)

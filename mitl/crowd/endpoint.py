@@ -129,8 +129,9 @@ def _explicit(
 ) -> Endpoint:
     if environment is not settings.endpoint_environment:
         raise UsageError(
-            f"{url} is declared as {settings.endpoint_environment}, but {environment} was asked for; "
-            f"use --{settings.endpoint_environment}, or set environment in [crowd] of mitl.toml"
+            f"{url} counts as {settings.endpoint_environment} by [crowd] of mitl.toml, where no word of it means live, "
+            f'but {environment} was asked for; write environment = "{environment}" there if it is that, or use '
+            f"--{settings.endpoint_environment}"
         )
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise EndpointError(f"{url!r} is not an endpoint; write http://host:port or https://host")

@@ -151,7 +151,7 @@ def parse_population(spec: str) -> Population:
     for part in parts:
         name, colon, share = (piece.strip() for piece in part.partition(":"))
         if name not in CHARACTERS:
-            names = ", ".join([*CHARACTERS, *PRESETS])
+            names = f"{', '.join(CHARACTERS)}, or {' or '.join(PRESETS)} alone"
             raise UsageError(
                 f"no worker character called {name!r}; known: {names}; write e.g. careful:0.8,random:0.2"
             )

@@ -290,21 +290,22 @@ class SplitImage:
 
 
 def read_split(path: Path, split: str) -> list[SplitImage]:
-    """The images of one split, in the file's order.
+    """The images of one split, or of several joined by ``+``, in the file's order.
 
     Raises:
-        DatasetError: the file is missing or malformed, or no image is of that split.
+        DatasetError: the file is missing or malformed, or no image is of such a split.
     """
     value = read_json(path, _SPLIT_FILE)
     try:
         images = [_image(entry) for entry in value["images"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DatasetError(f"{str(path)!r} is malformed ({error!r}); it should hold {_SPLIT_FILE}") from error
-    chosen = [image for image in images if image.split == split]
-    if not chosen:
-        splits = ", ".join(sorted({image.split for image in images})) or "none"
-        raise DatasetError(f"no image of {str(path)!r} is of the split {split!r}; its splits: {splits}")
-    return chosen
+    splits, wanted = sorted({image.split for image in images}), split.split("+")
+    strange = [name for name in wanted if name not in splits]
+    if strange:
+        known = ", ".join(splits) or "none"
+        raise DatasetError(f"no image of {str(path)!r} is of the split {strange[0]!r}; its splits: {known}")
+    return [image for image in images if image.split in wanted]
 
 
 def _image(entry: dict[str, Any]) -> SplitImage:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.pictures import FORMATS, upright
+from mitl.datasets.images import picture_errors
 from mitl.errors import DatasetError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
@@ -67,7 +68,7 @@ def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambd
         try:
             with Image.open(path, formats=FORMATS) as picture:
                 bits = imagehash.phash(upright(picture)).hash
-        except (OSError, ValueError, Image.DecompressionBombError) as error:
+        except picture_errors() as error:
             raise DatasetError(f"{str(path)!r} is not a picture that can be read: {error}") from error
         hashes.append(np.packbits(bits.reshape(-1)).view(">u8")[0])
         advance(1)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import string
-import struct
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from mitl.core.pictures import FORMATS
+from mitl.core.pictures import FORMATS, SPOILED
 from mitl.datasets.row_sources import RowSource
 from mitl.errors import DatasetError
 from mitl.protocol.media import HEAD, NOUNS, format_of, media_fault
@@ -32,8 +31,7 @@ def picture_errors() -> tuple[type[Exception], ...]:
     """What Pillow raises for bytes that are no picture, or not a whole one."""
     from PIL import Image as Pictures
 
-    spoiled = (OSError, SyntaxError, ValueError, TypeError, EOFError, IndexError, struct.error)
-    return (*spoiled, Pictures.DecompressionBombError)
+    return (OSError, *SPOILED, Pictures.DecompressionBombError)
 
 
 def kind_of_name(name: str) -> PartKind | None:

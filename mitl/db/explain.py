@@ -68,10 +68,10 @@ _GUESSES = re.compile(r"\n(?:\t|DETAIL:).*")
 
 
 def name_of(url: URL) -> str:
-    """The database's name for messages, without its password."""
+    """The database's name for messages, without passwords, of which the key of a certificate may have one too."""
     if url.get_backend_name() == "sqlite":
         return Path(url.database or ":memory:").name
-    plain = url.set(drivername="postgresql").difference_update_query(["password"])
+    plain = url.set(drivername="postgresql").difference_update_query(["password", "sslpassword"])
     return plain.render_as_string(hide_password=True)
 
 

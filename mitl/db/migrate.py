@@ -132,6 +132,18 @@ def run_to(line: Line, connection: Connection, revision: str) -> None:
     command.upgrade(cfg, revision)
 
 
+@cache
+def made_by(line: Line, revision: str) -> frozenset[str]:
+    """The tables that mitl makes up to a revision; what else is there somebody put beside them."""
+    engine = make_engine("sqlite://")
+    try:
+        with changing(engine) as connection:
+            run_to(line, connection, revision)
+            return frozenset(table_names(connection))
+    finally:
+        engine.dispose()
+
+
 @contextmanager
 def changing(engine: Engine) -> Iterator[Connection]:
     """One transaction for changes of tables, which nobody else's comes between; rolled back on any error.

@@ -40,8 +40,9 @@ from mitl.stages.reviewing.decisions import carry_out_kept
 MAX_FORM = 64 * 1024
 """Bytes."""
 
+POLICY = "Content-Security-Policy"
 HEADERS = {
-    "Content-Security-Policy": (
+    POLICY: (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https:; "
         "media-src 'self' https:; connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"

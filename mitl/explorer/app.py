@@ -20,7 +20,7 @@ from mitl.core.arrays import Ints
 from mitl.core.paging import ListPage
 from mitl.crowd_server.serving import serve as run_server
 from mitl.desk import desk as desk_module
-from mitl.desk.app import OwnHostOnly, has_window, static
+from mitl.desk.app import HEADERS, POLICY, OwnHostOnly, has_window, static
 from mitl.desk.queue_pages import picture
 from mitl.errors import UsageError
 from mitl.explorer.pairs import (
@@ -180,7 +180,8 @@ def create_app(title: str, of: Explored) -> Starlette:
         ],
         exception_handlers={404: pages.missing},
     )
-    app.add_middleware(OwnHostOnly, "explorer")
+    policy = HEADERS[POLICY].replace("https:", "https: http:")  # data sets name pictures by either
+    app.add_middleware(OwnHostOnly, "explorer", {**HEADERS, POLICY: policy})
     return app
 
 

@@ -206,7 +206,7 @@ def _finish(
         missing = CANDIDATES_PER_HIT - len(page)
         elsewhere = [pair for pair in others if pair not in page] if missing else []
         repeats = shuffled_pairs(elsewhere, seed, f"repeats of {number}")
-        golds = {turns.next(kind, page, repeats[:missing], number): kind for kind in turns.golds}
+        golds = {turns.next(kind, page, repeats[:missing]): kind for kind in turns.golds}
         repeats = [pair for pair in repeats if pair not in golds][:missing]
         roles = dict(page) | dict.fromkeys(repeats, PairRole.REPEAT) | golds
         order = sorted(roles, key=lambda pair: draw_key(seed, "places", number, pair_name(pair)))
@@ -260,7 +260,7 @@ class _Turns:
         }
         self.golds = {kind: frozenset(queue) for kind, queue in self._queues.items()}
 
-    def next(self, kind: PairRole, page: Collection[Pair], repeats: Collection[Pair], number: int) -> Pair:
+    def next(self, kind: PairRole, page: Collection[Pair], repeats: Collection[Pair]) -> Pair:
         """The gold whose turn it is; one of the page's repeats, which then gives way, only where no other is left."""
         queue = self._queues[kind]
         taken = frozenset((*page, *repeats))
@@ -272,7 +272,7 @@ class _Turns:
                     return gold
         name, remedy = _REMEDIES[kind]
         raise PackingError(
-            f"HIT {number} asks every gold {name} there is ({len(queue):,}), so none is left to check it; ask about "
+            f"one HIT asks every gold {name} there is ({len(queue):,}), so none is left to check it; ask about "
             f"fewer pairs at once, or use a data set with {remedy}"
         )
 

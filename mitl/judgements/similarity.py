@@ -25,7 +25,7 @@ PSEUDO_RATINGS = 5
 SCORES: Schema = {
     "pair": ("int64", "row of the pair in the database; ascending and distinct"),
     "task": ("int8", "place in Likeness"),
-    "score": ("float64", "0 to 5, by the method asked for; not rounded"),
+    "score": ("float64", "0 to 5, by the method asked for; to the ninth decimal"),
     "n_ratings": ("int32", "ratings that count, 1 or more"),
     "sd": ("float64", "standard deviation of the ratings as given, with n - 1 below; NaN for a single one"),
 }
@@ -160,7 +160,8 @@ def aggregate(counted: pd.DataFrame, method: Aggregation = Aggregation.MEAN) -> 
                 {
                     "pair": pairs,
                     "task": np.full(len(pairs), place),
-                    "score": np.clip(scores, LOWEST, HIGHEST),
+                    # A mean of 3 may be a hair less in binary, and is to reach 3 where positives begin.
+                    "score": np.round(np.clip(scores, LOWEST, HIGHEST), 9),
                     "n_ratings": by_pair.size().to_numpy(),
                     "sd": by_pair.std(ddof=1).to_numpy(),
                 },

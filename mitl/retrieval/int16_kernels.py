@@ -58,15 +58,6 @@ _block: Any = intrinsic(_typed_block)
 def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
     left, right, pairs, *limits, out, line, marks = cgutils.unpack_tuple(builder, arguments[0])
     vectors = COLUMNS // LANES
-    kinds, name = ([_WORDS] * 3, "avx512.vpdpwssd.512") if WIDE else ([_HALVES] * 2, "avx2.pmadd.wd")
-    multiply_add = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(_WORDS, kinds), f"llvm.x86.{name}"
-    )
-
-    def plus(total: Any, *pair: Any) -> Any:
-        if WIDE:
-            return builder.call(multiply_add, [total, *pair])
-        return builder.add(total, builder.call(multiply_add, [builder.bitcast(one, _HALVES) for one in pair]))
 
     def add(pair: Any, sums: Sums) -> Sums:
         here, there = (
@@ -77,12 +68,24 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         added = []
         for row, of_row in enumerate(sums):
             both = spread(builder, load_at(builder, here, row, _WORD), _WORDS)
-            added.append([plus(total, both, column) for total, column in zip(of_row, columns, strict=True)])
+            pairs_of_row = zip(of_row, columns, strict=True)
+            added.append([add_products(builder, total, both, column) for total, column in pairs_of_row])
         return added
 
     zeros = [[ir.Constant(_WORDS, [0] * LANES)] * vectors] * ROWS
     added = loop_of_sums(builder, pairs, zeros, add)
     return highest_sums(builder, added, limits, marks, (out, line))
+
+
+def add_products(builder: Any, total: Any, *pair: Any) -> Any:
+    """Add products of two vectors of 16-bit numbers, two by two, to sums, of which each takes 32 bits."""
+    kinds, name = ([_WORDS] * 3, "avx512.vpdpwssd.512") if WIDE else ([_HALVES] * 2, "avx2.pmadd.wd")
+    multiply = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(_WORDS, kinds), f"llvm.x86.{name}"
+    )
+    if WIDE:
+        return builder.call(multiply, [total, *pair])
+    return builder.add(total, builder.call(multiply, [builder.bitcast(one, _HALVES) for one in pair]))
 
 
 def loop_of_sums(builder: Any, steps: Any, starts: Sums, add: Callable[[Any, Sums], Sums]) -> Sums:

@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mitl.retrieval import amx_kernels, vnni_kernels
+from mitl.retrieval import amx_kernels, int16_kernels, vnni_kernels
 from mitl.retrieval.int16_kernels import Sums, highest_sums, largest_bits, load_at, loop_of_sums, spread
 from mitl.retrieval.kernels import LINE, compiled, lowest, prefetch
 
@@ -36,6 +36,8 @@ LONGEST = (126.0, 260.0)
 LEFT_BYTES = 1 << 17
 """Rows that stay in a core's second cache while all columns go by."""
 
+_NONE = np.uintp(0)
+"""Of numbers without a sign, which as places are not looked at first: those below zero would count from the end."""
 _WORD, _SIZE = ir.IntType(32), ir.IntType(64)
 _WORDS, _HALVES = ir.VectorType(_WORD, LANES), ir.VectorType(ir.IntType(16), 2 * LANES)
 _BYTES = ir.VectorType(ir.IntType(8), 4 * LANES)
@@ -131,37 +133,23 @@ def _write_block(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
     return highest_sums(builder, total, limits, marks)
 
 
-def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
-    """The inner product of two vectors of int16.
-
-    Args:
-        where: their addresses, and how many times 32 numbers they have.
-        panels: as in ``_block``.
-    """
-    lanes, name = (
-        (vnni_kernels.LANES, "avx512.pmaddw.d.512")
-        if panels.dtype != types.uint8
-        else (LANES, "avx2.pmadd.wd")
-    )
+def _typed_dot(typing: Any, where: Any) -> Any:
+    """The inner product of two vectors of int16, by their addresses and how many times PART numbers they have."""
+    lanes = int16_kernels.LANES
 
     def write(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         one, other, count = cgutils.unpack_tuple(builder, arguments[0])
-        words, numbers = ir.VectorType(_WORD, lanes), ir.VectorType(ir.IntType(16), 2 * lanes)
-        multiply_add = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(words, [numbers, numbers]), f"llvm.x86.{name}"
-        )
+        words = ir.VectorType(_WORD, lanes)
 
         def add(part: Any, sums: Sums) -> Sums:
             offset = builder.mul(part, ir.Constant(_SIZE, 2 * PART))
             added = []
             for number, partial in enumerate(sums[0]):
                 pair = [
-                    builder.bitcast(
-                        load_at(builder, builder.add(side, offset), lanes * number, words), numbers
-                    )
+                    load_at(builder, builder.add(side, offset), lanes * number, words)
                     for side in (one, other)
                 ]
-                added.append(builder.add(partial, builder.call(multiply_add, pair)))
+                added.append(int16_kernels.add_products(builder, partial, *pair))
             return [added]
 
         zeros = [ir.Constant(words, [0] * lanes)] * (PART // (2 * lanes))
@@ -174,7 +162,7 @@ def _typed_dot(typing: Any, where: Any, panels: Any) -> Any:
             total = builder.add(total, builder.shuffle_vector(total, total, upper))
         return builder.extract_element(total, ir.Constant(_WORD, 0))
 
-    return types.int32(types.UniTuple(types.intp, 3), panels), write
+    return types.int32(types.UniTuple(types.intp, 3)), write
 
 
 _dot: Any = intrinsic(_typed_dot)
@@ -221,29 +209,32 @@ def _mark(
 
 
 @compiled()
-def _list_marked(marks: Any, within: int, corner: tuple[int, int], room: tuple[Any, Any, Any]) -> int:
+def _list_marked(marks: Any, within: int, corner: tuple[int, int], room: tuple[Any, Any, Any]) -> Any:
     """List the marked pairs of a panel; return how many there are.
 
     Looking at them later than at once does not hold up the products; rows with a mark are listed first, so that no
     guess at who is marked holds up the sums.
 
     Args:
-        marks: of each row a bit for each column.
+        marks: of each row, an even number of them, a bit for each column.
         within: the bits that stand for a column.
         corner: the first row and the first column.
-        room: for the rows' marks, the rows, and the pairs, (2, most) rows and columns.
+        room: for the marks of two rows, the first of the two, and the pairs, (2, most) rows and columns.
     """
-    (first, column), (words, rows, pairs), some, count = corner, room, 0, 0
-    for row in range(len(marks)):
-        words[some], rows[some] = marks[row] & within, first + row
-        some += int(words[some] != 0)
+    (first, column), (words, rows, pairs), some, count = corner, room, _NONE, _NONE
+    twos, both = marks.view(np.uint64), np.uint64(within) * np.uint64(0x100000001)
+    for number in range(len(twos)):
+        word = twos[number] & both
+        words[some], rows[some] = word, first + 2 * number
+        some += np.uintp(word != 0)
     for number in range(some):
-        left_over = np.int64(words[number])
+        left_over, row = np.int64(words[number]), rows[number]
         while left_over:
-            pairs[0, count], pairs[1, count] = rows[number], column + lowest(left_over)
+            bit = lowest(left_over)
+            pairs[0, count], pairs[1, count] = row + (bit >> 5), column + (bit & 31)
             left_over &= left_over - 1
-            count += 1
-    return count
+            count += np.uintp(1)
+    return np.int64(count)
 
 
 @compiled()
@@ -273,7 +264,7 @@ def sieve(
     first_count, second_count, tried = 0, 0, 0
     seen = len(left) * len(right) // 16  # some are let through before that is judged
     marks, scratch = np.zeros(high * height, np.uint32), np.empty((height, width), np.int32)
-    words, marked_rows = np.empty(high * height, np.uint32), np.empty(high * height, np.int32)
+    words, marked_rows = np.empty(high * height // 2, np.uint64), np.empty(high * height // 2, np.int32)
     marked = np.empty((2, high * height * width), np.int32)
     products, lines = queries.shape[1] // PART, queries.strides[0] // LINE
     for start in range(0, len(left), high):
@@ -281,9 +272,10 @@ def sieve(
         for panel in range(len(right)):
             _mark(panels, coarse_factors, floors, items, (start, stop, panel, depth), (marks, scratch))
             seen += stop - start
-            own = marks[: max(0, min(stop * height, len(queries)) - first)]
+            marks[max(0, len(queries) - first) :] = 0  # rows that fill a panel
             within = ((1 << width) - 1) >> max(0, (panel + 1) * width - len(items))
-            count = _list_marked(own, within, (first, panel * width), (words, marked_rows, marked))
+            own, corner = marks[: (stop - start) * height], (first, panel * width)
+            count = _list_marked(own, within, corner, (words, marked_rows, marked))
             tried += count
             if max(first_count, second_count) + count >= most or tried * worth > seen * height * width:
                 return -1, -1, tried
@@ -297,8 +289,7 @@ def sieve(
                         queries.ctypes.data + query * queries.strides[0],
                         items.ctypes.data + item * items.strides[0],
                         products,
-                    ),
-                    left,
+                    )
                 )
                 sharp = np.float32(total) * factors[1][0, item] * factors[0][0, query]
                 sharp += (

@@ -451,6 +451,23 @@ def test_a_file_that_is_cut_off_gives_one_line(tmp_path: Path, zipped: bool, sha
         read_checkpoint(path)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_module_s_archive_with_spoiled_bytes_gives_one_line(tmp_path: Path):
+    """Whatever they hit: what is packed, what is not, or the index."""
+    path = tmp_path / "ViT-B-32.pt"
+    torch.jit.script(torch.nn.Linear(3, 4)).save(path)
+    raw, told = path.read_bytes(), 0
+    for at in range(0, len(raw), 29):
+        path.write_bytes(raw[:at] + bytes(byte ^ 0xFF for byte in raw[at : at + 3]) + raw[at + 3 :])
+        try:
+            read_checkpoint(path)
+        except AnnotatorError as error:
+            assert "\n" not in str(error)
+            told += 1
+
+    assert told > 10
+
+
 def test_safetensors_that_are_cut_off_give_one_line(tmp_path: Path):
     """The header promises more than there is."""
     path = tmp_path / "w.safetensors"

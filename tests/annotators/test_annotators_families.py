@@ -88,6 +88,12 @@ def reference(folder, family, items):
     return (left @ right.T).numpy()
 
 
+def test_a_siglip_reads_lower_case_whatever_its_tokeniser_does(folders):
+    """It was trained on nothing else."""
+    found = build(folders["siglip"]).encode_captions(captions("A Red DOT", "a red dot"))
+    assert np.array_equal(*found.arrays["embedding"])
+
+
 def test_an_items_bits_do_not_depend_on_its_neighbours(folders, images):
     """Order and company leave every embedding as it is."""
     annotator = build(folders["clip"], batch=2)

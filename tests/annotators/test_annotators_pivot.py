@@ -206,7 +206,7 @@ def test_captions_are_encoded_once_for_all_captioners(captions_file):
     assert len(shared_encoder("cpu")._known) == known
 
 
-def test_a_sentence_has_the_same_vector_in_any_company(captions_file):
+def test_a_sentence_has_the_same_vector_in_any_company(captions_file, monkeypatch):
     """Encoded alone or among many texts of all lengths, a text gets the same bytes."""
     from annotators.sentences import SentenceEncoder, shared_encoder
 
@@ -217,7 +217,9 @@ def test_a_sentence_has_the_same_vector_in_any_company(captions_file):
     many = [f"{text} {'and more ' * (i % 3)}" for i, text in enumerate(TEXTS * 3)]
 
     together = fresh.vectors([*many, TEXTS[2]], 2)[-1]
-    fresh.__dict__["_known"] = {}
+    monkeypatch.setattr("annotators.sentences._KNOWN", 3)
+    fresh.vectors(TEXTS, 2)
+    assert not fresh._known, "of more texts than there is room for none is kept"
 
     np.testing.assert_array_equal(fresh.vectors([TEXTS[2]], 2)[0], together)
 

@@ -8,6 +8,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import EpsImagePlugin, Image
+from PIL import EpsImagePlugin, Image, PngImagePlugin
 from PIL.Image import DecompressionBombWarning
+from PIL.PngImagePlugin import PngInfo
 
 from annotators.inputs import pixels
 from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
 from mitl.core.pictures import FORMATS, page_jpeg
 from mitl.errors import AnnotatorError
-from mitl.records import ImageItem
+from mitl.records import ImageItem, PartKind
 
 TRANSFORMS: list[Callable[..., np.ndarray]] = [imagenet_pixels, clip_pixels, vilt_pixels]
 
@@ -237,6 +239,24 @@ def test_postscript_under_a_pictures_name_is_never_run(
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_picture_with_spoiled_bytes_is_one_clear_line_or_an_os_error(tmp_path: Path):
+    """Whatever they hit: to annotators one line, to pages what they tell of as of a file that cannot be read."""
+    path, about = tmp_path / "a.png", PngInfo()
+    about.add_text("Comment", "x" * (2 * PngImagePlugin.MAX_TEXT_CHUNK), zip=True)
+    drawn(30, 20).save(path, pnginfo=about)
+    with pytest.raises(OSError, match="too large"):
+        page_jpeg(path)
+    for kind in ("PNG", "AVIF", "WEBP"):
+        drawn(30, 20).save(path, kind)
+        raw = path.read_bytes()
+        for at in range(0, len(raw), 11):
+            path.write_bytes(raw[:at] + bytes(byte ^ 0xFF for byte in raw[at : at + 2]) + raw[at + 2 :])
+            with suppress(OSError):
+                page_jpeg(path)
+            with suppress(AnnotatorError):
+                read_rgb(path)
+
+
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize(
     ("name", "message"),
@@ -304,7 +324,12 @@ def test_damage_anywhere_gives_pixels_or_one_line(tmp_path: Path):
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_missing_files_are_named(tmp_path: Path, transform: Callable[..., np.ndarray]):
-    """An item without a file, and one whose file is gone."""
+    """An item without a file, one whose file is gone, and one whose file is no picture's but a whole sound's."""
+    sound = ImageItem(1, "7", tmp_path / "7.wav", kind=PartKind.AUDIO)
+    with pytest.raises(
+        AnnotatorError, match="item '7' is of kind 'audio', and this annotator looks at pictures"
+    ):
+        transform(sound)
     with pytest.raises(AnnotatorError, match="image '7' has no file; this annotator looks at pixels"):
         transform(ImageItem(1, "7", url="https://example.org/7.jpg"))
     with pytest.raises(AnnotatorError, match=r"image '7' should be in .*, which is missing"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from mmap import mmap
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from annotators import registry
 from annotators.base import Annotator, RankingSource, best_inner_products, inner_products
+from annotators.inputs.embedding_files import read_embeddings
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
 from mitl.records.forms import SET_FORMS
@@ -214,6 +216,23 @@ def test_widths_of_the_two_sides_must_agree(tmp_path):
 
     with pytest.raises(AnnotatorError, match=r"differ in shape: images \(3,\), captions \(4,\)"):
         registry.build("mine", {"embeddings": {"images": str(images), "captions": str(captions)}})
+
+
+def test_an_array_with_spoiled_bytes_is_one_line(tmp_path):
+    """Its head is parsed like a program's text, which can fail in other ways than a file."""
+    path = tmp_path / "a.npy"
+    (tmp_path / "a.ids.txt").write_text("1\n2\n")
+    np.save(path, np.ones((2, 3), np.float32))
+    raw, told = path.read_bytes(), 0
+    for at, flip in itertools.product(range(len(raw)), (0x0F, 0xFF)):
+        path.write_bytes(raw[:at] + bytes([raw[at] ^ flip]) + raw[at + 1 :])
+        try:
+            read_embeddings(path)
+        except AnnotatorError as error:
+            assert "\n" not in str(error)
+            told += 1
+
+    assert told > 10
 
 
 def test_files_that_are_no_embeddings_are_refused(tmp_path):

@@ -378,7 +378,7 @@ def test_all_missing_pictures_are_told_before_anything_is_ranked(scenes):
 
     for command, instead in (
         (("annotators", "verify", "vilt"), ", or take those at hand with --sample 7"),
-        (("propose", "--annotator", "vilt"), "of the first call"),
+        (("propose", "--annotator", "vilt"), "if they are elsewhere"),
     ):
         line = fails(1, *command)
         assert line.endswith(instead)
@@ -387,7 +387,10 @@ def test_all_missing_pictures_are_told_before_anything_is_ranked(scenes):
             in line
         )
         assert all(path.name in line for path in pictures[:3]) and pictures[3].name not in line
-        assert str(pictures[0].parent) in line and "mitl init --images FOLDER" in line
+        assert (
+            str(pictures[0].parent) in line
+            and "run `mitl init` with the options of the first call, and --images FOLDER" in line
+        )
     assert not list((scenes / "runs").rglob("*.parquet"))
     assert "--sample is 8, but 7 of 12 images can be looked at" in fails(
         2, "annotators", "verify", "vilt", "--sample", "8"

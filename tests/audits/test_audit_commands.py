@@ -294,7 +294,7 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     ok("audit", "draw", "--size", 60, "--project", settings.project)
     looks = [ok("audit", "show", "--json", "--project", settings.project).json["counts"]]
     (begun,) = [one for one in collect(settings).sections if one.section.id == "audit"]
-    assert "has no certificate: the audit lacks 60 answers" in begun.lines[0]
+    assert f"the audit lacks {looks[0]['wanted']} answers on 60 of its 60 pairs" in begun.lines[0]
     assert begun.lines[1].startswith("audit 1: 0 of 60 pairs answered") and not begun.highlight
     (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
     assert warned.startswith("audit 1 of this pool is drawn and nothing of it is asked yet")

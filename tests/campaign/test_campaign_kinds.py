@@ -116,6 +116,8 @@ def test_a_third_kind_runs_through_the_whole_campaign(ratings, project, tmp_path
         "approved": 1,
         "queued": 1,
     }
+    held = publish(project, request(limit=2), confirm=lambda total: True)
+    assert "run `mitl review` first" in held.lines[0] and held.next == "mitl review"
     seen = show(project, 2, LIVE)
     assert seen.tables[0].rows[0] == (1, "1", "3")
     assert "rule: three stars" in seen.lines

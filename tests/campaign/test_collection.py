@@ -26,7 +26,7 @@ from mitl.db.session import open_database
 from mitl.db.store import answers, collection, hits, items, ledger
 from mitl.errors import CrowdError, MetricError, ProposalError, RoundError, UsageError
 from mitl.positives.loading import read_release
-from mitl.records import CollectionRole, Decision, Direction
+from mitl.records import CollectionRole, Decision, Direction, HitState
 from mitl.records.collection import TEXTS, Terms, TextRules
 from mitl.stages.analysing.analyse import analyse
 from mitl.stages.collecting.choose import STRATEGIES, CollectWish, choose
@@ -274,6 +274,23 @@ def test_careless_texts_wait_for_a_person_and_are_asked_of_another_worker_whatev
     work(settings)
     assert states(settings).count(ItemState.ACCEPTED) >= 3
     assert show(settings, SANDBOX).counts["faulty"] == 4
+
+
+def test_the_page_that_is_asked_again_is_the_last_one_that_asked(settings):
+    """Also where nobody answered it before it was closed."""
+    chosen(settings, 4)
+    ask(settings)
+    work(settings, "random")
+    with open_database(settings.db_url) as session:
+        (row,) = answers.assignments(session, SANDBOX, (Decision.QUEUED,))
+    rule(settings, [Ruling(row.id, Decision.APPROVE)], SANDBOX)
+    ask(settings)
+    with open_database(settings.db_url) as session:
+        _, last = sorted(hit.id for hit in hits.hits(session, SANDBOX))
+        hits.set_state(session, [last], HitState.CLOSED)
+        again = KIND.to_replace(session, SANDBOX)
+
+    assert [one.hit.id for one in again] == [last]
 
 
 def test_later_reviews_have_other_controls_of_both_kinds(written):

@@ -11,11 +11,13 @@ from cli_kit import mitl, ok
 from docs_kit import mitl_lines
 from harvest_kit import queued
 from posted_kit import copy_project, forget, keys, make_posted, talking
+from sqlalchemy import text
 from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.bill import committed_cents
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
+from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import answers, journal
 from mitl.errors import FundsError, StoreError, UsageError
@@ -27,6 +29,7 @@ from mitl.stages.hits.scope import list_hits
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, rule
+from mitl.stages.rounds.asking import committed_cents as round_cents
 
 
 @pytest.fixture(scope="module")
@@ -284,6 +287,9 @@ def test_an_extension_that_a_larger_one_overtook_promises_nothing(asked, state):
         extend(asked, ExtensionWish("b1", 3), confirm=lambda *_: True, progress=interrupted)
     forget(asked, f"UPDATE journal SET state = '{state}' WHERE kind = 'extend'")
     assert promised(asked) == n_hits * 300
+    with open_context(asked, SANDBOX, read_only=True) as context:
+        ((row,),) = context.session.execute(text("SELECT DISTINCT round_id FROM batch"))
+        assert [round_cents(context, of) for of in (row, row + 1)] == [n_hits * 300, 0]
 
     result, _ = more(replace(asked, ceiling_cents=n_hits * 400), 4)
 
@@ -506,6 +512,9 @@ def test_a_rejection_that_can_be_reversed_keeps_its_hit(asked):
 
     assert result.counts["left_reversible"] == 1
     assert [hit.annotation for hit in on_server(asked)] == [f"mitl1:{asked.project_id}:b1:{refused.number}:1"]
+    # Also where the call was made and its booking lost.
+    forget(asked, "UPDATE assignment SET status = 'Submitted' WHERE decision = 'reject'")
+    assert delete(asked, []).counts["left_reversible"] == 1
 
 
 def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):

@@ -17,6 +17,7 @@ from process_kit import project_settings
 from sqlalchemy import update
 from world_kit import ANNOTATORS, SANDBOX, make_world, run_propose
 
+from mitl.audits.machine_labels import Promise
 from mitl.core.arrays import distinct, pack_ids, unpack_ids
 from mitl.crowd.context import open_context
 from mitl.datasets.scenes.files import read_world
@@ -34,6 +35,7 @@ from mitl.settings import WORLD_FOLDER, Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.auditing.pools import merged_now
 from mitl.stages.fusing.scores import FOLDER, KeptScores, sources, stamp
+from mitl.stages.labelling.label import _cuts, _siding
 from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 from mitl.stages.reporting.provenance import provenance
 from mitl.stages.reporting.report import collect
@@ -444,3 +446,17 @@ def test_a_constant_score_is_refused(project: Settings) -> None:
     """One line."""
     write_scores(project, constant=True)
     assert "have the same probability" in label(project).error
+
+
+def test_neither_the_cuts_nor_what_is_said_of_workers_has_read_the_sample() -> None:
+    """Else the sample's own answers would loosen or tighten the bound that they prove."""
+    pairs = np.arange(80)
+    labels = np.where(pairs[:, None] < 40, [0, 0], [0, 3])  # in the sample, all second workers differ
+    answers = pd.DataFrame(
+        {"pair": pairs.repeat(2), "worker": [1, 2] * 80, "label": labels.ravel().astype(np.int8)}
+    )
+    others, sampled, nothing = answers[answers["pair"] < 40], pairs[40:], pairs[:0]
+    fused = pd.DataFrame({"pair": pairs, "probability": np.linspace(0.9, 0.1, 80)})
+
+    assert _siding(answers, sampled, Promise()) == _siding(others, nothing, Promise()) < 0.5
+    assert _cuts(answers, fused, sampled) == _cuts(others, fused, nothing) != _cuts(answers, fused, nothing)

@@ -75,6 +75,6 @@ def test_a_page_that_asks_about_every_original_is_refused_in_one_line(tiny):
     exclude_originals_but(tiny, having(planned(tiny), PairRole.CANDIDATE))
 
     with pytest.raises(
-        PackingError, match=r"^HIT 1 asks every gold positive there is \(10\), so none is left"
+        PackingError, match=r"^one HIT asks every gold positive there is \(10\), so none is left"
     ):
         planned(tiny)

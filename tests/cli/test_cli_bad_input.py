@@ -190,7 +190,11 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
             ("publish", "--live", "--endpoint-url", "http://127.0.0.1:9"),
             "nothing answers at http://127.0.0.1:9",
         ),
-        (2, ("publish", "--sandbox", "--endpoint-url", "http://127.0.0.1:9"), "declared as live"),
+        (
+            2,
+            ("publish", "--sandbox", "--endpoint-url", "http://127.0.0.1:9"),
+            "counts as live by [crowd] of mitl.toml, where no word of it means live, but sandbox was asked for; write",
+        ),
         (1, ("publish", "--live", "--endpoint-url", "nonsense"), "'nonsense'"),
         (2, ("simulate", "--live"), "do not work for real money"),
         (2, ("simulate", "--truth", "guess"), "known: scenes, official, original, release:DIR"),

@@ -113,6 +113,15 @@ def test_calls_are_made_once_and_booked_once(session):
     assert row.first_sent_at is not None and row.error is None
 
 
+def test_a_call_that_another_process_has_booked_meanwhile_is_not_counted(session):
+    """A harvest beside ours may have seen its effect first."""
+
+    def book(made):
+        journal.mark_done(session, KIND, {"k0": "{}"}, dt.datetime.now(dt.UTC))
+
+    assert make_calls(context(session), Operation(KIND, Service().call, book), numbered(3)) == 2
+
+
 def test_a_failure_is_raised_after_what_succeeded_was_booked(session):
     """Refused means failed, without a reply means that it may have had its effect; later windows do not start."""
     service = Service({3: CrowdError("refused"), 5: unclear("no reply")})

@@ -80,6 +80,16 @@ def test_a_repeated_creation_gives_the_same_hit(client, hit_type):
     assert again.hit_id == first.hit_id != other.hit_id
 
 
+def test_a_token_that_made_another_hit_leaves_open_whether_this_one_was_made(client, hit_type):
+    """The HIT that the refusal names is read back; what was not made for sure must not count as refused."""
+    make_hit(client, hit_type)
+
+    with pytest.raises(CrowdError, match="names none that it has") as raised:
+        make_hit(client, hit_type, annotation="mitl1:p:b1:9:1")
+
+    assert raised.value.unclear
+
+
 def test_hits_are_listed_over_all_pages(crowd, client, hit_type):
     """105 HITs need two pages; annotations tell them apart."""
     posted(crowd, 98)

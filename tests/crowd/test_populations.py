@@ -111,8 +111,9 @@ def test_a_population_is_written_as_names_with_shares(spec, shares):
         (
             "carefull",
             "no worker character called 'carefull'; known: careful, hasty, yes-sayer, random, one-number, "
-            "straight-liner, drifter, mixed, mixed-raters",
+            "straight-liner, drifter, or mixed or mixed-raters alone",
         ),
+        ("careful:1,mixed:1", "drifter, or mixed or mixed-raters alone"),
         ("", "no worker character called ''"),
         ("careful:1,", "no worker character called ''"),
         ("careful:0.5,careful:0.5", "stands twice"),

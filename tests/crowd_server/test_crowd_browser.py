@@ -9,7 +9,9 @@ import pytest
 from browser_fixtures import TWICE_THE_TEXT, becomes_true, enter_the_hit
 from crowd_kit import TYPE, accept_one, post_hit, question
 from form_kit import FORM
+from similarity_page_kit import TEXTS, items, template
 
+from mitl.campaign.kinds.similarity.packing import render_similarity
 from mitl.crowd.answers import parse_answers
 from mitl.crowd_server import admin
 from mitl.hits.rendering import PagePair, question_xml, render_page
@@ -421,23 +423,26 @@ def test_a_hit_in_two_windows_says_so_and_is_sent_once(crowd, page):
 
 
 def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
-    """Going on by itself is switched off once, not on every page; so are the keys."""
+    """Going on by itself is switched off once, not on every page; so are the keys, which all kinds of pages have."""
     client = crowd.boto()
     post_hit(client, Question=pairs_page())
     frame = accept_one(crowd, page)
     frame.get_by_role("button", name="Keys").click()
     for option in ("#keys", "#auto"):
         frame.locator(option).uncheck()
-    page.get_by_role("button", name="Return this HIT").click()
-    page.get_by_text("You returned the HIT").wait_for()
-
-    post_hit(client, Question=pairs_page())
-    page.get_by_role("link", name="HITs", exact=True).click()
-    page.get_by_role("button", name="Accept one").last.click()
-    frame.get_by_role("button", name="Keys").click()
+    ratings = render_similarity(template(TEXTS), items(TEXTS, 2), contact=None, estimate_s=60)
+    for html in (question_xml(ratings), pairs_page()):
+        page.get_by_role("button", name="Return this HIT").click()
+        page.get_by_text("You returned the HIT").wait_for()
+        post_hit(client, Question=html)
+        page.get_by_role("link", name="HITs", exact=True).click()
+        page.get_by_role("button", name="Accept one").last.click()
+        frame.get_by_role("button", name="Keys").click()
+        if html != pairs_page():
+            frame.locator("#keys:not(:checked)").check()
 
     frame.locator("#auto:not(:checked)").wait_for()
-    assert not frame.locator("#keys").is_checked()
+    assert frame.locator("#keys").is_checked()
 
 
 @pytest.mark.thorough

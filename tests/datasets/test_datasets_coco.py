@@ -96,6 +96,13 @@ def test_split_chooses_and_official_file_gives_the_text(captions, split):
     assert data.images[0].width == 640
 
 
+def test_several_splits_are_read_together(split):
+    """As Karpathy's train and restval, on which papers train."""
+    assert ids(read_coco(karpathy=split, split="test+val"))[0] == ["9", "42"]
+    with pytest.raises(DatasetError, match="is of the split 'rest'; its splits: test, val"):
+        read_coco(karpathy=split, split="test+rest")
+
+
 def test_split_alone_is_enough(split):
     """Karpathy's file carries texts and file names."""
     data = read_coco(karpathy=split, split="val")

@@ -399,6 +399,8 @@ def test_a_rejection_that_comes_too_late_pays_and_uses_nothing(answered):
     with open_database(answered.db_url, read_only=True) as session:
         (row,) = [row for row in answers.assignments(session, SANDBOX) if row.id == number]
     assert "came too late" in result.warnings[0]
+    assert (result.counts["reject"], result.counts["drop"], result.counts["reversible_until"]) == (0, 1, {})
+    assert not any("can undo that" in line for line in result.lines)
     assert (row.status, row.decision) == ("Approved", Decision.DROP)
     answered.run(work.settle, work.harvest)
     assert_answers_are_kept_once(answered.settings)

@@ -262,6 +262,25 @@ def test_a_restore_replaces_what_postgresql_holds(settings, tmp_path, postgres_u
     assert restore(other, tmp_path / "dump", only="pipeline").status == "nothing_to_do"
 
 
+def test_what_somebody_put_beside_mitls_tables_stays_where_it_is(settings, tmp_path, engine_url):
+    """It is in no backup, which would fit no revision, and a restore in place of the others leaves it."""
+    backup(settings, tmp_path / "dump", only="pipeline")
+    project = elsewhere(tmp_path, db_url=engine_url)
+    restore(project, tmp_path / "dump", only="pipeline")
+    engine = make_engine(engine_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE my_notes (id INTEGER PRIMARY KEY, note TEXT)"))
+        connection.execute(text("INSERT INTO my_notes VALUES (1, 'mine')"))
+
+    backup(project, tmp_path / "again", only="pipeline")
+    assert verify_dump(tmp_path / "again").refusal is None
+    restore(project, tmp_path / "again", only="pipeline", replace=True)
+
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT note FROM my_notes")).scalars().all() == ["mine"]
+    engine.dispose()
+
+
 @pytest.mark.parametrize("replaces", [False, True])
 def test_a_restore_that_fails_changes_nothing(settings, tmp_path, replaces):
     """The crowd's part fails at the end: the pipeline's is undone too, and no new file stays."""

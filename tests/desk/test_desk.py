@@ -27,6 +27,7 @@ from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
 from mitl.stages.reviewing.review import Ruling, rule
+from mitl.stages.reviewing.show import show
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -189,7 +190,11 @@ def test_who_comes_second_is_told_what_the_first_decided(opened):
 def test_what_was_paid_by_itself_is_rejected_no_more(opened):
     """The server approved it before the harvest: the desk says so, and the submission waits on."""
     first = opened.rows(Decision.QUEUED)[0]
+    assert 'value="reject"' in opened.get(f"/queue/{first.id}").text
     opened.sql("UPDATE assignment SET status = 'Approved' WHERE id = :id", id=first.id)
+    assert 'value="reject"' not in opened.get(f"/queue/{first.id}").text
+    paid = "the server paid it by itself, so it can no more be rejected"
+    assert show(opened.settings, first.id, SANDBOX).lines[-1] == paid
 
     page = opened.post(f"/queue/{first.id}/decide", {"decision": "reject", "reason": REASON})
 

@@ -12,6 +12,7 @@ from cli_kit import ok
 from evaluate_kit import write_coco
 
 from mitl.cli.reference import COUNTS, PATHS
+from mitl.records import Direction
 
 FILES = ("--model", "filed=near-images.npz,near-captions.npz")
 EVERYTHING = ("--official", "all", "--cxc", "cxc", "--objects", "objects.json", "--graded")
@@ -300,6 +301,27 @@ def test_plausible_matches_are_those_of_the_objects(here):
 
     for way in ("i2t", "t2i"):
         assert found["scores"]["plausible"]["objects"][way]["PMRP zeta=0"] == 1.0
+
+
+def test_a_block_of_similarities_may_hold_no_query_with_a_plausible_match():
+    """As a last block of one image without captions, of objects that no other image shows."""
+    import numpy as np
+
+    from mitl.metrics.plausible import ObjectVectors
+    from mitl.stages.evaluating.models import Block
+    from mitl.stages.evaluating.tasks import PlausibleTask
+
+    images = ObjectVectors(np.arange(3), np.eye(3, dtype=np.bool_))
+    task = PlausibleTask(
+        {"image": images, "caption": images.of_captions(np.arange(4), np.array([0, 0, 1, 1]))}
+    )
+    parts = []
+    for row in range(3):
+        block = Block(np.array([row]), np.arange(4), np.eye(3, 4)[[row]]).of(task.queries(Direction.I2T))
+        parts += [task.score(Direction.I2T, block)] if len(block.query_ids) else []
+
+    (score, *_) = task.values(Direction.I2T, parts)
+    assert score.query_ids.tolist() == [0, 1] and len(task.queries(Direction.T2I)) == 4
 
 
 def test_a_short_ranking_takes_no_place_from_other_queries(here):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 from axe_kit import violations
-from browser_fixtures import TWICE_THE_TEXT
+from browser_fixtures import TWICE_THE_TEXT, becomes_true
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
 from mitl.crowd_server.serving import RunningServer
 from mitl.explorer.app import create_app
+from mitl.explorer.pairs import ExploredItem, explored
 from mitl.explorer.sources import of_project
+from mitl.records.frames import NONE
 
-pytest_plugins = ("browser_fixtures",)
+pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
 pytestmark = pytest.mark.browser
 
 
@@ -44,6 +48,17 @@ def test_a_person_searches_filters_and_follows_links(new_page, url):
     page.go_back()
     page.go_back()
     assert "kind=found" in page.url
+
+
+def test_a_picture_that_lies_elsewhere_is_shown(new_page, site):
+    """Also by plain http, as COCO's own addresses are."""
+    known = pd.DataFrame({"pair": [0], "label": np.int8([NONE]), "original": [True], "positive": [True]})
+    nobody = pd.DataFrame({"pair": [], "annotator": [], "rank": [], "yes": []}).astype(np.int64)
+    items = [ExploredItem("1", url=f"{site.url}/i/1.png")], [ExploredItem("1", "A wall.")]
+    page = new_page()
+    with RunningServer(create_app("lab", explored(known, nobody, nobody, items, ()))) as server:
+        page.goto(server.url)
+        becomes_true(page, "document.querySelector('.pair img').naturalWidth === 64")
 
 
 def test_many_pages_are_leafed_through_from_both_ends(new_page, url):

@@ -19,6 +19,7 @@ from harvest_kit import (
     submissions,
     submitted_ago,
 )
+from sqlalchemy import text
 from world_kit import SANDBOX, copied_once, run_publish
 
 from mitl.crowd.client import MTurkClient
@@ -36,6 +37,7 @@ from mitl.stages.hits.ending import delete
 from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.paying.check import check_pay
+from mitl.stages.reviewing.decisions import Ruling, keep, reverse
 
 
 @pytest.fixture
@@ -255,6 +257,52 @@ def test_work_that_was_approved_while_it_waited_is_booked_once_and_said(doubted)
     assert_answers_are_kept_once(doubted)
 
 
+@pytest.mark.parametrize("project", ["answered", "doubted"])
+def test_work_that_a_colleague_rejected_is_a_rejection_here_too(project, request):
+    """By hand, before it was fetched or while it waited: neither paid nor used, and to be reversed like any other."""
+    settings = request.getfixturevalue(project)
+    hit, *_ = posted(settings)
+    with client_of(settings) as client:
+        refused, *_ = client.list_assignments(str(hit.mturk_hit_id))
+        client.reject(refused.assignment_id, "all of these answers are the same")
+        for _ in range(2):
+            harvest(settings, SANDBOX)
+        now = {one.assignment_id: one.status for one in client.list_assignments(str(hit.mturk_hit_id))}
+
+    assert now[refused.assignment_id] == "Rejected"
+    [row] = submissions(settings, Decision.REJECT)
+    with open_database(settings.db_url, read_only=True) as session:
+        used = session.scalar(
+            text("SELECT count(*) FROM judgement WHERE assignment_id = :id AND usable"), {"id": row.id}
+        )
+    assert (row.status, row.mturk_assignment_id, used) == ("Rejected", refused.assignment_id, 0)
+    assert reverse(settings, [row.id], Decision.APPROVE, SANDBOX).counts["approved"] == 1
+    assert_answers_are_kept_once(settings)
+
+
+def test_a_rejection_that_somebody_made_before_us_is_said(doubted):
+    """It was decided here and not yet sent, so the server's is not ours."""
+    row, *_ = submissions(doubted, Decision.QUEUED)
+    keep(doubted, Ruling(row.id, Decision.REJECT, "both controls were answered wrongly"), SANDBOX)
+    with client_of(doubted) as client:
+        client.reject(row.mturk_assignment_id, "all of these answers are the same")
+
+    [warning] = harvest(doubted, SANDBOX).warnings
+
+    assert warning.startswith("1 submission approved or rejected on the server without mitl's knowing")
+
+
+def test_a_hit_is_not_closed_while_the_listing_lacks_one_of_its_answers(answered, monkeypatch):
+    """Its pairs would be asked again, though they are answered."""
+    listing = MTurkClient.list_assignments
+    with monkeypatch.context() as patched:
+        patched.setattr(MTurkClient, "list_assignments", lambda self, hit_id: list(listing(self, hit_id))[1:])
+        lacking = harvest(answered, SANDBOX)
+
+    assert (lacking.counts["fetched"], lacking.counts["ended"], len(posted(answered))) == (3, 0, 3)
+    assert (harvest(answered, SANDBOX).counts["fetched"], posted(answered)) == (3, [])
+
+
 def test_approvals_whose_booking_was_lost_are_booked_once_and_called_ours(harvested):
     """A kill after the calls and before their booking: the next run counts them as its own, without a warning."""
     in_pipeline(
@@ -334,6 +382,7 @@ def test_a_rejection_that_the_server_overtook_pays_and_uses_nothing(doubted):
 def test_a_person_is_warned_before_waiting_work_approves_itself(doubted):
     """Within a day of its approval by itself, each harvest names the first deadline; earlier it does not."""
     assert harvest(doubted, SANDBOX).warnings == ()
+    assert len(posted(doubted)) == 3  # closed, they would be asked again before anybody decided
     submitted_ago(doubted, dt.timedelta(days=6, hours=1))
 
     (warning,) = harvest(doubted, SANDBOX).warnings

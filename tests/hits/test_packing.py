@@ -164,7 +164,7 @@ def test_nothing_to_ask_is_no_hit():
         ),
         (
             {"positives": [Pair(0, 0)]},
-            r"^HIT 1 asks every gold positive there is \(1\), so none is left to check it; ask about "
+            r"^one HIT asks every gold positive there is \(1\), so none is left to check it; ask about "
             "fewer pairs at once, or use a data set with more originals$",
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ from mitl.records.rounds import RoundStep
 from mitl.stages.collecting.show import collected
 from mitl.stages.reporting.report import ReportSource, collect, report_input
 from mitl.stages.reporting.sections import rounds_section, training_section
+from mitl.stages.reporting.truth import funnel_counts
 from mitl.stages.rounds.figures import show
 from mitl.stages.training.gathering import no_lesson, teaching
 
@@ -148,3 +150,14 @@ def test_without_rounds_and_trainings_there_are_no_such_sections(tmp_path):
         assert rounds_section(context, source.project) is None
         assert training_section(context, source.project) is None
     assert not {"rounds", "training"} & {one.section.id for one in source.sections}
+
+
+def test_the_funnel_holds_no_pairs_that_withdrawn_annotators_alone_proposed(tmp_path: Path) -> None:
+    """Nobody will be asked about them."""
+    settings = make_world(tmp_path / "p", n_images=14)
+    run_propose(settings, image_queries=5, caption_queries=10)
+    project = replace(collect(settings).project, withdrawn=frozenset({"far"}))
+
+    left = {proposal.pair for proposal in project.proposals if proposal.annotator == "near"}
+
+    assert funnel_counts(project).distinct == len(left) < len({one.pair for one in project.proposals})

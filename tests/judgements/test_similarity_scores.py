@@ -57,6 +57,13 @@ def test_methods_on_a_pair_by_hand():
     assert mean["sd"] == pytest.approx(np.std([4.0, 4.0, 4.3, 4.6, 0.1], ddof=1))
 
 
+def test_a_mean_that_is_a_level_reaches_it():
+    """These five sum to 15, and to a little less in binary: positives begin at 3."""
+    counted = counting(plain_ratings(np.array([[0.7, 3.2, 3.8, 4.7, 2.6], [2.0, 2.2, 2.4, 4.8, 3.6]])))
+
+    assert aggregate(counted).scores["score"].tolist() == [3.0, 3.0]
+
+
 def test_a_single_rating_is_its_score_and_has_no_deviation():
     """And with no ratings there are no scores."""
     for method in Aggregation:

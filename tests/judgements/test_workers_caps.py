@@ -123,6 +123,16 @@ def test_a_harvest_caps_whoever_has_done_enough_and_their_answers_count(answered
     assert harvest(settings, SANDBOX).status == "nothing_to_do"
 
 
+def test_a_cap_is_set_also_where_the_server_has_no_hit_any_more(harvested, tmp_path):
+    """The study goes on with other HITs, from which whoever has done enough is to be kept."""
+    settings = replace(copy_of(harvested, tmp_path / "p"), max_hits_per_worker=CAP)
+    with open_database(settings.db_url) as session:
+        session.execute(text("UPDATE hit SET state = 'closed', mturk_hit_id = NULL"))
+        session.commit()
+
+    assert harvest(settings, SANDBOX).counts["capped"] == 1
+
+
 def n_usable(settings: Settings) -> int:
     with open_database(settings.db_url, read_only=True) as session:
         return session.scalar(text("SELECT count(*) FROM judgement WHERE usable")) or 0

@@ -35,6 +35,7 @@ from mitl.db.store import ledger
 from mitl.errors import CrowdError, FundsError, StoreError, UsageError
 from mitl.records import StageResult
 from mitl.settings import Settings
+from mitl.stages.paying.bonuses import unsent
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.paying.top_up import TopUpTerms, top_up
@@ -205,6 +206,8 @@ def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
     with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
         run(settings, floor_cents=1320)
     assert granted(settings) == {"untimed": [UNTIMED, 27], "fair": [20]}
+    with open_database(settings.db_url, read_only=True) as session:
+        assert [bonus.worker for bonus in unsent(session, LIVE)] == [slow]  # nobody is planned two
 
 
 def test_money_is_refused_before_the_call_that_would_pass_a_limit(settings):

@@ -30,4 +30,7 @@ def test_a_changed_sound_is_ranked_anew_and_a_missing_one_is_named(tmp_path, mon
     assert (
         "annotator 'signal' listens to sounds, but 1 of 12 sounds have none: the file of 1 is gone" in message
     )
-    assert "name their folder with `mitl init --media FOLDER`" in message
+    assert (
+        "run `mitl init` with the options of the first call, and --media FOLDER if they are elsewhere"
+        in message
+    )

@@ -9,12 +9,14 @@ import pytest
 import record_kit
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import update
 from world_kit import SANDBOX
 
 from mitl.core.arrays import pack_each
+from mitl.db.models import Assignment
 from mitl.db.session import open_database
+from mitl.db.store import answers, open_work, proposals
 from mitl.db.store import judgements as judgement_store
-from mitl.db.store import open_work, proposals
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.control_sheets import gold_state
 from mitl.judgements.conduct import (
@@ -121,3 +123,13 @@ def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(restor
         assert n_new == 0
         assert after.candidates == before.candidates + 1
         assert after.candidates == len(proposals.candidate_pairs(session, list(Direction)))
+
+
+def test_submissions_of_unknown_time_come_first_on_both_engines(restored):
+    """Past work may come without times; where it stands among the rest hangs on no engine."""
+    with open_database(restored.db_url) as session:
+        *_, last = answers.assignments(session, SANDBOX)
+        session.execute(update(Assignment).where(Assignment.id == last.id).values(submitted_at=None))
+
+        assert answers.assignments(session, SANDBOX)[0].id == last.id
+        assert answers.submission_columns(session, SANDBOX).id[0] == last.id

@@ -229,6 +229,18 @@ def test_a_round_that_died_while_training_goes_on_with_what_it_has_trained(tmp_p
     assert row.name == f"clip-mini-r{number}"
 
 
+@pytest.mark.thorough
+def test_annotators_that_cannot_learn_for_one_reason_are_told_of_in_one_line(tmp_path, monkeypatch):
+    settings = make_world(tmp_path / "p", n_images=20)
+    monkeypatch.chdir(settings.project)
+    minis = ("--annotators", "pvse-mini,clip-mini")
+
+    said = ok("round", "next", "--sandbox", "--train", "--budget", "9.00", *minis).out
+
+    (line,) = [line for line in said.splitlines() if "left unchanged" in line]
+    assert line.startswith("pvse-mini, clip-mini are left unchanged: 0 pairs have usable answers")
+
+
 def test_how_to_learn_wants_train_and_a_loss_that_there_is(project):
     """Told before a round is opened."""
     one = ("round", "next", "--sandbox", "--budget", "1.20")

@@ -28,7 +28,7 @@ from mitl.analysis.report.inputs import (
     TruthStats,
 )
 from mitl.core.formats import points
-from mitl.core.pictures import FORMATS, upright
+from mitl.core.pictures import FORMATS, SPOILED, upright
 from mitl.protocol.media import format_of, head_of
 from mitl.records import Direction
 from mitl.records.enums import PartKind
@@ -326,7 +326,7 @@ def data_uri(path: Path, *, width: int, quality: int) -> str | None:
             with Image.open(path, formats=FORMATS) as source:
                 source.draft("RGB", (2 * width, 2 * width))
                 picture = upright(source)
-    except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
+    except (OSError, *SPOILED, Warning, Image.DecompressionBombError):
         return None
     if picture.width > width:
         height = max(1, round(picture.height * width / picture.width))

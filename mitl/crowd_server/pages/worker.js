@@ -109,6 +109,10 @@
 
   const clean = fields => Array.isArray(fields) && fields.every(pair => Array.isArray(pair) && pair.length === 2 && pair.every(text => typeof text === "string"));
   const isChosen = options => Array.isArray(options) && options.length < 20 && options.every(pair => Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string" && typeof pair[1] === "boolean");
+  const chosen = () => {
+    const options = attempt(() => JSON.parse(localStorage.getItem(choices)));
+    return isChosen(options) ? options : [];
+  };
   const keep = fields => {
     answered = true;
     const text = JSON.stringify({at: Date.now(), fields, worker: earlier.dataset.worker});
@@ -118,12 +122,12 @@
   let told = false;
   const restore = () => {
     told = true;
-    const kept = attempt(() => JSON.parse(localStorage.getItem(key))), options = attempt(() => JSON.parse(localStorage.getItem(choices)));
+    const kept = attempt(() => JSON.parse(localStorage.getItem(key)));
     // The frame's origin is opaque, so no address can name it; the draft is this HIT's own.
     frame.contentWindow.postMessage({
       type: "mitl-restore",
       fields: kept && clean(kept.fields) ? kept.fields : null,
-      options: isChosen(options) ? options : [],
+      options: chosen(),
     }, "*");
   };
 
@@ -174,7 +178,7 @@
       else restore();
       told = true;
     }
-    else if (type === "mitl-options" && isChosen(options)) attempt(() => localStorage.setItem(choices, JSON.stringify(options)));
+    else if (type === "mitl-options" && isChosen(options)) attempt(() => localStorage.setItem(choices, JSON.stringify([...new Map([...chosen(), ...options])])));
     else if (type === "mitl-submitted" || type === "mitl-refused" && ["late", "over", "withdrawn"].includes(note)) {
       if (asked) document.getElementById("claimed").hidden = false;
       else {

@@ -66,7 +66,8 @@ def fill_database(
         )
     _make_empty(line, connection, what, replace=replace)
     run_to(line, connection, part.revision)
-    tables = reflected(connection)
+    ours = migrate.made_by(line, part.revision)
+    tables = [table for table in reflected(connection) if table.name in ours]
     _require_same_tables(line, dump, tables)
     for table in reversed(tables):  # a revision may have brought rows of its own
         connection.execute(table.delete())
@@ -88,9 +89,10 @@ def _make_empty(line: Line, connection: Connection, what: str, *, replace: bool)
             f"{what} is not empty; restore into a new database (--db, --crowd-db), or give --replace to put the dump "
             "in place of what it holds"
         )
+    ours = {migrate.VERSION_TABLE, *migrate.made_by(line, str(migrate.revision_of(connection)))}
     metadata = MetaData()
     metadata.reflect(connection)
-    metadata.drop_all(connection)
+    metadata.drop_all(connection, [table for table in metadata.sorted_tables if table.name in ours])
 
 
 def _require_same_tables(line: Line, dump: Dump, tables: Iterable[Table]) -> None:
@@ -189,7 +191,7 @@ GROUP_ROWS = 1 << 16
 def write_database(
     line: Line, connection: Connection, folder: Path, *, progress: Progress = no_progress
 ) -> DumpedDatabase:
-    """Write all tables to ``<folder>/<line>/``, rows in the order of their keys.
+    """Write all tables that mitl made to ``<folder>/<line>/``, rows in the order of their keys.
 
     Raises:
         StoreError: the database is empty, or not mitl's.
@@ -200,6 +202,9 @@ def write_database(
     (folder / line).mkdir()
     tables = {}
     reflected_tables = reflected(connection)
+    if revision in revisions(line):
+        ours = migrate.made_by(line, revision)
+        reflected_tables = [table for table in reflected_tables if table.name in ours]
     with progress(f"back up {line}", total=len(reflected_tables)) as advance:
         for table in reflected_tables:
             tables[table.name] = _write_table(connection, table, folder / file_name(line, table.name))

@@ -101,7 +101,8 @@ def assignments(
         )
         .join(Worker, Worker.id == Assignment.worker_id)
         .where(Assignment.decision.in_(list(decisions)))
-        .order_by(Assignment.submitted_at, Assignment.id)
+        # Both engines then have what came without a time first.
+        .order_by(Assignment.submitted_at.is_not(None), Assignment.submitted_at, Assignment.id)
     )
     if rows is not None:
         query = query.where(Assignment.id.in_([row for row in rows if 0 < row < _NO_ROW]))

@@ -202,9 +202,15 @@ def open_extensions(session: Session, environment: Environment) -> dict[StoredHi
     return asked
 
 
-def extension_promises(session: Session, environment: Environment) -> list[OpenPromise]:
-    """What `open_extensions` may cost beyond `promises`: of a closed HIT all that was not submitted."""
+def extension_promises(
+    session: Session, environment: Environment, *, round_id: int | None = None
+) -> list[OpenPromise]:
+    """What `open_extensions` may cost beyond `promises` of the same round: of a closed HIT all not submitted."""
     extended = open_extensions(session, environment)
+    if extended and round_id is not None:
+        paid = query_hits(environment, Hit.id).where(paid_by(session, environment, round_id))
+        ids = set(session.scalars(paid))
+        extended = {hit: workers for hit, workers in extended.items() if hit.id in ids}
     if not extended:
         return []
     rewards = {batch.id: batch.reward_cents for batch in batches(session)}

@@ -88,7 +88,8 @@ def add_submissions(
                 "accepted_at": submission.accepted_at,
                 "submitted_at": submission.submitted_at,
                 "status": submission.status,
-                "decision": Decision.NONE,
+                # A rejection by another hand is one here too, and can be reversed.
+                "decision": Decision.REJECT if submission.status == "Rejected" else Decision.NONE,
                 "raw_xml": submission.raw_xml,
             }
             for (name, worker), submission in added.items()

@@ -91,6 +91,8 @@ class ProjectSnapshot:
     queries: Mapping[Direction, tuple[int, ...]]
     proposals: tuple[Proposal, ...]
     """Each (pair, annotator, direction) once, with its best rank over all runs."""
+    withdrawn: frozenset[str]
+    """`mitl.db.store.proposals.withdrawn_names`."""
     batches: tuple[BatchRow, ...]
     wordings: Mapping[str, Sequence[str]]
     """`mitl.db.store.journal.wordings`."""
@@ -112,6 +114,11 @@ class ProjectSnapshot:
     """What pages of pairs asked besides the label; the standard questions always."""
     posted_to: tuple[Environment, ...]
     """The environments that hold batches."""
+
+    @cached_property
+    def standing(self) -> tuple[Proposal, ...]:
+        """The proposals but those of withdrawn annotators, about whose pairs nobody is asked any more."""
+        return tuple(proposal for proposal in self.proposals if proposal.annotator not in self.withdrawn)
 
     @property
     def scored_in(self) -> Environment | None:
@@ -307,6 +314,7 @@ def read_project(
         annotators=tuple(proposal_store.annotators(session)),
         queries={direction: tuple(items) for direction, items in queries.items()},
         proposals=_best(proposal_store.proposals(session)),
+        withdrawn=proposal_store.withdrawn_names(session),
         batches=batches,
         wordings=journal.wordings(session),
         questions=declared_questions(asked, settings.wordings),

@@ -146,8 +146,10 @@ class PlausibleTask(ScoredTask):
     name: str = PLAUSIBLE
 
     def queries(self, direction: Direction) -> Ids:
-        """Those with an object."""
-        return self._vectors(direction)[0].with_objects().ids
+        """Those with an object that have a match; where ζ is 0, an item of the very same objects."""
+        queries, gallery = self._vectors(direction)
+        heard, kinds = queries.with_objects(), {row.tobytes() for row in gallery.vectors}
+        return heard.ids[np.array([row.tobytes() in kinds for row in heard.vectors], np.bool_)]
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``plausible_r_precision``."""

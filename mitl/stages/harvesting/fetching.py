@@ -353,6 +353,8 @@ def settle(
     call = journal.find(session, kind, now.key)
     ours = call is not None and call.first_sent_at is not None
     journal.mark(session, kind, [now.key], JournalState.DONE, at)
+    if now.status == REJECTED:
+        answer_store.set_decision(session, [before.id], Decision.REJECT)
     if now.status == APPROVED:
         journal.add_ledger(session, payment(session, before.id, now.key, batch, charges_fee=charges_fee))
         if before.decision is Decision.REJECT:

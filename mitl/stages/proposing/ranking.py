@@ -188,8 +188,8 @@ def require_pictures(
     )
     raise AnnotatorError(
         f"{says}, but {len(lacking):,} of {len(images):,} images have none: "
-        f"{' and '.join(parts)}; name their folder with `mitl init --{option} FOLDER` and the options of the first call"
-        f"{instead}"
+        f"{' and '.join(parts)}; run `mitl init` with the options of the first call, and --{option} FOLDER if they are "
+        f"elsewhere{instead}"
     )
 
 

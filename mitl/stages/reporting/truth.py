@@ -68,7 +68,7 @@ def funnel_counts(project: ProjectSnapshot) -> FunnelCounts:
     """From all possible pairs down to the positives beyond the originals."""
     images, captions = (frozenset(project.queries[direction]) for direction in Direction)
     asked = asked_pairs(project)
-    candidates = {proposal.pair for proposal in project.proposals} | asked
+    candidates = {proposal.pair for proposal in project.standing} | asked
     # A pair of an image query and a caption query belongs to both directions, and counts once.
     possible = (
         len(images) * len(project.captions)

@@ -180,7 +180,8 @@ def rejection_of(session: Session, row: StoredAssignment) -> Rejection | None:
     if row.decision is not Decision.REJECT:
         return None
     call = journal.find(session, REJECT, row.key)
-    reason = "" if call is None else str(json.loads(call.request).get("reason", ""))
+    unknown = "made elsewhere; its reason is not known here"
+    reason = unknown if call is None else str(json.loads(call.request).get("reason", ""))
     return Rejection(reason, row.status == REJECTED, reversible_until(row))
 
 

@@ -229,7 +229,10 @@ def _ruled(
     session, chosen = context.session, context.environment
     again = to_ask_again(session, chosen)
     hits_again = [hit for hits in again.values() for hit in hits]
-    decided = Counter(ruling.decision for ruling in rulings)
+    # As it stands now: a rejection may have come too late.
+    rows = find_submissions(session, chosen, [ruling.assignment for ruling in rulings])
+    decided = Counter(row.decision for row in rows.values())
+    deadlines = {id_: until for id_, until in deadlines.items() if rows[id_].decision is Decision.REJECT}
     counts = RulingCounts(
         environment=chosen.value,
         queued=answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0),

@@ -9,6 +9,7 @@ from typing import Annotated, TypedDict
 
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
+from mitl.crowd.paying import APPROVED
 from mitl.db.store import items as item_store
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.gold_records import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
@@ -200,6 +201,8 @@ def _fate(known: _Known) -> list[str]:
         ]
     if row.decision not in _WAITS:
         return [f"decision: {row.decision.value}"]
+    if row.status == APPROVED:
+        return ["the server paid it by itself, so it can no more be rejected"]
     lines = []
     itself = approves_itself_at(row)
     if itself is not None:

@@ -41,7 +41,8 @@ def committed_cents(context: Context, round_id: int) -> int:
             promise.reward_cents
             + (fee_cents(promise.reward_cents, promise.hit_assignments) if charges_fee else 0)
         )
-        for promise in commitments.promises(session, environment, round_id=round_id)
+        for promises in (commitments.promises, commitments.extension_promises)
+        for promise in promises(session, environment, round_id=round_id)
     )
     return round_store.spent(session, environment, round_id) + promised
 

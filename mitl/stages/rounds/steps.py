@@ -77,8 +77,9 @@ def _train(turn: Turn) -> Done:
                 trained[base] = name
             else:
                 left_out[base] = "it ranks held-out queries no better at any step"
-        if base in left_out:
-            turn.talk.say(f"{base} is left as it is: {left_out[base]}")
+    for why in dict.fromkeys(left_out.values()):
+        names = [base for base, reason in left_out.items() if reason == why]
+        turn.talk.say(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} left unchanged: {why}")
     line = f"{', '.join(trained.values())} learnt" if trained else "nobody could learn yet"
     untrained = f"; {', '.join(left_out)} as before" if left_out else ""
     return Done(line + untrained, {"trained": trained, "left_out": left_out})

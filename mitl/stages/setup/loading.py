@@ -149,6 +149,10 @@ def _read(
     if sources.kind == "scenes":
         return _scenes(sources, project, seed, expected, progress)
     if sources.kind == "coco":
+        if sources.split == "train":
+            told.lines.append(
+                "papers train on Karpathy's train and restval: --split train+restval reads both"
+            )
         return _coco(sources)
     if sources.kind == "flickr30k":
         from mitl.datasets.coco import read_flickr30k

@@ -81,7 +81,7 @@ class TextsKind:
         """Closed HITs that were the last to ask for an item that is open again."""
         closed = {hit.id: hit for hit in hit_store.hits(session, environment, (HitState.CLOSED,), TEXTS)}
         last = [
-            item.hits[-1]
+            max(item.hits)
             for item in standing(session, environment)
             if item.state is ItemState.OPEN and item.hits
         ]
