@@ -3,9 +3,9 @@
     python benchmarks/bench_explore.py
 
 A made-up data set of the size of COCO's test split (5,000 images, 25,000 captions): each pair is proposed by some of
-five annotators, four in five have one to three answers. Prints the first page and the median of 20 more, made without a network, and
-that of the pandas filter and sort whose rows the page shows. Each order and the last words are kept from the first page
-on, so the work that pandas does each time is the first page's.
+five annotators, four in five have one to three answers. Prints the first page and the median of 20 more, made without
+a network, and that of the pandas filter and sort whose rows the page shows. Each order and the last words are kept from
+the first page on, so the work that pandas does each time is the first page's.
 """
 
 from __future__ import annotations
