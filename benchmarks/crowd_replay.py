@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from html import unescape
 from pathlib import Path
 from statistics import median
@@ -35,7 +36,7 @@ from starlette.routing import Route
 
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import serve
-from mitl.crowd_server.store.database import wait_for_disk
+from mitl.crowd_server.store.database import in_thread, wait_for_disk
 from mitl.crowd_server.supervising import Crew
 
 FIRST_ID = 1_000_000
@@ -209,13 +210,17 @@ class Replay:
 
     def routes(self) -> list[Route]:
         """Where the crowd server has the same pages."""
+        paths = {
+            "/w/join/{token}": self._join,
+            "/w": self._list,
+            "/w/accept": self._accept,
+            "/w/a/{token}": self._around,
+            "/w/a/{token}/frame": self._frame,
+            "/s/{token}/mturk/externalSubmit": self._submit,
+        }
+        # In as many threads as the crowd server's pages have; anyio would give each process 40.
         return [
-            Route("/w/join/{token}", self._join),
-            Route("/w", self._list),
-            Route("/w/accept", self._accept, methods=["POST"]),
-            Route("/w/a/{token}", self._around),
-            Route("/w/a/{token}/frame", self._frame),
-            Route("/s/{token}/mturk/externalSubmit", self._submit, methods=["POST"]),
+            Route(path, partial(in_thread, page), methods=["GET", "POST"]) for path, page in paths.items()
         ]
 
     def _join(self, request: Request) -> Response:
