@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench_aggregation import peak_mib
 from release_project import make_project
 from shared_kit import parser_of
 
@@ -83,7 +84,7 @@ def main() -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         found["seconds"] = time.perf_counter() - started
         found["cpu"] = used.ru_utime + used.ru_stime
-        found["mib"] = used.ru_maxrss / 1024
+        found["mib"] = peak_mib()
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory(prefix="mitl-bench-") as name:
