@@ -313,3 +313,18 @@ def store(
             rest[count] = number
             count += 1
     return count
+
+
+@compiled()
+def trim(keys: Any, bounds: Any, kept: Any) -> None:
+    """Put the worst key in the places of sorted rows (n, m) that are beyond the bounds (n,); ``kept`` (n,) others."""
+    for row in range(len(keys)):
+        low, high = 0, keys.shape[1]
+        while low < high:
+            middle = (low + high) // 2
+            if keys[row, middle] > bounds[row]:
+                high = middle
+            else:
+                low = middle + 1
+        keys[row, low:] = np.uint64(0xFFFFFFFFFFFFFFFF)
+        kept[row] = low

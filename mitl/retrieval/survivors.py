@@ -46,7 +46,7 @@ class Rescores(Protocol):
         ...
 
 
-_ROWS = 512
+_ROWS = 2048
 """Rows that are sorted at once."""
 _FINISHED = 1024
 """Rows that are finished at once: an item that several of them want is read once."""
@@ -261,12 +261,11 @@ class Survivors:
                 values = np.where(full, values_of(kth), np.float32(0))
                 kth = bounds_of(self._lowest(values, some))
             bound = np.where(full, np.minimum(self._bound[some], kth), self._bound[some])
-            beyond = keys > bound[:, None]
-            keys[beyond] = NOTHING
+            taken = np.minimum(taken, _trimmed(keys, bound))
             if not isinstance(some, slice):  # else these are the places themselves
                 self._keys[some, : keys.shape[1]] = keys
             self._bound[some] = bound
-            self._fill[some] = self._sorted[some] = np.minimum(taken, keys.shape[1] - beyond.sum(axis=1))
+            self._fill[some] = self._sorted[some] = taken
 
     def _lowest(self, highest: NDArray[np.float32], rows: Places | slice) -> NDArray[np.float32]:
         """The least that a canonical similarity can be whose highest value is this."""
@@ -286,6 +285,18 @@ class Survivors:
         canonical = np.full(keys.shape, NOTHING)
         canonical[row, place] = keys_of(self._rescores.similarities(rows[row], positions), positions)
         return canonical
+
+
+def _trimmed(keys: Keys, bounds: Keys) -> NDArray[np.int64]:
+    """Free the places of sorted rows whose keys are beyond the row's bound; how many are not, (rows,)."""
+    kept = np.empty(len(keys), np.int64)
+    if (loops := compiled_loops()) is not None:
+        loops.trim(keys, bounds, kept)
+    else:
+        beyond = keys > bounds[:, None]
+        keys[beyond] = NOTHING
+        kept[:] = keys.shape[1] - beyond.sum(axis=1)
+    return kept
 
 
 def _down(values: NDArray[Any]) -> NDArray[Any]:

@@ -235,7 +235,7 @@ def test_machines_label_under_the_bound_of_a_sample_that_is_drawn_once_there_are
     with (settings.project / "mitl.toml").open("a") as toml:
         toml.write("\n[crowd]\nmax_hits_per_worker = 2\n")
     run_propose(settings, image_queries=40, caption_queries=120)
-    labels = ("--label-error", "0.4", "--label-sample", "90")
+    labels = ("--label-error", "0.5", "--label-sample", "90")
     assert "below one HIT" in fails(1, "round", "next", "--sandbox", "--budget", "0.50", *labels)
     assert "audits want 90 questions first" in fails(
         1, "round", "next", "--sandbox", "--budget", "6.00", *labels
