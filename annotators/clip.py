@@ -10,6 +10,7 @@ Source: Radford et al., Learning transferable visual models from natural languag
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -52,6 +53,8 @@ from annotators.options import Options
 from annotators.sizes import ACTIVATIONS, ClipConfig
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
+
+logger = logging.getLogger(__name__)
 
 UNNEEDED = {
     **dict.fromkeys(
@@ -141,10 +144,19 @@ class ClipFile:
     config: ClipConfig
     encoder: Callable[[int], BytePairEncoder] | None = None
     """Makes the tokeniser for a vocabulary of that many tokens; None where no merges lie with the weights."""
+    unsaid: bool = False
+    """Whether nothing says which activation they were trained with."""
 
     def weights(self, activation: str | None = None) -> Weights[Clip]:
         """The file beside the network; ``activation`` goes before what the file says."""
         held = self.checkpoint.tensors
+        if self.unsaid and activation is None:
+            logger.warning(
+                "nothing beside %r says which activation it was trained with; quick_gelu is taken, as for OpenAI's "
+                'weights; set activation = "gelu" if open_clip\'s name of the model lacks -quickgelu, or else '
+                '"quick_gelu"',
+                str(self.checkpoint.path),
+            )
         config = self.config if activation is None else replace(self.config, activation=activation)
         what = (
             f"CLIP {config.name} in {self.layout.value}, {config.image_size} pixels, "
@@ -186,7 +198,19 @@ def open_clip_file(path: Path) -> ClipFile:
         return _of_ours(checkpoint)
     hub = any(name.startswith(("vision_model.", "text_model.")) for name in checkpoint.tensors)
     layout, naming = (ClipLayout.HUB, same_name) if hub else (ClipLayout.OFFICIAL, official_name)
-    return ClipFile(checkpoint, layout, config_of(checkpoint, "clip", ClipConfig(), naming))
+    config = config_of(checkpoint, "clip", ClipConfig(), naming)
+    # OpenAI's archives alone hold their sizes.
+    if "input_resolution" in checkpoint.tensors:
+        return ClipFile(checkpoint, layout, config)
+    described = path.parent / "open_clip_config.json"
+    if hub or not described.is_file():
+        return ClipFile(checkpoint, layout, config, unsaid=True)
+    stated = _json(described.read_text(encoding="utf-8", errors="replace"), repr(str(described)))
+    model = stated.get("model_cfg")
+    if not isinstance(model, dict):
+        return ClipFile(checkpoint, layout, config, unsaid=True)
+    quick = model.get("quick_gelu", False)  # the default of open_clip
+    return ClipFile(checkpoint, layout, replace(config, activation="quick_gelu" if quick else "gelu"))
 
 
 def _of_ours(checkpoint: Checkpoint) -> ClipFile:

@@ -451,6 +451,32 @@ def test_gelu_must_be_asked_for(tmp_path: Path, inputs: tuple[Tensor, Tensor]):
         )
 
 
+def test_the_activation_is_what_open_clip_says_beside_its_weights(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Where neither it nor the setting says it, one line asks; OpenAI's archives need no such line."""
+    path, merges = weights_in("safetensors of open_clip", tmp_path), merges_file(tmp_path)
+    described = tmp_path / "open_clip_config.json"
+    found = []
+    for model in ({"quick_gelu": True}, {"embed_dim": SMALL.embed_dim}):
+        described.write_text(json.dumps({"model_cfg": model}))
+        found.append(load(path, bpe=merges).network.config.activation)
+    assert found == ["quick_gelu", "gelu"]
+    assert load(path, bpe=merges, activation="quick_gelu").network.config.activation == "quick_gelu"
+    torch.save(rule_made(SMALL) | {"input_resolution": torch.tensor(SMALL.image_size)}, tmp_path / "clip.pt")
+    assert load(tmp_path / "clip.pt", bpe=merges).network.config.activation == "quick_gelu"
+    assert not caplog.records
+
+    for nothing in ("{}", '{"model_cfg": []}'):
+        described.write_text(nothing)
+        assert load(path, bpe=merges).network.config.activation == "quick_gelu"
+    described.unlink()
+    load(path, bpe=merges, activation="gelu")
+    load(path, bpe=merges)
+    assert len(caplog.records) == 3
+    assert "says which activation" in caplog.messages[-1]
+
+
 # Weights that do not fit
 
 

@@ -256,13 +256,15 @@ def test_rankings_without_a_direction_in_file_or_name_are_refused(place):
 
 
 def test_broken_ranking_files_are_named(place):
-    """No JSON, no lists, ranks with a hole, cut-off Parquet, pickles."""
+    """No JSON, no lists, ranks with a hole, cut-off Parquet, ids that are no UTF-8, pickles."""
     (place / "a.i2t.json").write_text("{")
     (place / "b.i2t.json").write_text(json.dumps({10: 1}))
     (place / "c.i2t.json").write_text(json.dumps({10: [1.5]}))
     table = pa.table({"query_id": [10, 10], "rank": [1, 3], "item_id": [1, 2]})
     pq.write_table(table, place / "d.i2t.parquet")
     (place / "e.i2t.parquet").write_bytes((place / "d.i2t.parquet").read_bytes()[:-9])
+    spoilt = table.set_column(0, "query_id", pa.array([b"\xff", b"1"]).view(pa.string()))
+    pq.write_table(spoilt, place / "g.i2t.parquet")
     np.save(place / "f.npy", np.array([{}], dtype=object), allow_pickle=True)
     (place / "f.npy").rename(place / "f.i2t.npz")
     named = {
@@ -272,6 +274,7 @@ def test_broken_ranking_files_are_named(place):
         "d.i2t.parquet": "ranks of query 10",
         "e.i2t.parquet": "not readable as rankings in Parquet",
         "f.i2t.npz": "'f.i2t.npz'",
+        "g.i2t.parquet": "not readable as rankings in Parquet",
     }
     for name, words in named.items():
         assert words in against_release("--rankings", name, "--direction", "i2t"), name

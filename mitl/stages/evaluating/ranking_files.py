@@ -242,15 +242,16 @@ def _from_parquet(path: Path) -> RankingTable:
         queries, items = (
             table[name].combine_chunks().dictionary_encode() for name in ("query_id", "item_id")
         )
+        ids = queries.dictionary.to_pylist(), items.dictionary.to_pylist()
         ranks = table["rank"].cast(pa.int64()).to_numpy()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise MetricError(f"{str(path)!r} is not readable as rankings in Parquet: {reason}") from error
     rankings = from_rows(
         path,
         direction,
-        (queries.indices.to_numpy(), queries.dictionary.to_pylist()),
+        (queries.indices.to_numpy(), ids[0]),
         ranks,
-        (items.indices.to_numpy(), items.dictionary.to_pylist()),
+        (items.indices.to_numpy(), ids[1]),
     )
     return replace(rankings, dataset_sha256=said.get(DATASET_KEY, b"").decode())

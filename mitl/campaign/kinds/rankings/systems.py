@@ -194,7 +194,7 @@ def _queries_of(path: Path, queries: Mapping[str, int], dataset_sha256: str) -> 
     try:
         table = pq.read_table(path, columns=["query_id"])
         names = table["query_id"].unique().to_pylist()
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise RetrievalError(
             f"{str(path)!r} is not a Parquet file with the columns query_id, rank, item_id, similarity: "
             f"{' '.join(str(error).split())}"
