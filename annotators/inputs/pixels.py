@@ -92,7 +92,8 @@ def vilt_pixels(source: Source, shorter: int = 384, patch: int = 32) -> NDArray[
     width, height = vilt_size(*image.size, shorter, patch)
     if not width or not height:
         raise AnnotatorError(
-            f"{_name(source)} is {image.width} x {image.height} pixels, too long and narrow a strip for ViLT"
+            f"{_name(source)} is {image.width} x {image.height} pixels, too long and narrow a strip for ViLT; "
+            "crop the file, then run the command again"
         )
     return _normalised(image.resize((width, height), Resampling.BICUBIC), HALF, HALF)
 
@@ -113,7 +114,10 @@ def _shorter_side(image: Image.Image, to: int, resample: Resampling, source: Sou
     width, height = image.size
     longer = int(to * max(width, height) / min(width, height))
     if longer * to > LARGEST:
-        raise AnnotatorError(f"{_name(source)} is {width} x {height} pixels, too long and narrow a strip")
+        raise AnnotatorError(
+            f"{_name(source)} is {width} x {height} pixels, too long and narrow a strip; "
+            "crop the file, then run the command again"
+        )
     return image.resize((to, longer) if width <= height else (longer, to), resample)
 
 

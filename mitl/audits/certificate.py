@@ -193,7 +193,9 @@ class Certificate:
             f"whatever the workers' rates of error are, recall is at least {lower_bound(self.worst.recall, 4)} and "
             f"precision at least {lower_bound(self.worst.precision, 4)}",
             *(
-                [f"by Chao's estimate recall is at most {upper_bound(self.at_most, 4)}"]
+                [
+                    f"by Chao's estimate recall is at most {upper_bound(self.at_most, 4)}, both directions together"
+                ]
                 if self.at_most is not None
                 else []
             ),

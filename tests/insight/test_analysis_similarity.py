@@ -11,9 +11,10 @@ from cli_kit import fails, ok
 from rated_kit import SIS, STS, TEXTS, write_captions, write_ratings, write_raw
 from scipy.stats import pearsonr
 
-from mitl.analysis.similarity import EDGES, RATED, positives_of_queries, score_tables
+from mitl.analysis.report.similarity_plots import scores_svg
+from mitl.analysis.similarity import EDGES, RATED, Scores, positives_of_queries, score_tables
 from mitl.records.frames import frame
-from mitl.records.similarity import TASKS
+from mitl.records.similarity import TASKS, Likeness
 
 DRAWN = {"similarity-scores", "similarity-positives", "similarity-words"}
 
@@ -155,6 +156,16 @@ def test_tables_and_drawings_are_written_once(folder, tmp_path):
         rows = [row for row in csv.DictReader(stream) if row["task"] == "sis"]
     assert sum(int(row["pairs"]) for row in rows) == len(SIS)
     assert len(list((tmp_path / "out").glob("*.csv"))) == 4
+
+
+def test_more_methods_than_looks_are_all_drawn():
+    """The looks come round again."""
+    bins = (1,) * (len(EDGES) - 1)
+    tables = [Scores("one", Likeness.STS, f"m{i}", 9, 9, 4.0, 9, bins, None, ()) for i in range(14)]
+
+    drawn = scores_svg(tables)
+
+    assert all(f"m{i}," in drawn for i in range(14))
 
 
 def test_a_hostile_method_is_escaped_in_the_report(folder, tmp_path):

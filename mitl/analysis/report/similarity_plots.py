@@ -6,6 +6,7 @@ Importing this module does not import matplotlib; drawing does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 
@@ -87,7 +88,7 @@ def _by_method(tables: Sequence[Scores], name: str, what: str, edges: np.ndarray
 
 def _method_panel(axes: fig.Axes, tables: Sequence[Scores], edges: np.ndarray) -> None:
     is_score = len(edges) == len(EDGES)
-    looks = iter(_LOOKS * 3)
+    looks = cycle(_LOOKS)
     for table in tables:
         colour, dash, width = _ALL if table.method == EVERY_METHOD else next(looks)
         counts = np.array(table.histogram if is_score else table.deviations, np.float64)
