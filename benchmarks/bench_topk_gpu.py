@@ -117,7 +117,7 @@ def main() -> None:
         print("torch sees no GPU here: nothing to measure; the same code runs in the tests on the processor")
         return
     name = torch.cuda.get_device_name() if options.device.startswith("cuda") else "the processor"
-    print(f"{name}: product {peak_flops(options.device) / 1e12:,.2f} TFLOP/s in float16")
+    print(f"{name}: product {peak_flops(options.device) / 1e12:,.2f} TFLOP/s")
     for row in measured(options.device, options.shrink, tuple(options.widths)):
         print(
             f"{row['search']}, {row['queries']:,} x {row['items']:,} x {row['width']}, k = {K}: {row['seconds']} s, "

@@ -434,6 +434,8 @@ def main() -> None:
     parser.add_argument("--metric", action="append", help="instead of all four")
     parser.add_argument("--data", type=Path)
     given = parser.parse_args()
+    if given.which == "captions" and given.data is None:
+        parser.error("captions needs --data DIR")
     started = time.perf_counter()
     if given.metric:
         METRICS[:] = asked_metrics(given.metric)

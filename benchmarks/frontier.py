@@ -54,6 +54,8 @@ def main() -> None:
     parser.add_argument("--fuse", action="store_true", help="fuse the annotators first")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
+    if given.world == "coco" and given.data is None:
+        parser.error("coco needs --data DIR")
     project = given.out.absolute()
     project.mkdir(parents=True, exist_ok=True)
     if not (project / "mitl.db").exists():

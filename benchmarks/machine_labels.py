@@ -477,6 +477,8 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--fresh", type=Path, nargs="*", default=[], help="worlds on which no plan is chosen")
     given = parser.parse_args()
+    if not given.paths and given.step != "coverage":
+        parser.error(f"{given.step} needs paths")
     if given.step == "ask":
         for project in given.paths:
             state = ask(project, given.workers, given.seed)

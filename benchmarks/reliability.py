@@ -285,6 +285,8 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="SVG to write")
     parser.add_argument("--simulated", action="store_true", help="simulated crowds instead of all others")
     given = parser.parse_args()
+    if given.data is None and not given.simulated:
+        parser.error("give --data DIR or --simulated")
     print(
         "| set | accuracy: majority / Dawid–Skene / ordinal | Brier | calibration error |\n| --- | --- | --- | --- |"
     )

@@ -172,6 +172,8 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     given = parser.parse_args()
     if given.step == "table":
+        if not given.paths:
+            parser.error("table needs the files that ask wrote")
         write_tables([State.load(path) for path in given.paths], given.figure)
         return
     torch.set_num_threads(1)

@@ -133,13 +133,15 @@ def run_to(line: Line, connection: Connection, revision: str) -> None:
 
 
 @cache
-def made_by(line: Line, revision: str) -> frozenset[str]:
-    """The tables that mitl makes up to a revision; what else is there somebody put beside them."""
+def made_by(line: Line, revision: str) -> dict[str, frozenset[str]]:
+    """The tables that mitl makes up to a revision, with their columns; what else is there somebody put beside them."""
     engine = make_engine("sqlite://")
     try:
         with changing(engine) as connection:
             run_to(line, connection, revision)
-            return frozenset(table_names(connection))
+            metadata = MetaData()
+            metadata.reflect(connection)
+            return {table.name: frozenset(table.columns.keys()) for table in metadata.sorted_tables}
     finally:
         engine.dispose()
 

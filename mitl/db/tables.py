@@ -6,7 +6,7 @@ So it needs no model of an older revision, and the same rows give the same files
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Boolean, Column, Connection, Float, Integer, LargeBinary, MetaData, String, Table
 
@@ -15,7 +15,7 @@ from mitl.errors import StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Enum, and_, bindparam, func, or_, select, text
@@ -31,15 +31,15 @@ def reflected(connection: Connection) -> list[Table]:
     return [table for table in metadata.sorted_tables if table.name not in (VERSION_TABLE, *LEFT_OUT)]
 
 
-def schema_of(table: Table) -> pa.Schema:
-    """The table's columns as a dump holds them.
+def schema_of(columns: Iterable[Column[Any]]) -> pa.Schema:
+    """A table's columns as a dump holds them.
 
     Raises:
         StoreError: a column of a type that mitl's tables do not have.
     """
     import pyarrow as pa
 
-    return pa.schema([pa.field(column.name, _type(column)) for column in table.columns])
+    return pa.schema([pa.field(column.name, _type(column)) for column in columns])
 
 
 def _type(column: Column[object]) -> pa.DataType:

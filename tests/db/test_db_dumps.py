@@ -188,6 +188,28 @@ def _add_rows(settings):
         engine.dispose()
 
 
+def test_an_empty_folder_is_a_place_for_a_backup(settings, tmp_path):
+    """As ``mkdir`` or a mount leaves it; whatever is in a folder is kept."""
+    (tmp_path / "made").mkdir()
+    backup(settings, tmp_path / "made")
+    assert verify_dump(tmp_path / "made").refusal is None
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "notes").write_text("mine")
+    with pytest.raises(StoreError, match="is not a dump"):
+        backup(settings, tmp_path / "used")
+    assert [path.name for path in (tmp_path / "used").iterdir()] == ["notes"]
+
+
+def test_columns_that_somebody_added_keep_no_backup_from_being_restored(settings, tmp_path):
+    """They are left out, as tables beside mitl's are."""
+    plain = backup(settings, tmp_path / "plain").counts
+    with open_database(settings.db_url) as session:
+        session.execute(text("ALTER TABLE worker ADD COLUMN my_note DATE"))
+        session.commit()
+    assert backup(settings, tmp_path / "noted").counts == plain
+    assert verify_dump(tmp_path / "noted").refusal is None
+
+
 def test_a_backup_of_another_state_is_not_written_over(settings, tmp_path):
     """The earlier one is kept, and the line says what to do."""
     backup(settings, tmp_path / "dump")

@@ -20,7 +20,7 @@ from harvest_kit import (
     submitted_ago,
 )
 from sqlalchemy import text
-from world_kit import SANDBOX, copied_once, run_publish
+from world_kit import SANDBOX, copied_once, make_world, run_propose, run_publish
 
 from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
@@ -339,6 +339,21 @@ def test_work_on_a_closed_hit_that_was_raised_elsewhere_is_fetched_and_paid_once
     assert listed == calls == [hit.mturk_hit_id]  # nothing was asked of those on which nothing changed
     assert check_pay(harvested, SANDBOX).refusal is None
     assert_answers_are_kept_once(harvested)
+
+
+@pytest.mark.parametrize("limit", [10, None])
+def test_a_harvest_leads_to_the_release_only_where_every_pair_was_asked(tmp_path, limit):
+    """Else to the pages that are left, as publishing and a harvest without news say it."""
+    settings = make_world(tmp_path / "p")
+    run_propose(settings)
+    run_publish(settings, limit=limit)
+    simulate(settings, SANDBOX)
+    while (seen := harvest(settings, SANDBOX)).counts["queued"]:
+        for row in submissions(settings):
+            if row.decision is Decision.QUEUED:
+                keep(settings, Ruling(row.id, Decision.APPROVE), SANDBOX)
+    more = "mitl publish --sandbox, or " * (limit is not None)
+    assert seen.next == f"{more}mitl build-dataset --out DIR"
 
 
 def test_a_server_that_is_gone_does_not_fail_the_harvest_of_a_finished_project(harvested):

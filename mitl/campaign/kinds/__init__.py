@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import CampaignKind, Request
+from mitl.db.store import audits, open_work
 from mitl.db.store import hits as hit_store
-from mitl.db.store import open_work
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import HitToReplace
-from mitl.db.store.rounds import pairs_command
+from mitl.db.store.rounds import after_pages, pairs_command
 from mitl.db.store.worker_tallies import Tallies
 from mitl.errors import FormError
 from mitl.records import PAIRS_COMMAND, BatchKind, Environment
@@ -97,10 +97,12 @@ def other_kinds_asked(session: Session, environment: Environment) -> list[Campai
 
 
 def after_answers(session: Session, environment: Environment) -> str:
-    """What comes once every page that is out was answered; while a round is open, what ends it."""
+    """What comes once every page that is out was answered: more pages where pairs lack an answer, else the release;
+    while a round is open, what ends it."""
     command = pairs_command(session, environment)
     if command == PAIRS_COMMAND:
-        return "mitl build-dataset --out DIR"
+        lacks = open_work.pair_counts(session, environment).open or audits.disputes(session, environment)
+        return after_pages(session, environment) if lacks else "mitl build-dataset --out DIR"
     return f"{command} --{environment}, which ends the round"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Integer, MetaData, Select, Table, collate, func, select, text
+from sqlalchemy import Column, Connection, Integer, MetaData, Select, Table, collate, func, select, text
 from sqlalchemy.types import String
 
 from mitl.core.whole_files import sync_folder, to_disk
@@ -97,7 +97,7 @@ def _make_empty(line: Line, connection: Connection, what: str, *, replace: bool)
 
 def _require_same_tables(line: Line, dump: Dump, tables: Iterable[Table]) -> None:
     part = dump.manifest.databases[line]
-    here = {table.name: schema_of(table) for table in tables}
+    here = {table.name: schema_of(table.columns) for table in tables}
     if here.keys() != part.tables.keys():
         odd = sorted(here.keys() ^ part.tables.keys())[0]
         raise StoreError(
@@ -191,7 +191,7 @@ GROUP_ROWS = 1 << 16
 def write_database(
     line: Line, connection: Connection, folder: Path, *, progress: Progress = no_progress
 ) -> DumpedDatabase:
-    """Write all tables that mitl made to ``<folder>/<line>/``, rows in the order of their keys.
+    """Write all tables and columns that mitl made to ``<folder>/<line>/``, rows in the order of their keys.
 
     Raises:
         StoreError: the database is empty, or not mitl's.
@@ -201,26 +201,35 @@ def write_database(
         raise StoreError(f"the {line} database is empty; there is nothing to back up")
     (folder / line).mkdir()
     tables = {}
-    reflected_tables = reflected(connection)
+    columns = {table: list(table.columns) for table in reflected(connection)}
     if revision in revisions(line):
         ours = migrate.made_by(line, revision)
-        reflected_tables = [table for table in reflected_tables if table.name in ours]
-    with progress(f"back up {line}", total=len(reflected_tables)) as advance:
-        for table in reflected_tables:
-            tables[table.name] = _write_table(connection, table, folder / file_name(line, table.name))
+        columns = {
+            table: [column for column in all_ if column.name in ours[table.name]]
+            for table, all_ in columns.items()
+            if table.name in ours
+        }
+    with progress(f"back up {line}", total=len(columns)) as advance:
+        for table, kept in columns.items():
+            path = folder / file_name(line, table.name)
+            tables[table.name] = _write_table(
+                connection, _ordered(table, kept, connection.dialect.name), kept, path
+            )
             advance(1)
     sync_folder(folder / line)
     return DumpedDatabase(revision, tables)
 
 
-def _write_table(connection: Connection, table: Table, path: Path) -> TableFile:
+def _write_table(
+    connection: Connection, query: Select[Any], columns: Sequence[Column[Any]], path: Path
+) -> TableFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema, rows = schema_of(table), 0
+    schema, rows = schema_of(columns), 0
     with path.open("xb") as sink:
         with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-            for group in _groups(_batches(connection, table, schema)):
+            for group in _groups(_batches(connection, query, schema, path.stem)):
                 rows += group.num_rows
                 writer.write_table(group, row_group_size=group.num_rows)
         to_disk(sink)
@@ -229,33 +238,33 @@ def _write_table(connection: Connection, table: Table, path: Path) -> TableFile:
         return TableFile(rows, path.stat().st_size, sha256(written))
 
 
-def _batches(connection: Connection, table: Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    connection: Connection, query: Select[Any], schema: pa.Schema, table: str
+) -> Iterator[pa.RecordBatch]:
     """The rows, fetched bit by bit."""
     import pyarrow as pa
 
     # An option of the connection's own would stay, and PostgreSQL streams nothing but rows.
     streamed = {"stream_results": True}
-    result = connection.execute(_ordered(table, connection.dialect.name), execution_options=streamed)
+    result = connection.execute(query, execution_options=streamed)
     try:
         for rows in result.partitions(FETCHED_ROWS):
             columns = zip(*rows, strict=True)
             arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
             yield pa.record_batch(arrays, schema=schema)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise StoreError(
-            f"table {table.name} holds a value of another type than its column: {error}"
-        ) from error
+        raise StoreError(f"table {table} holds a value of another type than its column: {error}") from error
     finally:
         result.close()
 
 
-def _ordered(table: Table, dialect: str) -> Select[tuple[object, ...]]:
+def _ordered(table: Table, columns: Sequence[Column[Any]], dialect: str) -> Select[Any]:
     """By primary key; text by code points on both engines, whatever the database's own collation."""
     order = [
         collate(column, "C") if isinstance(column.type, String) and dialect == "postgresql" else column
         for column in table.primary_key
     ]
-    return select(table).order_by(*order)
+    return select(*columns).order_by(*order)
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -93,7 +93,7 @@ def backup(
         try:
             part.mkdir(mode=0o700)
             manifest = _write(settings, only, part, progress)
-            if target.exists():
+            if target.exists() and not (target.is_dir() and not any(target.iterdir())):
                 return _same_as_before(target, manifest)
             _put_in_place(part, target)
         finally:
