@@ -189,9 +189,8 @@ def probe_pictures(
             # Connections are kept: one browser for this machine, which no proxy is asked for, and one for the rest.
             near = is_loopback(url)
             if near not in browsers:
-                trusted = (
-                    httpx_context()
-                )  # of SSL_CERT_FILE, where no proxy is taken from the environment either
+                # Authorities of SSL_CERT_FILE count even where no proxy is taken from the environment.
+                trusted = httpx_context()
                 client = httpx.Client(timeout=timeout, trust_env=not near, verify=trusted)
                 browsers[near] = stack.enter_context(client)
             problem = _problem(browsers[near], url, kind)
