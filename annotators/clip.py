@@ -150,13 +150,6 @@ class ClipFile:
     def weights(self, activation: str | None = None) -> Weights[Clip]:
         """The file beside the network; ``activation`` goes before what the file says."""
         held = self.checkpoint.tensors
-        if self.unsaid and activation is None:
-            logger.warning(
-                "nothing beside %r says which activation it was trained with; quick_gelu is taken, as for OpenAI's "
-                'weights; set activation = "gelu" if open_clip\'s name of the model lacks -quickgelu, or else '
-                '"quick_gelu"',
-                str(self.checkpoint.path),
-            )
         config = self.config if activation is None else replace(self.config, activation=activation)
         what = (
             f"CLIP {config.name} in {self.layout.value}, {config.image_size} pixels, "
@@ -406,6 +399,13 @@ def load(path: Path, *, bpe: Path | None = None, activation: str | None = None) 
     """
     opened = open_clip_file(path)
     network = opened.weights(activation).load()
+    if opened.unsaid and activation is None:
+        logger.warning(
+            "nothing beside %r says which activation it was trained with; quick_gelu is taken, as for OpenAI's "
+            'weights; set activation = "gelu" if open_clip\'s name of the model lacks -quickgelu, or else '
+            '"quick_gelu"',
+            str(opened.checkpoint.path),
+        )
     return LoadedClip(network, _encoder(opened, bpe), opened.checkpoint.path)
 
 
