@@ -38,7 +38,7 @@ from mitl.crowd_server.work.visitor import (
     lease_behind,
     token_of,
 )
-from mitl.protocol.answer_xml import answers_xml
+from mitl.protocol.answer_xml import MAX_ANSWER_BYTES, answers_xml
 from mitl.protocol.pages import bind_submission, fold_instructions
 
 PREVIEW_ASSIGNMENT = "ASSIGNMENT_ID_NOT_AVAILABLE"
@@ -374,6 +374,10 @@ def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -
     if not any(name for name, _ in answers):
         return _not_taken(site, request, sealed, "empty")
     answer = answers_xml(answers)
+    if (
+        len(answer) > MAX_ANSWER_BYTES
+    ):  # a character of one byte can take eight, and nobody would read so much
+        return _not_taken(site, request, sealed, "large")
     with site.database.write(sealed.environment) as connection:
         now = site.clock()
         is_own = token_of(site, sealed) == token and not _is_of_another(sealed, fields)
