@@ -158,7 +158,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
     ended = _close_expired(context, swept)
     session.commit()
     done = carry_out(context, client, charges_fee=endpoint.charges_fee)
-    capped = cap_workers(context, client)
+    capped, uncapped = cap_workers(context, client)
     if done.excluded or done.told:  # which takes answers out of what counts
         judge(session, environment, settings.gold_rule)
         session.commit()
@@ -185,7 +185,7 @@ def _look(context: Context, endpoint: Endpoint) -> Harvested:
         result = StageResult(
             status="done" if did else "nothing_to_do",
             counts=counts,
-            warnings=(*done.told, *_warnings(context, swept, fetched)),
+            warnings=(*done.told, *uncapped, *_warnings(context, swept, fetched)),
             lines=tuple(_lines(counts, nothing=not did)),
             next=_next(context, counts),
         )
