@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,8 @@ from mitl.errors import DatasetError
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
-import re
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 
 
