@@ -51,6 +51,12 @@ def command(app: App, environment: Environment | None, floor: int | None, csv: P
 @click.option("--floor", type=DOLLARS, metavar="DOLLARS", help="Wage floor an hour [default: mitl.toml].")
 @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a total above this.")
 @click.option("--skip", multiple=True, metavar="WORKER", help="Leave this worker out; may be repeated.")
+@click.option(
+    "--withdraw",
+    multiple=True,
+    metavar="WORKER",
+    help="Take back this worker's bonuses that the server refused; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the bonuses; send nothing.")
 @YES_TOTAL
 @endpoint_option
@@ -61,6 +67,7 @@ def top_up(
     floor: int | None,
     max_cost: int | None,
     skip: tuple[str, ...],
+    withdraw: tuple[str, ...],
     dry_run: bool,
     yes_total: int | None,
 ) -> None:
@@ -78,7 +85,7 @@ def top_up(
     result = stage(
         app.settings,
         environment,
-        TopUpTerms(floor, max_cost, frozenset(skip), dry_run),
+        TopUpTerms(floor, max_cost, frozenset(skip), frozenset(withdraw), dry_run),
         confirm=confirm,
         announce=None if app.quiet else _show,
         progress=app.progress,

@@ -289,6 +289,8 @@ def described(shared_crowd):
         (400, "?PROLIFIC_PID=me&SESSION_ID=s", "should be 24 digits"),
         (400, f"?PROLIFIC_PID={PID.upper()}&SESSION_ID=s", "should be 24 digits"),
         (400, "?PROLIFIC_PID=%FF%FE&SESSION_ID=s", "should be 24 digits"),
+        # Such a session would stand in the way when that of the first visit is deleted.
+        (400, f"?PROLIFIC_PID={PID}&SESSION_ID=forgotten-1", "should be up to 128 letters"),
     ],
 )
 def test_a_link_that_was_not_filled_in_says_so(described, status, query, told):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -99,6 +100,28 @@ def test_all_ranked_pairs_are_written_with_what_they_were_made_of(project):
     assert done.counts["auc"] > 0.6
     assert about["counts"]["auc"] == done.counts["auc"]
     assert set(done.counts["annotators"]) == {"near", "far"}
+
+
+def test_other_weights_under_one_name_are_an_annotator_of_their_own(project):
+    """A higher rank by weights that were replaced does not pass for one by those in use; both keep their pairs."""
+    with open_context(project, SANDBOX, read_only=True) as context:
+        before = evidence(context, answered(context, NOTHING)).ranked
+    file = project.project / "near-captions.npz"
+    with np.load(file) as stored:
+        changed = {"ids": stored["ids"], "embedding": np.roll(stored["embedding"], 1, axis=0)}
+    np.savez(file, **changed)
+    run_propose(project, image_queries=15, caption_queries=30)
+    with open_context(project, SANDBOX, read_only=True) as context:
+        after = evidence(context, answered(context, NOTHING)).ranked
+    rows_of = dict(list(after.groupby("annotator", observed=True)))
+    [earlier] = set(rows_of) - {"near", "far"}
+
+    assert re.fullmatch(r"near \([0-9a-f]{8}\)", earlier)
+    assert len(rows_of["far"]) == (before["annotator"] == "far").sum()
+    kept = rows_of[earlier].assign(annotator="near")
+    was = before[before["annotator"] == "near"]
+    assert kept.to_numpy().tolist() == was.to_numpy().tolist()
+    assert len(rows_of["near"]) == len(was) and rows_of["near"]["rank"].tolist() != was["rank"].tolist()
 
 
 def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(project):

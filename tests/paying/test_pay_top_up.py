@@ -210,6 +210,27 @@ def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
         assert [bonus.worker for bonus in unsent(session, LIVE)] == [slow]  # nobody is planned two
 
 
+def test_a_bonus_that_is_refused_for_ever_can_be_withdrawn(settings):
+    """It is promised no more; what is due is proposed anew where the server takes it. What was not refused stays."""
+    slow = workers(settings)["slow"]
+    of_slow = f"WHERE worker_id = (SELECT id FROM worker WHERE mturk_id = '{slow}')"
+    on_server(settings, f"UPDATE assignment SET mturk_id = 'X' || mturk_id {of_slow}")
+    with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
+        run(settings)
+    with pytest.raises(UsageError, match="refused no bonus to 'nobody'"):
+        run(settings, withdraw=frozenset({slow, "nobody"}))
+    gone = {"withdraw": frozenset({slow}), "skip": frozenset({slow})}
+
+    assert f"refused those to {slow}" in "".join(pay_report(settings, LIVE).lines)
+    assert run(settings, dry_run=True, **gone).counts["withdrawn"] == 1
+    assert pay_report(settings, LIVE).counts["unsent_cents"] == SLOW
+    assert run(settings, **gone).lines[1] == "withdrawn: 1 bonus of $1.50, which the server had refused"
+    assert pay_report(settings, LIVE).counts["unsent_cents"] == 0
+    on_server(settings, f"UPDATE assignment SET mturk_id = substr(mturk_id, 2) {of_slow}")
+    assert run(settings).counts["sent"] == 1
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+
+
 def test_money_is_refused_before_the_call_that_would_pass_a_limit(settings):
     """The maximum of the run, the project's ceiling, the balance: one line each, and nothing is sent or planned."""
     with pytest.raises(UsageError, match=r"\$2\.17, above --max-cost \$2\.16"):

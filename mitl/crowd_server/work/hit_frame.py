@@ -7,6 +7,7 @@ good for this assignment alone.
 
 from __future__ import annotations
 
+import datetime as dt
 import html as html_lib
 import json
 import re
@@ -38,7 +39,7 @@ from mitl.crowd_server.work.visitor import (
     lease_behind,
     token_of,
 )
-from mitl.protocol.answer_xml import answers_xml
+from mitl.protocol.answer_xml import MAX_ANSWER_BYTES, answers_xml
 from mitl.protocol.pages import bind_submission, fold_instructions
 
 PREVIEW_ASSIGNMENT = "ASSIGNMENT_ID_NOT_AVAILABLE"
@@ -359,10 +360,11 @@ _NOT_TAKEN = {"large": 413, "empty": 422, "no-form": 415, "files": 415}
 async def submit(site: Site, request: Request) -> Response:
     """``POST /s/<token>/mturk/externalSubmit``: keep the fields of a form; the token alone says whose."""
     fields = await _fields(request)
-    return await in_thread(_submit, site, request, fields)
+    # Who sent it in time is not late because the server had others to serve first.
+    return await in_thread(_submit, site, request, fields, site.clock())
 
 
-def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -> Response:
+def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str, now: dt.datetime) -> Response:
     token = request.path_params["token"]
     with site.database.read() as connection:
         sealed = lease_behind(site, connection, token)
@@ -374,8 +376,11 @@ def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -
     if not any(name for name, _ in answers):
         return _not_taken(site, request, sealed, "empty")
     answer = answers_xml(answers)
+    if (
+        len(answer) > MAX_ANSWER_BYTES
+    ):  # a character of one byte can take eight, and nobody would read so much
+        return _not_taken(site, request, sealed, "large")
     with site.database.write(sealed.environment) as connection:
-        now = site.clock()
         is_own = token_of(site, sealed) == token and not _is_of_another(sealed, fields)
         if is_own and leases.submit(Books(connection, sealed.environment, now), sealed, answer):
             panels.count_hit(connection, sealed.id, now)

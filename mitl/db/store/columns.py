@@ -89,10 +89,11 @@ def judgement_columns(
     )
 
 
-def proposal_columns(session: Session, *, withdrawn: bool = False) -> pd.DataFrame:
+def proposal_columns(session: Session, *, run_id: int | None = None, withdrawn: bool = False) -> pd.DataFrame:
     """Who proposed what (``PROPOSALS``), in order: each pair, annotator and direction once, with its best rank.
 
     Args:
+        run_id: in this run alone; None takes all.
         withdrawn: whether proposals of withdrawn annotators are among them, as for who proposed what was asked.
     """
     annotators = sorted(session.execute(select(StoredAnnotator.name, StoredAnnotator.id)).all())
@@ -103,9 +104,10 @@ def proposal_columns(session: Session, *, withdrawn: bool = False) -> pd.DataFra
         ProposalRow.rank,
     )
     # Exact for ids, which are far below 2^53.
-    numbers = number_columns(
-        session, select(*columns, ProposalRow.run_id, ProposalRow.similarity), 6, np.float64
-    )
+    query = select(*columns, ProposalRow.run_id, ProposalRow.similarity)
+    if run_id is not None:
+        query = query.where(ProposalRow.run_id == run_id)
+    numbers = number_columns(session, query, 6, np.float64)
     row, annotator, direction, rank, run = (column.astype(np.int64) for column in numbers[:5])
     code_of = np.zeros(max((id_ for _, id_ in annotators), default=0) + 1, np.int64)
     code_of[[id_ for _, id_ in annotators]] = np.arange(len(annotators))

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, bindparam, exists, func, literal, select, text, update
+from sqlalchemy import ColumnElement, bindparam, delete, exists, func, literal, select, text, update
 from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
@@ -206,6 +206,13 @@ def take_back(session: Session, kind: str, keys: Sequence[str], since: dt.dateti
             )
             .values(state=JournalState.PLANNED, first_sent_at=None)
         )
+
+
+def forget_refused(session: Session, kind: str, keys: Sequence[str]) -> None:
+    """Forget calls that the server refused, as if they had never been planned: they had no effect."""
+    for chunk in chunks(keys):
+        of_these = Journal.kind == kind, Journal.key.in_(chunk), Journal.state == JournalState.FAILED
+        session.execute(delete(Journal).where(*of_these))
 
 
 Booking = tuple[int, str, str, int]

@@ -31,7 +31,7 @@ from mitl.settings import Settings
 from mitl.stages.fusing.gathering import answered, evidence
 from mitl.stages.fusing.scores import FOLDER, KeptScores, kept_scores, sources, stamp
 
-VERSION = 5
+VERSION = 6
 """Raised when the same inputs give other probabilities, so that kept ones are not taken for them."""
 
 

@@ -28,6 +28,8 @@ from mitl.stages.proposing.ranking import SearchedItems, read_items
 from mitl.stages.proposing.trained import with_trained
 
 _WORD = re.compile(r"\w+")
+_IMPORTED = "imported"
+"""In place of a fingerprint, where a file of past work says what an annotator proposed."""
 _POSITIVE = np.array([label.is_positive for label in LABELS])
 
 
@@ -88,7 +90,8 @@ def annotator_names(context: Context, runs: Sequence[RunRow]) -> list[str]:
 def ranked(context: Context, items: SearchedItems, runs: Sequence[RunRow]) -> pd.DataFrame:
     """``PROPOSALS``: the ranking files of all runs to their full depth, and what was proposed where a file is gone.
 
-    A pair that several runs ranked keeps its best rank. What withdrawn annotators ranked is not read.
+    A pair that several runs ranked keeps its best rank. What other weights under an annotator's name ranked is on a
+    scale of its own, so it stands as an annotator of its own. What withdrawn annotators ranked is not read.
     """
     sides = {
         direction: tuple(
@@ -97,15 +100,26 @@ def ranked(context: Context, items: SearchedItems, runs: Sequence[RunRow]) -> pd
         )
         for direction in Direction
     }
-    parts = [columns.proposal_columns(context.session).astype({"annotator": "str"})]
+    newest = proposals.fingerprints(runs)
+    parts = []
     for run in runs:
+        found = [columns.proposal_columns(context.session, run_id=run.id)]
         for name in annotator_names(context, [run]):
             for direction in Direction:
                 path = ranking_path(context.settings.runs / run.hash, name, direction)
                 if path.is_file():
                     ranking = read_ranking(path, *sides[direction])
-                    rows = take_top([NamedRanking(name, direction, ranking)], ranking.item_ids.shape[1])
-                    parts.append(rows.astype({"annotator": "str"}))
+                    found.append(
+                        take_top([NamedRanking(name, direction, ranking)], ranking.item_ids.shape[1])
+                    )
+        rows = pd.concat([part.astype({"annotator": "str"}) for part in found])
+        weights = proposals.fingerprints([run])
+        called = {
+            name: name if mark == newest.get(name, _IMPORTED) else f"{name} ({mark[:8]})"
+            for name in rows["annotator"].unique()
+            for mark in [weights.get(name, _IMPORTED)]
+        }
+        parts.append(rows.assign(annotator=rows["annotator"].map(called)))
     every = pd.concat(parts, ignore_index=True).sort_values(["pair", "annotator", "direction", "rank"])
     once = every.drop_duplicates(["pair", "annotator", "direction"])
     return frame(PROPOSALS, {name: once[name].to_numpy() for name in PROPOSALS})

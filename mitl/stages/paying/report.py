@@ -209,7 +209,10 @@ class _Paid:
         ]
         if self._planned:
             bonuses = f"{len(self._planned):,} bonuses of {format_dollars(self._unsent)}"
-            lines.append(f"{bonuses} are confirmed and not sent yet")
+            refused = sorted({bonus.worker for bonus in self._planned if bonus.refused})
+            whom = ", ".join(refused)
+            again = f"; the server refused those to {whom}: a top-up tries again, or takes back with --withdraw WORKER"
+            lines.append(f"{bonuses} are confirmed and not sent yet{again if refused else ''}")
         return [*lines, *claims_line(self.work, self._environment)]
 
     def tables(self) -> tuple[Table, ...]:

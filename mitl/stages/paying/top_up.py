@@ -6,7 +6,7 @@ that was killed left is completed alone, under the bounds that it was confirmed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -19,7 +19,7 @@ from mitl.crowd.endpoint import Endpoint, open_same_endpoint
 from mitl.crowd.paying import APPROVED, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import reading
-from mitl.db.store import ledger
+from mitl.db.store import journal, ledger
 from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.judgements.wages import WorkerPay, worker_pay
@@ -58,6 +58,8 @@ class TopUpTerms:
     """The most that this run may cost, fees included."""
     skip: frozenset[str] = frozenset()
     """Workers who are left out, by their ids on the requester API."""
+    withdraw: frozenset[str] = frozenset()
+    """Workers whose bonuses are taken back that the server refused."""
     dry_run: bool = False
     """Show what would be sent, and send nothing."""
 
@@ -81,6 +83,7 @@ class TopUpCounts(EnvironmentCounts):
     fees_cents: Annotated[int, "fees on top"]
     total_cents: Annotated[int, "both"]
     left_out: Annotated[int, "workers under the floor whom `--skip` left out"]
+    withdrawn: Annotated[int, "bonuses that the server had refused and `--withdraw` took back"]
     bonuses: Annotated[list[SentBonus], "each bonus: worker, assignment, cents"]
 
 
@@ -100,7 +103,8 @@ def top_up(
 
     Raises:
         StoreError: another `mitl pay` is at work on the same database.
-        UsageError: the total exceeds ``max_cost_cents`` or was not confirmed; nobody of a skipped id was paid.
+        UsageError: the total exceeds ``max_cost_cents`` or was not confirmed; nobody of a skipped id was paid; no
+            bonus to a worker of ``withdraw`` was refused.
         FundsError: the balance or the ceiling does not allow it.
         CrowdError: a call failed; what was sent is booked and the next run goes on.
     """
@@ -128,7 +132,10 @@ class _Run:
         """Complete the interrupted run, or propose and send; what the server refused before is tried beside that."""
         with reading(self._session):
             self._check_skipped()
-            open_calls = unsent(self._session, self._environment)
+            open_calls, withdrawn = self._open_and_refused()
+        if withdrawn and not self._terms.dry_run:
+            journal.forget_refused(self._session, BONUS, [bonus.key for bonus in withdrawn])
+            self._session.commit()
         earlier = [bonus for bonus in open_calls if bonus.worker not in self._terms.skip]
         completing = any(not bonus.refused for bonus in earlier)
         refusal: CrowdError | None = None
@@ -146,7 +153,7 @@ class _Run:
             settled = ledger.settled_work(self._session, self._environment)
             work = paid_work(settled, self._environment)
             pay = worker_pay(work)
-            fresh = self._propose(settled, pay)
+            fresh = self._propose(settled, pay, {bonus.worker for bonus in self._open_and_refused()[0]})
         warnings = time_warnings(work, pay, self._environment)
         later = len(fresh) if completing else 0
         fresh = [] if completing else fresh
@@ -175,6 +182,9 @@ class _Run:
                 "that completes an interrupted run; the next run proposes bonuses to "
                 f"{several(later, 'worker')} short of the floor besides"
             )
+        if withdrawn:
+            verb = "would withdraw" if self._terms.dry_run else "withdrawn"
+            lines.append(f"{verb}: {in_words(withdrawn)}, which the server had refused")
         if left_out:
             lines.append(f"left out by --skip: {', '.join(left_out)}")
         counts: TopUpCounts = {
@@ -186,13 +196,14 @@ class _Run:
             "fees_cents": sum(bonus.fee_cents for bonus in every),
             "total_cents": cost_of(every),
             "left_out": len(left_out),
+            "withdrawn": len(withdrawn),
             "bonuses": [
                 {"worker": bonus.worker, "assignment": bonus.assignment, "cents": bonus.cents}
                 for bonus in every
             ],
         }
         return StageResult(
-            status="done" if every else "nothing_to_do",
+            status="done" if every or withdrawn else "nothing_to_do",
             counts=counts,
             warnings=() if fresh and self._announce is not None else warnings,
             lines=tuple(lines),
@@ -210,13 +221,27 @@ class _Run:
             raise UsageError(
                 f"nobody of id {strangers[0]!r} has submitted work on {self._environment}; see `mitl pay`"
             )
+        refused = {bonus.worker for bonus in unsent(self._session, self._environment) if bonus.refused}
+        for worker in sorted(self._terms.withdraw - refused):
+            raise UsageError(
+                f"the server refused no bonus to {worker!r} on {self._environment}, so there is none to withdraw; "
+                "what was confirmed and may have been sent is completed by `mitl pay top-up` without --withdraw"
+            )
 
-    def _propose(self, settled: Sequence[SettledWork], pay: Sequence[WorkerPay]) -> list[PlannedBonus]:
+    def _open_and_refused(self) -> tuple[list[PlannedBonus], list[PlannedBonus]]:
+        """The bonuses that are not known to be sent, without those to be withdrawn; and these."""
+        waiting = unsent(self._session, self._environment)
+        gone = [bonus for bonus in waiting if bonus.refused and bonus.worker in self._terms.withdraw]
+        return [bonus for bonus in waiting if bonus not in gone], gone
+
+    def _propose(
+        self, settled: Sequence[SettledWork], pay: Sequence[WorkerPay], waiting: Set[str]
+    ) -> list[PlannedBonus]:
         """A bonus for everyone whose paid work is short of the floor, on the worker's latest approved submission.
 
-        Nobody whose bonus still waits gets another.
+        Args:
+            waiting: whose bonus is still to be sent: they get no other.
         """
-        waiting = {bonus.worker for bonus in unsent(self._session, self._environment)}
         latest = {row.worker: row for row in settled if row.status == APPROVED}  # in order of arrival
         prefix = f"{PREFIX}:{self._environment}:"
         numbers = ledger.last_numbers(self._session, BONUS, prefix)
