@@ -254,7 +254,8 @@ def _audited(of: Facts) -> Iterator[Sentence]:
         yield (
             "By Chao's estimate",
             Cite(("chao1987",)),
-            f" from how many annotators proposed each positive, recall is at most {at_most(proof.at_most)}.",
+            f" from how many annotators proposed each positive, recall is at most "
+            f"{at_most(proof.at_most)}, both directions together.",
         )
     if found := of.summary.by_source[PositiveSource.AUDIT]:
         yield (

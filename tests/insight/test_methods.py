@@ -238,8 +238,8 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert "2.1 % of 5 pairs of open" in text
     assert "Beside 700 answers that count for an audit, this gave" in text
     assert (
-        "recall is at most 97.1 %. 3 matches that only the audit found are in the release and in neither"
-        in text
+        "recall is at most 97.1 %, both directions together. 3 matches that only the audit found are in the release "
+        "and in neither" in text
     )
     assert (
         "Of 21 positives whose queries were not asked they say nothing. 13 workers answered; that is few."
