@@ -198,6 +198,16 @@ def test_what_did_happen_is_told_and_cited(known: Facts) -> None:
     assert "12 HITs asked which of two rankings" in text
 
 
+def test_people_who_answered_an_audit_alone_are_told(known: Facts) -> None:
+    """Their pages, their pay and that it was practice; of candidates there is nothing to tell."""
+    alone = replace(known, audit_answers=340, summary=replace(known.summary, judgements=0, usable=0))
+    text = as_markdown(alone)
+
+    assert "All of it was practice on a sandbox" in text
+    assert "Beside 340 answers that count for an audit, this gave 0 answers on candidates." in text
+    assert "**Annotation.**" not in as_markdown(replace(alone, audit_answers=0))
+
+
 def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -> None:
     bound = SimpleNamespace(recall=0.8123, precision=0.91)
     worst = SimpleNamespace(recall=0.5, precision=0.6)

@@ -150,7 +150,7 @@ def proceed(visitor: Visitor, books: Books, visit: VisitRow, wish: str = "") -> 
         if qualifying.may("accept", group.requirements, held):
             leased = leases.accept(books, worker, group.mturk_id)
             if leased is not None:
-                return f"/w/a/{seal_lease(site, *leased)}"
+                return f"/w/a/{seal_lease(site, worker.mturk_id, *leased)}"
     state = VisitState.COMPLETED if kept.hits_done else VisitState.NOTHING_LEFT
     panels.set_state(books.connection, visit.id, state, now)
     return "/w"
