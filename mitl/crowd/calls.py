@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 from mitl.crowd.context import Context
 from mitl.db.store import journal
@@ -73,6 +73,7 @@ def make_calls(
     *,
     label: str | None = None,
     in_order: bool = False,
+    refusals: dict[str, CrowdError] | None = None,
 ) -> int:
     """Make these calls, window by window, and return how many were made, and by no other process beside this one.
 
@@ -83,6 +84,7 @@ def make_calls(
         label: names the bar; the kind where it is left out.
         in_order: one after the other. A server in this process gains nothing by threads, and in the same order
             its workers meet the same HITs.
+        refusals: takes, by their keys, the calls that the server itself refuses; then these hold up no other call.
 
     Raises:
         CrowdError: the first failure of a window, after what succeeded in it was booked.
@@ -92,7 +94,7 @@ def make_calls(
     if not calls:
         return 0
     pool = ThreadPoolExecutor(1 if in_order else THREADS, thread_name_prefix=kind)
-    run = _Run(context, operation, pool)
+    run = _Run(context, operation, pool, refusals)
     try:
         with quick_turns(), context.progress(label or kind, len(calls)) as advance:
             for start in range(0, len(calls), WINDOW):
@@ -150,7 +152,14 @@ class _Run(Generic[T, R]):
     No transaction is open while calls are awaited, so that other processes can write meanwhile.
     """
 
-    def __init__(self, context: Context, operation: Operation[T, R], pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        context: Context,
+        operation: Operation[T, R],
+        pool: ThreadPoolExecutor,
+        refusals: dict[str, CrowdError] | None,
+    ) -> None:
+        self._refusals = refusals
         self._context, self._session, self._operation, self._pool = context, context.session, operation, pool
         self._open: dict[Future[R], Call[T]] = {}
         """Sent and not booked."""
@@ -180,9 +189,15 @@ class _Run(Generic[T, R]):
         while self._in_flight > count:
             future = self._over.get()
             self._in_flight -= 1
-            good &= future.exception() is None
+            good &= (fault := future.exception()) is None or self._is_taken(fault)
             advance(1)
         return good
+
+    def _is_taken(self, fault: BaseException) -> TypeGuard[CrowdError]:
+        """Whether it is a refusal of this very call, which the caller takes; not of all calls, as of a key's."""
+        if self._refusals is None or not isinstance(fault, CrowdError) or fault.unclear:
+            return False
+        return (fault.code or "").startswith("AWS.MechanicalTurk.")
 
     def book_made(self, awaited: Collection[Future[R]] = ()) -> None:
         """Wait for the calls that were sent, but for those of ``awaited``, and book them in one transaction."""
@@ -209,6 +224,8 @@ class _Run(Generic[T, R]):
             unclear = fault.unclear if isinstance(fault, CrowdError) else True
             state = JournalState.SENDING if unclear else JournalState.FAILED
             journal.mark(session, kind, [call.key], state, now(), error=str(fault))
+            if self._refusals is not None and self._is_taken(fault):
+                self._refusals[call.key] = fault
         done = journal.mark_done(session, kind, replies, now())
         journal.take_back(session, kind, [call.key for call in unsent], self._sent_at)
         if self._operation.not_made is not None:
@@ -218,7 +235,7 @@ class _Run(Generic[T, R]):
         for future in over:
             del self._open[future]
         self.made += done
-        self.failure = self.failure or next((fault for _, fault in failed), None)
+        self.failure = self.failure or next((fault for _, fault in failed if not self._is_taken(fault)), None)
 
     def stop(self, *, cancel: bool) -> None:
         """Wait for what was announced and book it; where ``cancel`` is set, start no further call."""

@@ -53,6 +53,8 @@ class CarriedOut:
     """Rejections that found the work approved already, by itself after its delay: it is paid and not used."""
     stands: int = 0
     """Rejections that were to be reversed, and that the server takes back no more."""
+    offered: tuple[str, ...] = ()
+    """About each excluded worker whom the server does not keep from HITs, what it says."""
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -60,7 +62,10 @@ class CarriedOut:
         late = "came too late: the work had been approved by itself; it is paid and not used"
         stands = "cannot be reversed any more, so the server says; pay with `mitl pay compensate`"
         counts = (self.too_late, late), (self.stands, stands)
-        return tuple(f"{several(count, 'rejection')} {said}" for count, said in counts if count)
+        return (
+            *(f"{several(count, 'rejection')} {said}" for count, said in counts if count),
+            *self.offered,
+        )
 
 
 def plan_rejection(session: Session, row: StoredAssignment, reason: str) -> None:
@@ -159,10 +164,12 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
     to_reject = [row for row in refused if row.status == SUBMITTED]
     reasons = {row.key: _reason(session, row) for row in to_reject}
     rejected = run(REJECT, to_reject, lambda row: _reject(client, row, reasons[row.key]))
-    excluded = _exclude(context, client, [row for row in paid if _is_to_exclude(row)])
+    excluded, offered = _exclude(context, client, [row for row in paid if _is_to_exclude(row)])
     if refusals:
         raise refusals[0]
-    return CarriedOut(approved - len(stand), rejected - len(too_late), excluded, len(too_late), len(stand))
+    return CarriedOut(
+        approved - len(stand), rejected - len(too_late), excluded, len(too_late), len(stand), offered
+    )
 
 
 def _reverse(client: MTurkClient, row: StoredAssignment) -> bool:
@@ -209,11 +216,19 @@ def _reason(session: Session, row: StoredAssignment) -> str:
     return str(json.loads(planned.request)["reason"])
 
 
-def _exclude(context: Context, client: MTurkClient, rows: Sequence[StoredAssignment]) -> int:
-    """Keep the workers of these submissions from further HITs by the project's own qualification."""
+def _exclude(
+    context: Context, client: MTurkClient, rows: Sequence[StoredAssignment]
+) -> tuple[int, tuple[str, ...]]:
+    """Keep the workers of these submissions from further HITs by the project's own qualification.
+
+    One whom the server refuses to keep away is excluded here all the same: their answers count no more.
+
+    Returns:
+        how many were excluded, and what is to be told of those whom it refused.
+    """
     leaving = {row.worker: row for row in rows}
     if not leaving:
-        return 0
+        return 0, ()
     session = context.session
     session.rollback()
     qualification = exclusion_qualification(client, context.settings.project_id)
@@ -235,7 +250,16 @@ def _exclude(context: Context, client: MTurkClient, rows: Sequence[StoredAssignm
         lambda row: client.associate_qualification(qualification, row.worker),
         lambda made: exclude([row for row, _ in made]),
     )
-    return make_calls(context, excluding, calls)
+    refusals: dict[str, CrowdError] = {}
+    made = make_calls(context, excluding, calls, refusals=refusals)
+    refused = {call.subject.worker: refusals[call.key] for call in calls if call.key in refusals}
+    exclude([leaving[worker] for worker in refused])
+    session.commit()
+    told = (
+        f"worker {worker} is excluded here, but may still be offered HITs, whose answers wait for a person: {error}"
+        for worker, error in refused.items()
+    )
+    return made + len(refused), tuple(told)
 
 
 _NAMED = 5

@@ -6,6 +6,7 @@ import datetime as dt
 import shutil
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -23,6 +24,7 @@ from mitl.crowd_server.store import workers as worker_store
 from mitl.crowd_server.store.database import Books, Database
 from mitl.crowd_server.store.hits import TypeValues
 from mitl.crowd_server.store.models import (
+    RULES,
     AssignmentState,
     CrowdAssignment,
     CrowdHit,
@@ -297,24 +299,67 @@ def test_work_on_a_hit_that_expired_under_a_clock_that_ran_ahead_takes_no_other_
         books.close()
 
 
-def test_clocks_that_differ_give_no_two_submissions_one_id(crowd_template):
-    """A HIT whose time is over by one server's clock is taken again; the first worker submits by another's."""
+@pytest.mark.parametrize(("by", "held"), [("requester", 9 * 70), ("clock", 8 * 70)])
+def test_a_hit_that_ends_with_work_done_under_a_clock_set_back_finds_its_money(crowd_template, by, held):
+    """Whatever the requester spent meanwhile: what was done is owed, and no later call is refused for it."""
+    books = Bookkeeping(crowd_template, Random(0))
+    one, *others = books.workers
+    try:
+        with books.write() as at:
+            kind = hits.add_type(at, "long", replace(VALUES, duration_s=3 * 3600))
+            hit = hits.add_hit(at, kind, question="q", annotation="", max_assignments=3, lifetime_s=3600)
+            leases.accept(at, one, kind.mturk_id)
+        books.clock.advance(hours=2)
+        with books.write() as at:
+            accounts.settle(at)
+        books.clock.advance(hours=-2)
+        with books.write() as at:
+            for worker in others:
+                own_id, _ = leases.accept(at, worker, kind.mturk_id)
+                leases.submit(at, leases.find(at.connection, own_id), "<a/>")
+            hits.add_hit(at, kind, question="q", annotation="", max_assignments=6, lifetime_s=9 * 86400)
+        if by == "clock":
+            books.clock.advance(hours=4)
+        with books.write() as at:
+            if by == "requester":
+                hits.set_expiration(at, hit.id, at.now)
+            accounts.settle(at)
+            assert accounts.balance(at.connection, LIVE).held == held and not accounts.is_due(at)
+    finally:
+        books.close()
+
+
+@pytest.mark.parametrize("set_back_s", [10, 3605], ids=["skewed", "stepped"])
+def test_clocks_that_differ_let_two_submit_for_one_place_and_both_count(crowd_template, set_back_s):
+    """A HIT whose time is over by one server's clock is taken again; the first worker submits by another's.
+
+    Each has an id of their own, the HIT is done, and both are paid.
+    """
     books = Bookkeeping(crowd_template, Random(0))
     one, two, _ = books.workers
     name = books.type.mturk_id
 
     try:
         with books.write() as at:
-            hits.add_hit(at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=86400)
+            hit = hits.add_hit(
+                at, books.type, question="q", annotation="", max_assignments=1, lifetime_s=86400
+            )
             first = leases.find(at.connection, leases.accept(at, one, name)[0])
         books.clock.advance(seconds=3605)
         with books.write() as at:
             second = leases.find(at.connection, leases.accept(at, two, name)[0])
-        books.clock.advance(seconds=-10)
+        books.clock.advance(seconds=-set_back_s)
         with books.write() as at:
             assert leases.submit(at, first, "<a/>") and leases.submit(at, second, "<b/>")
-
-        assert first.mturk_id != second.mturk_id
+            assert first.mturk_id != second.mturk_id
+            row = hits.find_hit(at, hit.mturk_id)
+            assert (row.status(at.now), row.undecided) == ("Reviewable", 2)
+            for lease in (first, second):
+                assignments.approve(at, assignments.find(at, lease.mturk_id), "")
+            accounts.settle_hit(at, hit.id)
+            balance = accounts.balance(at.connection, LIVE)
+            assert (balance.held, balance.spent) == (0, 140)
+            assert not any(at.connection.exec_driver_sql(rule).scalar() for rule in RULES.values())
     finally:
         books.close()
 

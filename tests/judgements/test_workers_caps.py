@@ -10,6 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from harvest_kit import on_server
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 from world_kit import SANDBOX, copy_of, make_world, run_propose, run_publish
@@ -61,7 +62,7 @@ class Study:
     def cap(self, most: int | None = CAP) -> int:
         """What a harvest under such a cap does about it."""
         settings = replace(self.settings, max_hits_per_worker=most)
-        return cap_workers(Context(self.session, settings, SANDBOX), self.client)
+        return cap_workers(Context(self.session, settings, SANDBOX), self.client)[0]
 
     @property
     def loads(self) -> dict[str, answers.WorkerLoad]:
@@ -130,6 +131,22 @@ def test_a_cap_is_set_also_where_the_server_has_no_hit_any_more(harvested, tmp_p
         session.execute(text("UPDATE hit SET state = 'closed', mturk_hit_id = NULL"))
         session.commit()
 
+    assert harvest(settings, SANDBOX).counts["capped"] == 1
+
+
+def test_a_worker_whom_the_server_refuses_to_keep_away_holds_up_no_harvest(harvested, tmp_path):
+    """It is told once and tried by each harvest, and the caps of others are set."""
+    settings = replace(copy_of(harvested, tmp_path / "p"), max_hits_per_worker=1)  # which both have done
+    name = "UPDATE worker SET mturk_id = {} WHERE id = (SELECT min(worker_id) FROM assignment)"
+    on_server(settings, name.format("'X' || mturk_id"))
+    first, second = harvest(settings, SANDBOX), harvest(settings, SANDBOX)
+
+    assert first.counts["capped"] == 1
+    assert [w for w in first.warnings if "cannot be set; each harvest tries again" in w] == list(
+        first.warnings
+    )
+    assert (second.status, second.warnings) == ("nothing_to_do", ())
+    on_server(settings, name.format("substr(mturk_id, 2)"))
     assert harvest(settings, SANDBOX).counts["capped"] == 1
 
 

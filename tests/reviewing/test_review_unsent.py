@@ -9,6 +9,7 @@ from cli_kit import ok
 from db_kit import sqlite_url
 from desk_kit import REASON, make_reviewed_project
 from harvest_kit import client_of, in_pipeline, on_server, queued
+from sqlalchemy import text
 from world_kit import SANDBOX
 
 from mitl.crowd.paying import has_open_calls
@@ -131,6 +132,19 @@ def test_a_worker_who_is_still_to_be_excluded_counts(project, tmp_path):
 
     assert unsent(project) == 1
     assert status(project, SANDBOX).next == "mitl harvest"
+
+
+def test_a_worker_whom_the_server_does_not_keep_away_is_excluded_here(project):
+    """A refusal is told once, and keeps no later harvest from its work."""
+    first = queued(project)[0]
+    on_server(project, "UPDATE worker SET mturk_id = 'X' || mturk_id")
+    told = rule(project, [Ruling(first, Decision.APPROVE_EXCLUDE)], SANDBOX).warnings
+
+    assert len(told) == 1 and "is excluded here, but may still be offered HITs" in told[0]
+    assert unsent(project) == 0
+    assert harvest(project, SANDBOX).warnings == ()
+    with open_database(project.db_url, read_only=True) as session:
+        assert session.scalar(text("SELECT count(*) FROM worker WHERE excluded_at IS NOT NULL")) == 1
 
 
 def test_a_reversal_whose_call_failed_counts(project, tmp_path):

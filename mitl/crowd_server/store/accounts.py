@@ -124,10 +124,11 @@ def add_budget(books: Books, cents: int) -> None:
     _write(books, LedgerKind.BUDGET, cents)
 
 
-def hold(books: Books, hit_id: int, cents: int) -> None:
-    """Set money aside for a HIT; TurkError InsufficientFunds where there is too little."""
+def hold(books: Books, hit_id: int, cents: int, *, is_done: bool = False) -> None:
+    """Set money aside for a HIT; TurkError InsufficientFunds where there is too little, unless the work is done."""
     if cents:
-        _require(books, cents)
+        if not is_done:
+            _require(books, cents)
         _move(books, held=cents)
         _write(books, LedgerKind.HOLD, cents, hit_id)
 
@@ -156,8 +157,7 @@ def drop_slots(books: Books, hit_id: int, count: int, reward_cents: int) -> None
     left = books.connection.execute(_DROP_SLOTS, {"own": hit_id, "count": count}).scalar_one()
     if left < 0:
         change_row(books.connection, CrowdHit, hit_id, held_slots=0)
-        _move(books, held=-left * reward_cents)
-        _write(books, LedgerKind.HOLD, -left * reward_cents, hit_id)
+        hold(books, hit_id, -left * reward_cents, is_done=True)
 
 
 def pay(books: Books, rewards: Sequence[tuple[int, int, int, dt.datetime]]) -> None:
@@ -294,6 +294,7 @@ def settle_hit(books: Books, hit_id: int) -> None:
 
     Before its expiry that is every assignment not yet decided; after it, those submitted and those still under
     a running lease. Holding more (after an extension) raises InsufficientFunds where the balance is too small.
+    What an expired HIT lacks, as ``drop_slots`` says, is held in any case: nobody could call the server until then.
     A HIT on which nothing is open is disposed of 120 days after its expiry.
     """
     hit = books.connection.execute(_HIT, {"own": hit_id}).one()
@@ -310,7 +311,8 @@ def settle_hit(books: Books, hit_id: int) -> None:
     values: dict[str, object] = {"held_slots": needed}
     if settle_at is not None and settle_at <= books.now and not needed:
         values["deleted_at"], settle_at = books.now, None
-    _hold_more(books, hit_id, (needed - hit.held_slots) * hit.reward_cents)
+    lacking = (needed - hit.held_slots) * hit.reward_cents
+    _hold_more(books, hit_id, lacking, is_done=hit.expires_at <= books.now)
     change_row(books.connection, CrowdHit, hit_id, **values, settle_at=settle_at)
 
 
@@ -322,10 +324,10 @@ def change_type(books: Books, hit_id: int, type_id: int, reward_cents: int) -> N
     change_row(books.connection, CrowdHit, hit_id, hit_type_id=type_id)
 
 
-def _hold_more(books: Books, hit_id: int, cents: int) -> None:
+def _hold_more(books: Books, hit_id: int, cents: int, *, is_done: bool = False) -> None:
     """Hold this much more for a HIT, or less where it is negative."""
     if cents > 0:
-        hold(books, hit_id, cents)
+        hold(books, hit_id, cents, is_done=is_done)
     else:
         release(books, hit_id, -cents)
 

@@ -22,7 +22,6 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.allowances import MOST_SKEW
 from mitl.crowd_server.store.database import Books, Prepared, Wide, add_row, every, first
 from mitl.crowd_server.store.models import (
     IS_LIVE,
@@ -186,24 +185,18 @@ _AT_HAND = Prepared(
     .order_by(CrowdAssignment.id)
     .limit(1)
 )
-_HELD = or_(
-    CrowdAssignment.submitted_at.is_not(None),
-    # By the clock of another server it may not be over yet, and be submitted there.
-    and_(
-        CrowdAssignment.state == AssignmentState.ACCEPTED, CrowdAssignment.deadline_at > bindparam("lately")
-    ),
-)
 _IDLE_ID = (
     select(CrowdAssignment.mturk_id)
     .where(CrowdAssignment.hit_id == CrowdHit.id)
     .group_by(CrowdAssignment.mturk_id)
-    .having(func.max(case((_HELD, 1), else_=0)) == 0)
+    # Not where its time is over: by another server's clock, or once this one is set back, it may still be submitted.
+    .having(func.max(case((CrowdAssignment.state == AssignmentState.RETURNED, 0), else_=1)) == 0)
     .order_by(func.min(CrowdAssignment.id))
     .limit(1)
     .correlate(CrowdHit)
     .scalar_subquery()
 )
-"""An AssignmentId of the HIT that nobody holds any more, if there is one: MTurk gives such ids out again."""
+"""An AssignmentId of the HIT that was given back, if there is one: MTurk gives such ids out again."""
 _NEXT = Prepared(
     select(CrowdHit.id, HitType.duration_s, _IDLE_ID, null())
     .join(HitType, HitType.id == CrowdHit.hit_type_id)
@@ -252,8 +245,14 @@ _SUBMIT = Prepared(
     )
     .returning(CrowdAssignment.id)
 )
+# Where clocks differ or are set back, two people may submit for one place: both did the work, and the HIT wanted it.
 _TAKE_SLOT = Prepared(
-    update(CrowdHit).where(CrowdHit.id == bindparam("hit")).values(slots_left=CrowdHit.slots_left - 1)
+    update(CrowdHit)
+    .where(CrowdHit.id == bindparam("hit"))
+    .values(
+        slots_left=CrowdHit.slots_left - case((CrowdHit.slots_left > 0, 1), else_=0),
+        max_assignments=CrowdHit.max_assignments + case((CrowdHit.slots_left > 0, 0), else_=1),
+    )
 )
 
 
@@ -293,7 +292,6 @@ def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.date
     """
     connection, now = books.connection, books.now
     values = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
-    values["lately"] = now - MOST_SKEW
     rows = _NEXT.rows(connection, values) or _AGAIN.rows(connection, values)
     if not rows:
         return None

@@ -18,6 +18,7 @@ from mitl.crowd.paying import EXCLUDE
 from mitl.db.store import answers as cap_store
 from mitl.db.store import journal
 from mitl.db.store.answers import WorkerLoad
+from mitl.errors import CrowdError
 from mitl.records import Environment, JournalState
 
 CAP, UNCAP = "cap", "uncap"
@@ -63,30 +64,36 @@ def due_caps(context: Context) -> list[CapChange]:
     return changes
 
 
-def cap_workers(context: Context, client: MTurkClient) -> int:
+def cap_workers(context: Context, client: MTurkClient) -> tuple[int, tuple[str, ...]]:
     """Keep workers who have reached the cap from further HITs, and let in again those who are below it.
 
+    What the server refuses is tried again by each harvest, and told by the first.
+
     Returns:
-        how many workers that was.
+        how many workers that was, and what is to be told.
 
     Raises:
-        CrowdError: the server refuses a call; those that succeeded are booked.
+        CrowdError: a call failed; those that succeeded are booked.
     """
-    changed = 0
+    changed, told = 0, []
     # What was half lifted when a run was killed is lifted whole, and may then be due again.
     for _ in range(2):
         changes = due_caps(context)
         context.session.rollback()
         if not changes:
             break
-        changed += _change(context, client, changes)
-    return changed
+        made, news = _change(context, client, changes)
+        changed += made
+        told += news
+    return changed, tuple(told)
 
 
-def _change(context: Context, client: MTurkClient, changes: Sequence[CapChange]) -> int:
+def _change(context: Context, client: MTurkClient, changes: Sequence[CapChange]) -> tuple[int, list[str]]:
+    states = journal.states(context.session, EXCLUDE)
+    context.session.rollback()
     qualification = exclusion_qualification(client, context.settings.project_id)
 
-    def call(change: CapChange) -> bool:
+    def send(change: CapChange) -> bool:
         if change.capped:
             client.associate_qualification(qualification, change.load.worker)
             return True
@@ -104,7 +111,15 @@ def _change(context: Context, client: MTurkClient, changes: Sequence[CapChange])
         )
         for change in changes
     ]
-    return make_calls(context, Operation(EXCLUDE, call, book), calls, label="cap")
+    refusals: dict[str, CrowdError] = {}
+    made = make_calls(context, Operation(EXCLUDE, send, book), calls, label="cap", refusals=refusals)
+    told = [
+        f"the cap on HITs of worker {call.subject.load.worker} cannot be "
+        f"{'set' if call.subject.capped else 'lifted'}; each harvest tries again: {refusals[call.key]}"
+        for call in calls
+        if call.key in refusals and states.get(call.key) is not JournalState.FAILED
+    ]
+    return made, told
 
 
 def _calls(context: Context, kind: str) -> defaultdict[str, list[JournalState]]:

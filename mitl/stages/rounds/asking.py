@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mitl.campaign.bill import expects_fee
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.campaign.kinds.protocol import leftover
 from mitl.campaign.publish import publish
@@ -34,7 +35,7 @@ _MOST_LOOKS = 12
 def committed_cents(context: Context, round_id: int) -> int:
     """What the HITs that a round pays for have cost and may still cost, fees included."""
     session, environment = context.session, context.environment
-    charges_fee = context.settings.endpoint is not None
+    charges_fee = expects_fee(session, context.settings, environment)
     promised = sum(
         promise.count
         * (

@@ -49,14 +49,14 @@ class Attempt:
     accepted: bool = False
     review_out: bool = False
     """Whether a review of it is planned or out."""
-    unread: int = 0
-    """Reviews in which it was skipped, or its image did not load."""
+    undecided: int = 0
+    """Reviews that decide nothing: it was skipped, its image did not load, or its own writer took them."""
 
     @property
     def is_refused(self) -> bool:
         """Whether the item is to be asked again."""
         refused = self.verdict is not None and not self.accepted
-        return bool(self.faults) or refused or self.unread >= MOST_TRIES
+        return bool(self.faults) or refused or self.undecided >= MOST_TRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ def _reviewed(
     said = [one for one in of_text if one.counts and one.label is not None and one.worker != spot.worker]
     out = any(one.live for one in of_text)
     if not said:
-        unread = sum(one.counts and one.label is None for one in of_text)
-        return Attempt(spot, tuple(faults), review_out=out, unread=unread)
+        undecided = sum(one.counts for one in of_text)
+        return Attempt(spot, tuple(faults), review_out=out, undecided=undecided)
     first = said[0]
     accepted = not faults and first.label in terms[first.batch].accepts
     return Attempt(spot, tuple(faults), first.worker, first.label, accepted, review_out=out)
