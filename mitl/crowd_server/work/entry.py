@@ -160,8 +160,11 @@ def visit_page(visitor: Visitor, visit: VisitRow, notice: str) -> Response:
     """Where the visit stands: between two HITs, or at its end."""
     if not visit.is_open:
         return end_page(visitor, visit)
+    with visitor.read() as books:
+        standing = visitor.standing(books.connection)
     return visitor.page(
         "panel_visit.html.j2",
+        consented=standing.study is not None and standing.study.consent and standing.consent,
         visit=visit,
         panel=PROFILES[visit.profile].title,
         current=current_lease(visitor),
