@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from scipy.stats import t as student
-from shared_kit import parser_of
+from shared_kit import existing, parser_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -312,7 +312,7 @@ def main() -> None:
     training.add_argument("seeds", type=int, nargs="+")
     training.add_argument("--out", type=Path, required=True)
     printing = steps.add_parser("table")
-    printing.add_argument("files", type=Path, nargs="+")
+    printing.add_argument("files", type=existing, nargs="+")
     printing.add_argument("--figure", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from bench_aggregation import peak_mib
-from release_project import make_project
+from release_project import PER_HIT, make_project
 from shared_kit import parser_of
 
 BASELINE = """
@@ -78,6 +78,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--side", choices=SIDES)
     given = parser.parse_args()
+    if given.judgements < PER_HIT:
+        parser.error(f"--judgements is at least {PER_HIT}, which make a HIT")
     if given.side:
         started = time.perf_counter()
         found = SIDES[given.side](given.folder)

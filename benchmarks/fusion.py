@@ -53,6 +53,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="*", default=list(range(1, len(GROUPS) + 1)))
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
+    if not asked.images and not (asked.project / "mitl.db").exists():
+        parser.error(
+            f"{asked.project} is no project; make one with `mitl init`, or a world of arrays with --images N"
+        )
     if asked.images:
         world = rounds_world.arrays(asked.images, asked.seed, asked.project)
         found, codes = rounds_world.evidence(world), world.places(world.baseline) + 1

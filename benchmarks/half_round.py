@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,7 @@ from crowd_answers import Crowd, Ints, Places
 from machine_labels import State, ask, in_full, labelled, scores, tolerated
 from numpy.typing import NDArray
 from rounds_table import interval
-from shared_kit import parser_of
+from shared_kit import existing, parser_of
 
 from mitl.audits.machine_labels import Promise
 from mitl.fusion import fusing
@@ -188,7 +187,7 @@ def main() -> None:
     """One of two steps."""
     parser = parser_of(__doc__)
     parser.add_argument("step", choices=("ask", "table"))
-    parser.add_argument("paths", type=Path, nargs="+", help="projects for ask, else what ask wrote")
+    parser.add_argument("paths", type=existing, nargs="+", help="projects for ask, else what ask wrote")
     parser.add_argument("--workers", nargs="+", default=["careful"])
     parser.add_argument("--ways", nargs="+", default=[TWO, FIVE], choices=list(SHARES))
     parser.add_argument("--seed", type=int, default=0)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from shared_kit import GREY, grey_frame, save_svg, svg_plots
+from shared_kit import GREY, existing, find_file, grey_frame, save_svg, svg_plots
 
 from mitl.crowd.populations import CHARACTERS, PRESETS, parse_population
 from mitl.datasets.scenes.world import generate, truth_matrix
@@ -122,9 +122,9 @@ class Fitted:
 
 def read_crowd(folder: Path, file: str, scale: int | None) -> Crowd:
     """A real crowd; with ``scale`` what lies beyond its first so many labels is left out."""
-    with gzip.open(folder / f"{file}.label.csv.gz", "rt") as lines:
+    with gzip.open(find_file(folder, f"{file}.label.csv.gz"), "rt") as lines:
         answers = np.array(list(csv.reader(lines))[1:], dtype=np.int64)
-    with (folder / f"{file}.truth.csv").open() as lines:
+    with find_file(folder, f"{file}.truth.csv").open() as lines:
         known = np.array(list(csv.reader(lines))[1:], dtype=np.int64)
     n_labels = scale or int(max(answers[:, 2].max(), known[:, 1].max())) + 1
     answers, known = answers[answers[:, 2] < n_labels], known[known[:, 1] < n_labels]
@@ -281,7 +281,7 @@ def draw(found: Mapping[str, Mapping[str, Fitted]], path: Path) -> None:
 def main() -> None:
     """Print a Markdown table, and draw the figure where one is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, help="folder of NAME.label.csv.gz and NAME.truth.csv")
+    parser.add_argument("--data", type=existing, help="folder of NAME.label.csv.gz and NAME.truth.csv")
     parser.add_argument("--figure", type=Path, help="SVG to write")
     parser.add_argument("--simulated", action="store_true", help="simulated crowds instead of all others")
     given = parser.parse_args()

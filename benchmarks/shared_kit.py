@@ -15,6 +15,13 @@ def parser_of(text: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def existing(text: str) -> Path:
+    """A file or folder among a command's words, which must be there."""
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"there is no {text}")
+    return Path(text)
+
+
 def find_file(folder: Path, name: str) -> Path:
     """The first file of this name under a folder."""
     found = sorted(folder.rglob(name))

@@ -20,6 +20,7 @@
     │   └── TooFewAnswersError  more candidates have to be asked at random first
     ├── TrainingError       too little to learn from, a network that cannot train, weights of another one
     ├── RoundError          a round that is not in the state that a step needs
+    │   └── UnfusedError    its strategy goes by probabilities, and there are none
     ├── ReleaseError        building or reading a release
     └── MetricError         a metric that is undefined for its input
 
@@ -115,6 +116,10 @@ class TrainingError(MitlError):
 
 class RoundError(MitlError):
     """A round is not in the state that was asked for: closed already, not open, a step missing."""
+
+
+class UnfusedError(RoundError):
+    """A strategy goes by probabilities, and no pair has one yet."""
 
 
 class ReleaseError(MitlError):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.formats import percent_at_most
 from mitl.errors import AuditError
 
 _NORMAL_95 = 1.959963984540054
@@ -46,17 +45,6 @@ class Completeness:
     def at_most(self) -> float | None:
         """The recall of what was found is at most this, 0 to 1; None where nothing was found."""
         return self.found / self.total if self.total else None
-
-    @property
-    def words(self) -> str:
-        """In one line."""
-        if self.at_most is None:
-            return "no annotator found a match, so nothing can be said of the others"
-        return (
-            f"recall at most {percent_at_most(self.at_most)}: {self.found:,} matches found, {self.once:,} of them by "
-            f"one annotator of {self.annotators} and {self.twice:,} by two, so at least {self.missing_whole:,} more "
-            f"exist (Chao; 95 % interval of all matches {self.low:,.0f} to {self.high:,.0f})"
-        )
 
 
 def chao(found_by: NDArray[np.integer], annotators: int) -> Completeness:

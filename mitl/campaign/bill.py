@@ -18,13 +18,25 @@ from mitl.campaign.kinds.protocol import Plan, PostedBatch, Request, Wording, Wo
 from mitl.core.pricing import Bill, bill, fee_cents, fee_rule, format_dollars, reward_for_floor
 from mitl.crowd.paying import floor_cents
 from mitl.db.store import commitments, journal
+from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow
 from mitl.errors import FundsError, UsageError
 from mitl.hits.templates import HitTemplate
-from mitl.records import Environment, several
+from mitl.records import Environment, JudgementSource, several
 from mitl.settings import PRICING_FLOOR_CENTS_PER_HOUR, Settings
 
 _RAISE = "raise ceiling_cents in [crowd] of mitl.toml"
+
+
+def expects_fee(session: Session, settings: Settings, environment: Environment) -> bool:
+    """Whether to reckon with a fee where no endpoint is asked: mitl's servers say who they are, and take none."""
+    posted = [
+        batch.server_id
+        for batch in hit_store.batches(session, environment)
+        if batch.source is JudgementSource.CROWD
+    ]
+    known = posted[-1] if posted else settings.endpoint_server_id
+    return settings.endpoint is not None and known is None
 
 
 def committed_cents(session: Session, environment: Environment, *, charges_fee: bool) -> int:

@@ -47,6 +47,7 @@ def standing(session: Session, environment: Environment, rule: GoldRule) -> Stan
         "sides": dataset.pair_sides,
         "batches": len(hit_store.batches(session, environment)),
         "again": again,
+        "disputed": len(audit_store.disputes(session, environment)),
         "scores": [kind.scores for kind in other_kinds_asked(session, environment) if kind.scores],
         "round": None if under_way is None else under_way.number,
         "ended": work.ended,

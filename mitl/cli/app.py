@@ -88,7 +88,8 @@ class App:
             if self.project is not None and "--project" not in result.next:
                 told.append(f"--project {shlex.quote(str(self.project))}")
             if self.databases:  # a URL may hold a password
-                told.append(f"the same {' and '.join(self.databases)}")
+                set_once = " and ".join(f"MITL{of.upper()[1:].replace('-', '_')}" for of in self.databases)
+                told.append(f"the same {' and '.join(self.databases)}, or {set_once} set")
             where = f" (with {' and '.join(told)})" if told else ""
             click.echo(f"next{printable(where)}: {printable(result.next)}")
 

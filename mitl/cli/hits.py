@@ -137,7 +137,7 @@ def delete_command(
     default=None,
     metavar="scenes|official|original|release:DIR",
     help="The truth that the workers know, with errors [default: that of the data set: scenes, official on "
-    "coco, else original].",
+    "COCO's test split, else original].",
 )
 @click.option(
     "--hits-per-worker",

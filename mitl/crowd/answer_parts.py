@@ -20,7 +20,7 @@ from mitl.records.questions import Question
 MAX_FINDINGS = 100
 """Of each code, from one assignment."""
 MAX_TEXT = 2000
-"""Characters of a free text that are kept; the page accepts 300."""
+"""Characters of a free text that are kept; pages of pairs set no limit of their own, others take 300."""
 MAX_ACTIVE_MS = 24 * 60 * 60 * 1000
 
 _FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)

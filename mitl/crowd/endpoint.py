@@ -172,7 +172,8 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
     from mitl.db.engine import make_engine
     from mitl.db.explain import explained
 
-    engine = make_engine(settings.crowd_db_url)
+    # As mitl serve does: the project's books would speak of bonuses that a power cut took from the server's.
+    engine = make_engine(settings.crowd_db_url, durable=environment is Environment.LIVE)
     stack.callback(engine.dispose)
     with explained(engine.url):
         admin.prepare(engine)

@@ -252,7 +252,8 @@ class Transport:
         if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
             return SettingsError(
                 f"{self.url} needs AWS credentials, and none were found; set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or leave out --endpoint-url to use mitl's own crowd server"
+                "AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE to the file that `mitl crowd keys --export` "
+                "wrote, or leave out --endpoint-url to use mitl's own crowd server"
             )
         return CrowdError(f"{operation} failed at {self.url}: {' '.join(str(error).split())}")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from mitl.crowd.populations import PairTruth
+from mitl.datasets.official import PACKAGE
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.db.session import open_database
@@ -55,7 +57,7 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
     positives.
 
     Raises:
-        UsageError: no such truth.
+        UsageError: no such truth, or the official sets list nothing of this project.
         ReleaseError: the release cannot be read, or is of another data set than the project.
     """
     require_known(name)
@@ -74,6 +76,11 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
             for direction in Direction
             for pair in official_positives(which).pairs(direction)
         }
+        if pairs.isdisjoint(_originals(settings)):
+            raise UsageError(
+                "COCO's official sets list no caption of this project, so all of it would be called no match; "
+                "give --truth original or release:DIR"
+            )
     elif name == "original":
         pairs = _originals(settings)
     else:
@@ -156,11 +163,14 @@ def text_source(settings: Settings, name: str) -> TextsOf:
 
 
 def default_truth(settings: Settings) -> str:
-    """``scenes`` in a generated world, ``official`` on COCO, ``original`` on any other data set."""
+    """``scenes`` in a generated world, ``official`` on COCO's test split, ``original`` on any other data set."""
     if has_known_truth(settings):
         return "scenes"
     with open_database(settings.db_url, read_only=True) as session:
-        return "official" if item_store.dataset(session).kind == "coco" else "original"
+        may_be = item_store.dataset(session).kind == "coco" and find_spec(PACKAGE) is not None
+    # What has COCO's layout may be somebody's own.
+    listed = official_positives("original").pairs(Direction.I2T) if may_be else set[tuple[str, str]]()
+    return "original" if listed.isdisjoint(_originals(settings)) else "official"
 
 
 def require_known(name: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.datasets.assembling import assemble, check_unique, read_ids
-from mitl.datasets.files import caption_text, read_json, read_rows
+from mitl.datasets.files import caption_text, read_entries, read_json, read_rows
 from mitl.datasets.images import COCO_ORIGIN, Picture, locate
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, RetrievalSet
@@ -114,17 +114,8 @@ def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str,
     pictures: dict[str, Picture] = {}
     for path in paths:
         value = read_json(path, _CAPTIONS)
-        try:
-            new_pictures = [_picture(entry) for entry in value["images"]]
-            new_captions = [
-                Caption(coco_id(entry["id"]), coco_id(entry["image_id"]), str(entry["caption"]))
-                for entry in value["annotations"]
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DatasetError(
-                f"{str(path)!r} is malformed ({error!r}); it should hold {_CAPTIONS}"
-            ) from error
-        for picture in new_pictures:
+        new_captions = read_entries(value, "annotations", _official_caption, path, _CAPTIONS)
+        for picture in read_entries(value, "images", _picture, path, _CAPTIONS):
             if pictures.setdefault(picture.image_id, picture) is not picture:
                 raise DatasetError(
                     f"image id {picture.image_id!r} comes twice in the captions files ({path})"
@@ -135,6 +126,10 @@ def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str,
                     f"caption id {caption.external_id!r} comes twice in the captions files ({path})"
                 )
     return captions, pictures
+
+
+def _official_caption(entry: Mapping[str, object]) -> Caption:
+    return Caption(coco_id(entry["id"]), coco_id(entry["image_id"]), str(entry["caption"]))
 
 
 def _picture(entry: Mapping[str, object]) -> Picture:
@@ -295,11 +290,7 @@ def read_split(path: Path, split: str) -> list[SplitImage]:
     Raises:
         DatasetError: the file is missing or malformed, or no image is of such a split.
     """
-    value = read_json(path, _SPLIT_FILE)
-    try:
-        images = [_image(entry) for entry in value["images"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DatasetError(f"{str(path)!r} is malformed ({error!r}); it should hold {_SPLIT_FILE}") from error
+    images = read_entries(read_json(path, _SPLIT_FILE), "images", _image, path, _SPLIT_FILE)
     splits, wanted = sorted({image.split for image in images}), split.split("+")
     strange = [name for name in wanted if name not in splits]
     if strange:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mitl.errors import DatasetError
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
-import re
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 
 
@@ -40,6 +41,29 @@ def read_json(path: Path, what: str) -> Any:
         return json.loads(content, object_pairs_hook=once_each)
     except ValueError as error:
         raise DatasetError(f"{str(path)!r} is not valid JSON ({error}); it should hold {what}") from error
+
+
+def read_entries(value: Any, key: str, read: Callable[[Any], T], path: Path, what: str) -> list[T]:
+    """What ``read`` makes of each entry of a list in a JSON object, in order.
+
+    Raises:
+        DatasetError: there is no such list; or an entry, which is named, lacks something or is of another form.
+    """
+    listed = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        raise DatasetError(f"{str(path)!r} has no list {key!r}; it should hold {what}")
+    made: list[T] = []
+    try:
+        for entry in listed:
+            made.append(read(entry))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        entry = listed[len(made)]
+        named = f" (id {entry['id']!r})" if isinstance(entry, dict) and "id" in entry else ""
+        fault = f"lacks {error}" if isinstance(error, KeyError) else f"is malformed: {error}"
+        raise DatasetError(
+            f"entry {len(made) + 1:,}{named} of {key!r} in {str(path)!r} {fault}; it should hold {what}"
+        ) from error
+    return made
 
 
 def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.datasets.coco import coco_id
-from mitl.datasets.files import read_json, readable
+from mitl.datasets.files import read_entries, read_json, readable
 from mitl.errors import DatasetError
 
 WHAT = "COCO instance annotations, or lists of object names by image id"
@@ -57,15 +57,20 @@ def _read(path: Path) -> Any:
 
 
 def _from_instances(value: Mapping[str, Any], path: Path) -> ImageObjects:
-    try:
-        names = {coco_id(category["id"]): str(category["name"]) for category in value["categories"]}
-        kinds: dict[str, set[str]] = {coco_id(image["id"]): set() for image in value["images"]}
-        for annotation in value["annotations"]:
-            kinds[coco_id(annotation["image_id"])].add(names[coco_id(annotation["category_id"])])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(
-            f"{str(path)!r} is not a file of COCO instances: {error!r} is missing or of another form"
-        ) from error
+    names = dict(
+        read_entries(value, "categories", lambda of: (coco_id(of["id"]), str(of["name"])), path, WHAT)
+    )
+    images = read_entries(value, "images", lambda image: coco_id(image["id"]), path, WHAT)
+    kinds: dict[str, set[str]] = {image: set() for image in images}
+
+    def note(annotation: Any) -> None:
+        image, category = coco_id(annotation["image_id"]), coco_id(annotation["category_id"])
+        if image not in kinds or category not in names:
+            unknown = f"category {category}" if image in kinds else f"image {image}"
+            raise ValueError(f"the file lists no {unknown}")
+        kinds[image].add(names[category])
+
+    read_entries(value, "annotations", note, path, WHAT)
     return _vectors(kinds, list(names.values()))
 
 

@@ -256,12 +256,12 @@ def _objects(path: Path) -> list[dict[str, Any]]:
         if isinstance(value, dict) and {"images", "annotations"} <= value.keys():
             raise DatasetError(
                 f"{str(path)!r} holds captions in COCO's layout; read it with --dataset coco "
-                f"--captions {shlex.quote(path.name)}"
+                f"--captions {shlex.quote(str(path))}"
             )
         if isinstance(value, dict) and isinstance(value.get("images"), list):
             raise DatasetError(
                 f"{str(path)!r} looks like a Karpathy split; read it with --dataset flickr30k (or coco) "
-                f"--split-file {shlex.quote(path.name)}"
+                f"--split-file {shlex.quote(str(path))}"
             )
         if not isinstance(value, list):
             raise DatasetError(

@@ -56,7 +56,7 @@ _REMEDIES = (
             "no route",
             "is the server running",
         ),
-        "check the host and the port in the URL, and that the server runs",
+        "check the host and the port in the URL, see that the server runs",
     ),
     (("does not exist",), "check the name in the URL, or create the database"),
 )

@@ -116,7 +116,7 @@ class ExplorerPages:
             ("The original annotation", original),
             ("Refused: near misses", rest & REFUSES[label]),
             ("Answered as a match, and left out of a release", rest & MATCHES[label]),
-            ("Proposed, and not answered yet", rest & (label == NONE)),
+            ("Not answered yet", rest & (label == NONE)),
         ]
         return self._page(
             "item.html.j2",

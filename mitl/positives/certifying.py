@@ -90,7 +90,7 @@ def matches_at_least(
         queries = {(way, asked["sha256"]) for way, asked in run.get("queries", {}).items() if asked["count"]}
         for annotator in run.get("annotators", ()):
             searched[annotator["name"]] |= queries
-    alike = len({frozenset(queries) for name, queries in searched.items() if name in annotators}) <= 1
+    alike = len({frozenset(searched[name]) for name in annotators}) <= 1  # past work tells of no queries
     if len(annotators) < 2 or not alike or not found_by.any():
         return None
     known = chao(found_by, len(annotators))

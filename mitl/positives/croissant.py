@@ -252,10 +252,13 @@ def _activities(data: ReleaseInput, summary: Summary) -> dict[str, Collection[st
 
 
 def _described(data: ReleaseInput, summary: Summary) -> str:
-    proposed = "proposed by machines and " if summary.proposed_by else ""
-    earlier = "with texts and picks of people" if data.has_collected else "rated in earlier work"
-    verified = "verified by people" if summary.judgements else earlier
-    return f"Positive image-caption pairs of {data.dataset}, {proposed}{verified}."
+    if summary.judgements:
+        told = f"{'proposed by machines and ' if summary.proposed_by else ''}verified by people"
+    elif data.audit is not None:
+        told = "audited by people"
+    else:
+        told = "with texts and picks of people" if data.has_collected else "rated in earlier work"
+    return f"Positive image-caption pairs of {data.dataset}, {told}."
 
 
 def file_object(name: str, content: bytes, told: tuple[str, str]) -> dict[str, object]:
@@ -339,7 +342,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
             agreement(summary.agreement, nameless=data.origins.nameless),
             *limits(data),
         ],
-        "annotationsPerItem": _per_item(summary),
+        "annotationsPerItem": _per_item(data, summary),
         "annotatorDemographics": [_who(data, summary)],
         "dataBiases": _biases(data, summary),
         "dataLimitations": [
@@ -380,6 +383,7 @@ def _collection(data: ReleaseInput, summary: Summary) -> str:
     pairs = f"pairs of an image and a caption of {data.dataset}"
     earlier = ["CxC's ratings"] if summary.by_source[PositiveSource.CXC] else []
     earlier += ["the original annotation"] if data.rules.with_originals else []
+    earlier += ["an audit's answers"] if summary.by_source[PositiveSource.AUDIT] else []
     if not summary.judgements:
         return f"Of {pairs}, {listed(earlier) or 'no source'} gave {several(summary.positives, 'positive')}."
     shares = listed(
@@ -408,7 +412,7 @@ def _collection(data: ReleaseInput, summary: Summary) -> str:
 def _kinds_of_collection(data: ReleaseInput, summary: Summary) -> list[str]:
     """In the words that the specification recommends."""
     kinds = [
-        ("Manual Human Curator", summary.judgements > 0 or data.has_collected),
+        ("Manual Human Curator", summary.judgements > 0 or data.has_collected or data.audit is not None),
         ("Software Collection", bool(summary.proposed_by)),
         ("Secondary Data Analysis", bool(summary.by_source[PositiveSource.CXC] or data.origins.past_work)),
     ]
@@ -474,9 +478,9 @@ def _platforms(data: ReleaseInput) -> list[str]:
     return platforms or ["none: nobody was asked"]
 
 
-def _per_item(summary: Summary) -> str:
+def _per_item(data: ReleaseInput, summary: Summary) -> str:
     if not summary.pairs_judged:
-        return "0"
+        return "0" if data.audit is None else "0; 1 or 3 on pairs of the audit's sample"
     mean = summary.usable / summary.pairs_judged
     return f"{mean:.2f} usable answers on a pair on average ({summary.usable:,} on {summary.pairs_judged:,} pairs)"
 
@@ -488,6 +492,8 @@ def _who(data: ReleaseInput, summary: Summary) -> str:
     if data.collected:
         gave = {name for text in data.collected for name in (text.writer, text.reviewer)}
         workers += f" judged pairs, {len(gave):,} wrote, picked or reviewed what was collected"
+    if data.audit is not None:
+        workers += f"; in the audit's sample {data.audit.record.answers['worker'].nunique():,}"
     return f"Unknown: {workers}; nothing of them is released but their answers and working times."
 
 

@@ -140,6 +140,8 @@ def _remedy(data: ReleaseInput, summary: Summary) -> str:
         return "Here machines proposed further pairs and people said whether they match."
     if summary.judgements:
         return "Here people said of further pairs whether they match."
+    if data.audit is not None:
+        return "Here people said of a random sample of pairs whether they match."
     if data.has_collected:
         return "Here people wrote or picked partners for chosen items."
     return "Here earlier ratings say which further pairs match; nobody was asked for this release."

@@ -196,7 +196,8 @@ def _machine_labels(of: Facts) -> Iterator[Sentence]:
         return
     total, yes, no = machine_counts(data)
     yield (
-        f"A machine labelled {several(total, 'pair')} that nobody was asked about, {yes:,} as matches and {no:,} as "
+        f"A machine labelled {several(total, 'pair')} that nobody was asked about"
+        f"{'' if data.audit is None else ' outside the audit'}, {yes:,} as matches and {no:,} as "
         "none; they are marked.",
     )
     bound = data.machine
@@ -254,7 +255,8 @@ def _audited(of: Facts) -> Iterator[Sentence]:
         yield (
             "By Chao's estimate",
             Cite(("chao1987",)),
-            f" from how many annotators proposed each positive, recall is at most {at_most(proof.at_most)}.",
+            f" from how many annotators proposed each positive, recall is at most "
+            f"{at_most(proof.at_most)}, both directions together.",
         )
     if found := of.summary.by_source[PositiveSource.AUDIT]:
         yield (
@@ -308,9 +310,9 @@ def _software(of: Facts) -> Iterator[Sentence]:
 
 
 def annotation(of: Facts) -> Iterator[Sentence]:
-    """How people judged the candidates; nothing where nobody did."""
+    """How people judged the candidates and what an audit drew; nothing where nobody did."""
     data, summary, origins = of.data, of.summary, of.data.origins
-    if not summary.judgements:
+    if not summary.judgements and not of.audit_answers:
         return
     if origins.batches:
         yield (
@@ -342,7 +344,8 @@ def annotation(of: Facts) -> Iterator[Sentence]:
         yield (_paid(of),)
     counted = f"Beside {several(of.audit_answers, 'answer')} that count for an audit, this"
     gave = f"{counted if of.audit_answers else 'This'} gave {several(summary.judgements, 'answer')}"
-    yield (f"{gave}, {summary.usable:,} of them usable, on {several(summary.pairs_judged, 'pair')}.",)
+    usable = f", {summary.usable:,} of them usable, on {several(summary.pairs_judged, 'pair')}"
+    yield (f"{gave}{usable if summary.judgements else ' on candidates'}.",)
     if summary.unanswered:
         has = "has" if summary.unanswered == 1 else "have"
         yield (

@@ -175,7 +175,7 @@ class RatingSummaryCounts(TypedDict):
         "agreement (icc1, icc1k, icc2, icc2k, icc3, icc3k, alpha: value, low, high; null where there is none)",
     ]
     ratings: Annotated[int, "ratings in ratings.parquet"]
-    ratings_counted: Annotated[int, "those that are part of a pair's score"]
+    ratings_counted: Annotated[int, "those that count towards a pair's score, of pairs left out too"]
     ratings_repeated: Annotated[int, "those of a pair that its page showed once more; they never count"]
     workers: Annotated[int, "workers in the release"]
     texts: Annotated[

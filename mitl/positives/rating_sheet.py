@@ -40,7 +40,7 @@ COLUMN_NOTES = {
     "repeated": "Whether the pair was shown once more on its page, as a control; such ratings never count.",
     "active_ms": "Milliseconds that the worker spent on the pair, as measured by the page, to the nearest second.",
     "usable": "Whether it may count: the work was kept and its worker not excluded.",
-    "counted": "Whether it is part of the pair's score.",
+    "counted": "Whether it counts towards the pair's score, which a pair with too few ratings lacks.",
     "text": "The worker's own words, after a scan that took addresses, long numbers and ids out.",
 }
 

@@ -147,8 +147,9 @@ def machine_told(data: ReleaseInput) -> str:
     merged = data.merged.pairs
     stand = int((REFUSES[merged["machine"]] & merged["original"] & merged["kept"]).sum())
     told = [
-        f"A machine labelled {several(total, 'pair')} that nobody was asked about: {several(yes, 'match', 'matches')}, "
-        f"{no:,} no match. Where they count they are marked `machine` in `positives.parquet` and `negatives.parquet`, "
+        f"A machine labelled {several(total, 'pair')} that nobody was asked about"
+        f"{'' if data.audit is None else ' outside the audit'}: {several(yes, 'match', 'matches')}, {no:,} no match. "
+        "Where they count they are marked `machine` in `positives.parquet` and `negatives.parquet`, "
         "with the label and its calibrated probability; no column of people's answers holds them."
     ]
     bound = data.machine

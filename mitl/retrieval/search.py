@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.progress import Advance
+from mitl.retrieval.guesses import Guesses
 from mitl.retrieval.processor import exactly, loaded_torch, one_thread_of_blas
 from mitl.retrieval.products import MOST_SHARE, Buffers, Floors, Operand, Product, Reached, Side, Tile
 from mitl.retrieval.rescoring import CHUNK_BYTES, Rescorer
@@ -21,7 +22,7 @@ from mitl.retrieval.vectors import Floats, Vectors
 
 Submit = Callable[..., "Future[Any]"]
 
-_FIRST_SHARPENING, _SHARPENING = 1024, 2
+_FIRST_SHARPENING, _SHARPENING = 512, 2
 """Items after which bounds are sharpened first, and how many times more until the next time."""
 _SHARP = 2.0
 """Survivors per row, in units of k, up to which sharpening gains nothing."""
@@ -139,6 +140,9 @@ class LoadedBlock:
     part: slice
     operand: Operand
     survivors: Survivors | None
+    guesses: Guesses | None = None
+    begun: int = 0
+    """Items of the other side that its survivors may know already."""
     seen: int = 0
     sharpen_at: int = _FIRST_SHARPENING
 
@@ -146,6 +150,8 @@ class LoadedBlock:
         """Put the best of each item where they belong, and let go of the survivors."""
         assert self.survivors is not None
         best.positions[self.part], best.similarities[self.part] = self.survivors.finish()
+        if self.guesses is not None:
+            self.guesses.check(len(self.operand), self.survivors.missed + self.part.start)
         self.survivors = None
 
 
@@ -159,6 +165,7 @@ class Half:
     places: int
     """Survivors that an item can hold."""
     rescorer: Rescorer
+    guesses: Guesses | None = None
 
     def load(self, product: Product, part: slice) -> LoadedBlock:
         """Some items as the product wants them."""
@@ -167,7 +174,7 @@ class Half:
             return LoadedBlock(part, operand, None)
         rescorer = self.rescorer.for_rows(np.arange(part.start, part.stop))
         k = self.best.positions.shape[1]
-        return LoadedBlock(part, operand, Survivors(len(operand), k, self.places, rescorer))
+        return LoadedBlock(part, operand, Survivors(len(operand), k, self.places, rescorer), self.guesses)
 
 
 @dataclass(slots=True, eq=False)
@@ -201,18 +208,41 @@ class Search:
             pool = settings.enter_context(ThreadPoolExecutor(self.plan.threads))
             try:
                 whole = slice(0, len(self.left))
-                for group in cut(0, len(self.left), self.plan.group) if back is None else [whole]:
-                    self._pass(pool.submit, group, best, back)
+                if back is None:
+                    for group in cut(0, len(self.left), self.plan.group):
+                        self._pass(pool.submit, group, best, None)
+                else:
+                    guesses = Guesses(len(self.left))
+                    self._pass(pool.submit, whole, best, back, guesses)
+                    self._once_more(pool.submit, guesses.missed, back)
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         return (best,) if back is None else (best, back)
 
-    def _pass(self, submit: Submit, group: slice, best: Best, back: Best | None) -> None:
-        """All items of the right go by a group of the left."""
+    def _once_more(self, submit: Submit, missed: NDArray[np.int64], back: Best) -> None:
+        """The best of those items of the right whose floors were guessed too high."""
+        for part in cut(0, len(missed), self.plan.span):
+            some = missed[part]
+            found = Best.empty(len(some), back.positions.shape[1])
+            search = replace(self, right=self.right.only(some), advance=lambda pairs: None)
+            search._pass(submit, slice(0, len(self.left)), None, found)
+            back.positions[some], back.similarities[some] = found.positions, found.similarities
+
+    def _pass(
+        self,
+        submit: Submit,
+        group: slice,
+        best: Best | None,
+        back: Best | None,
+        guesses: Guesses | None = None,
+    ) -> None:
+        """All items of the right go by a group of the left; those of a side look for their best if there is a place."""
         step, product, chunk = 0, self.ladder[0], self.plan.chunk_bytes
         left = Half(self.left, "left", best, self.places[0], Rescorer(self.left, self.right, chunk))
-        right = Half(self.right, "right", back, self.places[1], Rescorer(self.right, self.left, chunk))
+        right = Half(
+            self.right, "right", back, self.places[1], Rescorer(self.right, self.left, chunk), guesses
+        )
         lefts = [submit(left.load, product, part) for part in cut(group.start, group.stop, self.plan.rows)]
         most = min(self.plan.span, self.plan.columns * -(-_TILES // len(lefts)))
         spans = list(cut(0, len(self.right), most, self.plan.columns))
@@ -253,7 +283,7 @@ class Search:
                     row.operand = again.result()
         self._awaited(flowing)
         self._local = threading.local()  # tiles' memory is free for the rankings
-        ends += [submit(row.finish, best) for row in rows]
+        ends += [submit(row.finish, best) for row in rows if best is not None]
         for end in ends:
             end.result()
 
@@ -309,13 +339,16 @@ class _Asking:
         """Give them to the survivors."""
         block, partner = self.block.operand, self.partner
         errors = block.by_item(product.errors(block, partner.operand))
+        self.block.begun += len(partner.operand)
         for rows, columns, highest in found:
             items, others = (rows, columns) if self.side == "left" else (columns, rows)
             self.survivors.add(items, others + partner.part.start, highest, errors, product.rounding)
         self.block.seen += len(partner.operand)
         if self.block.seen >= self.block.sharpen_at:
             self.block.sharpen_at = _SHARPENING * self.block.seen
-            self.survivors.sharpen(_SHARP)
+            guesses = self.block.guesses
+            rank = guesses.rank(self.survivors.k, self.block.begun) if guesses is not None else 0
+            self.survivors.sharpen(_SHARP, rank)
 
 
 def _asking(row: LoadedBlock, column: LoadedBlock) -> list[_Asking]:

@@ -118,8 +118,11 @@ class Survivors:
         self._fill = np.zeros(rows, np.int64)
         self._sorted = np.zeros(rows, np.int64)  # how many of them were left when the row was last sorted
         self._bound: Keys = np.full(rows, NOTHING)
+        self._guess = np.full(rows, -np.inf)
         self._error, self._rounding = np.zeros(rows), 0.0
         self._lock = threading.RLock()
+        self.missed: Places = np.empty(0, np.int64)
+        """Finished rows whose guessed floor was too high, so that they may lack items."""
         self.rescored = 0
         """How many canonical similarities were computed."""
 
@@ -127,8 +130,8 @@ class Survivors:
         return int(self._fill.sum())
 
     def floors(self) -> NDArray[np.float64]:
-        """The value below which no canonical similarity can be among a row's best k, (rows,)."""
-        return values_of(self._bound).astype(np.float64)
+        """The value below which no canonical similarity can be, or is likely to be, among a row's best k, (rows,)."""
+        return np.asarray(np.maximum(values_of(self._bound), self._guess))
 
     def reach(self, lowest: NDArray[Any]) -> None:
         """Learn that the canonical similarities of at least k items of each row reach ``lowest``, (rows,)."""
@@ -157,11 +160,18 @@ class Survivors:
                 rows, positions, highest = rows[rest], positions[rest], highest[rest]
                 self._thin(rows)
 
-    def sharpen(self, enough: float) -> None:
-        """Bound rows by nearer values of their best k so far, those rows with more than ``enough`` times k."""
+    def sharpen(self, enough: float, rank: int = 0) -> None:
+        """Bound rows by nearer values of their best k so far, those rows with more than ``enough`` times k.
+
+        With a ``rank`` up to k, floors are raised to the item of that rank so far: a guess, checked at the end.
+        """
         with self._lock:
             self._sort(np.arange(len(self._fill)))
             self._sharpen(np.flatnonzero(self._fill > enough * self.k))
+            if rank:
+                rows = np.flatnonzero(self._fill >= self.k)
+                likely = self._lowest(values_of(self._keys[rows, rank - 1]), rows)
+                self._guess[rows] = np.maximum(self._guess[rows], likely)
 
     def finish(self) -> tuple[Places, NDArray[np.float32]]:
         """Gallery positions and canonical similarities (rows, k), best first, ties by position."""
@@ -174,6 +184,7 @@ class Survivors:
                 assert self._fill[rows].min() >= self.k, "every row meets at least k items"
                 best = self._keys[rows, : self.k] if self._rescores is None else self._finally(rows)
                 positions[rows], similarities[rows] = positions_of(best), values_of(best)
+        self.missed = np.flatnonzero(similarities[:, -1] < self._guess)
         return positions, similarities
 
     def _finally(self, rows: Places) -> Keys:

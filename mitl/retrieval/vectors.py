@@ -67,6 +67,11 @@ class Vectors:
         """D, the numbers of a vector."""
         return int(self.array.shape[2])
 
+    def only(self, places: NDArray[np.int64]) -> Vectors:
+        """A copy of some items."""
+        arrays = {"embedding": self._encoded.arrays["embedding"][places]}
+        return Vectors(Encoded(self._encoded.modality, self._encoded.ids[places], arrays))
+
     def block(self, rows: slice) -> Floats:
         """Items as float32 (n, K, D); a view where they are float32 already."""
         return singles(self.array[rows])

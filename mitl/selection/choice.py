@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats, Ints, contains, places, unpack_ids
-from mitl.errors import RoundError
+from mitl.errors import RoundError, UnfusedError
 from mitl.fusion.evidence import ANSWERED, FusionEvidence, UnitVectors, ranking_features
 from mitl.proposals.sampling import draw_key
 from mitl.records.frames import LABELS, NONE, PROPOSALS, Flags, frame
@@ -97,12 +97,12 @@ class SelectionProblem:
         """(n,) of a match; a pair that was not fused has the mean of those that were.
 
         Raises:
-            RoundError: nothing is fused.
+            UnfusedError: nothing is fused.
         """
         stated = self._rows["probability"].to_numpy(np.float64)
         fused = ~np.isnan(stated)
         if not fused.any():
-            raise RoundError(
+            raise UnfusedError(
                 "no pair has a probability yet, and this strategy goes by them; run `mitl fuse` once there are "
                 "answers, or choose by exhaustive, random or disagreement"
             )

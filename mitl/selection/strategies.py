@@ -215,7 +215,7 @@ def uncertainty(choice: SelectionProblem) -> pd.DataFrame:
     """``CHOSEN``: the pairs whose fused probability says least, by entropy in bits.
 
     Raises:
-        RoundError: nothing is fused.
+        UnfusedError: nothing is fused.
 
     Source: Lewis and Gale, SIGIR 1994 (uncertainty sampling).
     """
@@ -229,7 +229,7 @@ def expected(choice: SelectionProblem) -> pd.DataFrame:
     the price depends on.
 
     Raises:
-        RoundError: nothing is fused.
+        UnfusedError: nothing is fused.
     """
     return highest(choice, choice.probability / choice.cents, "expected")
 

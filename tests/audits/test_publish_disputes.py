@@ -13,12 +13,15 @@ from process_kit import project_settings
 from world_kit import make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
+from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import Context, open_context
-from mitl.db.store import audits
+from mitl.db.store import audits, proposals
 from mitl.hits.packing import pack_again, pages_again
-from mitl.records import AuditPurpose, HitState, Label, Pair, PairRole
+from mitl.records import AuditPurpose, Direction, HitState, Label, Pair, PairRole
 from mitl.settings import Settings
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reporting.status import status
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 SAMPLE = 20
@@ -93,6 +96,23 @@ def test_a_second_opinion_of_the_first_worker_is_none(project: Settings) -> None
         hit = add_page(context.session, {int(against[0]): PairRole.OVERLAP})
         submit(context.session, hit, "A", [first_of(context, against[0])], minute=1)
         assert list(audits.disputes(context.session, SANDBOX).values()) == [2]
+
+
+def test_disputes_are_the_next_step_where_nothing_else_is_open(project: Settings) -> None:
+    """They come before the release; once they are decided, nothing else does."""
+    with open_context(project, SANDBOX) as context:
+        against = first_answers(context, 1)
+        rest = set(proposals.candidate_pairs(context.session, tuple(Direction)))
+        rest -= audits.drawn_for_labels(context.session, SANDBOX)
+        others = dict.fromkeys(pack_pairs(rest).tolist(), PairRole.CANDIDATE)
+        submit(context.session, add_page(context.session, others), "B", [NO] * len(others), minute=1)
+        context.session.commit()
+        assert status(project).next == "mitl publish --sandbox"
+        assert harvest(project, SANDBOX).next.startswith("mitl publish --sandbox")
+        again = add_page(context.session, {int(against[0]): PairRole.OVERLAP})
+        submit(context.session, again, "B", [first_of(context, against[0])], minute=2)
+        context.session.commit()
+    assert status(project).next == harvest(project, SANDBOX).next == "mitl build-dataset --out DIR"
 
 
 def first_of(context: Context, pair: int) -> Label:

@@ -354,7 +354,9 @@ def test_the_next_step_names_the_project_where_the_command_was_told_it(one_comma
     _, out, _ = run_act(one_command(act), capsys, "--project", "my project")
     assert out == "next (with --project 'my project'): mitl status\n"
     _, out, _ = run_act(one_command(act), capsys, "--db", "sqlite:///x.db", "--crowd-db", "sqlite:///y.db")
-    assert out == "next (with the same --db and --crowd-db): mitl status\n"
+    assert out == (
+        "next (with the same --db and --crowd-db, or MITL_DB and MITL_CROWD_DB set): mitl status\n"
+    )
 
 
 def test_a_large_picture_that_can_be_opened_brings_no_line_of_pillow(tmp_path):

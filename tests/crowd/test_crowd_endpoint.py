@@ -57,6 +57,17 @@ def test_without_a_server_one_runs_for_the_block(tmp_path):
         assert again.client().find_qualification_type("n") == qualification
 
 
+def test_what_a_server_within_is_told_of_money_outlives_a_power_cut(tmp_path):
+    """SQLite waits for the disk at each commit; practice money does without."""
+    settings = settings_of(tmp_path)
+    for environment in Environment:
+        with open_endpoint(settings, environment, port=free_port()) as endpoint:
+            assert endpoint._engine is not None
+            with endpoint._engine.connect() as connection:
+                waits = connection.scalar(text("PRAGMA synchronous")) == 2
+        assert waits is (environment is LIVE)
+
+
 def test_allowed_hosts_of_the_project_reach_the_server_within(tmp_path):
     """A page may load from them without `mitl serve`; what is not a host is told before anything runs."""
     config = tmp_path / "mitl.toml"

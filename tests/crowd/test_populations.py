@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
+from cli_kit import ok
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.crowd.populations import CHARACTERS, PRESETS, PairTruth, answer_hit, parse_population
+from mitl.crowd.truth import default_truth, truth_source
 from mitl.errors import UsageError
 from mitl.records import Concept, Label, Outcome, Shortcoming
+from mitl.settings import load
 
 WRONG_COLOR = PairTruth(Label.WEAK_YES, (Shortcoming.DESCRIBED_WRONGLY,), (Concept.COLOR,))
 
@@ -150,3 +154,25 @@ def test_workers_are_shared_out_as_the_population_says(weights, count):
     for name, share in population.shares:
         assert abs(drawn.count(name) - share * count) < 1
     assert drawn == population.characters(count, seed=3)
+
+
+@pytest.mark.parametrize(("image", "caption", "known"), [(179765, 38, "official"), (7, 8, "original")])
+def test_captions_of_ones_own_in_cocos_layout_are_true_of_their_images(
+    image, caption, known, tmp_path, monkeypatch
+):
+    """Workers who knew the official sets alone would fail every control; where these list it, they do know them."""
+    pytest.importorskip("eccv_caption")
+    monkeypatch.chdir(tmp_path)
+    content = {
+        "images": [{"id": image, "file_name": "a.jpg"}],
+        "annotations": [{"id": caption, "image_id": image, "caption": "a dog"}],
+    }
+    (tmp_path / "captions.json").write_text(json.dumps(content))
+    ok("init", "--dataset", "coco", "--captions", "captions.json")
+    settings = load(tmp_path, environ={})
+
+    assert default_truth(settings) == known
+    assert truth_source(settings, known)(str(image), str(caption)).label is Label.YES
+    if known == "original":
+        with pytest.raises(UsageError, match="give --truth original or release:DIR"):
+            truth_source(settings, "official")

@@ -131,6 +131,19 @@ def test_returning_asks_first_for_forms_and_for_pages_of_other_sites(crowd, new_
     assert not page.get_by_text("still has what you entered").is_visible()
 
 
+def test_a_clock_that_is_set_changes_nothing_of_the_time_that_is_left(crowd, page):
+    """The server's seconds count down by the browser's steady clock."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    accept_one(crowd, page)
+    timer = page.locator("#timer")
+    before = timer.inner_text()
+    page.evaluate("() => { const now = Date.now; Date.now = () => now() + 864e5; }")
+    becomes_true(page, "before => document.getElementById('timer').textContent !== before", before)
+
+    assert timer.inner_text().endswith(" left")
+    assert not page.locator("#over").is_visible()
+
+
 @pytest.mark.parametrize("form", [False, True])
 @pytest.mark.thorough(but=("True",))
 def test_a_draft_can_be_sent_after_the_time_is_over(crowd, new_page, form):

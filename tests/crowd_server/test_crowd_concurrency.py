@@ -131,6 +131,24 @@ def test_revoking_waits_for_who_is_just_accepting(postgres_url):
 
 
 @pytest.mark.postgres
+def test_who_sends_in_time_is_not_late_for_others_before_them(postgres_url):
+    """A submission waits its turn to be written; its time is that of its arrival."""
+    engine = make_engine(postgres_url)
+    admin.prepare(engine)
+    with running_crowd(engine) as crowd, ThreadPoolExecutor(1) as pool:
+        task = crowd.worker().accept(post_hit(crowd.boto())["HITTypeId"])
+        with Database(engine).write(Environment.SANDBOX):
+            sending = pool.submit(task.submit, p01_label="yes")
+            while not sending.done() and not is_one_waiting(engine):
+                time.sleep(0.01)
+            crowd.clock.advance(seconds=TYPE["AssignmentDurationInSeconds"])
+        sent = sending.result()
+    engine.dispose()
+
+    assert sent.status_code == 200
+
+
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     "act",
     [

@@ -45,6 +45,19 @@ def test_its_answer_names_the_forms_questions_and_selections(crowd, client):
     )
 
 
+def test_an_answer_longer_than_is_read_is_not_taken(crowd, client):
+    """Written as XML it would be: the worker is told to shorten it, and the HIT's other answers can be listed."""
+    hit = post_hit(client, Question=FORM, MaxAssignments=2)
+    crowd.worker().do(hit["HITTypeId"], q2="<é>")
+    task = crowd.worker().accept(hit["HITTypeId"])
+    address = f"{crowd.url}/s/{task.token}/mturk/externalSubmit"
+
+    refused = crowd.stranger.post(address, files={"q2": (None, "é" * 240_000)})
+
+    assert refused.status_code == 413 and "too much to send" in refused.text
+    assert client.list_assignments_for_hit(HITId=hit["HITId"])["NumResults"] == 1
+
+
 def test_a_page_that_speaks_of_forms_is_no_form(crowd, client):
     """An HTML page with the schema's name in it keeps its own fields."""
     hit = post_hit(client, Question=question(HTML + f"<!-- {SPACE} -->"))

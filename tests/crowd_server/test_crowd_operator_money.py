@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 from crowd_kit import TYPE, post_hit
 from crowd_operator_kit import (
     add_late_answer,
@@ -106,6 +108,24 @@ def test_a_panels_work_is_paid_by_its_own_file(crowd, operator):
         connection.execute(PanelIdentity.__table__.delete())
     assert operator.get(path.format("first", "prolific", "all")).status_code == 404
     assert operator.csv(path.format("first", "generic", "all"))[1][0] == ""
+
+
+def test_work_accepted_after_the_clock_was_set_back_is_in_its_panels_file(either_crowd):
+    """By its time it came before the visit on which it was done; nobody else's file would pay it."""
+    crowd = either_crowd
+    operator, client, worker = operator_of(crowd), crowd.boto(), crowd.worker()
+    first = add_panel(crowd, "first", environment=SANDBOX)
+    second = add_panel(crowd, "second", "connect", SANDBOX)
+    task, row = worker.do(post_hit(client)["HITTypeId"]), worker_row(crowd, worker.id)
+    name_worker(crowd, row, "5f" * 12)
+    add_visit(crowd, first, row, crowd.clock() + dt.timedelta(seconds=1))
+    add_visit(crowd, second, row, crowd.clock() + dt.timedelta(days=1))
+
+    client.approve_assignment(AssignmentId=task.query["assignmentId"])
+
+    path = "/operator/panels/{}/payments.csv?format={}&pay=all"
+    assert operator.csv(path.format("first", "prolific")) == [["5f" * 12, "1.00"]]
+    assert operator.get(path.format("second", "connect")).status_code == 404
 
 
 def test_every_page_and_file_tells_what_fell_due_by_the_clock_alone(crowd, client, operator):

@@ -147,7 +147,8 @@ def test_a_visit_of_several_hits_goes_on_by_one_click_and_then_ends(crowd, hit_t
     worker, page = arrive(crowd)
     first = task_of(worker, page)
     first.submit(p01_label="yes")
-    assert "<b>1</b> of 2" in worker.get("/w").text
+    between = worker.get("/w").text
+    assert "<b>1</b> of 2" in between and "close this page and return the study on Prolific" in between
     sent = worker.get(f"/w/a/{first.token}").text
     assert "Accept the next one" in sent and "1 of 2 done" in sent
 
@@ -200,6 +201,10 @@ def test_who_stops_halfway_is_told_that_what_they_did_is_paid(crowd, hit_type):
     worker, _ = arrive(crowd)
     page = worker.post("/w/study", {"version": "1", "answer": "yes"})
     task_of(worker, page).submit(p01_label="yes")
+    between = worker.get("/w").text
+    assert (
+        '<a href="/w/study">say that you no longer take part</a>; that leads you back to Prolific.' in between
+    )
 
     refused = worker.post("/w/study", {"version": "1", "answer": "no"}).text
 
@@ -289,6 +294,8 @@ def described(shared_crowd):
         (400, "?PROLIFIC_PID=me&SESSION_ID=s", "should be 24 digits"),
         (400, f"?PROLIFIC_PID={PID.upper()}&SESSION_ID=s", "should be 24 digits"),
         (400, "?PROLIFIC_PID=%FF%FE&SESSION_ID=s", "should be 24 digits"),
+        # Such a session would stand in the way when that of the first visit is deleted.
+        (400, f"?PROLIFIC_PID={PID}&SESSION_ID=forgotten-1", "should be up to 128 letters"),
     ],
 )
 def test_a_link_that_was_not_filled_in_says_so(described, status, query, told):

@@ -15,7 +15,10 @@ from sqlalchemy import func, select
 
 from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
+from mitl.crowd_server.protocol.ids import seal
+from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store import assignments as assignment_store
+from mitl.crowd_server.store.database import Database
 from mitl.crowd_server.store.models import LateAnswer
 from mitl.crowd_server.work import listing
 from mitl.errors import StoreError
@@ -522,6 +525,37 @@ def test_an_answer_that_comes_too_late_is_kept_and_said_so(crowd, client, hit_ty
     with crowd.engine.connect() as connection:
         kept = connection.exec_driver_sql("select answer from late_answer order by id").scalars().all()
     assert [answer_fields(xml) for xml in kept] == [[("p01_label", "yes")], [("p01_label", "no")]]
+
+
+def test_answers_from_before_a_backup_was_restored_go_to_nobody_else(crowd, hit_type):
+    """The row of their HIT is another worker's by then; what the browser holds stays there."""
+    one, two = crowd.worker(), crowd.worker()
+    lost = one.accept(hit_type)
+    with crowd.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM assignment")
+    crowd.clock.advance(seconds=1)
+    task = two.accept(hit_type)
+    assert lost.token.partition("-")[0] == task.token.partition("-")[0]
+
+    replies = [lost.submit(p01_label="no"), task.submit(p01_label="yes"), lost.submit(p01_label="no")]
+
+    assert [reply.status_code for reply in replies] == [404, 200, 404]
+    assert "this browser keeps them" in replies[0].text
+    with crowd.engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(LateAnswer)) == 0
+
+
+def test_the_address_of_an_earlier_version_is_still_good(crowd, hit_type):
+    """Who had a HIT open while the server was brought up to date sends it."""
+    task = crowd.worker().accept(hit_type)
+    with Database(crowd.engine).read() as connection:
+        secret = accounts.settings(connection)["secret"]
+
+    earlier = seal(secret, "assignment", task.token.partition(".")[0])
+    assert earlier != task.token
+    task.frame, task.token = task.frame.replace(task.token, earlier), earlier
+
+    assert task.page().status_code == task.submit(p01_label="yes").status_code == 200
 
 
 def test_a_script_cannot_fill_the_table_of_late_answers(crowd, hit_type):

@@ -154,7 +154,12 @@ def test_images_are_found_flat_or_in_their_folder(tmp_path, captions):
         (lambda v: v["annotations"].append(dict(v["annotations"][0])), "caption id '100' comes twice"),
         (lambda v: v["images"].append(dict(v["images"][0])), "image id '42' comes twice"),
         (lambda v: v["images"].pop(), "belongs to image '9', which is not among the images"),
-        (lambda v: v.pop("images"), r"malformed \(KeyError\('images'\)\)"),
+        (lambda v: v.pop("images"), "has no list 'images'; it should hold COCO captions"),
+        (
+            lambda v: v["annotations"][1].pop("caption"),
+            r"entry 2 \(id 21\) of 'annotations' in .*captions.json' lacks 'caption'; it should hold",
+        ),
+        (lambda v: v["images"][0].pop("id"), "entry 1 of 'images' in .* lacks 'id'"),
         (lambda v: v["annotations"][0].update(id="x"), "malformed"),
         (lambda v: v["annotations"][0].update(id=1.7), "1.7 is no whole number"),
         (lambda v: v["annotations"][0].update(image_id=float("inf")), "inf is no whole number"),

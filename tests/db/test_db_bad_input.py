@@ -86,7 +86,7 @@ COMMANDS = (("status",), ("db", "current"), ("db", "upgrade"), ("db", "verify"),
         ),
         (
             "postgresql://me:hunter2@127.0.0.1:1/mitl?sslpassword=hunter2",
-            "check the host and the port in the URL, and that the server runs",
+            "check the host and the port in the URL, see that the server runs",
         ),
         ("postgresql://me:hunter2@127.0.0.1:none/mitl", "is not a database URL"),
         (

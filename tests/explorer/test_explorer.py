@@ -289,8 +289,9 @@ def test_only_what_people_refused_is_called_so():
         (0, 1, no, True, False),
         (0, 2, yes, False, False),
         (0, 3, no, False, False),
+        (0, 4, -1, False, False),
     ]
-    of = built((rows, [], [], ([ExploredItem("1")], [ExploredItem(str(c), f"word{c}") for c in range(4)])))
+    of = built((rows, [], [], ([ExploredItem("1")], [ExploredItem(str(c), f"word{c}") for c in range(5)])))
     with (
         RunningServer(create_app("lab", of)) as server,
         httpx.Client(base_url=server.url, trust_env=False) as browser,
@@ -302,8 +303,22 @@ def test_only_what_people_refused_is_called_so():
         *("The original annotation", "word0", "original, left out", "word1", "original, refused"),
         *("Refused: near misses", "word3"),
         *("Answered as a match, and left out of a release", "word2"),
+        *("Not answered yet", "word4"),  # and nobody proposed it: a rating alone names it
     ]
     assert re.findall(r"word\d", refused) == ["word1"]
+
+
+def test_the_first_image_of_a_composed_query_is_shown_from_where_it_lies():
+    """An address where the data set names one in place of a file."""
+    image = ExploredItem("1", url="https://example.org/1.jpg")
+    of = built(([(0, 0, -1, True, True)], [], [], ([image], [ExploredItem("1", "redder", reference_at=0)])))
+    with (
+        RunningServer(create_app("lab", of)) as server,
+        httpx.Client(base_url=server.url, trust_env=False) as browser,
+    ):
+        pages = [browser.get(path).text for path in ("/", "/caption/0")]
+
+    assert all('<img src="https://example.org/1.jpg" alt="first image 1"' in page for page in pages)
 
 
 def test_hostile_texts_stay_texts():

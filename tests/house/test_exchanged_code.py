@@ -29,6 +29,9 @@ pytest_plugins = ("desk_fixtures",)
 
 ROOT = Path(__file__).parents[2]
 
+being_written = shutil.ignore_patterns("*.pyc.*", "*.tmp.*")
+"""Names under which other processes write what they compile; such a file is gone before it can be copied."""
+
 
 @pytest.fixture
 def serve(start_program: Callable[..., Any], project: Settings, tmp_path: Path) -> Callable[..., Any]:
@@ -37,7 +40,7 @@ def serve(start_program: Callable[..., Any], project: Settings, tmp_path: Path) 
     def started(*words: str) -> dict[str, Any]:
         code = tmp_path / "code"
         for name in ("mitl", "annotators", "hit_templates", "migrations"):
-            shutil.copytree(ROOT / name, code / name)
+            shutil.copytree(ROOT / name, code / name, ignore=being_written)
         command = [sys.executable, "-m", "mitl", *words, "--json", "--port", "0"]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(code)}
         process = start_program(command, cwd=project.project, stdout=-1, env=environment)

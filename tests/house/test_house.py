@@ -56,12 +56,11 @@ mitl.stages.evaluating
 mitl.__init__
 mitl.stages.harvesting
 mitl.stages.hits mitl.stages.past_work mitl.stages.reviewing
-mitl.stages.fusing
+mitl.stages.fusing mitl.stages.collecting
 mitl.stages.auditing
 mitl.stages.labelling
 mitl.stages.analysing mitl.stages.paying
 mitl.stages.planning
-mitl.stages.collecting
 mitl.stages.training
 mitl.stages.releasing
 mitl.stages.rounds

@@ -198,6 +198,16 @@ def test_what_did_happen_is_told_and_cited(known: Facts) -> None:
     assert "12 HITs asked which of two rankings" in text
 
 
+def test_people_who_answered_an_audit_alone_are_told(known: Facts) -> None:
+    """Their pages, their pay and that it was practice; of candidates there is nothing to tell."""
+    alone = replace(known, audit_answers=340, summary=replace(known.summary, judgements=0, usable=0))
+    text = as_markdown(alone)
+
+    assert "All of it was practice on a sandbox" in text
+    assert "Beside 340 answers that count for an audit, this gave 0 answers on candidates." in text
+    assert "**Annotation.**" not in as_markdown(replace(alone, audit_answers=0))
+
+
 def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -> None:
     bound = SimpleNamespace(recall=0.8123, precision=0.91)
     worst = SimpleNamespace(recall=0.5, precision=0.6)
@@ -238,8 +248,8 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert "2.1 % of 5 pairs of open" in text
     assert "Beside 700 answers that count for an audit, this gave" in text
     assert (
-        "recall is at most 97.1 %. 3 matches that only the audit found are in the release and in neither"
-        in text
+        "recall is at most 97.1 %, both directions together. 3 matches that only the audit found are in the release "
+        "and in neither" in text
     )
     assert (
         "Of 21 positives whose queries were not asked they say nothing. 13 workers answered; that is few."

@@ -227,6 +227,17 @@ def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> No
     assert "none-such" in fails(1, "plan", "--project", piloted, "--template", "none-such")
 
 
+def test_answers_beside_the_candidates_are_none_on_them(piloted: Path, tmp_path: Path) -> None:
+    """As those on deeper ranks than were proposed; a plan says so, whether or not something is fused."""
+    beside = project_settings(Path(shutil.copytree(piloted, tmp_path / "p")))
+    asked = "pair_id IN (SELECT pair_id FROM hit_item WHERE role = 'candidate')"
+    with open_context(beside, SANDBOX) as context:
+        context.session.execute(text(f"DELETE FROM proposal WHERE {asked}"))
+        context.session.commit()
+
+    assert "no answer is on a candidate" in fails(1, "plan", "--project", beside.project)
+
+
 def test_with_nothing_open_there_is_nothing_to_plan(tmp_path: Path) -> None:
     settings = make_world(tmp_path, n_images=14)
     run_propose(settings, image_queries=3, caption_queries=5)

@@ -299,8 +299,11 @@ def test_cocos_instances_are_read_with_the_images_that_show_none(tmp_path):
         ([], "has another form"),
         ({}, "has another form"),
         ({"1": "dog"}, "has another form"),
-        (INSTANCES | {"annotations": [{"image_id": 5, "category_id": 2}]}, "'5'.* is missing"),
-        (INSTANCES | {"annotations": [{"image_id": 3, "category_id": 1}]}, "is missing or of another form"),
+        (
+            INSTANCES | {"annotations": [{"image_id": 5, "category_id": 2}]},
+            "entry 1 of 'annotations' .* lists no image 5",
+        ),
+        (INSTANCES | {"annotations": [{"image_id": 3, "category_id": 1}]}, "lists no category 1"),
         (INSTANCES | {"annotations": [{"image_id": 1.5, "category_id": 1}]}, "1.5 is no whole number"),
         ({"annotations": []}, "categories"),
     ],

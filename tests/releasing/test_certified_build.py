@@ -16,8 +16,9 @@ from mitl.core.arrays import contains, distinct
 from mitl.crowd.context import open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import columns
+from mitl.db.store import items as item_store
 from mitl.positives.merging import MergeRules
-from mitl.records import AuditPurpose, Label
+from mitl.records import AuditPurpose, Exclusion, ExclusionKind, Label
 from mitl.records.audits import AUDITED, LISTED, AuditDesign, Stratum
 from mitl.records.frames import LABELS, MACHINE_LABELS, frame
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
@@ -110,6 +111,27 @@ def test_another_pool_voids_the_audit(project, audited, tmp_path):
     assert "certificate.json" not in files
     (line,) = [line for line in result.warnings if "certificate" in line]
     assert "changed since audit 1 was drawn, which voids it; draw another with `mitl audit draw`" in line
+
+
+def test_a_list_that_takes_out_what_the_audit_was_drawn_of_is_told(project, audited, tmp_path):
+    """Made by the audit's refusals it would raise the bounds, and nothing in the files but this says so."""
+    settings, _ = project
+    copy = tmp_path / "p"
+    shutil.copytree(settings.project, copy)
+    moved = replace(settings, project=copy, db_url=f"sqlite:///{copy}/mitl.db")
+    drawn = pq.read_table(copy / "certified/audit.parquet").to_pandas()
+    gone = drawn[drawn["held"] & drawn["known"]].iloc[0]
+    with open_context(moved, SANDBOX) as context:
+        pair = Exclusion(ExclusionKind.WRONG, str(gone["image_id"]), str(gone["caption_id"]), "wrong", "us")
+        item_store.add_exclusions(context.session, 1, [pair])
+        context.session.commit()
+
+    files, result = built(moved, copy / "excluded")
+
+    (line,) = [line for line in result.warnings if "exclusion list" in line]
+    assert line.startswith("1 audited pair left the positives by an exclusion list after the audit was drawn")
+    assert line[1:] in files["datasheet.md"].decode()
+    assert "certificate.json" in files
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from release_kit import AUDITORS, FILES, SALT, audit_record, audited_world, truly_matches, world
+from release_kit import AUDITORS, FILES, SALT, audit_record, audited_world, records, truly_matches, world
 
-from mitl.core.arrays import contains, unpack_pairs
+from mitl.core.arrays import contains, pack_each, unpack_pairs
 from mitl.errors import AuditError
 from mitl.positives.audit_files import read_audit
 from mitl.positives.certifying import certified, confirmed, refused
 from mitl.positives.folders import read_manifest
 from mitl.positives.loading import read_release
-from mitl.positives.merging import Exclusions, MergeRules
-from mitl.positives.pair_answers import judgement_frame, table_with_controls
+from mitl.positives.merging import Exclusions, MergeRules, gather, merge
+from mitl.positives.pair_answers import judgement_frame, pair_answers, table_with_controls
 from mitl.positives.privacy import find_leaks, pseudonym
 from mitl.positives.release import release_files, write_release
 from mitl.positives.sources import read_set
@@ -223,6 +223,26 @@ def test_documents_tell_the_bounds_and_what_they_rest_on(certified_files):
     assert warnings
     assert all(f"- {line}" in files["README.md"].decode() for line in (*lines[:3], *warnings))
     assert "were asked in the audit's sample alone" in sheet
+
+
+def test_documents_of_a_release_whose_people_answered_the_audit_alone_tell_of_them():
+    """Nobody rated or judged a candidate, and originals are not all that it holds."""
+    nobody, data = judgement_frame([]), world()
+    none = np.empty(0)
+    evidence = gather(pair_answers(nobody).pairs, none.astype(np.int64), none, pack_each(records()[2]))
+    merged = merge(evidence, data.rules, Exclusions())
+    whole, audit = certified(audit_record(merged), merged, Exclusions(), data.proposals, ())
+
+    files = release_files(dataclasses.replace(data, judgements=nobody, merged=whole, audit=audit))[0]
+
+    sheet, told = files["datasheet.md"].decode(), json.loads(files["croissant.json"])
+    assert "people said of a random sample of pairs whether they match" in sheet
+    assert "nobody was asked" not in sheet
+    assert told["description"] == "Positive image-caption pairs of scenes, audited by people."
+    assert "the original annotation and an audit's answers gave" in told["rai:dataCollection"]
+    assert "Manual Human Curator" in told["rai:dataCollectionType"]
+    assert told["rai:annotationsPerItem"] == "0; 1 or 3 on pairs of the audit's sample"
+    assert f"in the audit's sample {len(AUDITORS)}" in told["rai:annotatorDemographics"][0]
 
 
 @pytest.mark.parametrize("kind", list(IdKind))

@@ -23,6 +23,7 @@ from mitl.positives.rating_sheet import COLUMN_NOTES
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard
 from mitl.records.similarity import TASKS, Likeness, SimilarityRole
+from mitl.stages.releasing.release_ratings import _result
 
 FILES = {
     "sts_test.csv",
@@ -174,6 +175,19 @@ def test_every_rating_is_there_as_given(made):
         (list(Likeness).index(Likeness(row["task"])), row["worker"]) for row in rows if row["first"] == "1"
     ]
     assert order == sorted(order)
+
+
+def test_the_command_tells_the_ratings_that_are_in_released_scores(tmp_path):
+    """Those of pairs with too few are in the table and in no score."""
+    data = rated_world()
+    written = write_ratings(tmp_path / "r", data)
+    ratings = pq.read_table(tmp_path / "r/ratings.parquet").to_pandas()
+    per_pair = ratings[ratings["counted"]].groupby(["task", "first", "second"]).size()
+
+    line = _result(data, written, 0, {}).lines[0]
+
+    assert f"{per_pair[per_pair >= data.min_ratings].sum()} ratings in scores of" in line
+    assert (per_pair < data.min_ratings).any()
 
 
 def test_which_item_was_shown_first_is_told_for_both_orders():

@@ -311,7 +311,12 @@ def runs_of(clip, vsrn):
 def test_chaos_estimate_is_of_annotators_that_searched_the_same_queries(tmp_path):
     """What one alone searched would look as if the other had missed it; the release itself tells who searched what."""
     told = {}
-    for name, runs in (("alike", runs_of("a", "a")), ("unlike", runs_of("a", "b"))):
+    one_of_past_work = [*runs_of("a", "a")[:1], {"annotators": [], "queries": {"i2t": {"count": 0}}}]
+    for name, runs in (
+        ("alike", runs_of("a", "a")),
+        ("past", one_of_past_work),
+        ("unlike", runs_of("a", "b")),
+    ):
         data = audited_world(configuration={"runs": runs})
         folder = write_release(tmp_path / name, data).folder
         assert verify(folder).refusal is None
@@ -319,7 +324,7 @@ def test_chaos_estimate_is_of_annotators_that_searched_the_same_queries(tmp_path
     rejson(folder, "manifest.json", lambda manifest: manifest["configuration"].update(runs=["x"]))
 
     assert told["alike"] is not None
-    assert told["unlike"] is None
+    assert told["unlike"] is told["past"] is None
     with pytest.raises(ReleaseError, match="which annotators searched what"):
         verify_release(folder)
 

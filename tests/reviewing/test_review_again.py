@@ -8,11 +8,11 @@ import pytest
 from harvest_kit import queued
 from world_kit import SANDBOX, run_publish
 
-from mitl.campaign.bill import committed_cents
+from mitl.campaign.bill import committed_cents, expects_fee
 from mitl.db.session import open_database
 from mitl.db.store import hits, open_work
 from mitl.errors import FundsError, UsageError
-from mitl.records import Decision, HitState
+from mitl.records import Decision, Environment, HitState
 from mitl.settings import Settings
 from mitl.stages.reviewing.review import Ruling, rule
 
@@ -83,3 +83,13 @@ def test_a_bill_above_the_cost_that_was_allowed_asks_nothing_again(project):
 
     assert part.counts["hits_again"] == 1
     assert n_again(project) == found.counts["hits_to_ask_again"] - 1
+
+
+def test_a_fee_is_reckoned_with_only_where_the_endpoint_may_take_one(project):
+    """mitl's server takes none under its public name either, as the ids of batches tell, or [crowd] server_id does."""
+    there = replace(project, endpoint="https://crowd.example")
+    known = replace(there, endpoint_server_id="ours")
+    with open_database(project.db_url, read_only=True) as session:
+        assert not expects_fee(session, there, SANDBOX)
+        assert expects_fee(session, there, Environment.LIVE)
+        assert not expects_fee(session, known, Environment.LIVE)

@@ -26,7 +26,8 @@ from mitl.records import AuditPurpose, Direction, HitState, PairRole, several
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.rounds.asking import publish_chosen
-from mitl.stages.rounds.wish import Done, RoundRequest, Talk, Turn
+from mitl.stages.rounds.walking import run_rounds
+from mitl.stages.rounds.wish import AnswerWait, Done, RoundRequest, Talk, Turn
 
 NEXT = ("round", "next", "--sandbox", "--budget", "2.00")
 
@@ -55,6 +56,36 @@ def with_lost_work(careless: Path, tmp_path: Path, monkeypatch) -> Settings:
     shutil.copytree(careless, tmp_path / "p")
     monkeypatch.chdir(tmp_path / "p")
     return load_settings(tmp_path / "p", environ={})
+
+
+def test_a_round_whose_budget_is_spent_waits_for_the_answers_that_are_still_out(project):
+    """What is lost and cannot be paid for again keeps nobody from waiting for the others."""
+    ok(*NEXT[:-1], "3.00", "--strategy", "random")
+    ok("simulate", "--workers", "random", "--max-hits", "1")
+    ok("harvest")
+    ok("review", "drop", "1")
+
+    told = ok("round", "run", "--sandbox")
+    crowd = AnswerWait(1.0, pause=lambda seconds: ok("simulate") and None)
+    ended = run_rounds(project, SANDBOX, None, Talk(lambda cents: True, crowd=crowd)).counts
+
+    assert (
+        "54 pairs of the round or of its audits have no usable answer yet, and $0.00 of the budget"
+        in told.out
+    )
+    assert "next: the same command again when people have worked" in told.out
+    assert ended["closed"] == [2] and ended["steps"]["harvest"] == {"looks": 2, "unanswered": 18}
+
+
+def test_a_strategy_that_lacks_something_else_than_probabilities_says_so_and_no_other_spends_the_money(
+    project, monkeypatch
+):
+    """The fallback is for strategies that go by probabilities alone."""
+    monkeypatch.setattr("mitl.stages.rounds.choosing.ranked", _of("near"))
+
+    error = fails(1, *NEXT, "--strategy", "disagreement")
+
+    assert "disagreement needs two annotators" in error and "`mitl round rollback`" in error
 
 
 def test_work_for_nothing_has_no_budget(project):
@@ -223,6 +254,16 @@ def test_an_unfinished_training_of_a_round_learns_from_the_answers_that_came_in_
     assert counts["steps"]["train"]["trained"] == {"clip-mini": f"clip-mini-r{counts['round']}"}
 
 
+def _of(name: str):
+    from mitl.stages.fusing.gathering import ranked
+
+    def his_own(*given):
+        rows = ranked(*given)
+        return rows[rows["annotator"] == name]
+
+    return his_own
+
+
 def test_machines_label_under_the_bound_of_a_sample_that_is_drawn_once_there_are_probabilities(
     tmp_path, monkeypatch
 ):
@@ -247,6 +288,9 @@ def test_machines_label_under_the_bound_of_a_sample_that_is_drawn_once_there_are
     ok("publish", "--sandbox", "--limit", "150")
     for words in (("simulate", "--workers", "careful"), ("harvest",), ("fuse",)):
         ok(*words)
+    large = fails(1, "round", "next", "--sandbox", "--budget", "90.00", *labels[:-1], "1000")
+    assert "a sample of 1,000 pairs is wanted, but 2 to " in large and "`mitl round rollback`" in large
+    ok("round", "rollback")
 
     counts = ok(
         "round",

@@ -11,9 +11,10 @@ import pytest
 from cli_kit import fails, mitl, ok
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
+from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import open_context
 from mitl.db.session import open_database
-from mitl.db.store import audits, columns
+from mitl.db.store import audits, columns, open_work
 from mitl.db.store import rounds as round_store
 from mitl.records import AuditPurpose
 from mitl.records.frames import counts as speaks
@@ -21,6 +22,7 @@ from mitl.records.rounds import RoundStep
 from mitl.settings import Settings, load
 from mitl.stages.auditing.drawing import AuditRequest, draw_audit
 from mitl.stages.fusing.fuse import fuse
+from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import settle
@@ -130,6 +132,34 @@ def test_the_most_doubtful_are_asked_again_by_others_and_a_third_decides_between
     ok("verify", "release")
     sheet = (project.project / "release" / "datasheet.md").read_text()
     assert f"chose {len(chosen)} pairs to ask, by the strategy doubts. These pairs had an answer" in sheet
+
+
+def test_a_call_of_the_machine_that_people_confirm_did_not_change(project):
+    """What it called a match before anybody was asked did not become one; nor later, when its labels are gone."""
+    was = _votes(_judged(project))
+    with open_context(project, SANDBOX) as context:
+        session, fused = context.session, fused_scores(context)
+        asked = pack_pairs(
+            {*open_work.asked_pairs(session, SANDBOX), *audits.drawn_for_labels(session, SANDBOX)}
+        )
+        labels = fused[~fused["pair"].isin(asked) & fused["probability"].between(0.2, 0.6)]
+        labels = labels.assign(label=0, stratum="open")
+        (audit,) = (one for one in audits.audits(session, SANDBOX) if one.purpose is AuditPurpose.LABELS)
+        audits.add_labelling(session, SANDBOX, audit.id, "{}", labels, context.now())
+        session.commit()
+
+    counts = ok(*DOUBTS[:-1], "9.00", "--workers", "careful", "--json").json["counts"]
+
+    chosen, now = _chosen(project), _votes(_judged(project))
+    of_machine = set(chosen) - set(was.index)
+    was = pd.concat([was, pd.Series(1, sorted(of_machine))])
+    done = counts["steps"]["harvest"]
+    became = (was[chosen] <= 0) & (now[chosen] > 0), (was[chosen] > 0) & (now[chosen] <= 0)
+    assert any(now[pair] > 0 for pair in of_machine) and any(now[pair] < 0 for pair in of_machine)
+    assert done["became_match"] == counts["figures"]["positives"] == became[0].sum()
+    assert done["became_none"] == became[1].sum()
+    ok("label", "--withdraw")
+    assert ok("round", "show", "--json").json["counts"]["rounds"][-1]["positives"] == became[0].sum()
 
 
 @pytest.mark.thorough

@@ -251,8 +251,8 @@ def _missing(data: ReportInput) -> Iterator[Highlight]:
         )
         recall = " and ".join(percent_at_most(bound.at_most) for bound in bounds.values())
         yield Highlight(
-            f"Matches that no annotator proposed: at least {missing} (Chao's bound), so the recall is at most "
-            f"{recall}.",
+            f"Matches that no annotator proposed: at least {missing} (Chao's bound), so the recall of what they "
+            f"proposed is at most {recall}.",
             "completeness",
         )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from urllib.parse import quote, urlsplit
 
 from mitl.crowd_server.store.models import VisitState
-from mitl.crowd_server.store.panels import PanelRow
+from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
 from mitl.errors import UsageError
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -17,7 +17,8 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 # No panel's ids hold these; a link that was pasted without being filled in does.
 _PLACEHOLDER = re.compile(r"[{}%<>\[\]$]")
-_ANY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~:=+/-]{0,127}")
+_ANY_ID = re.compile(rf"(?!{FORGOTTEN})[A-Za-z0-9_][A-Za-z0-9._~:=+/-]{{0,127}}")
+"""But not what stands in the place of a deleted one, or nobody's could be deleted."""
 MAX_ID = 128
 """Characters of an id, at most; some profiles allow fewer."""
 

@@ -249,16 +249,18 @@ class Payee:
 
 # A participant can come to two panels of one kind and is one worker in both, so money follows the visit: an
 # assignment belongs to the last visit that began before it was accepted. Otherwise both panels would pay it.
-_panel_of_work = (
+# Where the clock was set back in between, none began before, and it is the next one's: nobody else would pay it.
+_a_visit = (
     select(PanelVisit.panel_id)
-    .where(
-        PanelVisit.worker_id == CrowdAssignment.worker_id,
-        PanelVisit.started_at <= CrowdAssignment.accepted_at,
-    )
-    .order_by(PanelVisit.started_at.desc(), PanelVisit.id.desc())
+    .where(PanelVisit.worker_id == CrowdAssignment.worker_id)
     .limit(1)
     .correlate(CrowdAssignment)
-    .scalar_subquery()
+)
+_panel_of_work = func.coalesce(
+    _a_visit.where(PanelVisit.started_at <= CrowdAssignment.accepted_at)
+    .order_by(PanelVisit.started_at.desc(), PanelVisit.id.desc())
+    .scalar_subquery(),
+    _a_visit.order_by(PanelVisit.started_at, PanelVisit.id).scalar_subquery(),
 )
 
 

@@ -150,7 +150,7 @@ def proceed(visitor: Visitor, books: Books, visit: VisitRow, wish: str = "") -> 
         if qualifying.may("accept", group.requirements, held):
             leased = leases.accept(books, worker, group.mturk_id)
             if leased is not None:
-                return f"/w/a/{seal_lease(site, *leased)}"
+                return f"/w/a/{seal_lease(site, worker.mturk_id, *leased)}"
     state = VisitState.COMPLETED if kept.hits_done else VisitState.NOTHING_LEFT
     panels.set_state(books.connection, visit.id, state, now)
     return "/w"
@@ -160,8 +160,11 @@ def visit_page(visitor: Visitor, visit: VisitRow, notice: str) -> Response:
     """Where the visit stands: between two HITs, or at its end."""
     if not visit.is_open:
         return end_page(visitor, visit)
+    with visitor.read() as books:
+        standing = visitor.standing(books.connection)
     return visitor.page(
         "panel_visit.html.j2",
+        consented=standing.study is not None and standing.study.consent and standing.consent,
         visit=visit,
         panel=PROFILES[visit.profile].title,
         current=current_lease(visitor),

@@ -7,6 +7,7 @@ good for this assignment alone.
 
 from __future__ import annotations
 
+import datetime as dt
 import html as html_lib
 import json
 import re
@@ -35,10 +36,11 @@ from mitl.crowd_server.work.visitor import (
     current_lease,
     for_workers,
     form,
+    is_newest,
     lease_behind,
     token_of,
 )
-from mitl.protocol.answer_xml import answers_xml
+from mitl.protocol.answer_xml import MAX_ANSWER_BYTES, answers_xml
 from mitl.protocol.pages import bind_submission, fold_instructions
 
 PREVIEW_ASSIGNMENT = "ASSIGNMENT_ID_NOT_AVAILABLE"
@@ -92,7 +94,7 @@ def _is_shown(site: Site, request: Request, lease: LeaseRow) -> bool:
     """Whether this address shows the HIT: while it is at work, and to send late what a browser still holds of it."""
     now = site.clock()
     is_late = "late" in request.query_params and lease.has_run_out(now)
-    return token_of(site, lease) == request.path_params["token"] and (lease.is_live(now) or is_late)
+    return is_newest(lease, request.path_params["token"]) and (lease.is_live(now) or is_late)
 
 
 def _submitted(visitor: Visitor, lease: LeaseRow) -> Response:
@@ -122,7 +124,6 @@ def _over(visitor: Visitor, lease: LeaseRow) -> Response:
     A browser that holds a draft of it gets the way to send that.
     """
     token = visitor.request.path_params["token"]
-    is_newest = token_of(visitor.site, lease) == token
     with visitor.read() as books:
         kept = assignments.is_late_kept(books.connection, lease.id)
     return visitor.page(
@@ -130,7 +131,7 @@ def _over(visitor: Visitor, lease: LeaseRow) -> Response:
         status=410,
         lease=lease,
         kept=kept,
-        may_send=is_newest and not kept and lease.has_run_out(visitor.now),
+        may_send=is_newest(lease, token) and not kept and lease.has_run_out(visitor.now),
         token=token,
         current=current_lease(visitor),
     )
@@ -142,7 +143,7 @@ def give_back(visitor: Visitor, fields: Fields) -> Response:
     token = visitor.request.path_params["token"]
     with visitor.write() as books:
         lease = _own_lease(visitor, books.connection, token)
-        if token_of(visitor.site, lease) != token:
+        if not is_newest(lease, token):
             raise _gone()
         if lease.submitted_at is not None:
             return RedirectResponse(f"/w/a/{token}", 303)
@@ -211,7 +212,7 @@ def frame(site: Site, request: Request) -> Response:
     token = request.path_params["token"]
     with site.database.read() as connection:
         lease = lease_behind(site, connection, token)
-        if lease is None or token_of(site, lease) != token:
+        if lease is None or not is_newest(lease, token):
             return note_page("not-found", 404)
         if lease.submitted_at is not None:
             return note_page("again", 200)
@@ -359,10 +360,11 @@ _NOT_TAKEN = {"large": 413, "empty": 422, "no-form": 415, "files": 415}
 async def submit(site: Site, request: Request) -> Response:
     """``POST /s/<token>/mturk/externalSubmit``: keep the fields of a form; the token alone says whose."""
     fields = await _fields(request)
-    return await in_thread(_submit, site, request, fields)
+    # Who sent it in time is not late because the server had others to serve first.
+    return await in_thread(_submit, site, request, fields, site.clock())
 
 
-def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -> Response:
+def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str, now: dt.datetime) -> Response:
     token = request.path_params["token"]
     with site.database.read() as connection:
         sealed = lease_behind(site, connection, token)
@@ -374,9 +376,11 @@ def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -
     if not any(name for name, _ in answers):
         return _not_taken(site, request, sealed, "empty")
     answer = answers_xml(answers)
+    # A character of one byte can take eight, and nobody would read so much.
+    if len(answer) > MAX_ANSWER_BYTES:
+        return _not_taken(site, request, sealed, "large")
     with site.database.write(sealed.environment) as connection:
-        now = site.clock()
-        is_own = token_of(site, sealed) == token and not _is_of_another(sealed, fields)
+        is_own = is_newest(sealed, token) and not _is_of_another(sealed, fields)
         if is_own and leases.submit(Books(connection, sealed.environment, now), sealed, answer):
             panels.count_hit(connection, sealed.id, now)
             return note_page("thanks", 200)
@@ -385,7 +389,7 @@ def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -
         if lease.submitted_at is not None:
             return note_page("again", 200)
         # Under an old token the same worker took the HIT again; what they entered before is kept all the same.
-        if token_of(site, lease) != token or not lease.is_live(now):
+        if not is_newest(lease, token) or not lease.is_live(now):
             if workers.has_withdrawn(connection, lease.worker):
                 return note_page("withdrawn", 410)
             assignments.keep_late(connection, lease.id, answer, now)
@@ -398,7 +402,7 @@ def _not_taken(site: Site, request: Request, lease: LeaseRow, note: str) -> Resp
     token = request.path_params["token"]
     if lease.submitted_at is not None:
         return note_page("again", 200)
-    if token_of(site, lease) != token or not lease.is_live(site.clock()):
+    if not is_newest(lease, token) or not lease.is_live(site.clock()):
         return note_page("over", 410)
     with site.database.read() as connection:
         question = site.questions.of(connection, lease.hit_id)

@@ -152,7 +152,7 @@ def accept(visitor: Visitor, fields: Fields) -> Response:
             return RedirectResponse(proceed(visitor, books, visit, hit_type), 303)
         requirements, current = leases.at_hand(books, worker, hit_type)
         if current is not None:
-            return RedirectResponse(f"/w/a/{seal_lease(site, *current)}?notice=first", 303)
+            return RedirectResponse(f"/w/a/{seal_lease(site, worker.mturk_id, *current)}?notice=first", 303)
         if requirements is None:
             return RedirectResponse("/w?notice=none", 303)
         if requirements != "[]":
@@ -164,7 +164,7 @@ def accept(visitor: Visitor, fields: Fields) -> Response:
             return RedirectResponse("/w", 303)
     if leased is None:
         return RedirectResponse("/w?notice=none", 303)
-    return RedirectResponse(f"/w/a/{seal_lease(site, *leased)}", 303)
+    return RedirectResponse(f"/w/a/{seal_lease(site, worker.mturk_id, *leased)}", 303)
 
 
 @for_workers

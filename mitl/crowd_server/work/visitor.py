@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from mitl.core.paging import number_in
 from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
 from mitl.crowd_server.store import leases, panels, workers
@@ -290,20 +291,35 @@ def start_session(
         )
 
 
-def seal_lease(site: Site, assignment_id: int, accepted_at: dt.datetime) -> str:
-    """The token of one lease; taking the same HIT again after a return makes another."""
-    return seal(site.secret, "assignment", f"{assignment_id}-{(accepted_at - _EPOCH) // _MICROSECOND}")
+def seal_lease(site: Site, worker: str, assignment_id: int, accepted_at: dt.datetime) -> str:
+    """The token of one worker's lease; taking the same HIT again after a return makes another."""
+    return seal(site.secret, f"assignment {worker}", _lease(assignment_id, accepted_at))
+
+
+def _lease(assignment_id: int, accepted_at: dt.datetime) -> str:
+    return f"{assignment_id}-{(accepted_at - _EPOCH) // _MICROSECOND}"
 
 
 def token_of(site: Site, lease: LeaseRow) -> str:
     """The token of this lease."""
-    return seal_lease(site, lease.id, lease.accepted_at)
+    return seal_lease(site, lease.worker, lease.id, lease.accepted_at)
 
 
 def lease_behind(site: Site, connection: Connection, token: str) -> LeaseRow | None:
-    """The assignment that a token was made for, whether or not its HIT was taken again since."""
-    value = unseal(site.secret, "assignment", token)
-    return None if value is None else leases.find(connection, int(value.partition("-")[0]))
+    """The assignment that a token was made for, whether or not its HIT was taken again since.
+
+    Once a backup was restored, the row may be another worker's, whose answers those behind the token are not.
+    """
+    row = number_in(token.partition("-")[0])
+    lease = None if row is None else leases.find(connection, row)
+    # The bare word is of tokens that earlier versions made and browsers still hold.
+    purposes = () if lease is None else (f"assignment {lease.worker}", "assignment")
+    return lease if any(unseal(site.secret, purpose, token) for purpose in purposes) else None
+
+
+def is_newest(lease: LeaseRow, token: str) -> bool:
+    """Whether this token, which is good for the assignment, is of its lease now: its HIT was not taken again since."""
+    return token.startswith(f"{_lease(lease.id, lease.accepted_at)}.")
 
 
 def current_lease(visitor: Visitor) -> tuple[LeaseRow, str] | None:

@@ -443,9 +443,16 @@ def labellings(session: Session, environment: Environment) -> list[LabellingRow]
     return [LabellingRow(*row) for row in session.execute(query)]
 
 
-def standing(session: Session, environment: Environment) -> LabellingRow | None:
-    """The newest run that is not withdrawn, whose labels alone are read."""
-    rows = [row for row in labellings(session, environment) if row.withdrawn_at is None]
+def standing(
+    session: Session, environment: Environment, at: dt.datetime | None = None
+) -> LabellingRow | None:
+    """The newest run that is not withdrawn, whose labels alone are read, or the one that was so at a time."""
+    rows = [
+        row
+        for row in labellings(session, environment)
+        if row.withdrawn_at is None or (at is not None and row.withdrawn_at > at)
+        if at is None or row.made_at <= at
+    ]
     return rows[-1] if rows else None
 
 
@@ -485,9 +492,9 @@ def labelled_rows(session: Session, environment: Environment) -> Ints:
     return np.fromiter(session.scalars(rows), np.int64)
 
 
-def machine_labels(session: Session, environment: Environment) -> pd.DataFrame:
-    """The labels that stand (``MACHINE_LABELS``)."""
-    run = standing(session, environment)
+def machine_labels(session: Session, environment: Environment, at: dt.datetime | None = None) -> pd.DataFrame:
+    """The labels that stand, or stood at a time (``MACHINE_LABELS``)."""
+    run = standing(session, environment, at)
     query = (
         select(
             PairRow.left_id,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.arrays import contains, distinct
-from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow
+from mitl.core.arrays import contains, distinct, unpack_pairs
+from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow, Round
 from mitl.db.store import audits as audit_store
 from mitl.db.store.commitments import SUBMITTED, paid_by
 from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of
@@ -32,6 +32,7 @@ from mitl.records import (
     Pair,
     PairRole,
 )
+from mitl.records.frames import LABELS
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
 ANSWERING = (PairRole.CANDIDATE, PairRole.OVERLAP)
@@ -173,13 +174,23 @@ def answered_again(session: Session, environment: Environment, round_id: int) ->
     """Of each pair that HITs of a round have usable answers on, the matches less the others among all its answers.
 
     Returns:
-        pair → (now, without that round's HITs); 0 where workers are evenly divided, or none answered.
+        pair → (now, without that round's HITs); 0 where workers are evenly divided. Where none had answered, a match
+        or none by the machine's label that stood when the round was opened, or 0.
     """
     balance = case((JudgementRow.label.in_([label for label in Label if label.is_positive]), 1), else_=-1)
     is_own = case((paid_by(session, environment, round_id), 1), else_=0)
-    values = func.sum(balance), func.sum(balance * (1 - is_own))
+    values = func.sum(balance), func.sum(balance * (1 - is_own)), func.sum(1 - is_own)
     query = _usable(environment, _ASKED, *values).having(func.max(is_own) == 1)
-    return {Pair(*pair): (int(now), int(before)) for *pair, now, before in session.execute(query)}
+    opened = session.get_one(Round, round_id).opened_at
+    labels = audit_store.machine_labels(session, environment, opened)
+    machine = {
+        pair: 1 if LABELS[label].is_positive else -1
+        for pair, label in zip(unpack_pairs(labels["pair"].to_numpy()), labels["label"], strict=True)
+    }
+    return {
+        Pair(*pair): (int(now), int(before) if others else machine.get(Pair(*pair), 0))
+        for *pair, now, before, others in session.execute(query)
+    }
 
 
 def undecided(session: Session, environment: Environment, round_id: int, pairs: Sequence[Pair]) -> list[Pair]:

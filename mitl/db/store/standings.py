@@ -36,6 +36,8 @@ class Standing(TypedDict):
     batches: int
     again: Mapping[str, int]
     """Command → closed HITs that leave something to it, pairs first."""
+    disputed: int
+    """Pairs of the sample for machine labels that want further workers who are not asked yet."""
     scores: Sequence[str]
     """Commands that show what came of other kinds of campaign than pairs."""
     round: int | None

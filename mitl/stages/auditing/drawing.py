@@ -418,8 +418,8 @@ def _scaled(
     least = np.minimum(pairs, 1)
     if not least.sum() <= size <= pairs.sum():
         raise AuditError(
-            f"--size is {size:,}, but {int(least.sum()):,} to {int(pairs.sum()):,} pairs can be drawn: each of "
-            f"{several(len(guesses), 'stratum', 'strata')} gives at least one"
+            f"a sample of {several(size, 'pair')} is wanted, but {int(least.sum()):,} to {int(pairs.sum()):,} "
+            f"pairs can be drawn: each of {several(len(guesses), 'stratum', 'strata')} gives at least one"
         )
     sample = least.copy()
     while (rest := size - int(sample.sum())) > 0:

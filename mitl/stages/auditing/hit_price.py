@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mitl.campaign.bill import PostingTerms, terms_of
+from mitl.campaign.bill import PostingTerms, expects_fee, terms_of
 from mitl.campaign.kinds import fitting, wording_of
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
 from mitl.campaign.kinds.protocol import Request
@@ -66,7 +66,7 @@ def price_of(context: Context, request: Request) -> HitPrice:
     wording = wording_of(request.kind, request.template, settings.wordings)
     pilots = find_pilots(session, request.environment, request.template, PAIRS_PER_HIT)
     terms = terms_of(settings, request, wording, estimate_of(pilots, wording, PAIRS_PER_HIT))
-    return HitPrice(terms, charges_fee=settings.endpoint is not None)
+    return HitPrice(terms, charges_fee=expects_fee(session, settings, request.environment))
 
 
 def latest_wording(context: Context) -> str:

@@ -25,6 +25,7 @@ from mitl.proposals.candidates import finders, ranked_pairs
 from mitl.records import Direction, Pair, several
 from mitl.records.audits import LISTED
 from mitl.records.frames import frame
+from mitl.stages.collecting.show import accepted_texts, originals_with
 from mitl.stages.fusing.scores import fused_scores
 
 BANDS = (0.5, 0.1, 0.02)
@@ -73,7 +74,7 @@ def merged_now(context: Context) -> Merged:
     evidence = gather(
         pair_answers(judgements, rules, withdrawn).pairs,
         *columns.rating_columns(session),
-        columns.original_columns(session, item_store.dataset(session).id),
+        originals_with(context, accepted_texts(context)),
         None if humans_only else audit_store.machine_labels(session, environment),
     )
     exclusions = item_store.exclusions(session)

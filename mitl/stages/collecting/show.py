@@ -15,15 +15,16 @@ import pandas as pd
 from markupsafe import Markup
 
 from mitl.campaign.kinds.texts.standing import Attempt, ItemStanding, ItemState, standing, tally
-from mitl.core.arrays import pack_ids
+from mitl.core.arrays import Ints, pack_ids, pack_pairs
 from mitl.core.pictures import page_jpeg
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import collection as collection_store
+from mitl.db.store import columns
 from mitl.db.store import items as item_store
 from mitl.positives.release_input import CollectedText
-from mitl.records import Environment, ImageItem, StageResult, Table, several
+from mitl.records import Environment, ImageItem, Pair, StageResult, Table, several
 from mitl.records.collection import COLLECTED
 from mitl.records.forms import IMAGES
 from mitl.records.frames import frame
@@ -58,6 +59,13 @@ def accepted_texts(context: Context) -> list[CollectedText]:
             )
         )
     return sorted(texts, key=lambda text: text.name)
+
+
+def originals_with(context: Context, texts: Sequence[CollectedText]) -> Ints:
+    """The data set's original pairs, and for which of its captions people picked which image."""
+    own = columns.original_columns(context.session, item_store.dataset(context.session).id)
+    picked = [Pair(text.image, text.caption) for text in texts if text.caption is not None]
+    return np.concatenate([own, pack_pairs(picked)])
 
 
 def collected(context: Context) -> pd.DataFrame:

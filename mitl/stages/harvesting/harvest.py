@@ -248,7 +248,8 @@ def _nothing_to_do(context: Context, warnings: tuple[str, ...] = ()) -> Harveste
     session, environment = context.session, context.environment
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
     counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
-    after = round_store.after_pages(session, environment)
+    begun = hit_store.batches(session, environment)
+    after = _next(context, counts) if begun else round_store.after_pages(session, environment)
     result = StageResult.nothing(f"no HIT is out on {environment}", counts, after)
     return Harvested(environment, replace(result, warnings=warnings), counts, 0)
 
@@ -277,7 +278,7 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     if audit_store.open_questions(session, environment):
         command = round_store.pairs_command(session, environment)
         return f"{command} --{environment}, which asks what an audit still wants"
-    if counts["hits_out"]:
+    if counts.get("hits_out"):
         return "mitl harvest again when people have worked"
     following = after_answers(session, environment)
     scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]

@@ -94,6 +94,8 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     judged = list(project.answers)
     at = places(pairs, pack_each(judged))
     is_candidate = at >= 0
+    if not is_candidate.any():
+        raise TooFewAnswersError("no answer is on a candidate, so nothing is known of them")
     labels = np.array([project.answers[pair].label.is_positive for pair in judged], np.bool_)
     order = np.argsort(at[is_candidate], kind="stable")
     answered = at[is_candidate][order]

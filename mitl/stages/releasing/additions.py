@@ -13,6 +13,7 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.texts.standing import standing, tally
+from mitl.core.arrays import contains
 from mitl.crowd.context import Context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import collection as collection_store
@@ -21,7 +22,7 @@ from mitl.db.store import rounds as round_store
 from mitl.db.store.rounds import TrainedRow
 from mitl.errors import AuditError
 from mitl.positives.certifying import AuditRecord, certified
-from mitl.positives.merging import Exclusions
+from mitl.positives.merging import Exclusions, Merged
 from mitl.positives.release_input import (
     ChosenRound,
     CollectedText,
@@ -164,8 +165,23 @@ def with_certificate(
             why = str(error)
         else:
             configuration = {**data.configuration, "audit": audit.named}
-            return replace(data, merged=merged, audit=audit, configuration=configuration), ""
+            warnings = data.warnings + _excluded_since(record, data.merged)
+            whole = replace(data, merged=merged, audit=audit, configuration=configuration, warnings=warnings)
+            return whole, ""
     return data, why and f"the release has no certificate: {why}"
+
+
+def _excluded_since(record: AuditRecord, merged: Merged) -> tuple[str, ...]:
+    """What no file of the release tells: lists may have been made by the audit's answers, which the bounds forbid."""
+    known = record.audited.loc[record.audited["known"], "pair"]
+    gone = int(contains(merged.where("excluded"), known.to_numpy()).sum())
+    if not gone:
+        return ()
+    return (
+        f"{several(gone, 'audited pair')} left the positives by an exclusion list after the audit was drawn: if the "
+        "list goes by the audit's answers, the certificate's bounds are too high, so keep such pairs in and let "
+        "conflicts.csv tell of them",
+    )
 
 
 def _record(context: Context) -> tuple[AuditRecord | None, str]:

@@ -10,9 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
-from mitl.core.arrays import pack_pairs
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import audits as audit_store
@@ -36,7 +33,6 @@ from mitl.records import (
     Direction,
     Environment,
     JudgementSource,
-    Pair,
     StageResult,
     Table,
     several,
@@ -44,7 +40,7 @@ from mitl.records import (
 from mitl.records.results import EnvironmentCounts, printed_by
 from mitl.records.similarity import SIMILARITY
 from mitl.settings import Settings
-from mitl.stages.collecting.show import accepted_texts
+from mitl.stages.collecting.show import accepted_texts, originals_with
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
 from mitl.stages.releasing.additions import (
     collected,
@@ -102,12 +98,8 @@ def release_input(
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
     golds = gold_state(judgements, settings.gold_rule)
     answers = pair_answers(judgements, rules, golds.withdrawn)
-    picked = [Pair(text.image, text.caption) for text in texts if text.caption is not None]
-    originals = np.concatenate(
-        [columns.original_columns(session, known.dataset.id), pack_pairs(picked)]
-    ).astype(np.int64)
     learnt = learning(session, known.environment)
-    evidence = gather(answers.pairs, rated, scores, originals, machine)
+    evidence = gather(answers.pairs, rated, scores, originals_with(context, texts), machine)
     data = ReleaseInput(
         name=name,
         dataset=known.dataset.name,

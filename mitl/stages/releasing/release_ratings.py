@@ -290,6 +290,7 @@ def _result(
             f"{several(undecided, 'submission')} not decided yet, so the ratings are not in this release; run `mitl "
             "harvest` and `mitl review`"
         )
+    in_scores = int(data.complete.drop_duplicates("pair")["n_ratings"].sum())
     left = sum(figures["incomplete"] for figures in tasks.values())
     if left:
         warnings.append(
@@ -331,7 +332,7 @@ def _result(
             ),
         ),
         lines=(
-            f"{release_words(data.name)}: {several(summary['ratings_counted'], 'rating')} in scores of "
+            f"{release_words(data.name)}: {several(in_scores, 'rating')} in scores of "
             f"{several(sum(figures['pairs'] for figures in tasks.values()), 'pair')}"
             if written.changed
             else f"nothing to do: {written.folder} holds exactly this release already",

@@ -116,7 +116,7 @@ def facts(context: Context) -> tuple[Facts, tuple[str, ...]]:
             ),
             versions=tuple(versions()),
         ),
-        tuple(line for line in (uncertified, later) if line),
+        tuple(line for line in (*data.warnings, uncertified, later) if line),
     )
 
 

@@ -242,6 +242,7 @@ def _next(now: StatusCounts, annotators: Sequence[str], seen: _Seen) -> str:
     if (
         now["hits_to_ask_again"]
         or now["pairs_open"]
+        or standing["disputed"]
         or (audit is not None and audit["wanted"] > audit["out"])
     ):
         return f"{next(iter(standing['again']), PAIRS_COMMAND)} --{now['environment']}"

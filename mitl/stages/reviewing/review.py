@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated
 
-from mitl.campaign.bill import SpendingLimit
+from mitl.campaign.bill import SpendingLimit, expects_fee
 from mitl.campaign.kinds import after_answers, other_kinds_asked, to_ask_again
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
@@ -274,7 +274,7 @@ def _cost(context: Context, again: Sequence[HitToReplace]) -> int:
     """Cents for every worker who is still wanted, at the rewards of before."""
     batches = {batch.id: batch for batch in hit_store.batches(context.session, context.environment)}
     rewards = [(batches[hit.hit.batch_id].reward_cents, hit.missing) for hit in again]
-    with_fee = _charges_fee(context.settings)
+    with_fee = expects_fee(context.session, context.settings, context.environment)
     return sum(
         missing * (reward + (fee_cents(reward, missing) if with_fee else 0)) for reward, missing in rewards
     )
@@ -283,7 +283,8 @@ def _cost(context: Context, again: Sequence[HitToReplace]) -> int:
 def _over_ceiling(context: Context, cents: int) -> str:
     """A warning where asking again would cost more than the ceiling leaves."""
     settings, chosen = context.settings, context.environment
-    left = SpendingLimit(context.session, settings, chosen, charges_fee=_charges_fee(settings)).left()
+    with_fee = expects_fee(context.session, settings, chosen)
+    left = SpendingLimit(context.session, settings, chosen, charges_fee=with_fee).left()
     if left is None or cents <= left:
         return ""
     return (
@@ -291,11 +292,6 @@ def _over_ceiling(context: Context, cents: int) -> str:
         f"{format_dollars(settings.ceiling_cents or 0)} on {chosen} leaves {format_dollars(left)}; raise ceiling_cents "
         "in [crowd] of mitl.toml, or ask for part of it with --limit"
     )
-
-
-def _charges_fee(settings: Settings) -> bool:
-    """Whether a fee must be reckoned with: mitl's own server takes none."""
-    return settings.endpoint is not None
 
 
 def _next(context: Context, counts: RulingCounts, asks_again: str) -> str:

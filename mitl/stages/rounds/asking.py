@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mitl.campaign.bill import expects_fee
 from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.campaign.kinds.protocol import leftover
 from mitl.campaign.publish import publish
@@ -34,7 +35,7 @@ _MOST_LOOKS = 12
 def committed_cents(context: Context, round_id: int) -> int:
     """What the HITs that a round pays for have cost and may still cost, fees included."""
     session, environment = context.session, context.environment
-    charges_fee = context.settings.endpoint is not None
+    charges_fee = expects_fee(session, context.settings, environment)
     promised = sum(
         promise.count
         * (
@@ -179,17 +180,18 @@ def harvest_chosen(turn: Turn) -> Done | Waits:
             )
         words = f"{several(len(missing), 'pair')} of the round or of its audits have no usable answer yet"
         if lost and affordable is None:
-            spent = f"{words}, and {format_dollars(max(left, 0))} of the budget is left"
+            words += f", and {format_dollars(max(left, 0))} of the budget is left"
             if lost == missing:  # nothing is out either, so waiting would not end
-                return Done(spent + told, {"looks": looks, "unanswered": len(missing), **changed})
-            return Waits(spent, "mitl round close, which goes on with the answers that are there", did)
-        if lost:
+                return Done(words + told, {"looks": looks, "unanswered": len(missing), **changed})
+        elif lost:
             _post(turn, affordable)
             did = True
+        queued = seen.counts["queued"] if crowd.population is None else 0
         if crowd.population is not None and looks < _MOST_LOOKS:
             continue
         if crowd.wait_s is None or crowd.population is not None:
-            queued = "mitl review; then " if seen.counts["queued"] and crowd.population is None else ""
-            return Waits(words, f"{queued}the same command again when people have worked", did)
-        turn.talk.say(f"{words}; looking again in {crowd.wait_s:g} s")
+            review = "mitl review; then " if queued else ""
+            return Waits(words, f"{review}the same command again when people have worked", did)
+        review = f"; `mitl review` holds {several(queued, 'submission')}" if queued else ""
+        turn.talk.say(f"{words}{review}; looking again in {crowd.wait_s:g} s")
         crowd.pause(crowd.wait_s)

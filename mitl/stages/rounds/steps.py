@@ -23,7 +23,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store import rounds as round_store
-from mitl.errors import AuditError, MetricError, RoundError, TrainingError
+from mitl.errors import AuditError, MetricError, RoundError, TrainingError, UnfusedError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import AuditPurpose, Direction, several
 from mitl.records.rounds import DOUBTS, RoundStep
@@ -231,9 +231,7 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
     lost = pack_pairs({pair for hit in unanswered for pair in hit.pairs})
     try:
         chosen = choose(context, wish.strategy, budget + len(lost), seed, options)
-    except RoundError:
-        if wish.strategy == DOUBTS or fused_scores(context) is not None:
-            raise
+    except UnfusedError:
         chosen = choose(context, UNFUSED, budget + len(lost), seed, options)
     most = hits_at_first(context, wish)
 
@@ -260,17 +258,17 @@ def _choose(turn: Turn) -> Done:
         chosen = round_store.chosen_pairs(context.session, turn.row.id)
         sample = sample_wanted(context, wish)
     if not len(chosen):
-        if sample:
-            draw_audit(settings, AuditRequest(AuditPurpose.LABELS, sample), turn.environment)
-        with open_context(settings, turn.environment) as context:
-            budget = room(context, wish, *asked_first(context, wish))
-            try:
+        try:
+            if sample:
+                draw_audit(settings, AuditRequest(AuditPurpose.LABELS, sample), turn.environment)
+            with open_context(settings, turn.environment) as context:
+                budget = room(context, wish, *asked_first(context, wish))
                 chosen = chosen_now(context, wish, turn.row.number, budget)
-            except RoundError as error:
-                raise _nothing_chosen(turn, str(error)) from error
-            context.session.rollback()
-            round_store.choose_pairs(context.session, turn.row.id, chosen)
-            context.session.commit()
+                context.session.rollback()
+                round_store.choose_pairs(context.session, turn.row.id, chosen)
+                context.session.commit()
+        except (AuditError, RoundError) as error:
+            raise _nothing_chosen(turn, str(error)) from error
     if not len(chosen):
         raise _nothing_chosen(turn, f"{wish.strategy} chose nothing; try another strategy")
     used = str(chosen["strategy"].iloc[0])
