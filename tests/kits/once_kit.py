@@ -32,6 +32,7 @@ from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
 from mitl.campaign import pages
 from mitl.core.arrays import Floats
+from mitl.datasets.scenes import files
 from mitl.db import engine, tables
 
 _transport = httpx.HTTPTransport.__init__.__globals__
@@ -132,6 +133,11 @@ def _once_a_content(make: Callable[..., Any]) -> Callable[..., Any]:
 
 pages.page_jpeg = _once_a_content(pages.page_jpeg)
 views.data_uri = _once_a_content(views.data_uri)
+
+
+# Worlds of one seed begin with the same scenes, whatever their size.
+for _suffix, _render in list(files._RENDERERS.items()):
+    files._RENDERERS[_suffix] = functools.lru_cache(1000)(_render)
 
 
 # Each server, desk and report compiles its templates, of which all make the same code.
