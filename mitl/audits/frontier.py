@@ -303,23 +303,22 @@ def _features(probabilities: Floats) -> Floats:
 
 def _calibrated(form: Floats, yes: Floats, no: Floats) -> Floats:
     """(B + 1, K) rising with the score: the likeliest calibration, drawn a little towards leaving it as it is."""
-    prior = np.array([0.0, 1.0, 1.0])
-    rows = [_fit(form, one, other, prior) for one, other in zip(yes, no, strict=True)]
-    return np.array([expit(form @ row) for row in rows])
-
-
-def _fit(form: Floats, yes: Floats, no: Floats, prior: Floats) -> Floats:
-    """The most probable weights under a normal prior of variance 1; a slope that would fall below 0 is 0."""
     total = yes + no
-    some, kept = total > 0, np.arange(len(prior))
-    while True:
-        own, weights = form[some][:, kept], np.zeros(len(prior))
-        more = logistic(own, yes[some] / total[some], total[some], own @ prior[kept], np.ones(len(kept)))
-        weights[kept] = prior[kept] + more
-        low = (weights < 0) & (np.arange(len(prior)) > 0)
-        if not low.any():
-            return weights
-        kept = kept[~low[kept]]
+    some = total.any(axis=0)
+    labels = yes[:, some] / np.maximum(total[:, some], _TINY)
+    return expit(_fitted(form[some], labels, total[:, some], np.arange(form.shape[1])) @ form.T)
+
+
+def _fitted(form: Floats, labels: Floats, weights: Floats, kept: Ints) -> Floats:
+    """(B, 3) the most probable weights under a normal prior of variance 1; a slope that would fall below 0 is 0."""
+    prior = np.array([0.0, 1.0, 1.0])
+    own, found = form[:, kept], np.zeros((len(labels), len(prior)))
+    found[:, kept] = prior[kept] + logistic(own, labels, weights, own @ prior[kept], np.ones(len(kept)))
+    low = (found < 0) & (np.arange(len(prior)) > 0)
+    for fallen in np.unique(low[low.any(axis=1)], axis=0):
+        rows = (low == fallen).all(axis=1)
+        found[rows] = _fitted(form, labels[rows], weights[rows], kept[~fallen[kept]])
+    return found
 
 
 def _aucs(yes: Floats, no: Floats) -> Floats:

@@ -20,33 +20,37 @@ def expit(odds: Floats) -> Floats:
 
 
 def logistic(features: Floats, labels: Floats, weights: Floats, offset: Floats, ridge: Floats) -> Floats:
-    """(F,) the weights of features that make labels likeliest, by Newton's method.
+    """(..., F) the weights of features that make labels likeliest, by Newton's method.
 
     Args:
         features: (n, F)
-        labels: (n,) from 0 to 1.
-        weights: (n,) observations that each stands for.
+        labels: (..., n) from 0 to 1; a model for each row.
+        weights: (..., n) observations that each stands for.
         offset: (n,) log-odds that are added as they are.
         ridge: (F,) penalty of half the square of each weight.
     """
 
-    def loss(fitted: Floats) -> float:
-        odds = offset + features @ fitted
-        return float(weights @ (np.logaddexp(0, odds) - labels * odds) + ridge @ fitted**2 / 2)
+    def loss(fitted: Floats) -> Floats:
+        odds = offset + fitted @ features.T
+        wrong = weights * (np.logaddexp(0, odds) - labels * odds)
+        return np.asarray(wrong.sum(axis=-1) + fitted**2 @ ridge / 2)
 
-    fitted = np.zeros(features.shape[1])
+    fitted = np.zeros((*labels.shape[:-1], features.shape[1]))
+    before = loss(fitted)
     for _ in range(_STEPS):
-        chances = expit(offset + features @ fitted)
-        slope = features.T @ (weights * (labels - chances)) - ridge * fitted
-        bend = (features * (weights * chances * (1 - chances))[:, None]).T @ features + np.diag(ridge + 1e-9)
-        step = np.linalg.solve(bend, slope)
+        chances = expit(offset + fitted @ features.T)
+        slope = (weights * (labels - chances)) @ features - ridge * fitted
+        bends = weights * chances * (1 - chances)
+        bend = features.T * bends[..., None, :] @ features + np.diag(ridge + 1e-9)
+        step = np.linalg.solve(bend, slope[..., None])[..., 0]
         if np.abs(step).max() < _STILL:
-            return fitted + step
+            return np.asarray(fitted + step)
         # A whole step from far away may lead farther away.
-        before = loss(fitted) * (1 + 1e-12)
-        while np.abs(step).max() > _STILL and loss(fitted + step) > before:
-            step /= 2
-        fitted += step
+        after = loss(fitted + step)
+        while (far := (after > before * (1 + 1e-12)) & (np.abs(step).max(axis=-1) > _STILL)).any():
+            step = np.where(far[..., None], step / 2, step)
+            after = loss(fitted + step)
+        fitted, before = fitted + step, after
     return fitted
 
 

@@ -197,6 +197,8 @@ def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
         ratings: ``RATINGS`` in any order; every submission counts, also one that waits for a decision, and of the
             others' too. At least all ratings of the pairs that the raters of interest have rated.
     """
+    if ratings.empty:
+        return {}  # most projects rate nothing, and each look at their workers passes here
     in_order = ratings.sort_values(["assignment", "place"], kind="stable")
     role = np.where(untrusted(in_order), NONE, in_order["role"])
     known = in_order.assign(worker=in_order["worker"].astype(str), role=role)

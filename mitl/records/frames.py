@@ -149,9 +149,16 @@ def frame(schema: Schema, columns: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    dtypes: dict[str, Any] = {name: schema[name][0] for name in columns}
+    def typed(column: Any, dtype: Any) -> Any:
+        # Whole numbers are what most columns come as, and numpy takes a tenth of the time over them.
+        if not isinstance(column, pd.Series) and dtype not in ("category", "str"):
+            column = np.asarray(column)
+            if column.dtype.kind in "iub" or not column.size:
+                return column.astype(dtype)
+        return pd.Series(column).astype(dtype)
+
     # A column at a time: a frame that is converted whole takes twice as long.
-    return pd.DataFrame({name: pd.Series(column).astype(dtypes[name]) for name, column in columns.items()})
+    return pd.DataFrame({name: typed(column, schema[name][0]) for name, column in columns.items()})
 
 
 def is_gold(answers: Columns) -> Flags:

@@ -45,11 +45,11 @@ def _context(*given: object) -> ssl.SSLContext:
 
 
 def _context_now(verify: object = True, cert: object = None, trust_env: bool = True) -> ssl.SSLContext:
-    """Each httpx client reads the machine's certificates again, which takes longer than most requests here."""
+    """Each httpx client and each look at pictures reads the machine's certificates again, longer than most requests."""
     return _context(verify, cert, trust_env, os.environ.get("SSL_CERT_FILE"))
 
 
-_transport["create_ssl_context"] = _context_now
+_transport["create_ssl_context"] = httpx.create_ssl_context = _context_now
 
 # The requester API's description, what its events are called, and that each of a client's handlers takes all of them.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)

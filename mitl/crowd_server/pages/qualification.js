@@ -3,11 +3,13 @@
 (() => {
   const form = document.getElementById("test"), timer = document.getElementById("timer");
   const said = document.getElementById("said"), send = document.getElementById("send");
-  const end = performance.now() + 1000 * Number(timer.dataset.seconds);
+  // The steady clock may stand still while a computer sleeps, and the other one be set back: the later of the two counts.
+  const steady = performance.now(), wall = Date.now();
+  const passed = () => Math.max(performance.now() - steady, Date.now() - wall) / 1000;
   let warned = false, changed = false;
 
   const tick = () => {
-    const left = Math.max(0, Math.round((end - performance.now()) / 1000));
+    const left = Math.max(0, Math.round(Number(timer.dataset.seconds) - passed()));
     const hours = Math.floor(left / 3600), minutes = Math.floor(left / 60) % 60, seconds = left % 60;
     const two = number => String(number).padStart(2, "0");
     timer.textContent = left ? (hours ? `${hours}:${two(minutes)}:${two(seconds)}` : `${minutes}:${two(seconds)}`) + " left" : "time is over";

@@ -63,7 +63,10 @@
   });
   if (!frame) return;
   const timer = document.getElementById("timer"), said = document.getElementById("said");
-  const key = prefix + frame.dataset.token, choices = "mitl-options", end = performance.now() + 1000 * Number(timer.dataset.seconds);
+  const key = prefix + frame.dataset.token, choices = "mitl-options";
+  // The steady clock may stand still while a computer sleeps, and the other one be set back: the later of the two counts.
+  const steady = performance.now(), wall = Date.now();
+  const passed = () => Math.max(performance.now() - steady, Date.now() - wall) / 1000;
   // A page of another site does not say what was entered.
   let over = false, warned = false, answered = !frame.src.startsWith(location.origin + "/") || attempt(() => localStorage.getItem(key)) !== null;
 
@@ -89,7 +92,7 @@
   });
 
   const tick = () => {
-    const left = Math.max(0, Math.round((end - performance.now()) / 1000));
+    const left = Math.max(0, Math.round(Number(timer.dataset.seconds) - passed()));
     const hours = Math.floor(left / 3600), minutes = Math.floor(left / 60) % 60, seconds = left % 60;
     const two = number => String(number).padStart(2, "0");
     timer.textContent = left ? (hours ? `${hours}:${two(minutes)}:${two(seconds)}` : `${minutes}:${two(seconds)}`) + " left" : "time is over";

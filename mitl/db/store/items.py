@@ -177,38 +177,40 @@ def _last_number(session: Session, side: str) -> int:
     return session.scalar(query) or 0
 
 
+# Made once: most commands ask, and to build a statement takes longer than to run it.
+_OLDEST = select(func.min(Dataset.id)).scalar_subquery()
+_COUNT = select(func.count()).where(ItemRow.side_id == SideRow.id).correlate(SideRow).scalar_subquery()
+_SIDES = (
+    select(Dataset, SideRow.name, SideRow.id, _COUNT)
+    .outerjoin(SideRow, SideRow.dataset_id == Dataset.id)
+    .where(Dataset.id == _OLDEST)
+    .order_by(SideRow.id)
+)
+_WAYS = select(
+    DirectionOfSearch.name, DirectionOfSearch.query_side_id, DirectionOfSearch.gallery_side_id
+).where(DirectionOfSearch.dataset_id == _OLDEST)
+
+
 def find_dataset(session: Session) -> DatasetRow | None:
     """The project's data set, if one is loaded."""
-    row = session.execute(select(Dataset).order_by(Dataset.id)).scalars().first()
-    if row is None:
+    found = session.execute(_SIDES).all()
+    if not found:
         return None
-    sides = dict(
-        session.execute(
-            select(SideRow.name, SideRow.id).where(SideRow.dataset_id == row.id).order_by(SideRow.id)
-        ).all()
-    )
+    row = found[0][0]
+    sides = {name: id_ for _, name, id_, _ in found if id_ is not None}
+    counts = {name: count for _, name, _, count in found}
     names = {id_: name for name, id_ in sides.items()}
     left, right = _pair_sides(sides)
-    counts = dict(
-        session.execute(
-            select(ItemRow.side_id, func.count())
-            .where(ItemRow.side_id.in_(list(names)))
-            .group_by(ItemRow.side_id)
-        ).all()
-    )
-    ways = select(
-        DirectionOfSearch.name, DirectionOfSearch.query_side_id, DirectionOfSearch.gallery_side_id
-    ).where(DirectionOfSearch.dataset_id == row.id)
     return DatasetRow(
         row.id,
         row.name,
         row.kind,
         row.id_kind,
         row.content_sha256,
-        n_images=counts.get(sides.get(left, 0), 0),
-        n_captions=counts.get(sides.get(right, 0), 0),
+        n_images=counts.get(left, 0),
+        n_captions=counts.get(right, 0),
         sides=sides,
-        directions={name: (names[query], names[gallery]) for name, query, gallery in session.execute(ways)},
+        directions={name: (names[query], names[gallery]) for name, query, gallery in session.execute(_WAYS)},
     )
 
 
@@ -292,9 +294,7 @@ def pair_sides(session: Session) -> tuple[int, int]:
 
     0 where one is missing.
     """
-    query = select(SideRow.name, SideRow.id).where(
-        SideRow.dataset_id == select(func.min(Dataset.id)).scalar_subquery()
-    )
+    query = select(SideRow.name, SideRow.id).where(SideRow.dataset_id == _OLDEST)
     sides = dict(session.execute(query).all())
     left, right = _pair_sides(sides)
     return sides.get(left, 0), sides.get(right, 0)

@@ -189,6 +189,8 @@ def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame
         .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
     )
     rows = _table(session, query)
+    if rows.empty:
+        return frame(RATINGS, dict.fromkeys(RATINGS, ()))
     outcomes = tuple(Outcome)
     answered = frame(
         RATINGS,
