@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -239,6 +240,29 @@ def test_a_submission_that_somebody_else_decided_is_not_swapped_but_closed(opene
     page.keyboard.press("a")
     assert page.get_by_role("button", name="Approve").is_disabled()
     assert opened.row(first.id).decision is Decision.DROP
+
+
+def test_one_s_own_decision_is_not_called_somebody_else_s(opened, page):
+    """The page was asking whether it is still true when the decision went out."""
+    first = opened.rows(Decision.QUEUED)[0]
+    page.goto(f"{opened.url}/queue/{first.id}")
+    held = []
+    page.route(re.compile("/state|/decide"), lambda route: held.append(route))
+    with page.expect_request(re.compile("/state")):
+        pass
+    page.evaluate("setTimeout(() => document.querySelector('[data-key=a]').click())")
+    page.wait_for_timeout(300)
+    asking, deciding = held
+
+    rule(
+        opened.settings, [Ruling(first.id, Decision.APPROVE)], SANDBOX
+    )  # as the form does, whose answer is slow
+    with page.expect_response(re.compile("/state")):
+        asking.continue_()
+    page.wait_for_timeout(300)
+    deciding.abort("aborted")
+
+    assert page.locator("#conflict").is_hidden()
 
 
 def test_the_table_of_workers_is_sorted_and_walked_by_keyboard(opened, page):

@@ -27,7 +27,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 from annotators.pivot import LatentWords
-from mitl.analysis.report import loop_plots, machine_plots, plots, similarity_plots
+from mitl.analysis.report import loop_plots, machine_plots, plots, similarity_plots, views
 from mitl.audits import bounds
 from mitl.audits.finite import Method, total_upper
 from mitl.campaign import pages
@@ -113,19 +113,25 @@ def _fit_once(self: LatentWords, texts: Sequence[str]) -> None:
 LatentWords.fit = _fit_once  # type: ignore[method-assign]
 
 
-_page_jpeg = pages.page_jpeg
-_jpegs: dict[bytes, bytes] = {}
+def _once_a_content(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Most projects that publish or report show the pictures of the same worlds."""
+    made: dict[tuple[object, ...], Any] = {}
+
+    @functools.wraps(make)
+    def once(path: Path, **how: object) -> Any:
+        try:
+            key = hashlib.sha256(path.read_bytes()).digest(), *how.items()
+        except OSError:  # which is for the page to say
+            return make(path, **how)
+        if key not in made:
+            made[key] = make(path, **how)
+        return made[key]
+
+    return once
 
 
-def _page_jpeg_once(path: Path) -> bytes:
-    """Most projects that publish show the pictures of the same worlds."""
-    content = hashlib.sha256(path.read_bytes()).digest()
-    if content not in _jpegs:
-        _jpegs[content] = _page_jpeg(path)
-    return _jpegs[content]
-
-
-pages.page_jpeg = _page_jpeg_once
+pages.page_jpeg = _once_a_content(pages.page_jpeg)
+views.data_uri = _once_a_content(views.data_uri)
 
 
 # Each server, desk and report compiles its templates, of which all make the same code.

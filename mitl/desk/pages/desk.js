@@ -112,11 +112,12 @@ function tellOfOther(decision) {
 }
 
 async function look() {
-  if (document.hidden || sent) return;
+  if (document.hidden) return;
   const item = body.dataset.item;
   const reply = await fetch("/state" + (item ? `?item=${item}` : ""), { headers: { Accept: "application/json" } });
   if (!reply.ok) throw new Error("no state");
   const state = await reply.json();
+  if (sent) return;  // a form is on its way: what was decided meanwhile may be its own
   if ("waits" in body.dataset && state.item && state.item !== "waits") tellOfOther(state.item);
   if (state.mark !== body.dataset.mark) await renew(state.mark);
 }

@@ -118,8 +118,10 @@ def _of_project(of: AnalysisInput) -> pd.DataFrame:
     """The pairs that people rated in the project's environment (``RATED``); the split is the environment."""
     project = of.project
     with open_database(of.settings.db_url, read_only=True) as session:
-        samples = similarity_store.samples(session)
         ratings = similarity_store.ratings(session, project.environment)
+        if ratings.empty:
+            return frame(RATED, dict.fromkeys(RATED, ()))
+        samples = similarity_store.samples(session)
     rows = listed(samples, aggregate(counting(ratings)).scores)
     rows = rows[rows["score"].notna()]
     ids = {"image": project.image_ids, "caption": project.caption_ids}
