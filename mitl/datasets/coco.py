@@ -20,6 +20,7 @@ from mitl.records import Caption, IdKind, RetrievalSet
 
 _CAPTIONS = "COCO captions (an object with 'images' and 'annotations')"
 _FILE_NAME = re.compile(r"COCO_([a-z]+20\d\d)_\d{12}\.jpg")
+_NAME_IN_COCO = re.compile(r"(COCO_[a-z]+20\d\d_)?\d{12}\.\w+")
 _COCO_URL = re.compile(r"https?://images\.cocodataset\.org/")
 
 
@@ -36,7 +37,8 @@ def read_coco(
 
     Texts come from the official files where given, else from the split file. ``caption_ids`` (.npy, .txt or
     .json) keeps the listed captions and their images only. Images are addressed on COCO's https origin unless
-    a template says otherwise.
+    a template says otherwise. Captions in COCO's layout whose images have none of COCO's file names are a table of
+    somebody's own.
 
     Raises:
         DatasetError: a file is missing or malformed; files contradict each other; a listed caption, or one of
@@ -61,7 +63,11 @@ def read_coco(
         used = {caption.image_external_id for caption in chosen}
         pictures = {id_: picture for id_, picture in pictures.items() if id_ in used}
     located = locate(list(pictures.values()), folder=images, url_template=url_template)
-    return assemble("coco", "coco", located, _checked(chosen, source), source=source, ids=IdKind.INTEGER)
+    is_coco = karpathy or any(
+        _NAME_IN_COCO.fullmatch(picture.file_name or "") for picture in pictures.values()
+    )
+    kind = "coco" if is_coco else "table"
+    return assemble(kind, kind, located, _checked(chosen, source), source=source, ids=IdKind.INTEGER)
 
 
 def _checked(captions: Sequence[Caption], source: object) -> list[Caption]:

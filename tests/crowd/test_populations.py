@@ -164,7 +164,7 @@ def test_captions_of_ones_own_in_cocos_layout_are_true_of_their_images(
     pytest.importorskip("eccv_caption")
     monkeypatch.chdir(tmp_path)
     content = {
-        "images": [{"id": image, "file_name": "a.jpg"}],
+        "images": [{"id": image, "file_name": f"{image:012d}.jpg"}],
         "annotations": [{"id": caption, "image_id": image, "caption": "a dog"}],
     }
     (tmp_path / "captions.json").write_text(json.dumps(content))

@@ -295,3 +295,23 @@ def test_real_test_split_is_read_whole(shared_data):
     assert keys == sorted(keys)
     assert data.images[0].file is not None
     assert 90 <= sum(image.file is not None for image in data.images) <= 98
+
+
+@pytest.mark.parametrize(
+    ("file_name", "kind"),
+    [
+        ("COCO_val2014_000000391895.jpg", "coco"),
+        ("000000391895.jpg", "coco"),
+        ("391895.jpg", "table"),
+        ("café 1.png", "table"),
+    ],
+)
+def test_captions_in_cocos_layout_are_cocos_where_its_file_names_say_so(tmp_path, file_name, kind):
+    """A release of somebody's own pictures cites no paper of MS-COCO's."""
+    path = tmp_path / "captions.json"
+    images = [{"id": 391895, "file_name": file_name}]
+    path.write_text(
+        json.dumps({"images": images, "annotations": [{"id": 1, "image_id": 391895, "caption": "a dog"}]})
+    )
+
+    assert read_coco([path]).kind == kind
