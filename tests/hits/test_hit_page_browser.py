@@ -129,6 +129,25 @@ def test_enter_held_down_sends_nothing(open_page, site):
     assert site.posted == []
 
 
+def test_choosing_an_answer_moves_no_other(open_page, site):
+    """A chosen label breaks its lines as before, however wide it is: whoever aims at another one meets it."""
+    page = open_page(site.show("pairs-rationale", 2) + site.query())
+    heights = page.evaluate(
+        """() => {
+            const answers = document.querySelector("#p01 p+fieldset"), labels = [...answers.querySelectorAll("label")];
+            const measured = () => labels.map(label => label.getBoundingClientRect().height).join();
+            return Array.from({length: 150}, (_, n) => {
+                answers.style.width = `${220 + 2 * n}px`;
+                const before = measured();
+                return labels.map(label => { label.click(); return [before, measured()]; });
+            }).flat();
+        }"""
+    )
+
+    assert len(heights) == 600 and len({before for before, _ in heights}) > 1
+    assert [pair for pair in heights if pair[0] != pair[1]] == []
+
+
 @pytest.mark.parametrize("by", ["key", "tap"])
 def test_a_pair_in_the_middle_that_is_answered_last_leads_to_the_end(open_page, site, by):
     """All is done then, so the button to send is next, not a pair that has its answer."""
