@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from annotators.checkpoints.pickles import Inert, NamedThing, in_short
 from annotators.checkpoints.torch_files import (
@@ -448,7 +449,7 @@ class Weights(Generic[AnyModule]):
     @cached_property
     def module(self) -> AnyModule:
         """The network without memory."""
-        with torch.device("meta"):
+        with torch.device("meta"), _Undrawn():
             return self.make()
 
     @cached_property
@@ -475,6 +476,17 @@ class Weights(Generic[AnyModule]):
         ours = as_ours(self.naming, self.checkpoint.tensors, self.module.state_dict())
         load_strictly(self.module, ours, self.examination)
         return self.module.eval()
+
+
+class _Undrawn(TorchFunctionMode):
+    """Without memory nothing is drawn; torch would load its compiler for that, a second's work."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in (torch.Tensor.normal_, nn.init.normal_):
+            return args[0] if args else None
+        return func(*args, **(kwargs or {}))
 
 
 def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], examination: Examination) -> None:
