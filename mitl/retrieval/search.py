@@ -208,41 +208,19 @@ class Search:
             pool = settings.enter_context(ThreadPoolExecutor(self.plan.threads))
             try:
                 whole = slice(0, len(self.left))
-                if back is None:
-                    for group in cut(0, len(self.left), self.plan.group):
-                        self._pass(pool.submit, group, best, None)
-                else:
-                    guesses = Guesses(len(self.left))
-                    self._pass(pool.submit, whole, best, back, guesses)
-                    self._once_more(pool.submit, guesses.missed, back)
+                for group in cut(0, len(self.left), self.plan.group) if back is None else [whole]:
+                    self._pass(pool.submit, group, best, back)
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         return (best,) if back is None else (best, back)
 
-    def _once_more(self, submit: Submit, missed: NDArray[np.int64], back: Best) -> None:
-        """The best of those items of the right whose floors were guessed too high."""
-        for part in cut(0, len(missed), self.plan.span):
-            some = missed[part]
-            found = Best.empty(len(some), back.positions.shape[1])
-            search = replace(self, right=self.right.only(some), advance=lambda pairs: None)
-            search._pass(submit, slice(0, len(self.left)), None, found)
-            back.positions[some], back.similarities[some] = found.positions, found.similarities
-
-    def _pass(
-        self,
-        submit: Submit,
-        group: slice,
-        best: Best | None,
-        back: Best | None,
-        guesses: Guesses | None = None,
-    ) -> None:
-        """All items of the right go by a group of the left; those of a side look for their best if there is a place."""
+    def _pass(self, submit: Submit, group: slice, best: Best, back: Best | None) -> None:
+        """All items of the right go by a group of the left."""
         step, product, chunk = 0, self.ladder[0], self.plan.chunk_bytes
         left = Half(self.left, "left", best, self.places[0], Rescorer(self.left, self.right, chunk))
-        right = Half(
-            self.right, "right", back, self.places[1], Rescorer(self.right, self.left, chunk), guesses
-        )
+        guesses, back_to = Guesses(len(self.left)), Rescorer(self.right, self.left, chunk)
+        right = Half(self.right, "right", back, self.places[1], back_to, guesses)
         lefts = [submit(left.load, product, part) for part in cut(group.start, group.stop, self.plan.rows)]
         most = min(self.plan.span, self.plan.columns * -(-_TILES // len(lefts)))
         spans = list(cut(0, len(self.right), most, self.plan.columns))
@@ -283,9 +261,32 @@ class Search:
                     row.operand = again.result()
         self._awaited(flowing)
         self._local = threading.local()  # tiles' memory is free for the rankings
-        ends += [submit(row.finish, best) for row in rows if best is not None]
+        ends += [submit(row.finish, best) for row in rows]
         for end in ends:
             end.result()
+        if back is not None:
+            self._once_more(submit, product, rows, guesses.missed, back)
+
+    def _once_more(
+        self,
+        submit: Submit,
+        product: Product,
+        rows: list[LoadedBlock],
+        missed: NDArray[np.int64],
+        back: Best,
+    ) -> None:
+        """The best of those items of the right whose floors were guessed too high."""
+        for part in cut(0, len(missed), self.plan.columns):
+            some = missed[part]
+            vectors, found = self.right.only(some), Best.empty(len(some), back.positions.shape[1])
+            rescorer = Rescorer(vectors, self.left, self.plan.chunk_bytes)
+            column = Half(vectors, "right", found, self.places[1], rescorer).load(
+                product, slice(0, len(some))
+            )
+            for tile in [submit(self._tile, product, replace(row, survivors=None), column) for row in rows]:
+                tile.result()
+            column.finish(found)
+            back.positions[some], back.similarities[some] = found.positions, found.similarities
 
     def _awaited(self, tiles: Iterable[Future[int]]) -> None:
         for tile in tiles:

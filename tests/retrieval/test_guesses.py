@@ -34,9 +34,9 @@ def test_however_images_are_ordered_captions_find_their_best(ordered, backend, m
     """Where images that all captions like come first, every guess is too high, and all is searched again."""
     again: list[int] = []
 
-    def counted(search, submit, missed, back, once_more=Search._once_more):
-        again.append(len(missed))
-        once_more(search, submit, missed, back)
+    def counted(search, *words, once_more=Search._once_more):
+        again.append(len(words[3]))
+        once_more(search, *words)
 
     monkeypatch.setattr(Search, "_once_more", counted)
     monkeypatch.setattr(topk, "count", lambda: 1)  # another thread's tile may come before the guess
