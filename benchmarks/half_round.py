@@ -197,6 +197,9 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.step == "table":
+        for path in given.paths:
+            if not path.match("half.*.*.npz"):
+                parser.error(f"{path} is not what `ask` wrote; such a file is called half.WORKERS.WAY.npz")
         states = [(path.name.split(".")[2], State.load(path)) for path in given.paths]
         print_table(states, given.draws)
         return
