@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import pytest
 from crowd_kit import TYPE, post_hit
 from crowd_operator_kit import (
     add_late_answer,
@@ -16,7 +17,8 @@ from crowd_operator_kit import (
 from sqlalchemy import select, update
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.store.models import AssignmentState, CrowdAssignment, PanelIdentity
+from mitl.crowd_server.store import panels
+from mitl.crowd_server.store.models import AssignmentState, CrowdAssignment, PanelIdentity, VisitState
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -108,6 +110,40 @@ def test_a_panels_work_is_paid_by_its_own_file(crowd, operator):
         connection.execute(PanelIdentity.__table__.delete())
     assert operator.get(path.format("first", "prolific", "all")).status_code == 404
     assert operator.csv(path.format("first", "generic", "all"))[1][0] == ""
+
+
+@pytest.mark.parametrize("has_declined", [False, True], ids=["open", "declined"])
+def test_work_is_paid_by_the_panel_whose_visit_counted_it(either_crowd, has_declined):
+    """A HIT accepted on one panel's visit and sent on another's counts for the newer visit that was open."""
+    crowd = either_crowd
+    operator, client, worker = operator_of(crowd), crowd.boto(), crowd.worker()
+    row = worker_row(crowd, worker.id)
+    name_worker(crowd, row, "5f" * 12)
+
+    def visit(slug):
+        panel = add_panel(crowd, slug, environment=SANDBOX)
+        with crowd.engine.begin() as connection:
+            return panels.add_visit(connection, panel, row, f"session-{slug}", "study", crowd.clock())
+
+    of = {"first": visit("first")}
+    task = worker.accept(post_hit(client)["HITTypeId"])
+    crowd.clock.advance(minutes=1)
+    of["second"] = visit("second")
+    if has_declined:
+        with crowd.engine.begin() as connection:
+            panels.set_state(connection, of["second"], VisitState.NO_CONSENT, crowd.clock())
+    crowd.clock.advance(minutes=1)
+    task.submit(p01_label="yes")
+
+    client.approve_assignment(AssignmentId=task.query["assignmentId"])
+
+    counted, other = ("first", "second") if has_declined else ("second", "first")
+    with crowd.engine.connect() as connection:
+        done = [panels.visit(connection, of[slug]).hits_done for slug in (counted, other)]
+    assert done == [1, 0]
+    path = "/operator/panels/{}/payments.csv?format=prolific&pay=all"
+    assert operator.csv(path.format(counted)) == [["5f" * 12, "1.00"]]
+    assert operator.get(path.format(other)).status_code == 404
 
 
 def test_work_accepted_after_the_clock_was_set_back_is_in_its_panels_file(either_crowd):

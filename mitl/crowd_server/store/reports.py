@@ -247,20 +247,22 @@ class Payee:
         return self.reward_cents + self.bonus_cents
 
 
-# A participant can come to two panels of one kind and is one worker in both, so money follows the visit: an
-# assignment belongs to the last visit that began before it was accepted. Otherwise both panels would pay it.
-# Where the clock was set back in between, none began before, and it is the next one's: nobody else would pay it.
+# A participant can come to two panels of one kind and is one worker in both, so money follows the visit that counted
+# the submission (`panels.count_hit`): the newest that was open then. Otherwise both panels would pay it, or one would
+# send a participant away as done and the other pay. Where the clock was set back, all began later, and it is the
+# first one's: nobody else would pay it.
 _a_visit = (
     select(PanelVisit.panel_id)
     .where(PanelVisit.worker_id == CrowdAssignment.worker_id)
     .limit(1)
     .correlate(CrowdAssignment)
 )
+_begun = _a_visit.where(PanelVisit.started_at <= CrowdAssignment.submitted_at).order_by(PanelVisit.id.desc())
+_was_open = func.coalesce(PanelVisit.ended_at, CrowdAssignment.submitted_at) >= CrowdAssignment.submitted_at
 _panel_of_work = func.coalesce(
-    _a_visit.where(PanelVisit.started_at <= CrowdAssignment.accepted_at)
-    .order_by(PanelVisit.started_at.desc(), PanelVisit.id.desc())
-    .scalar_subquery(),
-    _a_visit.order_by(PanelVisit.started_at, PanelVisit.id).scalar_subquery(),
+    _begun.where(_was_open).scalar_subquery(),
+    _begun.scalar_subquery(),
+    _a_visit.order_by(PanelVisit.id).scalar_subquery(),
 )
 
 
