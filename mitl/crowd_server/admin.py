@@ -184,8 +184,9 @@ def payments(
     engine: Engine, environment: Environment = Environment.LIVE, *, clock: Clock = utc_now
 ) -> list[Payment]:
     """What each worker is owed, work that is due for auto-approval included."""
-    with Database(engine).write(environment) as connection:
-        accounts.settle(Books(connection, environment, clock()))
+    database = Database(engine)
+    accounts.settle_due(database, environment, clock())
+    with database.read() as connection:
         return reports.payments(connection, environment)
 
 

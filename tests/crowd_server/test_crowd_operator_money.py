@@ -14,11 +14,17 @@ from crowd_operator_kit import (
     operator_of,
     worker_row,
 )
-from sqlalchemy import select, update
+from sqlalchemy import event, func, select, update
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.store import panels
-from mitl.crowd_server.store.models import AssignmentState, CrowdAssignment, PanelIdentity, VisitState
+from mitl.crowd_server.store import accounts, panels
+from mitl.crowd_server.store.models import (
+    AssignmentState,
+    CrowdAssignment,
+    CrowdHit,
+    PanelIdentity,
+    VisitState,
+)
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -266,3 +272,36 @@ def test_an_account_that_does_not_balance_is_shouted(crowd, operator):
         connection.execute(update(Account).where(Account.environment == LIVE).values(held_cents=5))
 
     assert "DOES NOT BALANCE" in operator.get().text
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["read", "write"])
+def test_what_falls_due_at_once_is_settled_in_portions_and_told_whole(crowd, client, monkeypatch, reads):
+    """Others get their turn between two transactions; the call that settled sees everything."""
+    monkeypatch.setattr(accounts, "PORTION", 2)
+    soon = client.create_hit_type(**TYPE | {"AutoApprovalDelayInSeconds": 60})["HITTypeId"]
+    hits = [post_hit(client, soon)["HITId"] for _ in range(5)]
+    worker = crowd.worker()
+    for _ in range(3):
+        worker.do(soon)
+    crowd.clock.advance(days=10)
+    left = []
+
+    @event.listens_for(crowd.engine, "commit")
+    def count(connection):
+        undecided = CrowdAssignment.state == AssignmentState.SUBMITTED
+        held = CrowdHit.held_slots > 0
+        left.append(
+            tuple(
+                connection.execute(select(func.count()).select_from(of).where(is_open)).scalar_one()
+                for of, is_open in ((CrowdAssignment, undecided), (CrowdHit, held))
+            )
+        )
+
+    if reads:
+        client.get_account_balance()
+    else:
+        client.update_expiration_for_hit(HITId=hits[0], ExpireAt=crowd.clock())
+
+    event.remove(crowd.engine, "commit", count)
+    assert [after for after in left if after != (3, 5)][:2] == [(1, 3), (0, 2)]
+    assert left[-1] == (0, 0)

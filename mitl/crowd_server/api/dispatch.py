@@ -83,22 +83,21 @@ class RequesterApi:
         now = self._site.clock()
 
         def run(connection: Connection, *, may_settle: bool) -> Reply | None:
-            """The answer; None where something has to be settled first, and this transaction only reads."""
+            """The answer; None if something has to be settled first: more than one transaction may do."""
             sealing, sources = self._site.secret, self._site.sources
             call = ApiCall(connection, environment, now, params, request_id, name, sealing, sources)
-            if accounts.is_due(call):
-                if not may_settle:
-                    return None
-                accounts.settle(call)
+            if accounts.is_due(call) and (not may_settle or accounts.settle(call)):
+                return None
             return operation.handler(call) or {}
 
+        reply = None
         if not operation.writes:
             with self._site.database.read() as connection:
                 reply = run(connection, may_settle=False)
-            if reply is not None:
-                return reply
-        with self._site.database.write(environment) as connection:
-            return run(connection, may_settle=True) or {}
+        while reply is None:
+            with self._site.database.write(environment) as connection:
+                reply = run(connection, may_settle=True)
+        return reply
 
     def _authenticate(self, request: Request, body: bytes) -> Environment:
         signed = SignedRequest(

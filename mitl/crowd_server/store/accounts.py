@@ -272,21 +272,28 @@ def is_due(books: Books) -> bool:
     return bool(first(books.connection, bool, _IS_DUE, of=books.environment, now=books.now))
 
 
-def settle(books: Books) -> None:
-    """Approve what is due for auto-approval, then release what expired HITs no longer need."""
-    _auto_approve(books)
+PORTION = 200
+"""HITs or answers that one transaction settles, in a third of a second; workers get their turn between two."""
+
+
+def settle(books: Books) -> bool:
+    """Approve what is due for auto-approval, then release what expired HITs no longer need; True if more may be due."""
+    if _auto_approve(books):
+        return True
     due = {"of": books.environment, "now": books.now}
-    for hit_id in books.connection.scalars(select(CrowdHit.id).where(*_TO_SETTLE), due).all():
+    hits = books.connection.scalars(select(CrowdHit.id).where(*_TO_SETTLE).limit(PORTION), due).all()
+    for hit_id in hits:
         settle_hit(books, hit_id)
+    return len(hits) == PORTION
 
 
 def settle_due(database: Database, environment: Environment, now: dt.datetime) -> None:
-    """Settle in a transaction of its own, where something is due."""
+    """Settle all that is due, each portion in a transaction of its own."""
     with database.read() as connection:
         due = is_due(Books(connection, environment, now))
-    if due:
+    while due:
         with database.write(environment) as connection:
-            settle(Books(connection, environment, now))
+            due = settle(Books(connection, environment, now))
 
 
 def settle_hit(books: Books, hit_id: int) -> None:
@@ -332,18 +339,21 @@ def _hold_more(books: Books, hit_id: int, cents: int, *, is_done: bool = False) 
         release(books, hit_id, -cents)
 
 
-def _auto_approve(books: Books) -> None:
+def _auto_approve(books: Books) -> bool:
+    """Whether more may be due."""
     due = {"of": books.environment, "now": books.now}
     query = select(
         CrowdAssignment.id, CrowdAssignment.hit_id, HitType.reward_cents, CrowdAssignment.auto_approve_at
     )
     rows = books.connection.execute(
-        query.select_from(WORK).where(*_DUE).order_by(CrowdAssignment.id), due
+        query.select_from(WORK).where(*_DUE).order_by(CrowdAssignment.id).limit(PORTION), due
     ).all()
     if not rows:
-        return
+        return False
     for (hit_id, cents), count in Counter((hit, cents) for _, hit, cents, _ in rows).items():
         drop_slots(books, hit_id, count, cents)
     pay(books, [(hit, own, cents, at or books.now) for own, hit, cents, at in rows])
     approved = {"state": AssignmentState.APPROVED, "decided_at": CrowdAssignment.auto_approve_at}
-    books.connection.execute(update(CrowdAssignment).where(*_DUE).values(approved), due)
+    of_portion = CrowdAssignment.id <= rows[-1].id
+    books.connection.execute(update(CrowdAssignment).where(*_DUE, of_portion).values(approved), due)
+    return len(rows) == PORTION
