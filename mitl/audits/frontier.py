@@ -178,7 +178,8 @@ class Frontier:
         return shares
 
     def _recalls(self, answers: Floats, wrong: float) -> Floats:
-        recalls = np.append(1 - np.geomspace(1, 1e-4, 240), 1.0)
+        # A step of a thousandth holds the bend where the first answer is asked; few matches stand last in long tails.
+        recalls = np.concatenate([np.arange(0, 0.99, 0.001), 1 - np.geomspace(1e-2, 1e-4, 100), [1.0]])
         people = np.maximum.accumulate(self._people(recalls, wrong), axis=1)
         return np.array([_last_within(row, recalls, answers) for row in people])
 

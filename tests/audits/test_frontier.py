@@ -81,6 +81,13 @@ def test_recall_and_people_are_each_others_inverse(frontier: Frontier) -> None:
         assert frontier.recall(answers, wrong)[0].value == pytest.approx(1 - lost, abs=0.003)
 
 
+def test_without_a_further_answer_the_known_matches_are_kept(frontier: Frontier) -> None:
+    nothing, few = frontier.recall(np.array([0.0, 20.0]), 0.0)
+
+    assert nothing.value == pytest.approx(frontier.known / frontier.matches.value, abs=0.001)
+    assert few.value - nothing.value <= 20 / frontier.matches.value + 0.001
+
+
 def test_labels_under_a_bound_ask_for_more_than_thresholds_that_are_known(frontier: Frontier) -> None:
     """A small sample gives none, a larger one lets more pairs be labelled; wrong ones stay within the bound."""
     tolerance = Tolerance(0.02, 0.05)
