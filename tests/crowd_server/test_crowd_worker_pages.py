@@ -94,7 +94,7 @@ def test_a_multipart_form_is_taken_too(crowd, client, hit_type):
 
 def test_a_multipart_form_is_read_as_utf_8_whatever_its_sender_calls_it(crowd, client):
     """Anybody may name a codec that fails, or that takes seconds for what a form may hold."""
-    charsets = ("punycode", "undefined", "unicode_escape", "utf-8")
+    charsets = ("punycode", "undefined", "unicode_escape", "utf-8", "x; charset*0*=x; charset*=y")
     hit_type, worker = posted(crowd, len(charsets)), crowd.worker()
     body = '--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nca\u00f1on-\\ud800\r\n--x--\r\n'
 
@@ -130,6 +130,7 @@ NO_ANSWERS = [
     ({"content": "q=1\r\n", "headers": {"Content-Type": "text/plain"}}, 415, "What was sent is not a form."),
     ({"content": "--y\r\n", "headers": MULTIPART}, 415, "What was sent is not a form."),
     ({"content": "q=1", "headers": {"Content-Type": "multipart/form-data"}}, 415, "is not a form."),
+    ({"content": "q=1", "headers": {"Content-Type": FORM_DATA + "; a*=b''c"}}, 415, "is not a form."),
     ({"data": {"q": "1"}, "files": {"f": ("cat.png", b"\x89PNG")}}, 415, "Files cannot be sent here."),
     ({"data": {"q": "1"}, "files": {"f": ("cat.png", b"")}}, 415, "Files cannot be sent here."),
     ({"content": "&".join(["a=b"] * 2001), "headers": FORM}, 413, "too much to send"),
