@@ -259,6 +259,21 @@ def test_single_pairs_that_lack_raters_share_a_page(posted):
     assert set(raters_of(posted).values()) == {5}
 
 
+@pytest.mark.parametrize("wish", [{"per_hit": 5}, {"controls": False}])
+def test_a_page_that_asks_again_holds_no_more_than_its_reward_pays(settings, wish):
+    """Whatever the command says now, it pays what the batch paid: for its fullest page."""
+    run_rate(settings, **wish)
+    fullest = max(map(len, pages_of(settings).values()))
+    expire(settings, [], SANDBOX)
+    harvest(settings, SANDBOX)
+
+    run_rate(settings)
+
+    again = {key: page for key, page in pages_of(settings).items() if key.endswith(":2")}
+    assert len(asked_on(again)) == 16
+    assert max(map(len, again.values())) <= fullest
+
+
 def test_a_slider_that_nobody_touched_is_a_missing_answer(posted):
     """The page is stored, nothing of it counts, and a person looks at it."""
     rate(posted, [lambda worker, item: None], hits_each=1)

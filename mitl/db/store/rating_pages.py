@@ -37,6 +37,8 @@ class LackingHit:
     """Workers whose usable ratings are still wanted; of the pair that lacks most."""
     questions: tuple[SimilarityQuestion, ...]
     """As they stand on it, by place."""
+    most: int
+    """Places of its batch's fullest page, which is what its reward pays."""
 
 
 def add_items(session: Session, items: Mapping[int, Sequence[SimilarityQuestion]]) -> None:
@@ -174,6 +176,8 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
         if item.role is SimilarityRole.ASKED
     }
     pages = questions(session, [hit.id for hit in closed])
+    fullest = select(Hit.batch_id, func.max(SimilarityItem.place)).join(Hit, Hit.id == SimilarityItem.hit_id)
+    most = dict(session.execute(fullest.group_by(Hit.batch_id)).all())
     lacking = []
     for hit in closed:
         lacks: dict[SimilarityQuestion, int] = {}
@@ -183,5 +187,5 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
                 lacks[item] = missing
         if lacks:
             taken.update((item.task, item.pair) for item in lacks)
-            lacking.append(LackingHit(hit, max(lacks.values()), tuple(lacks)))
+            lacking.append(LackingHit(hit, max(lacks.values()), tuple(lacks), most[hit.batch_id]))
     return lacking

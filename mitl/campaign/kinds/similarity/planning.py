@@ -149,7 +149,7 @@ def _open_plan(session: Session, settings: Settings, request: RatePairs, left: L
         pages = max(request.pilot - sum(plan.hits for plan in out), 0)
         still = still[: pages * (request.per_hit - N_CONTROLS * request.controls)]
     held_back = n_open - n_again - len(still) if request.limited else 0
-    groups = _sharing_pages(lacking, request.per_hit)
+    groups = _sharing_pages(lacking)
     count = n_pages(len(still), request.per_hit, controlled=request.controls)
     controls = _controls(session, settings, request, len(groups) + count) if groups or count else None
     again = tuple(_replacement(group, controls, turn, settings.seed) for turn, group in enumerate(groups))
@@ -209,8 +209,8 @@ def _lacking(session: Session, request: RatePairs) -> list[LackingHit]:
     ]
 
 
-def _sharing_pages(lacking: Sequence[LackingHit], per_hit: int) -> list[list[LackingHit]]:
-    """HITs whose pairs are asked again on one page: of one batch, lacking as many raters, as many as fit.
+def _sharing_pages(lacking: Sequence[LackingHit]) -> list[list[LackingHit]]:
+    """HITs whose pairs are asked again on one page: of one batch, lacking as many raters, as many as its reward pays.
 
     A pair that one rater could not see would else cost a page of its own.
     """
@@ -221,7 +221,7 @@ def _sharing_pages(lacking: Sequence[LackingHit], per_hit: int) -> list[list[Lac
         of_one_kind = group and (group[0].hit.batch_id, group[0].missing) == (hit.hit.batch_id, hit.missing)
         if (
             of_one_kind
-            and sum(len(lacking_hit.questions) for lacking_hit in [*group, hit]) <= per_hit - N_CONTROLS
+            and sum(len(lacking_hit.questions) for lacking_hit in [*group, hit]) <= hit.most - N_CONTROLS
         ):
             group.append(hit)
         else:
@@ -232,16 +232,18 @@ def _sharing_pages(lacking: Sequence[LackingHit], per_hit: int) -> list[list[Lac
 def _replacement(
     group: Sequence[LackingHit], controls: RatingControls | None, turn: int, seed: int
 ) -> Replacement:
-    """A page in place of the first of these HITs, with controls that it did not have."""
+    """A page in place of the first of these HITs, with controls that it did not have where its reward pays them too."""
     first = group[0].hit
     asked = [item.pair for hit in group for item in hit.questions]
-    room = max(len(asked) + N_CONTROLS, PER_HIT)
+    per_hit = len(asked) + N_CONTROLS
+    if controls is None or per_hit > group[0].most:
+        controls, per_hit = None, len(asked)
     (page,) = pack_ratings(
         asked,
         group[0].questions[0].task,
-        None if controls is None or len(asked) + N_CONTROLS > MAX_PER_HIT else _from(controls, turn),
+        None if controls is None else _from(controls, turn),
         seed=seed_of(seed, first),
-        per_hit=min(room, MAX_PER_HIT),
+        per_hit=per_hit,
     )
     return Replacement(first, Page(first.number, page.items), group[0].missing)
 
