@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -21,6 +22,9 @@ from mitl.records.questions import PLAYED, RATIONALE, SHORTCOMING
 from mitl.records.similarity import GivenRating
 
 _TIMEOUT_S = 60.0
+_MOST_TRIES = 20
+"""Of one request, where the server says that it comes too early."""
+_NO_WORDS = re.compile(r"<(style|title)\b.*?</\1>|<[^>]*>", re.DOTALL)
 _FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
 _MAIN = {"label", "prefer", "score", "pick", "outcome", "ms"}
 
@@ -311,11 +315,16 @@ def _origin(url: str) -> str:
 
 def _checked(client: httpx.Client, request: httpx.Request) -> httpx.Response:
     where = f"{request.method} {request.url.copy_with(query=None)}"
-    try:
-        response = client.send(request)
-    except httpx.HTTPError as error:
-        raise EndpointError(f"{where} got no answer: {error}; is the crowd server running?") from error
+    for _ in range(_MOST_TRIES):
+        try:
+            response = client.send(request)
+        except httpx.HTTPError as error:
+            raise EndpointError(f"{where} got no answer: {error}; is the crowd server running?") from error
+        if response.status_code != 429:
+            break
+        request = response.request  # of a chain of redirects the one that was refused: the others took effect
+        time.sleep(float(response.headers.get("Retry-After", "1")))
     if response.status_code >= 400:
-        told = " ".join(response.text.split())[:120]
+        told = " ".join(_NO_WORDS.sub(" ", response.text).split())[:300]
         raise CrowdError(f"{where} answered {response.status_code}: {told}")
     return response

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -13,10 +14,12 @@ import pytest
 from sqlalchemy import update
 
 from mitl.addresses import is_loopback
+from mitl.crowd import worker_session
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
+from mitl.crowd_server.middleware.callers import RequestRate
 from mitl.crowd_server.middleware.exposure import Tls, check_secrets, listens_near, plan
-from mitl.crowd_server.middleware.limits import wrap
+from mitl.crowd_server.middleware.limits import CallerRates, wrap
 from mitl.crowd_server.serving import RunningServer
 from mitl.crowd_server.store.models import Account, Setting
 from mitl.errors import MitlError, SettingsError, UsageError
@@ -188,6 +191,33 @@ def test_over_tls_cookies_are_secure_and_browsers_are_told_to_stay(crowd_engine,
     cookie = reply.headers["Set-Cookie"].lower()
     assert all(flag in cookie for flag in ("secure", "httponly", "samesite=lax", "path=/w"))
     assert reply.headers["Strict-Transport-Security"].startswith("max-age=")
+
+
+def test_scripted_workers_work_past_the_proxy_and_wait_where_they_come_too_often(
+    crowd, hit_type, monkeypatch
+):
+    """On the machine of a server behind a proxy `mitl simulate` speaks plain HTTP, and keeps its session.
+
+    People who come by the proxy use https all the same.
+    """
+    now = [0.0]
+    monkeypatch.setattr(worker_session.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    behind = plan("127.0.0.1", plain_http_behind_proxy=True, public_url=URL).policy
+    rates = CallerRates(pages=RequestRate(1, 1))
+    [invitation] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    app = create_app(crowd.engine, clock=crowd.clock)
+    with (
+        RunningServer(wrap(app, replace(behind, rates=rates, clock=lambda: now[0]))) as server,
+        httpx.HTTPTransport() as transport,
+    ):
+        url = server.url
+        session = worker_session.WorkerSession.join(url + invitation.path, transport)
+        task = session.next_task()
+        relayed = httpx.get(url, headers={"X-Forwarded-For": "192.0.2.7"}, trust_env=False)
+
+    assert task is not None and task.submit_to.startswith(url)
+    assert now[0] > 0
+    assert "Strict-Transport-Security" in relayed.headers
 
 
 def test_every_refusal_is_of_the_tree_that_the_command_line_prints(tls):

@@ -255,17 +255,18 @@ class _Limits:
         """Find the sender and the scheme behind proxies, and check the host against the server's names."""
         headers = Headers(scope=scope)
         peer = parse_address(scope["client"][0]) if scope.get("client") else None
+        hosts = headers.getlist("host")
+        host = host_name(hosts[0]) if len(hosts) == 1 else ""
+        is_local = names_loopback(host)  # a program on this machine, which needs no encryption
         sender = peer
         if callers.is_trusted(peer, self._policy.proxies):
             sender = callers.sender(peer, ",".join(headers.getlist("x-forwarded-for")), self._policy.proxies)
             scope["client"] = (str(sender), 0)
-            scope["scheme"] = callers.forwarded_scheme(headers, self._policy.public_scheme or scope["scheme"])
+            if not (is_local and callers.is_of_this_machine(peer, headers)):  # which came past the proxy
+                usual = self._policy.public_scheme or scope["scheme"]
+                scope["scheme"] = callers.forwarded_scheme(headers, usual)
         elif self._policy.only_by_proxy and not callers.is_of_this_machine(peer, headers):
             raise refusals.not_by_proxy()
-        if len(headers.getlist("host")) != 1:
-            raise refusals.wrong_host()
-        host = host_name(headers["host"])
-        is_local = names_loopback(host)  # a program on this machine, which needs no encryption
         if not is_local and host not in self._policy.hosts:
             raise refusals.wrong_host()
         if self._policy.public_scheme == "https" and scope["scheme"] == "http" and not is_local:
