@@ -378,6 +378,10 @@ def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
     simulate(done, SANDBOX)
     harvest(done, SANDBOX)
     assert run_study(done).status == "nothing_to_do"
+    took = "UPDATE assignment SET worker_id = (SELECT worker_id FROM assignment WHERE id = 2) WHERE hit_id = "
+    in_pipeline(done, took + "(SELECT id FROM hit WHERE attempt = 2)")
+    of_another = run_study(done).counts  # who had answered the page before has no second vote
+    assert (of_another["hits_again"], of_another["assignments"]) == (1, 1)
 
 
 def test_what_waits_is_told_of_the_batches_and_the_direction_that_are_scored(done):

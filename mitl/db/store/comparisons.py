@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, RankingSystem, Worker
@@ -97,25 +97,33 @@ def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Comp
 
 
 def hits_to_replace(session: Session, environment: Environment) -> list[HitToReplace]:
-    """What is to be asked again: closed HITs whose submissions were not all kept, by batch and number."""
-    usable = _usable_submissions(session, environment)
-    return [
-        HitToReplace(hit, hit.assignments - usable.get(hit.id, 0))
-        for hit in latest_hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS)
-        if usable.get(hit.id, 0) < hit.assignments
-    ]
+    """What is to be asked again: closed HITs whose comparisons fewer different workers have answered usably than their
+    batch wants, on them or on those that they replace; by batch and number.
+    """
+    wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())
+    before = dict(session.execute(select(Hit.id, Hit.replaces_id).where(Hit.replaces_id.is_not(None))).all())
+    usable = _usable_workers(session, environment)
+    replaced = []
+    for hit in latest_hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS):
+        workers: set[int] = set()
+        attempt: int | None = hit.id
+        while attempt is not None:
+            workers |= usable[attempt]
+            attempt = before.get(attempt)
+        if (missing := wanted[hit.batch_id] - len(workers)) > 0:
+            replaced.append(HitToReplace(hit, missing))
+    return replaced
 
 
-def _usable_submissions(session: Session, environment: Environment) -> Mapping[int, int]:
-    query = (
-        query_by_worker(environment, Assignment.hit_id, func.count(Assignment.worker_id.distinct()))
-        .where(
-            Worker.excluded_at.is_(None),
-            Assignment.decision.in_(KEPT),
-        )
-        .group_by(Assignment.hit_id)
+def _usable_workers(session: Session, environment: Environment) -> Mapping[int, set[int]]:
+    """HIT → the workers whose submissions count."""
+    query = query_by_worker(environment, Assignment.hit_id, Assignment.worker_id).where(
+        Worker.excluded_at.is_(None), Assignment.decision.in_(KEPT)
     )
-    return dict(session.execute(query).all())
+    workers: dict[int, set[int]] = defaultdict(set)
+    for hit, worker in session.execute(query):
+        workers[hit].add(worker)
+    return workers
 
 
 def asked(session: Session, environment: Environment) -> list[Comparison]:
