@@ -67,12 +67,12 @@ def store_job(run: PostingRun, job: PostingJob, *, after: int) -> str | None:
 
 def _store_fresh(run: PostingRun, job: PostingJob, after: int, now: dt.datetime) -> str:
     session, request, terms = run.context.session, run.request, job.terms
+    # A round asks about pairs, and its budget pays for nothing else.
+    payer = request.environment if request.kind == BatchKind.PAIRS else None
     batch = hit_store.add_batch(
         session,
         hit_store.NewBatch(
-            round_id=hit_store.open_round(
-                session, item_store.dataset(session).id, run.context.environment, now
-            ),
+            round_id=hit_store.open_round(session, item_store.dataset(session).id, payer, now),
             environment=request.environment,
             direction=str(request.direction),
             template=terms.template.name,

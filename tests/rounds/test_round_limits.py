@@ -88,6 +88,16 @@ def test_a_strategy_that_lacks_something_else_than_probabilities_says_so_and_no_
     assert "disagreement needs two annotators" in error and "`mitl round rollback`" in error
 
 
+def test_a_round_pays_for_no_preference_study(project):
+    """Though it is posted while the round is open."""
+    ok(*NEXT, "--strategy", "random")
+    ok("prefer", "publish", "--sandbox", "--queries", "8")
+
+    taken_back = ok("round", "rollback", "--sandbox").out
+
+    assert "2 HITs with its choices still are out" in taken_back
+
+
 def test_work_for_nothing_has_no_budget(project):
     """Which would buy any number of HITs."""
     error = fails(1, *NEXT, "--reward", "0", "--strategy", "random")
