@@ -12,7 +12,7 @@ import html as html_lib
 import json
 import re
 from collections.abc import AsyncGenerator
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from sqlalchemy import Connection
 from starlette.datastructures import Headers, UploadFile
@@ -202,8 +202,8 @@ def preview_address(site: Site, request: Request, question: ShownQuestion, hit_i
 def _address(question: ShownQuestion, own: str, values: dict[str, str]) -> str:
     if question.url is None:
         return f"{own}?{urlencode(values)}"
-    joint = "&" if urlsplit(question.url).query else "?"
-    return f"{question.url}{joint}{urlencode(values)}"
+    address, mark, place = question.url.partition("#")
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(values)}{mark}{place}"
 
 
 def frame(site: Site, request: Request) -> Response:
