@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
+from mitl.core import formats
 from mitl.core.pricing import format_dollars
 from mitl.protocol.media import NOUNS
 from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, PartKind
@@ -197,4 +198,4 @@ def part(kind: PartKind) -> str:
 
 def percent(share: float | None) -> str:
     """A share as whole percent."""
-    return "–" if share is None else f"{100 * share:.0f} %"
+    return formats.percent(share, 0)

@@ -255,8 +255,8 @@ def test_a_worker_who_gives_most_answers_is_warned_of(settings):
     shown = show(settings, SANDBOX)
     (warning,) = shown.warnings
 
-    assert "gave 100% of the answers so far" in warning
-    assert "they prove nothing, since one worker gave 100% of the answers" in shown.lines[0]
+    assert "gave 100.0 % of the answers so far" in warning
+    assert "they prove nothing, since one worker gave 100.0 % of the answers" in shown.lines[0]
     assert "recall" not in shown.counts
     assert status(settings, SANDBOX).counts["audit"]["recall"] is None
     assert "set max_hits_per_worker" in warning

@@ -221,12 +221,12 @@ def test_an_incomplete_audit_says_how_many_answers_are_open():
         certify(table, DESIGN, HOLDS, SAID)
 
 
-def test_one_worker_cannot_certify_alone():
-    """More than half of the answers is too much of one opinion."""
-    with pytest.raises(
-        AuditError, match=r"one worker gave 62% of the audit's answers.*before you audit another pool"
-    ):
-        certify(AUDITED, DESIGN, HOLDS, SAID, workers=workers(62, 20, 18))
+@pytest.mark.parametrize(("numbers", "share"), [((62, 20, 18), "62.0"), ((1001, 999), "50.1")])
+def test_one_worker_cannot_certify_alone(numbers, share):
+    """More than half of the answers is too much of one opinion, and reads as more."""
+    told = rf"one worker gave {share} % of the audit's answers.*before you audit another pool"
+    with pytest.raises(AuditError, match=told):
+        certify(AUDITED, DESIGN, HOLDS, SAID, workers=workers(*numbers))
 
 
 @pytest.mark.parametrize(("number", "warned"), [(19, True), (20, False)])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import agreements, consistency, entropy_bits, longest_run, median_seconds
 
-from mitl.desk.words import findings
+from mitl.desk.words import findings, percent
 from mitl.desk.worker_pages import COLUMNS, in_order
 from mitl.judgements.conduct import Agreement, AnswerRun, Haste, gold_interval, haste
 from mitl.judgements.gold_records import GoldRecord
@@ -230,3 +230,7 @@ def test_the_poorest_record_stands_first_and_the_longer_one_before_its_equal():
     )
 
     assert [row.id for row in rows] == [3, 2, 1]
+
+
+def test_one_control_of_many_that_failed_is_not_rounded_away():
+    assert [percent(share) for share in (249 / 250, 1.0, 1 / 250, 0.0)] == ["> 99 %", "100 %", "< 1 %", "0 %"]

@@ -56,6 +56,7 @@ def test_the_table_of_the_paper_is_scored_as_shown(tmp_path, monkeypatch):
     (shown,) = re.findall(r"```\n(  system .*?)```", TEXT, re.DOTALL)
 
     assert shown in ok(*command).out
+    assert "with 97.5 % bootstrap intervals" in ok(*command, "--confidence", "0.975").out
 
 
 def test_the_page_says_what_the_options_and_templates_are_called():

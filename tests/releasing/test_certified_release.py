@@ -292,7 +292,7 @@ def test_an_audit_that_cannot_certify_says_so_in_one_line():
 
     for broken, line in (
         (dataclasses.replace(record, audited=lacking), "lacks 147 answers on 69 of its 69 pairs"),
-        (dataclasses.replace(record, answers=alone), "one worker gave 100%"),
+        (dataclasses.replace(record, answers=alone), "one worker gave 100.0 %"),
     ):
         with pytest.raises(AuditError, match=line):
             certified(broken, data.merged, Exclusions(), data.proposals, ())

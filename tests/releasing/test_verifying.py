@@ -263,7 +263,7 @@ def easier_labels(folder):
         (prettier_sheet, "datasheet.md tells another certificate"),
         (prettier_croissant, "croissant.json tells another certificate"),
         (no_certificate, "the release was certified, and certificate.json is not among its files"),
-        (one_person, "one worker gave 100%"),
+        (one_person, "one worker gave 100.0 %"),
         (fewer_positives, "audit_strata.parquet"),
         (shorter_list, "image_to_caption.json and positives.parquet differ on 1 query, first on '"),
         (longer_list, "caption_to_image.json and positives.parquet differ on 1 query, first on '"),

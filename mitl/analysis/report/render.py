@@ -238,7 +238,7 @@ def _positives(data: ReportInput) -> Iterator[Highlight]:
             if data.funnel.usable and not entry.complete
         ]
         if coverage:
-            text += f" So far: answered are {' and '.join(coverage)}; queries that nobody was asked about do not count."
+            text += f" So far: answered are {' and '.join(coverage)}; queries without an answer do not count."
         yield Highlight(of_form(text, data.form), "multiplicity")
 
 
@@ -261,8 +261,8 @@ def _originals(data: ReportInput) -> Iterator[Highlight]:
     for dispute in data.disputes:
         if dispute.kind is DisputeKind.ORIGINAL and dispute.total:
             yield Highlight(
-                f"People refused {count(dispute.total)} of the {count(dispute.of)} original pairs that they were "
-                "asked about.",
+                f"People refused {count(dispute.total)} of the {count(dispute.of)} original pairs that they "
+                "judged.",
                 "disputes",
             )
 

@@ -165,7 +165,7 @@ class MultiplicityRow:
 
     direction: Direction
     queries: int
-    """Those that people were asked about."""
+    """Those with an answered candidate, where people answered any."""
     of_queries: int
     answered_share: float | None
     """Of their candidates, those with a usable answer; None where nothing was proposed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 from mitl.audits.certificate import MOST_OF_ONE, Look, look
-from mitl.core.formats import lower_bound
+from mitl.core.formats import lower_bound, percent, percent_at_most
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store.audits import AuditRow
@@ -47,7 +47,8 @@ class AuditState:
         if self.wanted:
             said += f", {several(self.wanted, 'answer')} wanted ({self.out:,} of them out)"
         if self.worker_share > MOST_OF_ONE:
-            return f"{said}; they prove nothing, since one worker gave {self.worker_share:.0%} of the answers"
+            share = percent_at_most(self.worker_share)
+            return f"{said}; they prove nothing, since one worker gave {share} of the answers"
         if self.bound is None:
             return f"{said}; no positive to bound yet"
         return (
@@ -164,8 +165,8 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
         "worker_share": state.worker_share,
     }
     warnings = tuple(
-        f"worker {worker!r} gave {share:.0%} of the answers so far; above {MOST_OF_ONE:.0%} an audit proves nothing: "
-        "set max_hits_per_worker before more is asked"
+        f"worker {worker!r} gave {percent_at_most(share)} of the answers so far; above "
+        f"{percent(MOST_OF_ONE, 0)} an audit proves nothing: set max_hits_per_worker before more is asked"
         for worker, share in shares.items()
         if share > MOST_OF_ONE
     )

@@ -30,7 +30,7 @@ from mitl.audits.machine_labels import (
     siding_upper,
 )
 from mitl.core.arrays import Ints, contains, distinct, pack_ids, pack_pairs, places
-from mitl.core.formats import upper_bound
+from mitl.core.formats import percent, percent_at_most, upper_bound
 from mitl.crowd.context import Context, open_context
 from mitl.datasets.files import read_rows
 from mitl.db.store import answers as answer_store
@@ -227,8 +227,8 @@ def _check_workers(context: Context, audit: AuditRow) -> None:
     worker, share = next(iter(shares.items()), ("", 0.0))
     if share > MOST_OF_ONE:
         raise AuditError(
-            f"worker {worker!r} gave {share:.0%} of the sample's answers, so the bound would rest on one person; at "
-            f"most {MOST_OF_ONE:.0%} are taken. Let people answer the open pairs, and set "
+            f"worker {worker!r} gave {percent_at_most(share)} of the sample's answers, so the bound would rest on one "
+            f"person; at most {percent(MOST_OF_ONE, 0)} are taken. Let people answer the open pairs, and set "
             "max_hits_per_worker before the sample of another pool, as after further queries"
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, NotRequired
 
 from mitl.analysis.answer_tables import Workload, WorkloadBin, by_workload, together
-from mitl.core.formats import csv_text, rounded
+from mitl.core.formats import csv_text, percent, rounded
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import put_file
 from mitl.crowd.context import open_context
@@ -230,7 +230,7 @@ def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> CsvPat
 
 
 def _share(found: Agreement | None) -> str:
-    return "–" if found is None else f"{100 * found.share:.0f} % of {found.comparisons:,}"
+    return "–" if found is None else f"{percent(found.share, 0)} of {found.comparisons:,}"
 
 
 def workers_by_hits(

@@ -302,7 +302,8 @@ def _result(
         paths=CsvPaths() if to is None else CsvPaths(csv=str(to)),
         tables=(
             Table(
-                f"Bradley-Terry scores in percent, with {method.confidence:.0%} bootstrap intervals over {drawn}",
+                f"Bradley-Terry scores in percent, with {100 * method.confidence:.6g} % bootstrap intervals over "
+                f"{drawn}",
                 ("system", "score", "low", "high", "preferred", "equal", "not preferred"),
                 tuple(_row(name, figures, 2) for name, figures in systems.items()),
             ),
