@@ -263,8 +263,8 @@ def certify(
     worker_share = float(shares_of.max()) if len(shares_of) else 0.0
     if worker_share > MOST_OF_ONE:
         raise AuditError(
-            f"one worker gave {percent_at_most(worker_share)} of the audit's answers, so it would certify one opinion, and "
-            "nobody is asked again: set max_hits_per_worker before you audit another pool, as after further queries"
+            f"one worker gave {percent_at_most(worker_share)} of the audit's answers, so it would certify one opinion, "
+            "and nobody is asked again: set max_hits_per_worker before you audit another pool, as after further queries"
         )
     if not sizes.sum():
         raise AuditError("the release holds no positive in the pool, so it has neither recall nor precision")
