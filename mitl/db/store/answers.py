@@ -16,7 +16,13 @@ from mitl.core.arrays import Ints
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, FindingRow, Hit, Worker
 from mitl.db.store.answer_sheets import of_workers
-from mitl.db.store.statements import chunks, number_columns, query_by_worker, query_submissions, rows_among
+from mitl.db.store.statements import (
+    change_among,
+    number_columns,
+    query_by_worker,
+    query_submissions,
+    rows_among,
+)
 from mitl.records import Decision, Environment, Finding, JudgementSource
 
 _NO_ROW = 1 << 31
@@ -151,8 +157,7 @@ def submission_columns(
 
 def set_decision(session: Session, assignment_ids: Sequence[int], decision: Decision) -> None:
     """Write what was decided about these submissions."""
-    for chunk in chunks(assignment_ids):
-        session.execute(update(Assignment).where(Assignment.id.in_(chunk)).values(decision=decision))
+    change_among(session, update(Assignment).values(decision=decision), Assignment.id, assignment_ids)
 
 
 _SET_STATUS = update(Assignment).where(Assignment.id == bindparam("own")).values(status=bindparam("to"))

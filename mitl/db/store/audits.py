@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import exists, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from mitl.core.arrays import Flags, Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
+from mitl.core.arrays import Flags, Ints, pack_ids, places, unpack_pairs
 from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,
@@ -30,9 +30,9 @@ from mitl.db.models import (
     Worker,
 )
 from mitl.db.store.hits import LIVE_STATES
-from mitl.db.store.items import dataset, pair_sides
-from mitl.db.store.proposals import queries
-from mitl.db.store.statements import AT_PLACE, add_tuples, ids_were_given, next_id, number_columns
+from mitl.db.store.items import dataset
+from mitl.db.store.proposals import pair_rows, queries
+from mitl.db.store.statements import AT_PLACE, add_tuples
 from mitl.records import AuditPurpose, Decision, Environment, Pair, PairRole
 from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
 from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
@@ -120,27 +120,6 @@ def add_audit(
         ((audit.id, *row) for row in zip(rows, *columns, strict=True)),
     )
     return _row(audit)
-
-
-def pair_rows(session: Session, pairs: Ints) -> Ints:
-    """The rows of these packed pairs, in their order; made, as not proposed, where they are not there yet."""
-    sides = pair_sides(session)
-    stored = select(PairRow.id, PairRow.left_id, PairRow.right_id).where(
-        PairRow.left_side_id == sides[0], PairRow.right_side_id == sides[1]
-    )
-    row, left, right = number_columns(session, stored, 3)
-    packed = pack_ids(left, right)
-    missing = distinct(pairs[~np.isin(pairs, packed)])
-    if len(missing):
-        first = next_id(session, PairRow)
-        new = np.arange(first, first + len(missing))
-        names = ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed")
-        values = zip(new.tolist(), *(ids.tolist() for ids in unpack_ids(missing)), strict=True)
-        add_tuples(session, PairRow, names, ((id_, *sides, *ids, False) for id_, *ids in values))
-        ids_were_given(session, PairRow)
-        row, packed = np.concatenate([row, new]), np.concatenate([packed, missing])
-    order = np.argsort(packed)
-    return np.asarray(row[order][places(packed[order], pairs)], np.int64)
 
 
 def audits(session: Session, environment: Environment) -> list[AuditRow]:

@@ -25,7 +25,7 @@ from mitl.db.models import (
 from mitl.db.store.hits import LIVE_STATES
 from mitl.db.store.items import pair_sides
 from mitl.db.store.parses import Submissions, add_all_findings
-from mitl.db.store.statements import add_rows, chunks, query_hits, query_submissions, rows_among
+from mitl.db.store.statements import add_rows, at_place, query_hits, query_submissions, rows_among
 from mitl.records import CollectionRole, Environment, Label, Outcome, Parsed
 from mitl.records.collection import TEXTS, CollectionQuestion, GivenText, Terms
 
@@ -187,17 +187,10 @@ def _answered_for_caption(session: Session, answers: Sequence[int], caption_side
     query = (
         select(CollectionAnswer.id)
         .join(Assignment, Assignment.id == CollectionAnswer.assignment_id)
-        .join(
-            CollectionItem,
-            (CollectionItem.hit_id == Assignment.hit_id) & (CollectionItem.place == CollectionAnswer.place),
-        )
+        .join(CollectionItem, at_place(CollectionItem, CollectionAnswer))
         .where(CollectionItem.side_id == caption_side)
     )
-    return {
-        id_
-        for chunk in chunks(answers)
-        for id_ in session.scalars(query.where(CollectionAnswer.id.in_(chunk)))
-    }
+    return {id_ for (id_,) in rows_among(session, query, CollectionAnswer.id, answers)}
 
 
 def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[CollectionQuestion]]:
@@ -255,11 +248,9 @@ def set_parses(session: Session, given: Mapping[int, Parsed[GivenText]]) -> None
     Answers keep their rows, emptied where nothing is read any more, since reviews point to them.
     """
     offered = _offered(session, list(given))
-    judgements: dict[tuple[int, int], int] = {}
-    for chunk in chunks(list(given)):
-        query = select(CollectionAnswer.assignment_id, CollectionAnswer.place, CollectionAnswer.id)
-        rows = session.execute(query.where(CollectionAnswer.assignment_id.in_(chunk))).all()
-        judgements |= {(assignment, place): id_ for assignment, place, id_ in rows}
+    query = select(CollectionAnswer.assignment_id, CollectionAnswer.place, CollectionAnswer.id)
+    rows = rows_among(session, query, CollectionAnswer.assignment_id, given)
+    judgements = {(assignment, place): id_ for assignment, place, id_ in rows}
     new = {
         (assignment, answer.place): {
             "outcome": answer.outcome,

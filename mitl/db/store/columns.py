@@ -16,17 +16,14 @@ from sqlalchemy.orm import Session
 from mitl.core.arrays import Ints, contains, pack_ids
 from mitl.db.models import (
     Assignment,
-    ItemRow,
     JudgementRow,
     ProposalRow,
-    RatingRow,
     Rationale,
-    SideRow,
     StoredAnnotator,
     Worker,
 )
 from mitl.db.store.answer_sheets import answers_of
-from mitl.db.store.items import QRELS, RIGHT, rated_pairs
+from mitl.db.store.items import original_pairs, rated_pairs
 from mitl.db.store.proposals import withdrawn_names
 from mitl.db.store.statements import number_columns, query_submissions
 from mitl.records import Direction, Environment, PairRole
@@ -148,13 +145,8 @@ def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
 
 def original_columns(session: Session, dataset_id: int) -> Ints:
     """Each caption with its own image, and other original positives, packed."""
-    first_image = (
-        select(ItemRow.group_id, ItemRow.id)
-        .join(SideRow, SideRow.id == ItemRow.side_id)
-        .where(SideRow.dataset_id == dataset_id, SideRow.name.in_(RIGHT))
-    )
-    more = select(RatingRow.left_id, RatingRow.right_id).where(RatingRow.sampling_method == QRELS)
-    return np.concatenate([pack_ids(*number_columns(session, query, 2)) for query in (first_image, more)])
+    columns = (number_columns(session, query, 2) for query in original_pairs(dataset_id))
+    return np.concatenate([pack_ids(*image_and_caption) for image_and_caption in columns])
 
 
 def _place(column: Any, enum: type[StrEnum]) -> ColumnElement[int]:

@@ -16,7 +16,7 @@ from mitl.db.store.parses import Submissions
 from mitl.db.store.statements import (
     KEPT,
     add_rows,
-    chunks,
+    at_place,
     query_by_worker,
     query_hits,
     query_submissions,
@@ -90,9 +90,8 @@ def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[Comp
     """What stands on these HITs, by place; nothing on a HIT that asks pairs."""
     by_hit: dict[int, list[Comparison]] = {hit_id: [] for hit_id in hit_ids}
     query = select(ComparisonRow).order_by(ComparisonRow.hit_id, ComparisonRow.place)
-    for chunk in chunks(hit_ids):
-        for row in session.scalars(query.where(ComparisonRow.hit_id.in_(chunk))):
-            by_hit[row.hit_id].append(record_of(row))
+    for (row,) in rows_among(session, query, ComparisonRow.hit_id, hit_ids):
+        by_hit[row.hit_id].append(record_of(row))
     return by_hit
 
 
@@ -196,9 +195,7 @@ def votes(session: Session, environment: Environment, batches: Sequence[str] = (
         query_submissions(environment, Worker.mturk_worker_id, PreferenceAnswer.answer, ComparisonRow)
         .join(PreferenceAnswer, PreferenceAnswer.assignment_id == Assignment.id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(
-            ComparisonRow, (ComparisonRow.hit_id == Hit.id) & (ComparisonRow.place == PreferenceAnswer.place)
-        )
+        .join(ComparisonRow, at_place(ComparisonRow, PreferenceAnswer))
         .where(
             Assignment.decision.in_(KEPT),
             Worker.excluded_at.is_(None),

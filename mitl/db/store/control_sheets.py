@@ -23,7 +23,7 @@ from mitl.db.models import AnswerSheet, Assignment, ControlSheet, Worker
 from mitl.db.store import desk as desk_store
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.proposals import pairs_of_rows
-from mitl.db.store.statements import add_tuples, chunks
+from mitl.db.store.statements import add_tuples, change_among
 from mitl.judgements import gold_records
 from mitl.judgements.gold_records import GoldState
 from mitl.records import Environment
@@ -115,8 +115,7 @@ def keep(session: Session, answers: Columns, is_bad: Mapping[int, bool]) -> None
         answers: all answers of these workers.
         is_bad: worker → whether the record by which they were judged is bad.
     """
-    for chunk in chunks(list(is_bad)):
-        session.execute(delete(ControlSheet).where(ControlSheet.worker_id.in_(chunk)))
+    change_among(session, delete(ControlSheet), ControlSheet.worker_id, is_bad)
     rows: Sequence[tuple[Any, ...]] = [
         (worker, is_bad[worker], content) for worker, content in _contents(answers, is_bad).items()
     ]

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, PairRow, Round
 from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import add_rows, chunks, query_hits, rows_among
+from mitl.db.store.statements import add_rows, change_among, query_hits, rows_among
 from mitl.records import (
     BatchKind,
     Decision,
@@ -262,11 +262,7 @@ def other_kinds(session: Session, environment: Environment) -> dict[int, str]:
 def hits_of(session: Session, hit_ids: Sequence[int]) -> list[StoredHit]:
     """These HITs, oldest batch first, by number and attempt."""
     query = select(*_HIT).join(Batch, Batch.id == Hit.batch_id)
-    stored = [
-        StoredHit(*row)
-        for chunk in chunks(hit_ids)
-        for row in session.execute(query.where(Hit.id.in_(chunk)))
-    ]
+    stored = [StoredHit(*row) for row in rows_among(session, query, Hit.id, hit_ids)]
     return sorted(stored, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
 
 
@@ -285,8 +281,7 @@ def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitIte
 
 def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None:
     """Move these HITs to a state."""
-    for chunk in chunks(hit_ids):
-        session.execute(update(Hit).where(Hit.id.in_(chunk)).values(state=state))
+    change_among(session, update(Hit).values(state=state), Hit.id, hit_ids)
 
 
 def set_wanted(session: Session, hit_id: int, assignments: int) -> None:

@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, ImportFile
-from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import add_rows, chunks, query_submissions, rows_among
-from mitl.records import Environment, HitState, JudgementSource, Pair, PairRole
+from mitl.db.store.hits import add_items
+from mitl.db.store.parses import RawSubmission
+from mitl.db.store.statements import add_rows, change_among, query_submissions, rows_among
+from mitl.records import Environment, HitItem, HitState, JudgementSource, Pair, PairRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,6 @@ class PastHit:
     mturk_hit_id: str | None
     assignments: int
     """Workers who were wanted, as far as the file says."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredDocument:
-    """A submission of past work as stored."""
-
-    id: int
-    hit_id: int
-    raw_xml: str
 
 
 def imports(session: Session) -> dict[str, ImportRow]:
@@ -132,17 +124,10 @@ def add_past_hits(session: Session, batch_id: int, hits: Sequence[PastHit]) -> d
 
 def set_items(session: Session, items: Mapping[int, Sequence[tuple[Pair, PairRole]]]) -> None:
     """Write what stands on these HITs, places from 1, instead of what an earlier reading put there."""
-    for chunk in chunks(list(items)):
-        session.execute(delete(HitItemRow).where(HitItemRow.hit_id.in_(chunk)))
-    ids = ensure_pairs(session, {pair for placed in items.values() for pair, _ in placed})
-    add_rows(
+    change_among(session, delete(HitItemRow), HitItemRow.hit_id, items)
+    add_items(
         session,
-        HitItemRow,
-        (
-            {"hit_id": hit_id, "place": place, "pair_id": ids[pair], "role": role}
-            for hit_id, placed in items.items()
-            for place, (pair, role) in enumerate(placed, start=1)
-        ),
+        {hit: [HitItem(n, *placed) for n, placed in enumerate(page, start=1)] for hit, page in items.items()},
     )
 
 
@@ -157,10 +142,10 @@ def hits_of(session: Session, batch_id: int) -> list[int]:
     return list(session.scalars(select(Hit.id).where(Hit.batch_id == batch_id).order_by(Hit.id)))
 
 
-def documents(session: Session, hit_ids: Sequence[int]) -> list[StoredDocument]:
+def documents(session: Session, hit_ids: Sequence[int]) -> list[RawSubmission]:
     """The submissions of these HITs, in order of arrival."""
     query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
-    stored = [StoredDocument(*row) for row in rows_among(session, query, Assignment.hit_id, hit_ids)]
+    stored = [RawSubmission(*row) for row in rows_among(session, query, Assignment.hit_id, hit_ids)]
     return sorted(stored, key=lambda document: document.id)
 
 

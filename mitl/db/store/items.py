@@ -277,10 +277,14 @@ def references(session: Session, dataset_id: int) -> dict[int, int]:
 
 def originals(session: Session, dataset_id: int) -> list[Pair]:
     """Each caption with its own image, in tie order of captions; then what else is an original positive."""
-    query = select(ItemRow.group_id, ItemRow.id)
-    first_image = [Pair(*row) for row in session.execute(_of_side(query, RIGHT, dataset_id))]
+    return [Pair(*row) for query in original_pairs(dataset_id) for row in session.execute(query)]
+
+
+def original_pairs(dataset_id: int) -> tuple[Select[*tuple[Any, ...]], Select[*tuple[Any, ...]]]:
+    """The queries for image and caption of each original positive: of captions' own images, and of the others."""
+    own = _of_side(select(ItemRow.group_id, ItemRow.id), RIGHT, dataset_id)
     more = select(RatingRow.left_id, RatingRow.right_id).where(RatingRow.sampling_method == QRELS)
-    return [*first_image, *(Pair(*row) for row in session.execute(more.order_by(RatingRow.id)))]
+    return own, more.order_by(RatingRow.id)
 
 
 def _of_side(query: Any, names: Sequence[str], dataset_id: int) -> Any:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.base import columns
 from mitl.db.models import Assignment, Batch, Journal, Ledger
-from mitl.db.store.statements import add_rows, chunks, query_submissions
+from mitl.db.store.statements import add_rows, change_among, query_submissions, rows_among
 from mitl.records import Environment, JournalState
 
 
@@ -88,9 +88,8 @@ def announce(
     session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime
 ) -> set[str]:
     """Write that calls (key, token, request JSON) are about to be made; returns those that are done, and stay so."""
-    query, stored = select(Journal.key, Journal.state).where(Journal.kind == kind), {}
-    for chunk in chunks([key for key, _, _ in calls]):
-        stored.update(dict(session.execute(query.where(Journal.key.in_(chunk))).all()))
+    query = select(Journal.key, Journal.state).where(Journal.kind == kind)
+    stored = dict(rows_among(session, query, Journal.key, [key for key, _, _ in calls]))
     new = [call for call in calls if call[0] not in stored]
     _add(session, kind, new, state=JournalState.SENDING, at=now, first_sent_at=now)
     done = {key for key, state in stored.items() if state is JournalState.DONE}
@@ -127,11 +126,7 @@ def first_sent(session: Session, kind: str, keys: Sequence[str]) -> dict[str, dt
     query = select(Journal.key, Journal.first_sent_at).where(
         Journal.kind == kind, Journal.first_sent_at.is_not(None)
     )
-    times: dict[str, dt.datetime] = {}
-    for chunk in chunks(keys):
-        rows = session.execute(query.where(Journal.key.in_(chunk)))
-        times.update({key: at for key, at in rows if at is not None})
-    return times
+    return dict(rows_among(session, query, Journal.key, keys))
 
 
 def done_keys(session: Session, kind: str, keys: Sequence[str]) -> set[str]:
@@ -142,10 +137,7 @@ def done_keys(session: Session, kind: str, keys: Sequence[str]) -> set[str]:
 def _keys(session: Session, kind: str, keys: Sequence[str], *conditions: ColumnElement[bool]) -> set[str]:
     """Those of these keys that the journal knows."""
     query = select(Journal.key).where(Journal.kind == kind, *conditions)
-    stored: set[str] = set()
-    for chunk in chunks(keys):
-        stored.update(session.scalars(query.where(Journal.key.in_(chunk))))
-    return stored
+    return {key for (key,) in rows_among(session, query, Journal.key, keys)}
 
 
 def mark(
@@ -165,16 +157,9 @@ def mark(
     sent = {}
     if state is JournalState.SENDING:
         sent["first_sent_at"] = func.coalesce(Journal.first_sent_at, literal(now, Journal.first_sent_at.type))
-    for chunk in chunks(keys):
-        session.execute(
-            update(Journal)
-            .where(
-                Journal.kind == kind,
-                Journal.key.in_(chunk),
-                Journal.state != JournalState.DONE,
-            )
-            .values(state=state, reply=reply, error=error, at=now, **sent)
-        )
+    not_done = update(Journal).where(Journal.kind == kind, Journal.state != JournalState.DONE)
+    values = {"state": state, "reply": reply, "error": error, "at": now, **sent}
+    change_among(session, not_done.values(**values), Journal.key, keys)
 
 
 def mark_done(session: Session, kind: str, replies: Mapping[str, str], now: dt.datetime) -> int:
@@ -195,24 +180,17 @@ _DONE = (
 
 def take_back(session: Session, kind: str, keys: Sequence[str], since: dt.datetime) -> None:
     """These calls were marked as sending and not made; those first marked so since then are planned again."""
-    for chunk in chunks(keys):
-        session.execute(
-            update(Journal)
-            .where(
-                Journal.kind == kind,
-                Journal.key.in_(chunk),
-                Journal.state == JournalState.SENDING,
-                Journal.first_sent_at >= since,
-            )
-            .values(state=JournalState.PLANNED, first_sent_at=None)
-        )
+    sending = update(Journal).where(
+        Journal.kind == kind, Journal.state == JournalState.SENDING, Journal.first_sent_at >= since
+    )
+    planned = sending.values(state=JournalState.PLANNED, first_sent_at=None)
+    change_among(session, planned, Journal.key, keys)
 
 
 def forget_refused(session: Session, kind: str, keys: Sequence[str]) -> None:
     """Forget calls that the server refused, as if they had never been planned: they had no effect."""
-    for chunk in chunks(keys):
-        of_these = Journal.kind == kind, Journal.key.in_(chunk), Journal.state == JournalState.FAILED
-        session.execute(delete(Journal).where(*of_these))
+    refused = delete(Journal).where(Journal.kind == kind, Journal.state == JournalState.FAILED)
+    change_among(session, refused, Journal.key, keys)
 
 
 Booking = tuple[int, str, str, int]

@@ -11,7 +11,7 @@ from sqlalchemy import and_, false, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Hit, HitItemRow, JudgementRow, PairRow, Rationale, Worker
-from mitl.db.store.statements import AT_PLACE, chunks, query_by_worker, query_submissions
+from mitl.db.store.statements import AT_PLACE, change_among, chunks, query_by_worker, query_submissions
 from mitl.records import Environment, Judgement, Outcome, Pair, PairRole
 from mitl.records.questions import TEXT, Given
 
@@ -149,10 +149,9 @@ def _rationale(session: Session, environment: Environment) -> Mapping[int, Given
 def use_answered(session: Session, assignment_ids: Sequence[int], usable: bool) -> None:
     """Whether aggregation may read what was answered on these pages; what was not answered is never read."""
     counts = _IS_ANSWERED if usable else false()
-    for chunk in chunks(assignment_ids):
-        session.execute(
-            update(JudgementRow).where(JudgementRow.assignment_id.in_(chunk)).values(usable=counts)
-        )
+    change_among(
+        session, update(JudgementRow).values(usable=counts), JudgementRow.assignment_id, assignment_ids
+    )
 
 
 def set_usable(session: Session, assignment_id: int, places: Sequence[int], usable: bool) -> None:

@@ -29,7 +29,7 @@ from mitl.db.models import (
     SimilarityAnswer,
     SimilarityItem,
 )
-from mitl.db.store.statements import add_rows, chunks, query_submissions, rows_among
+from mitl.db.store.statements import add_rows, change_among, chunks, query_submissions, rows_among
 from mitl.records import BatchKind, Environment, Finding, JudgementSource, Parsed, PlaceAnswer
 
 UNREADABLE = "unreadable"
@@ -120,16 +120,13 @@ class Submissions:
         answers = self.answers
         by_assignment: dict[int, list[Any]] = defaultdict(list)
         query = select(answers).order_by(answers.assignment_id, answers.place)
-        for chunk in chunks(list(ids)):
-            rows: Iterable[Any] = session.scalars(query.where(answers.assignment_id.in_(chunk)))
-            for row in rows:
-                by_assignment[row.assignment_id].append(row)
+        for (row,) in rows_among(session, query, answers.assignment_id, ids):
+            by_assignment[row.assignment_id].append(row)
         return by_assignment
 
     def set_parses(self, session: Session, given: Mapping[int, Parsed[Any]]) -> None:
         """Write what was parsed from these submissions, in place of an earlier parse."""
-        for chunk in chunks(list(given)):
-            session.execute(delete(self.answers).where(self.answers.assignment_id.in_(chunk)))
+        change_among(session, delete(self.answers), self.answers.assignment_id, given)
         add_rows(
             session,
             self.answers,
@@ -192,8 +189,7 @@ def set_parses(
 def forget_reading(session: Session, ids: Sequence[int]) -> None:
     """Drop what an earlier parse noticed; what a file of past work says of times and decisions stays noted."""
     of_reading = FindingRow.code.in_(_OF_A_PARSE), ~FindingRow.detail.startswith("time ")
-    for chunk in chunks(ids):
-        session.execute(delete(FindingRow).where(FindingRow.assignment_id.in_(chunk), *of_reading))
+    change_among(session, delete(FindingRow).where(*of_reading), FindingRow.assignment_id, ids)
 
 
 def _forget_parses(session: Session, ids: Sequence[int]) -> None:
@@ -222,10 +218,10 @@ def _add_rationale(session: Session, parses: Mapping[int, Parsed[PlaceAnswer]]) 
     }
     query = select(JudgementRow.assignment_id, JudgementRow.place, JudgementRow.id)
     rows: list[dict[str, Any]] = []
-    for chunk in chunks(sorted({id_ for id_, _ in reasons})):
-        stored = session.execute(query.where(JudgementRow.assignment_id.in_(chunk)).order_by(JudgementRow.id))
-        for id_, place, judgement in stored:
-            rows += [{"judgement_id": judgement, **reason} for reason in reasons.get((id_, place), ())]
+    query = query.order_by(JudgementRow.id)
+    ids = sorted({id_ for id_, _ in reasons})
+    for id_, place, judgement in rows_among(session, query, JudgementRow.assignment_id, ids):
+        rows += [{"judgement_id": judgement, **reason} for reason in reasons.get((id_, place), ())]
     add_rows(session, Rationale, rows)
 
 

@@ -32,7 +32,7 @@ from mitl.db.models import (
 )
 from mitl.db.models.items import AnsweredPlace
 from mitl.db.store.answers import submission_key
-from mitl.db.store.statements import Wide, chunks
+from mitl.db.store.statements import Wide, at_place, chunks
 from mitl.records import Environment
 from mitl.records.persons import HeldPart
 
@@ -142,27 +142,27 @@ def _judgements(session: Session, own: tuple[Any, ...]) -> Iterator[dict[str, An
 
 
 def _ratings(session: Session, own: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
-    at_place = (SimilarityItem.hit_id == Hit.id) & (SimilarityItem.place == SimilarityAnswer.place)
-    query = _answers(own, SimilarityAnswer, SimilarityItem.task, *_PAIR).join(SimilarityItem, at_place)
+    query = _answers(own, SimilarityAnswer, SimilarityItem.task, *_PAIR)
+    query = query.join(SimilarityItem, at_place(SimilarityItem, SimilarityAnswer))
     return _with_items(session, query.join(PairRow, PairRow.id == SimilarityItem.pair_id))
 
 
 def _preferences(session: Session, own: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
-    at_place = (ComparisonRow.hit_id == Hit.id) & (ComparisonRow.place == PreferenceAnswer.place)
     shown = (
         ComparisonRow.direction,
         ComparisonRow.query_id,
         ComparisonRow.left_items,
         ComparisonRow.right_items,
     )
-    for row in _rows(session, _answers(own, PreferenceAnswer, *shown).join(ComparisonRow, at_place)):
+    query = _answers(own, PreferenceAnswer, *shown)
+    for row in _rows(session, query.join(ComparisonRow, at_place(ComparisonRow, PreferenceAnswer))):
         yield row | {name: json.loads(row[name]) for name in ("left_items", "right_items")}
 
 
 def _texts(session: Session, own: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
-    at_place = (CollectionItem.hit_id == Hit.id) & (CollectionItem.place == CollectionAnswer.place)
     item = (CollectionItem.side_id.label("left_side_id"), CollectionItem.item_id.label("left_id"))
-    return _with_items(session, _answers(own, CollectionAnswer, *item).join(CollectionItem, at_place))
+    query = _answers(own, CollectionAnswer, *item)
+    return _with_items(session, query.join(CollectionItem, at_place(CollectionItem, CollectionAnswer)))
 
 
 def _reviews(own: tuple[Any, ...]) -> Wide:
@@ -171,12 +171,11 @@ def _reviews(own: tuple[Any, ...]) -> Wide:
         own, CollectionAnswer.id.label("answer"), CollectionAnswer.place, join=CollectionAnswer
     ).subquery()
     review = CollectionAnswer
-    at_place = (CollectionItem.hit_id == Assignment.hit_id) & (CollectionItem.place == review.place)
     query: Wide = select(written.c.submission, written.c.place, review.label)
     return (
         query.select_from(review)
         .join(Assignment, Assignment.id == review.assignment_id)
-        .join(CollectionItem, at_place)
+        .join(CollectionItem, at_place(CollectionItem, review))
         .join(written, written.c.answer == CollectionItem.reviewed_id)
         .where(review.label.is_not(None))
         .order_by(written.c.answer, review.label)

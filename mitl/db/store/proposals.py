@@ -19,6 +19,7 @@ from mitl.db.store.statements import (
     CHUNK,
     add_rows,
     add_tuples,
+    change_among,
     chunks,
     ids_were_given,
     next_id,
@@ -162,11 +163,16 @@ def ensure_pairs(
     return dict(zip(unpack_pairs(packed), rows.tolist(), strict=True))
 
 
+def pair_rows(session: Session, pairs: Ints) -> Ints:
+    """The rows of these packed pairs, in their order; made, as not proposed, where they are not there yet."""
+    return _number_pairs(session, pairs, pair_sides(session), proposed=False)[0]
+
+
 def _mark_proposed(session: Session, ids: Ints) -> None:
     """Pairs that were there as controls or past work before anything proposed them."""
     before = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
-    for chunk in chunks(before[contains(distinct(ids), before)].tolist()):
-        session.execute(update(PairRow).where(PairRow.id.in_(chunk)).values(proposed=True))
+    new = before[contains(distinct(ids), before)].tolist()
+    change_among(session, update(PairRow).values(proposed=True), PairRow.id, new)
 
 
 def _number_pairs(

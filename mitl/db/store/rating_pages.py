@@ -14,7 +14,7 @@ from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, Si
 from mitl.db.store.hits import LIVE_STATES, StoredHit, hits, latest_hits
 from mitl.db.store.parses import Submissions
 from mitl.db.store.similarity import ensure_similarity_pairs
-from mitl.db.store.statements import KEPT, add_rows, query_by_worker, query_hits, rows_among
+from mitl.db.store.statements import KEPT, add_rows, at_place, query_by_worker, query_hits, rows_among
 from mitl.records import Environment, HitState
 from mitl.records.similarity import (
     SIMILARITY,
@@ -139,13 +139,9 @@ def usable_raters(session: Session, environment: Environment) -> dict[tuple[Like
             PairRow.right_id,
             func.count(Assignment.worker_id.distinct()),
         )
-        .join(SimilarityItem, SimilarityItem.hit_id == Assignment.hit_id)
+        .join(SimilarityAnswer, SimilarityAnswer.assignment_id == Assignment.id)
+        .join(SimilarityItem, at_place(SimilarityItem, SimilarityAnswer))
         .join(PairRow, PairRow.id == SimilarityItem.pair_id)
-        .join(
-            SimilarityAnswer,
-            (SimilarityAnswer.assignment_id == Assignment.id)
-            & (SimilarityAnswer.place == SimilarityItem.place),
-        )
         .where(
             Worker.excluded_at.is_(None),
             Assignment.decision.in_(KEPT),

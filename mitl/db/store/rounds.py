@@ -6,7 +6,7 @@ import datetime as dt
 import io
 import json
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import pack_ids, unpack_pairs
+from mitl.db.base import columns
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -29,7 +30,7 @@ from mitl.db.models import (
 from mitl.db.store.commitments import paid_by
 from mitl.db.store.hits import next_round
 from mitl.db.store.proposals import ensure_pairs, runs, unmark_withdrawn
-from mitl.db.store.statements import add_tuples, chunks
+from mitl.db.store.statements import add_tuples, change_among
 from mitl.errors import RoundError
 from mitl.records import PAIRS_COMMAND, ROUND_COMMAND, Environment, HitState, Pair, PairRole
 from mitl.records.frames import frame
@@ -86,18 +87,10 @@ class TrainedRow:
 
 def rounds(session: Session, environment: Environment) -> list[RoundRow]:
     """The rounds of an environment that chose what they asked, oldest first."""
-    rows = session.scalars(select(Round).where(Round.environment == environment).order_by(Round.number))
+    query = select(*columns(RoundRow, Round)).where(Round.environment == environment)
     return [
-        RoundRow(
-            row.id,
-            row.number,
-            row.strategy,
-            json.loads(row.config or "{}"),
-            row.opened_at,
-            row.closed_at,
-            row.rolled_back_at,
-        )
-        for row in rows
+        RoundRow(**row | {"config": json.loads(row["config"] or "{}")})
+        for row in map(dict, session.execute(query.order_by(Round.number)).mappings())
     ]
 
 
@@ -217,12 +210,12 @@ def choose_pairs(session: Session, round_id: int, chosen: pd.DataFrame) -> None:
     """Store what a round asks (``CHOSEN``); pairs that no annotator proposed are added."""
     pairs = unpack_pairs(chosen["pair"].to_numpy())
     ids = ensure_pairs(session, pairs)
-    columns = (chosen[name].tolist() for name in ("place", "score", "strategy"))
+    others = (chosen[name].tolist() for name in ("place", "score", "strategy"))
     add_tuples(
         session,
         ChosenPair,
         ("round_id", "pair_id", "place", "score", "strategy"),
-        ((round_id, ids[pair], *rest) for pair, *rest in zip(pairs, *columns, strict=True)),
+        ((round_id, ids[pair], *rest) for pair, *rest in zip(pairs, *others, strict=True)),
     )
 
 
@@ -293,8 +286,7 @@ def drop_unasked(session: Session, round_id: int, asked: Set[Pair]) -> int:
         .where(ChosenPair.round_id == round_id, ChosenPair.pair_id.not_in(asked_rows))
     )
     gone = [row for row, *pair in session.execute(query) if Pair(*pair) not in asked]
-    for chunk in chunks(gone):
-        session.execute(delete(ChosenPair).where(ChosenPair.id.in_(chunk)))
+    change_among(session, delete(ChosenPair), ChosenPair.id, gone)
     return len(gone)
 
 
@@ -302,41 +294,19 @@ def add_trained(session: Session, row: TrainedRow, taught: pd.DataFrame) -> None
     """Store an annotator that learnt from these pairs (``TEACHING``); its ``id`` is given here."""
     written = io.BytesIO()
     taught.to_parquet(written, index=False)
-    session.add(
-        TrainedAnnotator(
-            name=row.name,
-            round_id=row.round_id,
-            base=row.base,
-            base_fingerprint=row.base_fingerprint,
-            file=row.file,
-            weights_sha256=row.weights_sha256,
-            recipe=json.dumps(row.recipe, sort_keys=True),
-            taught=written.getvalue(),
-            made_at=row.made_at,
-            withdrawn_at=row.withdrawn_at,
-        )
-    )
+    recipe = json.dumps(row.recipe, sort_keys=True)
+    values = asdict(row) | {"id": None, "recipe": recipe, "taught": written.getvalue()}
+    session.add(TrainedAnnotator(**values))
     session.flush()
 
 
 def trained(session: Session, *, withdrawn: bool = False) -> list[TrainedRow]:
     """The annotators that learnt here, oldest first; withdrawn ones only where asked for."""
-    query = select(TrainedAnnotator).order_by(TrainedAnnotator.id)
+    query = select(*columns(TrainedRow, TrainedAnnotator)).order_by(TrainedAnnotator.id)
     return [
-        TrainedRow(
-            row.id,
-            row.name,
-            row.round_id,
-            row.base,
-            row.base_fingerprint,
-            row.file,
-            row.weights_sha256,
-            json.loads(row.recipe),
-            row.made_at,
-            row.withdrawn_at,
-        )
-        for row in session.scalars(query)
-        if withdrawn or row.withdrawn_at is None
+        TrainedRow(**row | {"recipe": json.loads(row["recipe"])})
+        for row in map(dict, session.execute(query).mappings())
+        if withdrawn or row["withdrawn_at"] is None
     ]
 
 
@@ -351,5 +321,5 @@ def taught(session: Session, name: str) -> pd.DataFrame:
         raise RoundError(f"no annotator called {name!r} was trained here")
     import pandas as pd
 
-    columns = pd.read_parquet(io.BytesIO(parquet))
-    return frame(TEACHING, {column: columns[column] for column in TEACHING})
+    pairs = pd.read_parquet(io.BytesIO(parquet))
+    return frame(TEACHING, {column: pairs[column] for column in TEACHING})

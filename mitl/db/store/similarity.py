@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import (
     Assignment,
-    Hit,
     PairRow,
     SimilarityAnswer,
     SimilarityItem,
@@ -21,7 +20,7 @@ from mitl.db.models import (
 )
 from mitl.db.store.items import pair_sides
 from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import KEPT, add_rows, chunks, query_by_worker
+from mitl.db.store.statements import KEPT, add_rows, at_place, chunks, query_by_worker
 from mitl.records import Environment, Outcome, Pair
 from mitl.records.frames import frame
 from mitl.records.similarity import (
@@ -179,12 +178,8 @@ def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame
             Worker.excluded_at,
         )
         .join(Assignment, Assignment.id == SimilarityAnswer.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(
-            SimilarityItem,
-            (SimilarityItem.hit_id == Hit.id) & (SimilarityItem.place == SimilarityAnswer.place),
-        )
+        .join(SimilarityItem, at_place(SimilarityItem, SimilarityAnswer))
         .where(*conditions)
         .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
     )

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, insert, select, text
+from sqlalchemy import ColumnElement, Connection, Delete, Select, Update, and_, insert, select, text
 from sqlalchemy.orm import DeclarativeBase, QueryableAttribute, Session
 
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, JudgementRow, Worker
@@ -21,8 +21,13 @@ Wide: TypeAlias = Select[*tuple[Any, ...]]
 KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
 """The decisions about a submission after which its answers count."""
 
-AT_PLACE = (HitItemRow.hit_id == Assignment.hit_id) & (HitItemRow.place == JudgementRow.place)
-"""Joins a judgement of a submission with the item of the page that it is about."""
+
+def at_place(items: Any, answers: Any) -> ColumnElement[bool]:
+    """Joins the answers of a submission with the items of its page that they are about."""
+    return and_(items.hit_id == Assignment.hit_id, items.place == answers.place)
+
+
+AT_PLACE = at_place(HitItemRow, JudgementRow)
 
 
 def query_hits(environment: Environment, *columns: Any) -> Wide:
@@ -68,6 +73,17 @@ def rows_among(
     """The rows of a query whose column is one of these values, for as many values at a time as a statement can take."""
     for chunk in chunks(list(values)):
         yield from session.execute(query.where(column.in_(chunk)))
+
+
+def change_among(
+    session: Session,
+    statement: Update | Delete,
+    column: ColumnElement[Any] | QueryableAttribute[Any],
+    values: Iterable[Any],
+) -> None:
+    """Update or delete the rows whose column is one of these values, as many values at a time as in `rows_among`."""
+    for chunk in chunks(list(values)):
+        session.execute(statement.where(column.in_(chunk)))
 
 
 def add_rows(session: Session, model: type, rows: Iterable[Mapping[str, Any]]) -> int:

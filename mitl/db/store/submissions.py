@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Worker
 from mitl.db.store.answers import submission_key
-from mitl.db.store.statements import add_rows, chunks, query_by_worker, rows_among
+from mitl.db.store.statements import add_rows, query_by_worker, rows_among
 from mitl.records import Decision, Environment
 
 
@@ -59,11 +59,8 @@ def worker_ids(session: Session, environment: Environment, names: Iterable[str])
 
 
 def _known_workers(session: Session, environment: Environment, names: Sequence[str]) -> dict[str, int]:
-    ids: dict[str, int] = {}
     query = select(Worker.mturk_worker_id, Worker.id).where(Worker.environment == environment)
-    for chunk in chunks(names):
-        ids.update(dict(session.execute(query.where(Worker.mturk_worker_id.in_(chunk))).all()))
-    return ids
+    return dict(rows_among(session, query, Worker.mturk_worker_id, names))
 
 
 def add_submissions(

@@ -21,7 +21,7 @@ from mitl.core.arrays import Ints, coded
 from mitl.db.models import ControlSheet, Worker, WorkerTally
 from mitl.db.store.answer_sheets import answers_of
 from mitl.db.store.control_sheets import by_worker
-from mitl.db.store.statements import add_tuples, chunks
+from mitl.db.store.statements import add_tuples, change_among
 from mitl.judgements.conduct import (
     Agreement,
     AnswerRun,
@@ -143,8 +143,7 @@ def keep(session: Session, answers: Columns, workers: list[int]) -> None:
     Args:
         answers: all answers of these workers, by submission and place.
     """
-    for chunk in chunks(workers):
-        session.execute(delete(WorkerTally).where(WorkerTally.worker_id.in_(chunk)))
+    change_among(session, delete(WorkerTally), WorkerTally.worker_id, workers)
     tallies = _rows(answers, workers).items()
     rows = ((worker, *(row[name] for name in _COLUMNS)) for worker, row in tallies)
     add_tuples(session, WorkerTally, ("worker_id", *_COLUMNS), rows)

@@ -19,8 +19,9 @@ from mitl.crowd.result_file import KeptRows, kept_rows
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
 from mitl.db.store import parses as parse_store
-from mitl.db.store.imports import ImportRow, StoredDocument
+from mitl.db.store.imports import ImportRow
 from mitl.db.store.items import DatasetRow
+from mitl.db.store.parses import RawSubmission
 from mitl.db.store.statements import chunks
 from mitl.errors import AnswerError, DatasetError
 from mitl.positives.ids import release_ids
@@ -227,7 +228,7 @@ def rederive(session: Session, settings: Settings, environment: Environment, pro
     return count
 
 
-def _read(document: StoredDocument, readings: Mapping[str, Reading], items: ProjectItems) -> PairedRow:
+def _read(document: RawSubmission, readings: Mapping[str, Reading], items: ProjectItems) -> PairedRow:
     kept = kept_rows(document.raw_xml)
     reading = None if kept is None else readings.get(kept.sha256)
     if kept is None or reading is None:
@@ -237,7 +238,7 @@ def _read(document: StoredDocument, readings: Mapping[str, Reading], items: Proj
 
 
 def _pages(
-    documents: Sequence[StoredDocument], read: Mapping[int, PairedRow]
+    documents: Sequence[RawSubmission], read: Mapping[int, PairedRow]
 ) -> dict[int, dict[_Spot, PairRole]]:
     """HIT → what stood on its page, in the order of its first submissions; workers may have met it in another."""
     pages: dict[int, dict[_Spot, PairRole]] = defaultdict(dict)
