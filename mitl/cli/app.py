@@ -32,7 +32,7 @@ from mitl.cli.tables import printable, render_table, terminal_room
 from mitl.errors import DatasetError, FormError, MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
-from mitl.records import Environment, StageResult, Verdict
+from mitl.records import Environment, StageResult, Table, Verdict
 from mitl.records.forms import DIRECTION_OF, IMAGES, SetForm, in_ways, message_of_form, result_of_form
 from mitl.settings import Settings, load, log_form
 
@@ -79,10 +79,7 @@ class App:
             return
         if self.quiet:
             return
-        for table in result.tables:
-            click.echo(render_table(table, terminal_room()))
-        for line in result.lines:
-            click.echo(printable(line))
+        self.show(result.tables, result.lines)
         if result.next:
             told = []
             if self.project is not None and "--project" not in result.next:
@@ -92,6 +89,13 @@ class App:
                 told.append(f"the same {' and '.join(self.databases)}, or {set_once} set")
             where = f" (with {' and '.join(told)})" if told else ""
             click.echo(f"next{printable(where)}: {printable(result.next)}")
+
+    def show(self, tables: Sequence[Table], lines: Sequence[str]) -> None:
+        """Print tables, and lines after them."""
+        for table in tables:
+            click.echo(render_table(table, terminal_room()))
+        for line in lines:
+            click.echo(printable(line))
 
     def tell_how_to_stop(self) -> None:
         """Where Ctrl-C would not end a command that goes on until it is stopped: say what does."""

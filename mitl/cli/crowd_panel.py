@@ -26,6 +26,11 @@ _ENDS = {
     "no-consent": "does not agree to the study",
     "nothing-left": "finds nothing to do",
 }
+_IN_LINK = {
+    "worker": "id's name in the link [default: the panel's]",
+    "study": "study's name in the link [default: the panel's]",
+    "session": "session's name in the link [default: the panel's]; without one, a person has one visit",
+}
 
 
 def needed(environment: Environment | None) -> Environment:
@@ -50,6 +55,14 @@ def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help=f"https link back for who {who}; {{worker}}, {{study}} and {{session}} are filled in.",
         )
         function = url(code(function))
+    return function
+
+
+def _link_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for of, what in reversed(_IN_LINK.items()):
+        function = click.option(
+            f"--{of}-parameter", default="", show_default=False, metavar="NAME", help=f"The {what}."
+        )(function)
     return function
 
 
@@ -79,27 +92,7 @@ def panel() -> None:
     default=1,
     help="HITs that one visit asks for.",
 )
-@click.option(
-    "--worker-parameter",
-    default="",
-    show_default=False,
-    metavar="NAME",
-    help="The id's name in the link [default: the panel's].",
-)
-@click.option(
-    "--study-parameter",
-    default="",
-    show_default=False,
-    metavar="NAME",
-    help="The study's name in the link [default: the panel's].",
-)
-@click.option(
-    "--session-parameter",
-    default="",
-    show_default=False,
-    metavar="NAME",
-    help="The session's name in the link [default: the panel's]; without one, a person has one visit.",
-)
+@_link_options
 @BASE_URL
 @common
 def add(
@@ -108,11 +101,8 @@ def add(
     profile: str | None,
     slug: str,
     hits_per_visit: int,
-    worker_parameter: str,
-    study_parameter: str,
-    session_parameter: str,
     base_url: str | None,
-    **ends: str,
+    **named: str,
 ) -> None:
     """Make a panel's study link and say what to paste where."""
     chosen = needed(environment)
@@ -122,8 +112,8 @@ def add(
     from mitl.crowd_server.pages.panels import LinkParameters
     from mitl.stages.recruiting import add_panel
 
-    names = LinkParameters(worker_parameter, study_parameter, session_parameter)
-    plan = PanelPlan(profile, slug, names, hits_per_visit, _given(ends))
+    names = LinkParameters(*(named[f"{of}_parameter"] for of in _IN_LINK))
+    plan = PanelPlan(profile, slug, names, hits_per_visit, _given(named))
     app.finish(add_panel(app.settings, chosen, plan, base_url=base_url))
 
 

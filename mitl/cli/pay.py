@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -17,8 +16,7 @@ from mitl.cli.app import (
     environment_options,
     total_confirmed,
 )
-from mitl.cli.tables import printable, render_table, terminal_room
-from mitl.records import Environment, Table
+from mitl.records import Environment
 
 
 @click.group("pay", cls=CommandGroup, invoke_without_command=True)
@@ -87,17 +85,10 @@ def top_up(
         environment,
         TopUpTerms(floor, max_cost, frozenset(skip), frozenset(withdraw), dry_run),
         confirm=confirm,
-        announce=None if app.quiet else _show,
+        announce=None if app.quiet else app.show,
         progress=app.progress,
     )
     app.finish(result)
-
-
-def _show(tables: Sequence[Table], lines: Sequence[str]) -> None:
-    for table in tables:
-        click.echo(render_table(table, terminal_room()))
-    for line in lines:
-        click.echo(printable(line))
 
 
 @command.command("compensate")

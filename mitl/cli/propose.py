@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 from mitl.cli import Command, CommandGroup
 from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.errors import UsageError
-from mitl.records import Environment, StageResult
+from mitl.records import StageResult
 from mitl.settings import BACKENDS, ENGINES, Settings
 
 
@@ -127,59 +128,12 @@ def command(app: App, **given: Any) -> None:
     What is computed is kept in runs/: finished rankings, encoded items by the chunk, scores of pairs; an interrupted
     run goes on where it was. runs/encodings and runs/scores can be deleted at any time.
     """
-    asked = _Asked(**given)
-    if asked.scheme == "crisscross":
-        _crisscross(app, asked)
-    elif asked.estimate:
-        _estimate(app, asked)
+    if given["scheme"] == "crisscross":
+        _crisscross(app, given)
+    elif given["estimate"]:
+        _estimate(app, given)
     else:
-        _propose(app, asked)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The options as they were given."""
-
-    scheme: str | None
-    annotators: tuple[str, ...]
-    top_k: int | None
-    depth: int | None
-    image_queries: int | None
-    caption_queries: int | None
-    image_query_ids: Path | None
-    caption_query_ids: Path | None
-    backend: str | None
-    engine: str | None
-    ray_address: str | None
-    estimate: bool
-    estimate_images: int | None
-    estimate_captions: int | None
-    hardware: tuple[str, ...]
-    machines: int | None
-    price_per_hour: int | None
-    phase: int | None
-    text_encoders: tuple[str, ...]
-    image_encoders: tuple[str, ...]
-    neighbours: int | None
-    candidates: int | None
-    min_ratings: int | None
-    environment: Environment | None
-
-    def queries(self, settings: Settings) -> tuple[int | None, int | None]:
-        """How many images and captions search; None for all."""
-        return (
-            settings.image_queries if self.image_queries is None else self.image_queries,
-            settings.caption_queries if self.caption_queries is None else self.caption_queries,
-        )
-
-    def refuse(self, names: tuple[str, ...], why: str) -> None:
-        """A usage error for an option that would do nothing."""
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value is not False and value != ():
-                spelled = str(self.environment) if name == "environment" else name
-                option = spelled.removesuffix("s") if name in _SEVERAL else spelled
-                raise UsageError(f"--{option.replace('_', '-')} {why}")
+        _propose(app, given)
 
 
 _ONLY_PROPOSING = (
@@ -206,73 +160,83 @@ _SEVERAL = ("annotators", "text_encoders", "image_encoders")
 _ONLY_ESTIMATING = ("estimate_images", "estimate_captions", "hardware", "machines", "price_per_hour")
 
 
-def _propose(app: App, asked: _Asked) -> None:
+Given = Mapping[str, Any]
+"""The options as they were given."""
+
+
+def _refuse(given: Given, names: Sequence[str], why: str) -> None:
+    """A usage error for an option that would do nothing."""
+    for name in names:
+        value = given[name]
+        if value is not None and value is not False and value != ():
+            spelled = str(value) if name == "environment" else name
+            option = spelled.removesuffix("s") if name in _SEVERAL else spelled
+            raise UsageError(f"--{option.replace('_', '-')} {why}")
+
+
+def _or_set(given: Given, settings: Settings, *names: str) -> dict[str, Any]:
+    """These options as given, else as the settings have them; None, where those say nothing either."""
+    return {name: getattr(settings, name) if given[name] is None else given[name] for name in names}
+
+
+def _propose(app: App, given: Given) -> None:
     from mitl.stages.proposing.computing import Computing
     from mitl.stages.proposing.propose import ProposeRequest, QueryChoice, propose
 
     settings = app.settings
-    asked.refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
-    asked.refuse(_ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
-    engine = asked.engine or settings.engine
-    if asked.ray_address and engine != "ray":
+    _refuse(given, _ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
+    _refuse(given, _ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
+    engine = given["engine"] or settings.engine
+    if given["ray_address"] and engine != "ray":
         raise UsageError(f"--ray-address is for --engine ray, but the engine is {engine!r}")
-    image_queries, caption_queries = asked.queries(settings)
+    queries = _or_set(given, settings, *_QUERIES)
     result = propose(
         settings,
         ProposeRequest(
-            annotators=asked.annotators or settings.annotators,
-            top_k=settings.top_k if asked.top_k is None else asked.top_k,
-            depth=settings.depth if asked.depth is None else asked.depth,
-            images=QueryChoice(image_queries, asked.image_query_ids),
-            captions=QueryChoice(caption_queries, asked.caption_query_ids),
+            annotators=given["annotators"] or settings.annotators,
+            **_or_set(given, settings, "top_k", "depth"),
+            images=QueryChoice(queries["image_queries"], given["image_query_ids"]),
+            captions=QueryChoice(queries["caption_queries"], given["caption_query_ids"]),
         ),
         computing=Computing(
-            engine, asked.ray_address or settings.ray_address, asked.backend or settings.backend
+            engine, given["ray_address"] or settings.ray_address, given["backend"] or settings.backend
         ),
         progress=app.progress,
     )
     app.finish(result)
 
 
-def _crisscross(app: App, asked: _Asked) -> None:
+def _crisscross(app: App, given: Given) -> None:
     from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
 
-    of_top_k = tuple(name for name in ("annotators", *_ONLY_PROPOSING, *_QUERIES) if name != "backend")
-    asked.refuse(of_top_k, "is for --scheme top-k; crisscross compares all items of a side with each other")
-    asked.refuse(
+    of_top_k = [name for name in ("annotators", *_ONLY_PROPOSING, *_QUERIES) if name != "backend"]
+    _refuse(given, of_top_k, "is for --scheme top-k; crisscross compares all items of a side with each other")
+    _refuse(
+        given,
         ("estimate", *_ONLY_ESTIMATING),
         "is for --scheme top-k; crisscross encodes each item once by each encoder and has no estimate",
     )
     options = CrisscrossOptions(
-        phase=asked.phase,
-        text_encoders=asked.text_encoders,
-        image_encoders=asked.image_encoders,
-        neighbours=asked.neighbours,
-        candidates=asked.candidates,
-        min_ratings=asked.min_ratings,
-        environment=asked.environment,
-        backend=asked.backend or app.settings.backend,
+        **{name: given[name] for name in _ONLY_CRISSCROSS}, backend=given["backend"] or app.settings.backend
     )
     app.finish(crisscross(app.settings, options, progress=app.progress))
 
 
-def _estimate(app: App, asked: _Asked) -> None:
+def _estimate(app: App, given: Given) -> None:
     from mitl.stages.proposing.estimate import EstimateOptions, estimate_proposing
 
-    asked.refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
-    asked.refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
-    image_queries, caption_queries = asked.queries(app.settings)
+    _refuse(given, _ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
+    _refuse(given, _ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
     options = EstimateOptions(
-        images=asked.estimate_images,
-        captions=asked.estimate_captions,
-        image_queries=image_queries,
-        caption_queries=caption_queries,
-        machines=asked.machines or 1,
-        cents_per_hour=asked.price_per_hour,
+        images=given["estimate_images"],
+        captions=given["estimate_captions"],
+        **_or_set(given, app.settings, *_QUERIES),
+        machines=given["machines"] or 1,
+        cents_per_hour=given["price_per_hour"],
     )
-    if asked.hardware:
-        options = replace(options, hardware=asked.hardware)
-    app.finish(estimate_proposing(app.settings, asked.annotators or app.settings.annotators, options))
+    if given["hardware"]:
+        options = replace(options, hardware=given["hardware"])
+    app.finish(estimate_proposing(app.settings, given["annotators"] or app.settings.annotators, options))
 
 
 _UNASKED_S = 3600.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from mitl.cli import Command
+from mitl.cli import Command, CommonOption
 from mitl.cli.app import (
     DOLLARS,
     App,
@@ -192,25 +192,8 @@ def pilot_options(function: F) -> F:
     return pilot(waits(function))
 
 
-_ABOUT_POSTING = frozenset(
-    (
-        "direction",
-        "template",
-        "reward",
-        "assignments",
-        "limit",
-        "overlap",
-        "max_cost",
-        "yes_total",
-        "pilot",
-        "wait_for_pilot",
-        "drawn",
-        "chosen",
-        "probes",
-        "dry_run",
-        "to",
-    )
-)
+_BESIDE_RECONCILE = ("sandbox", "live", "endpoint_url", "reconcile")
+"""Of its own options, those that `mitl publish --reconcile` can follow: the others are about posting."""
 
 
 @click.command("publish", cls=Command, sections={"--limit": "How many pairs, and which", **BILL})
@@ -278,7 +261,8 @@ def _refuse_beside_reconcile() -> None:
     options = [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name in _ABOUT_POSTING
+        if not isinstance(parameter, CommonOption)
+        and parameter.name not in _BESIDE_RECONCILE
         and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
     ]
     if options:
