@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import Plan, PostedBatch, Request, Wording, WorkingTime, columns
-from mitl.core.pricing import Bill, bill, fee_cents, fee_rule, format_dollars, reward_for_floor
+from mitl.core.pricing import Bill, bill, fee_rule, format_dollars, reward_for_floor
 from mitl.crowd.paying import floor_cents
 from mitl.db.store import commitments, journal
 from mitl.db.store import hits as hit_store
@@ -46,11 +46,7 @@ def committed_cents(session: Session, environment: Environment, *, charges_fee: 
         charges_fee: whether the endpoint takes a fee, so that promises hold it; what is booked holds it already.
     """
     promised = sum(
-        promise.count
-        * (
-            promise.reward_cents
-            + (fee_cents(promise.reward_cents, promise.hit_assignments) if charges_fee else 0)
-        )
+        promise.cents(charges_fee=charges_fee)
         for promise in (
             *commitments.promises(session, environment),
             *commitments.extension_promises(session, environment),

@@ -1,4 +1,4 @@
-"""Publishing a campaign of any kind: plan, price, check, ask, post."""
+"""Publishing a campaign of any kind: plan, price, check, ask, post; and comparing what was posted with the server."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Annotated, Any, TypedDict
 
 from mitl.campaign.bill import require_confirmed
 from mitl.campaign.jobs import PostingJob, PostingRun, make_job, start_run
+from mitl.campaign.kinds import kinds_asked
 from mitl.campaign.kinds.protocol import Plan, Request
 from mitl.campaign.pages import Pages, probe_pictures
 from mitl.campaign.placing import post_planned, store_job
-from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, sweep_to_post
+from mitl.campaign.posting import NO_SWEEP, Sweep, require_free_names, sweep_server, sweep_to_post
 from mitl.campaign.validating import DryRunFolder, validate_requests
 from mitl.core.pricing import format_dollars
-from mitl.crowd.context import open_context
+from mitl.crowd.context import Context, open_context
 from mitl.crowd.endpoint import open_same_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import reading
@@ -25,7 +26,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import rounds as round_store
 from mitl.errors import CrowdError, DatasetError
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, StageResult, several
+from mitl.records import BatchKind, Decision, Environment, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 
@@ -262,3 +263,53 @@ def _harvest(run: PostingRun) -> str:
     """What comes next once HITs are out."""
     practice = ", or mitl simulate" if run.context.environment is Environment.SANDBOX else ""
     return f"mitl serve for people{practice}; then mitl harvest"
+
+
+def reconcile(settings: Settings, environment: Environment, progress: Progress = no_progress) -> StageResult:
+    """Compare the server's HITs with the stored ones and post nothing.
+
+    Raises:
+        StoreError: a publish is at work on the same database.
+    """
+    with (
+        open_context(settings, environment, progress=progress) as context,
+        only_one(settings.db_url, PUBLISH),
+        open_same_endpoint(context) as endpoint,
+    ):
+        with progress("reconcile", 1) as advance:
+            sweep = sweep_server(context, endpoint.client())
+            advance(1)
+        unposted = _unposted(context)
+    nothing = not (sweep.adopted or sweep.gone or sweep.orphans or sweep.unfetched)
+    return StageResult(
+        status="nothing_to_do" if nothing else "done",
+        counts={
+            "environment": environment.value,
+            "hits_adopted": sweep.adopted,
+            "hits_gone": len(sweep.gone) + len(sweep.unfetched),
+            "hits_orphaned": len(sweep.orphans),
+            "hits_unposted": sum(unposted.values()),
+        },
+        warnings=sweep.warnings,
+        lines=(
+            "nothing to do: the server has every HIT that is posted here, and no other of this project"
+            if nothing
+            else f"{sweep.adopted:,} HITs were adopted, {len(sweep.gone):,} closed because the server deleted them; "
+            f"{len(sweep.orphans):,} of this project are not known here",
+        ),
+        next="; ".join(
+            f"{command} --{environment}, which posts the {several(n, 'HIT')} that it planned"
+            for command, n in unposted.items()
+        )
+        or "mitl harvest",
+    )
+
+
+def _unposted(context: Context) -> dict[str, int]:
+    """The command that posts them → HITs that are planned and not posted."""
+    session, environment = context.session, context.environment
+    return {
+        round_store.pairs_command(session, environment) if kind.name == BatchKind.PAIRS else kind.command: n
+        for kind in kinds_asked(session, environment)
+        if (n := len(hit_store.hits(session, environment, hit_store.UNPOSTED, kind.name)))
+    }

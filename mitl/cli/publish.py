@@ -245,7 +245,7 @@ def publish(
     """
     chosen = require_environment(environment)
     if reconcile:
-        from mitl.stages.hits.reconcile import reconcile as stage
+        from mitl.campaign.publish import reconcile as stage
 
         _refuse_beside_reconcile()
         app.finish(stage(app.settings, chosen, app.progress))

@@ -24,7 +24,7 @@ from mitl.campaign.bill import (
     require_confirmed,
 )
 from mitl.campaign.kinds.pairs.planning import Campaign
-from mitl.campaign.publish import publish
+from mitl.campaign.publish import publish, reconcile
 from mitl.core.pricing import bill, fee_cents
 from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
@@ -33,7 +33,6 @@ from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.reviewing.review import settle
 

@@ -13,6 +13,7 @@ from world_kit import SANDBOX, run_publish
 
 from mitl.campaign import placing
 from mitl.campaign.posting import require_safe_repeat, sweep_server
+from mitl.campaign.publish import reconcile
 from mitl.crowd.client import Keys, MTurkClient
 from mitl.crowd.context import Context
 from mitl.crowd.endpoint import open_endpoint
@@ -23,7 +24,6 @@ from mitl.errors import CrowdError, EndpointError
 from mitl.records import Environment, HitState
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import delete, expire
-from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.simulate import simulate
 
 

@@ -15,7 +15,7 @@ from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_p
 from mitl.campaign.kinds import kind_names
 from mitl.campaign.kinds.similarity.planning import RatePairs
 from mitl.campaign.kinds.similarity.scores import score_ratings
-from mitl.campaign.publish import publish
+from mitl.campaign.publish import publish, reconcile
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
 from mitl.db.engine import make_engine
@@ -27,7 +27,6 @@ from mitl.records.similarity import SIMILARITY_ROLES, SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import expire
 from mitl.stages.hits.extend import ExtensionWish, extend
-from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.scope import list_hits
 from mitl.stages.operating.backup import verify
 from mitl.stages.paying.check import check_pay

@@ -22,6 +22,7 @@ from harvest_kit import (
 from sqlalchemy import text
 from world_kit import SANDBOX, copied_once, make_world, run_propose, run_publish
 
+from mitl.campaign.publish import reconcile
 from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, judgements, open_work, parses
@@ -34,7 +35,6 @@ from mitl.stages.harvesting.fetching import sweep
 from mitl.stages.harvesting.harvest import harvest, harvest_once
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.hits.ending import delete
-from mitl.stages.hits.reconcile import reconcile
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.paying.check import check_pay
 from mitl.stages.reviewing.decisions import Ruling, keep, reverse

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, case, select
+from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import Ints, contains, pack_ids
@@ -97,7 +96,7 @@ def proposal_columns(session: Session, *, run_id: int | None = None, withdrawn: 
     columns = (
         ProposalRow.pair_id,
         ProposalRow.annotator_id,
-        _place(ProposalRow.direction, Direction),
+        case(*((ProposalRow.direction == way, place) for place, way in enumerate(Direction))),
         ProposalRow.rank,
     )
     # Exact for ids, which are far below 2^53.
@@ -147,11 +146,6 @@ def original_columns(session: Session, dataset_id: int) -> Ints:
     """Each caption with its own image, and other original positives, packed."""
     columns = (number_columns(session, query, 2) for query in original_pairs(dataset_id))
     return np.concatenate([pack_ids(*image_and_caption) for image_and_caption in columns])
-
-
-def _place(column: Any, enum: type[StrEnum]) -> ColumnElement[int]:
-    """The place of a stored value in its enum, told by the database."""
-    return case(*((column == value, place) for place, value in enumerate(enum)))
 
 
 _CHOICES = 64

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import fee_cents
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
 from mitl.db.store import journal
 from mitl.db.store.answers import stored_counts
@@ -38,6 +39,11 @@ class OpenPromise:
     hit_assignments: int
     """Different workers that each of their HITs asks; the fee's rule depends on it."""
     count: int
+
+    def cents(self, *, charges_fee: bool) -> int:
+        """What they cost, with the fee where the endpoint takes one."""
+        fee = fee_cents(self.reward_cents, self.hit_assignments) if charges_fee else 0
+        return self.count * (self.reward_cents + fee)
 
 
 @dataclass(frozen=True, slots=True)

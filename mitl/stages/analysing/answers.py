@@ -33,7 +33,15 @@ from mitl.db.store import collection as collection_store
 from mitl.errors import MetricError
 from mitl.records import Direction, StageResult, Table, several
 from mitl.records.forms import IMAGES
-from mitl.stages.analysing.table import Analysis, AnalysisInput, Column, Findings, for_files, for_people
+from mitl.stages.analysing.table import (
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    for_files,
+    for_json,
+    for_people,
+)
 from mitl.stages.reviewing.workers import workers_by_hits
 
 _LABEL_NAMES = tuple(label.value for label in LABELS)
@@ -220,7 +228,7 @@ def _show_texts(counted: tuple[list[_TextRow], int], _: AnalysisInput) -> Findin
     return Findings(
         counts={
             "paid_cents": paid,
-            "groups": [{column.key: column.value(row) for column in _TEXT_COLUMNS} for row in rows],
+            "groups": [for_json(_TEXT_COLUMNS, row) for row in rows],
         },
         tables=(for_people("texts written and images picked, by what chose the item", _TEXT_COLUMNS, rows),),
         lines=(

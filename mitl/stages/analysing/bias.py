@@ -77,7 +77,9 @@ def _of_direction(of: AnalysisInput, direction: Direction) -> tuple[Bias, ...]:
     judged = _judged_pairs(of, direction, lists, proposers)
     true, selected = _true_pairs(of, direction, lists, proposers) if of.project.has_truth else (None, None)
     if of.options.deep:
-        lists = _deeper(of, direction, lists, max(lists.depth, _most_positives(judged, true)))
+        sets = [pairs for pairs in (judged, true) if pairs is not None]
+        largest_r = max(int(np.bincount(pairs.queries).max(initial=0)) for pairs in sets)
+        lists = _deeper(of, direction, lists, max(lists.depth, largest_r))
     scored = _Scored(
         judged=graded_scores(lists.items, judged, subsets),
         selected=None if selected is None else graded_scores(lists.items, selected, subsets),
@@ -177,11 +179,6 @@ def _true_pairs(
     rows, items, pairs = _placed(direction, lists, proposers)
     codes = truth[rows, np.searchsorted(gallery, items)].astype(np.int64)
     return true, _positive(rows, items, codes, np.array([proposers[pair] for pair in pairs], np.int64))
-
-
-def _most_positives(*sets: GradedPairs | None) -> int:
-    """The largest R of a query in any of the sets."""
-    return max(int(np.bincount(pairs.queries).max(initial=0)) for pairs in sets if pairs is not None)
 
 
 def _placed(direction: Direction, lists: Lists, proposers: Mapping[Pair, int]) -> tuple[Ids, Ids, list[Pair]]:

@@ -47,6 +47,10 @@ def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
     if len(table.directions) > 1:
         over += f", means of {' and '.join(table.directions)}"
     sums = _rsums(table)
+    rows = {"correlations": _rows(correlations)}
+    if sums:
+        by_model = ((model, *(sums[name][model] for name in sums)) for model in table.models)
+        rows["rsum"] = Table("", ("model", *sums), tuple(by_model))
     return Findings(
         counts={
             "models": len(correlations.models),
@@ -58,7 +62,7 @@ def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
             square(f"Kendall's tau-b between metrics · {over}", correlations.metrics, correlations.tau, 2),
             *_rsum_tables(table, sums, as_kept=of.options.scores is None),
         ),
-        rows={"correlations": _rows(correlations), **({"rsum": _rsum_rows(table, sums)} if sums else {})},
+        rows=rows,
         drawings={
             "correlations": partial(
                 matrix_svg,
@@ -114,11 +118,6 @@ def _rsum_tables(table: ScoreTable, sums: Sums, *, as_kept: bool) -> tuple[Table
     unit = "in percent" if as_kept else "in the file's own unit"
     title = f"RSUM: R@1, R@5 and R@10 of both directions, added up {unit}"
     return (Table(title, ("model", *sums), rows),)
-
-
-def _rsum_rows(table: ScoreTable, sums: Sums) -> Table:
-    rows = tuple((model, *(sums[name][model] for name in sums)) for model in table.models)
-    return Table("", ("model", *sums), rows)
 
 
 def _rows(correlations: Correlations) -> Table:

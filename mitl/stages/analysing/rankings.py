@@ -11,7 +11,6 @@ from mitl.analysis.correlations import as_matrix
 from mitl.analysis.diversity import Items, label_taus, mutual_rank_table, tau_table
 from mitl.analysis.records import Diversity, LabelOrder, Matrix
 from mitl.analysis.report.machine_plots import matrix_svg
-from mitl.errors import MetricError
 from mitl.records import Direction, Table
 from mitl.stages.analysing.snapshot import item_of, query_of
 from mitl.stages.analysing.table import (
@@ -35,10 +34,7 @@ def _diversities(of: AnalysisInput) -> tuple[Diversity, ...]:
 
 
 def _diversity(direction: Direction, lists: Lists) -> Diversity:
-    if len(lists.annotators) < 2:
-        raise MetricError(
-            f"diversity takes two annotators, but there are {direction} rankings of {lists.annotators[0]!r} alone"
-        )
+    lists.require_two("diversity", direction)
     items = list(lists.items)
     first = lists.items[:, :, :1]  # (A, Q, 1)
     held = [[float((row[:, :1] == column).any(1).mean()) for column in items] for row in first]

@@ -53,7 +53,7 @@ def _sets(
     if rated:
         sets["cxc"] = _by_query(project, rated)
     for name in names:
-        named = read_set(name, lambda: _image_of(project))
+        named = read_set(name, lambda: project.image_of_caption)
         this_project = "this project", project.dataset.content_sha256
         require_one_dataset(this_project, (name, named.dataset_sha256))
         sets[name] = named.positives.by_query
@@ -62,10 +62,6 @@ def _sets(
                 f"{name} lists none of this project's queries; give a set of the same data set"
             )
     return sets
-
-
-def _image_of(project: ProjectSnapshot) -> dict[str, str]:
-    return {caption.external_id: project.image_ids[caption.image_id] for caption in project.captions}
 
 
 def _by_query(project: ProjectSnapshot, pairs: Iterable[Pair]) -> dict[Direction, dict[str, set[str]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -39,14 +38,12 @@ from mitl.stages.analysing.table import (
     Column,
     Findings,
     for_files,
+    for_json,
     for_people,
     number,
     percent,
 )
 from mitl.stages.evaluating.project import CaptionTexts, read_texts
-
-if TYPE_CHECKING:
-    pass
 
 NO_RATINGS = "nobody has rated how alike two items are; run `mitl rate publish`, or give --ratings FOLDER"
 _SPLIT_ORDER = {"val": 0, "test": 1}
@@ -151,7 +148,7 @@ def _texts(of: AnalysisInput) -> CaptionTexts | None:
     project = of.project
     return CaptionTexts(
         {caption.external_id: caption.text for caption in project.captions},
-        {caption.external_id: project.image_ids[caption.image_id] for caption in project.captions},
+        project.image_of_caption,
         "the project",
     )
 
@@ -263,20 +260,18 @@ def _for_json(figures: SimilarityFigures) -> dict[str, object]:
     for score in figures.scores:
         by_method = splits.setdefault(score.split, {}).setdefault(score.task.value, {})
         by_method[score.method] = {
-            **{column.key: column.value(score) for column in _SCORES[3:]},
+            **for_json(_SCORES[3:], score),
             "histogram": list(score.histogram),
             "deviations": list(score.deviations),
         }
     positives: dict[str, dict[str, object]] = {}
     for query in figures.positives:
-        values = {column.key: column.value(query) for column in _POSITIVES[2:]}
-        positives.setdefault(query.split, {})[query.task] = {**values, "histogram": list(query.histogram)}
+        by_task = positives.setdefault(query.split, {})
+        by_task[query.task] = {**for_json(_POSITIVES[2:], query), "histogram": list(query.histogram)}
     return {
         "scores": splits,
         "positives": positives,
-        "words": {
-            words.split: {column.key: column.value(words) for column in _WORDS[1:]} for words in figures.words
-        },
+        "words": {words.split: for_json(_WORDS[1:], words) for words in figures.words},
     }
 
 

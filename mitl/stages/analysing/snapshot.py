@@ -150,6 +150,11 @@ class ProjectSnapshot:
         """Surrogate id → caption."""
         return {caption.id: caption for caption in self.captions}
 
+    @property
+    def image_of_caption(self) -> dict[str, str]:
+        """Caption → its own image, by external ids."""
+        return {caption.external_id: self.image_ids[caption.image_id] for caption in self.captions}
+
     def sides(self, direction: Direction) -> tuple[dict[int, str], dict[int, str]]:
         """Surrogate → external id of what searches and of what is searched."""
         return direction.ordered(self.image_ids, self.caption_ids)

@@ -74,6 +74,14 @@ class Lists:
         """Ranked items of each query."""
         return int(self.items.shape[2])
 
+    def require_two(self, analysis: str, direction: Direction) -> None:
+        """MetricError where one annotator alone has rankings, and this analysis compares them."""
+        if len(self.annotators) < 2:
+            alone = self.annotators[0]
+            raise MetricError(
+                f"{analysis} takes two annotators, but there are {direction} rankings of {alone!r} alone"
+            )
+
 
 @dataclass(eq=False)
 class AnalysisInput:
@@ -147,11 +155,8 @@ class AnalysisInput:
             raise MetricError(
                 f"no {direction} query with kept rankings has a judged pair; run `mitl harvest`"
             )
-        if takes_two and len(lists.annotators) < 2:
-            alone = lists.annotators[0]
-            raise MetricError(
-                f"{takes_two} takes two annotators, but there are {direction} rankings of {alone!r} alone"
-            )
+        if takes_two:
+            lists.require_two(takes_two, direction)
         return Lists(lists.annotators, lists.query_ids[kept], lists.items[:, kept])
 
     def _read_lists(self, direction: Direction) -> Lists:

@@ -37,7 +37,6 @@ from mitl.records import (
     PlaceAnswer,
     several,
 )
-from mitl.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +114,11 @@ class ProjectItems:
         return candidates[0] if len(candidates) == 1 else None
 
 
-def project_items(session: Session, settings: Settings, dataset: DatasetRow) -> ProjectItems:
+def project_items(session: Session, dataset: DatasetRow) -> ProjectItems:
     """The project's images and captions by their names."""
-    images = {item.id: item.external_id for item in item_store.images(session, dataset.id, settings.project)}
-    captions = item_store.captions(session, dataset.id)
-    names = {caption.id: caption.external_id for caption in captions}
+    images, names = item_store.names(session, dataset.id)
     by_text: dict[str, list[tuple[int, int]]] = {}
-    for caption in captions:
+    for caption in item_store.captions(session, dataset.id):
         by_text.setdefault(caption.text.strip(), []).append((caption.id, caption.image_id))
     numbered = tuple(
         {str(number): item for item, number in release_ids(dataset.id_kind, ids, noun).number.items()}
@@ -200,7 +197,11 @@ def derive(
                 "column says the same in every row, name another, or none, as hit in the file of --columns"
             )
         roles = {
-            hit: [(pair, _role(before, answer)) for (pair, before), answer in page.items()]
+            # A candidate that stood on the page before is its repeat; else it is as the file says.
+            hit: [
+                (pair, PairRole.REPEAT if before and role is PairRole.CANDIDATE else role)
+                for (pair, before), role in page.items()
+            ]
             for hit, page in pages.items()
         }
         import_store.set_items(session, roles)
@@ -212,13 +213,13 @@ def derive(
     return count
 
 
-def rederive(session: Session, settings: Settings, environment: Environment, progress: Progress) -> int:
+def rederive(session: Session, environment: Environment, progress: Progress) -> int:
     """Read the kept rows of all past work of an environment again; returns how many submissions."""
     batches = import_store.past_batches(session, environment)
     if not batches:
         return 0
     readings = {sha: reading_of(row) for sha, row in import_store.imports(session).items()}
-    items = project_items(session, settings, item_store.dataset(session))
+    items = project_items(session, item_store.dataset(session))
     hits = [hit for batch in batches for hit in import_store.hits_of(session, batch)]
     count = 0
     with progress("past work", len(hits)) as advance:
@@ -247,11 +248,6 @@ def _pages(
         for spot, role in zip(_spots(row), row.roles or [PairRole.CANDIDATE] * len(row.answers), strict=True):
             page.setdefault(spot, role)
     return pages
-
-
-def _role(before: int, given: PairRole) -> PairRole:
-    """As the file says; a candidate that stood on the page before is its repeat."""
-    return PairRole.REPEAT if before and given is PairRole.CANDIDATE else given
 
 
 def _spots(row: PairedRow) -> list[_Spot]:

@@ -295,7 +295,7 @@ def reparse_all(
     with open_context(settings, environment, progress=progress) as context:
         session, chosen = context.session, context.environment
         count = _parser(context).reparse(progress)
-        count += rederive(session, settings, chosen, progress)
+        count += rederive(session, chosen, progress)
         judge(session, chosen, settings.gold_rule)
         session.commit()
     return StageResult(

@@ -102,7 +102,7 @@ def import_results(
         if before is not None:
             # What the new mapping leaves out was read by the old one, and either environment may hold the file.
             for each in Environment:
-                rederive(session, settings, each, progress)
+                rederive(session, each, progress)
                 judge(session, each, settings.gold_rule)
         session.commit()
         _settle(context)
@@ -124,7 +124,7 @@ class _Given:
 
 def _bring_official(context: Context, given: _Given) -> Brought:
     file, session = given.file, context.session
-    items = project_items(session, context.settings, item_store.dataset(session))
+    items = project_items(session, item_store.dataset(session))
     all_past, proposals, about = read_official(file, given.mapping, items)
     past = given.known_only(all_past)
     if not past:
@@ -151,7 +151,7 @@ def _bring_submissions(context: Context, given: _Given) -> Brought:
     brought = Brought(own_rows=len(own), unanswered=unanswered)
     if foreign:
         mapping = require_mapping(file, layout, given.mapping, foreign)
-        items = project_items(session, context.settings, item_store.dataset(session))
+        items = project_items(session, item_store.dataset(session))
         reading = mapped_reading(file, layout, mapping, foreign)
         all_past = past_of_foreign(file, layout, reading, items, foreign)
         past = given.known_only(all_past)

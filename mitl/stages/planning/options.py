@@ -5,7 +5,7 @@ The candidates that are left come first, and the answers as the sample that the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -359,14 +359,11 @@ def _curves(frontier: Frontier, wish: PlanWish) -> tuple[Curve, ...]:
     if wish.max_error > 0:
         share = f"{100 * wish.max_error:g} %"
         kinds.append(("two_thresholds", f"machine labels, {share} of the matches wrong", wish.max_error))
-    return tuple(
-        Curve(key, name, tuple(answers.tolist()), *zip(*_rows(frontier.recall(answers, wrong)), strict=True))
-        for key, name, wrong in kinds
-    )
-
-
-def _rows(estimates: Sequence[ResampledEstimate]) -> list[tuple[float, float, float]]:
-    return [(part.value, part.low, part.high) for part in estimates]
+    curves = []
+    for key, name, wrong in kinds:
+        recall = [(part.value, part.low, part.high) for part in frontier.recall(answers, wrong)]
+        curves.append(Curve(key, name, tuple(answers.tolist()), *zip(*recall, strict=True)))
+    return tuple(curves)
 
 
 PARTS = ((0.75, "three quarters"), (0.5, "half"), (0.25, "a quarter"))

@@ -127,11 +127,7 @@ def _workload(settings: Settings, wanted: EstimateOptions) -> SearchWorkload:
     if images is None or captions is None:
         with open_database(settings.db_url, read_only=True) as session:
             dataset = item_store.dataset(session)
-            stored = (
-                len(item_store.images(session, dataset.id, settings.project)),
-                len(item_store.captions(session, dataset.id)),
-            )
-        images, captions = images or stored[0], captions or stored[1]
+        images, captions = images or dataset.n_images, captions or dataset.n_captions
     image_queries = images if wanted.image_queries is None else min(wanted.image_queries, images)
     caption_queries = captions if wanted.caption_queries is None else min(wanted.caption_queries, captions)
     return SearchWorkload(images, captions, image_queries, caption_queries)

@@ -149,7 +149,7 @@ def _read_sets(
     def image_of() -> dict[str, str]:
         with open_database(settings.db_url, read_only=True) as session:
             dataset = item_store.dataset(session)
-            images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
+            images, _ = item_store.names(session, dataset.id)
             captions = item_store.captions(session, dataset.id)
         project["this project"] = dataset.content_sha256
         return {caption.external_id: images[caption.image_id] for caption in captions}

@@ -110,7 +110,11 @@ def originals(
     """List the originals that people or CxC refused, with what a person has said of them so far."""
     with open_context(settings, environment, read_only=True) as context:
         known = _known(context, cxc_below)
-    waiting = [original for original in known.refused if _waits(known, original)]
+    waiting = [
+        original
+        for original in known.refused
+        if original.pair.caption_id not in known.verdicts and original.pair not in known.listed
+    ]
     counts: OriginalsCounts = {
         "refused": len(known.refused),
         "waiting": len(waiting),
@@ -211,10 +215,6 @@ def _known(context: Context, cxc_below: float) -> _Known:
     lists = item_store.exclusions(session)
     listed = {original.pair for original in refused if any(entry.covers(original.pair) for entry in lists)}
     return _Known(images, captions, refused, releases.verdicts(session), listed)
-
-
-def _waits(known: _Known, original: RefusedOriginal) -> bool:
-    return original.pair.caption_id not in known.verdicts and original.pair not in known.listed
 
 
 def _row(known: _Known, original: RefusedOriginal) -> tuple[object, ...]:

@@ -106,10 +106,8 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
     session, environment = context.session, context.environment
     dataset = item_store.dataset(session)
     exclusions = item_store.exclusions(session)
-    image_ids = {
-        i.id: i.external_id for i in item_store.images(session, dataset.id, context.settings.project)
-    }
-    captions = item_store.captions(session, dataset.id)
+    image_ids, caption_ids = item_store.names(session, dataset.id)
+    changed = item_store.references(session, dataset.id)
     queries = proposal_store.queries(session)
     batches = [batch for batch in hit_store.batches(session, environment) if batch.kind == kind]
     names = {batch.name for batch in batches}
@@ -117,8 +115,8 @@ def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts
         environment=environment,
         dataset=dataset,
         image_ids=image_ids,
-        caption_ids={c.id: c.external_id for c in captions},
-        references={c.external_id: image_ids[c.reference_id] for c in captions if c.reference_id is not None},
+        caption_ids=caption_ids,
+        references={caption_ids[query]: image_ids[image] for query, image in changed.items()},
         exclusions=Exclusions.of((row.kind, row.image_id, row.caption_id) for row in exclusions),
         n_exclusions=len(exclusions),
         runs=tuple(proposal_store.runs(session)),

@@ -128,7 +128,6 @@ def _input(context: Context, facts: ReleaseFacts, rules: RatingRules, name: str)
     state = standing(context, rules.method)
     ratings, texts = _given(context, facts, state, with_texts=rules.with_texts)
     rated = [task for task in TASKS if len(state.of(task)[0])]
-    wordings = _wordings(settings, facts.batches)
     return RatingInput(
         name=name,
         dataset=facts.dataset.name,
@@ -146,7 +145,7 @@ def _input(context: Context, facts: ReleaseFacts, rules: RatingRules, name: str)
         fits=state.aggregated.fits,
         encoders=_encoders(state.samples),
         asked={
-            task: tuple(_asked(wordings[template]) for template in templates)
+            task: tuple(_asked(wording_of(SIMILARITY, name, settings.wordings)) for name in templates)
             for task in rated
             if (templates := sorted({batch.template for batch in facts.batches if batch.direction == task}))
         },
@@ -209,13 +208,6 @@ def _encoders(samples: pd.DataFrame) -> dict[SamplingMethod, dict[str, int]]:
             for encoder, rows in of_method.groupby(of_method["encoder"].astype(str), sort=True)
         }
         for place, of_method in named.groupby("method", sort=True)
-    }
-
-
-def _wordings(settings: Settings, batches: Collection[BatchRow]) -> dict[str, HitTemplate]:
-    return {
-        template: wording_of(SIMILARITY, template, settings.wordings)
-        for template in sorted({batch.template for batch in batches})
     }
 
 

@@ -34,12 +34,14 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
         runs: the proposal runs of this data set, oldest first.
     """
     marks = fingerprints(project.runs)
+    # Past work from files brings runs without annotators.
+    ranked = [run.hash for run in project.runs if run.config.get("annotators")]
     return Provenance(
         steps=(
             _init(project),
             *(
                 _propose(project.settings.seed, run, run_hash)
-                for run, run_hash in zip(runs, _hashes(project), strict=False)
+                for run, run_hash in zip(runs, ranked, strict=False)
             ),
             *(
                 step
@@ -74,11 +76,6 @@ def _init(project: ProjectSnapshot) -> RebuildStep:
         words = ["--dataset", data.kind, "…"]
         note = "with the files it was loaded from; the same content has the same hash"
     return _step(["init", *words], note, (("content of the data set", data.content_sha256),))
-
-
-def _hashes(project: ProjectSnapshot) -> Iterator[str]:
-    """Of the runs that ranked; past work from files brings runs without annotators."""
-    return (run.hash for run in project.runs if run.config.get("annotators"))
 
 
 def _propose(seed: int, run: ProposalRun, run_hash: str) -> RebuildStep:

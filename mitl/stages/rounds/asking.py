@@ -9,7 +9,7 @@ from mitl.campaign.kinds.pairs.planning import Campaign, make_plan
 from mitl.campaign.kinds.protocol import leftover
 from mitl.campaign.publish import publish
 from mitl.core.arrays import unpack_pairs
-from mitl.core.pricing import fee_cents, format_dollars
+from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store import commitments, open_work
@@ -37,11 +37,7 @@ def committed_cents(context: Context, round_id: int) -> int:
     session, environment = context.session, context.environment
     charges_fee = expects_fee(session, context.settings, environment)
     promised = sum(
-        promise.count
-        * (
-            promise.reward_cents
-            + (fee_cents(promise.reward_cents, promise.hit_assignments) if charges_fee else 0)
-        )
+        promise.cents(charges_fee=charges_fee)
         for promises in (commitments.promises, commitments.extension_promises)
         for promise in promises(session, environment, round_id=round_id)
     )

@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-from sqlalchemy.orm import Session
-
 from annotators.catalog import rehearsal
 from mitl.core.whole_files import nothing_on_a_full_disk
 from mitl.datasets.assembling import content_hash, require_same
@@ -21,7 +19,7 @@ from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items, proposals
 from mitl.proposals.sampling import low_depth
-from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
+from mitl.records import Rating, RetrievalSet, StageResult, several
 from mitl.records.forms import IMAGES, SET_FORMS
 from mitl.records.items import counted
 from mitl.records.results import printed_by
@@ -105,7 +103,12 @@ def init(
         stored = items.find_dataset(session)
         if stored is not None:
             require_same(stored.content_sha256, data)
-            added = _add_missing(session, stored.id, data, ratings, exclusions)
+            # What this call names and the project lacks.
+            added = {
+                "images_placed": items.update_places(session, stored.id, data),
+                "ratings": items.add_ratings(session, stored.id, ratings),
+                "exclusions": items.add_exclusions(session, stored.id, exclusions),
+            }
             has_begun = bool(proposals.runs(session) or hits.batches(session))
             session.commit()
             result = _loaded_before(settings, stored, added, warnings, annotators, checked)
@@ -233,21 +236,6 @@ def loaded_content(settings: Settings) -> str | None:
     with open_database(settings.db_url, create=True) as session:
         stored = items.find_dataset(session)
         return None if stored is None else stored.content_sha256
-
-
-def _add_missing(
-    session: Session,
-    dataset_id: int,
-    data: RetrievalSet,
-    ratings: Sequence[Rating],
-    exclusions: Sequence[Exclusion],
-) -> dict[str, int]:
-    """What a later call names and the project lacks: pictures' places, ratings, exclusion lists."""
-    return {
-        "images_placed": items.update_places(session, dataset_id, data),
-        "ratings": items.add_ratings(session, dataset_id, ratings),
-        "exclusions": items.add_exclusions(session, dataset_id, exclusions),
-    }
 
 
 def _unplaced(data: RetrievalSet) -> tuple[str, ...]:

@@ -154,18 +154,16 @@ def draw_controls(
     """
     if not count:
         return []
-    dataset = item_store.dataset(session)
     originals: dict[int, list[int]] = defaultdict(list)
     for pair in sorted(sure_originals(session, seed=settings.seed)):
         query, item = study.direction.ordered(pair.image_id, pair.caption_id)
         originals[query].append(item)
-    if study.direction is Direction.T2I:
-        gallery = [image.id for image in item_store.images(session, dataset.id, settings.project)]
-    else:
-        gallery = [caption.id for caption in item_store.captions(session, dataset.id)]
+    _, gallery = study.direction.ordered(*item_store.names(session, item_store.dataset(session).id))
     known = [query for query in contest.queries if query in contest.positives or query in originals]
     queries = shuffled(known, settings.seed, "preference controls")[:count]
-    return [_control(settings.seed, study, contest, query, originals[query], gallery) for query in queries]
+    return [
+        _control(settings.seed, study, contest, query, originals[query], list(gallery)) for query in queries
+    ]
 
 
 def _control(
