@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sqlite3
 from contextlib import chdir
 
@@ -117,6 +119,17 @@ def test_a_pilot_is_announced_and_what_comes_then(project):
             "hits_posted"
         ]
         == 1
+    )
+
+
+def test_what_makes_rankings_again_that_a_backup_left_out_is_told(project):
+    """As many queries, as deep, by the same annotators; other queries would be other work."""
+    shutil.rmtree("runs")
+
+    said = fails(1, "publish", "--sandbox")
+
+    assert re.search(
+        r"as for run \w{16}, .*: its queries \(\d+ of i2t and \d+ of t2i\), depth \d+, top \d+, \S+", said
     )
 
 

@@ -113,9 +113,13 @@ def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Itera
                     continue
                 path = ranking_path(folder, entry["name"], direction)
                 if not path.exists():
+                    asked = " and ".join(
+                        f"{run.config['queries'][d.value]['count']:,} of {d.value}" for d in Direction
+                    )
+                    who = ", ".join(sorted(each["name"] for each in run.config["annotators"]))
                     raise StoreError(
-                        f"the ranking {path} is gone; run `mitl propose` again with the queries and annotators of "
-                        f"run {run.hash}, which makes it again"
+                        f"the ranking {path} is gone; run `mitl propose` again as for run {run.hash}, which makes it "
+                        f"again: its queries ({asked}), depth {run.config['depth']}, top {run.config['top_k']}, {who}"
                     )
                 ranking = read_ranking(path, *direction.ordered(images, captions))
                 yield NamedRanking(entry["name"], direction, ranking)
