@@ -145,8 +145,3 @@ class Tally:
     def given(self) -> int:
         """Texts and picks."""
         return self.written + self.picked
-
-    @property
-    def waiting(self) -> int:
-        """Texts and picks without a review that counts."""
-        return self.given - self.faulty - self.accepted - self.refused

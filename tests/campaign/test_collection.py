@@ -33,6 +33,7 @@ from mitl.stages.auditing.pools import merged_now
 from mitl.stages.collecting.choose import STRATEGIES, CollectWish, choose
 from mitl.stages.collecting.show import collected, show
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.extend import ExtensionWish, extend
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.releasing.originals import exclude
@@ -318,6 +319,20 @@ def test_later_reviews_have_other_controls_of_both_kinds(written):
 
     assert len(first) == 2 and len(controls()) == 4
     assert sorted(controls().values()) == [False, False, True, True]
+
+
+def test_a_text_beside_an_accepted_one_waits_for_nothing(settings):
+    """Two workers were asked of each item, which takes one text: nothing sends to reviews that nobody is asked for."""
+    chosen(settings, 2)
+    ask(settings)
+    extend(settings, ExtensionWish("b1", assignments=2), SANDBOX, confirm=lambda environment, total: True)
+    work(settings)
+    ask(settings)
+    work(settings)
+
+    assert set(states(settings)) == {ItemState.ACCEPTED}
+    assert status(settings, SANDBOX).counts["texts"]["waiting"] == 0
+    assert [row[2] for row in show(settings, SANDBOX).tables[1].rows] == ["accepted", "not needed"] * 2
 
 
 def test_the_writers_own_review_does_not_count(written):

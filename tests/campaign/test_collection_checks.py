@@ -262,6 +262,22 @@ def test_an_item_stands_where_its_answers_put_it(spots, state):
     assert (found.accepted is not None) is (state is ItemState.ACCEPTED)
 
 
+@pytest.mark.parametrize(
+    ("reviews", "waiting"),
+    [
+        ([], [1, 3]),
+        ([review(2, 1, "b", None, outcome=Outcome.SKIPPED)] * MOST_TRIES, [3]),
+        ([review(2, 1, "b", Label.YES)], []),
+    ],
+)
+def test_of_two_texts_for_an_item_the_first_that_is_not_refused_is_reviewed(reviews, waiting):
+    """A text that three reviews left undecided hides no other, and beside an accepted one none waits."""
+    spots = [written(1, "a", GOOD), written(3, "c", TEXT_2), *reviews]
+    (found,) = stand([ChosenItem(True, 5, 1, 0.0, "random")], spots, {1: Terms()}, ())
+    assert [attempt.spot.answer for attempt in found.waiting] == waiting
+    assert found.to_review == next(iter(found.waiting), None)
+
+
 def test_scripted_workers_write_what_they_are_and_the_same_each_time():
     """Careful ones write one of the sentences, each once; random ones break a rule or repeat themselves."""
     truths = {n: WriteTruth((GOOD, TEXT_2, TEXT_3)) for n in (1, 2, 3)} | {

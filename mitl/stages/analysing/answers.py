@@ -213,7 +213,7 @@ def _count_texts(of: AnalysisInput) -> tuple[list[_TextRow], int]:
             "strategy": strategy,
             **asdict(counted),
             "given": counted.given,
-            "waiting": counted.waiting,
+            "waiting": sum(len(item.waiting) for item in members),
         }
         for (task, strategy), members in groups.items()
         for counted in (tally(members),)

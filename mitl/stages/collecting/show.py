@@ -213,7 +213,8 @@ def _name(one: ItemStanding, images: Mapping[int, ImageItem], captions: Mapping[
 def _said(
     one: ItemStanding, attempt: Attempt, images: Mapping[int, ImageItem]
 ) -> tuple[str, str | None, str, str]:
-    state = "accepted" if attempt.accepted else "refused" if attempt.is_refused else "waits"
+    state = "refused" if attempt.is_refused else "waits" if attempt in one.waiting else "not needed"
+    state = "accepted" if attempt.accepted else state
     picked = attempt.spot.picked
     text = attempt.spot.text if picked is None else f"image {images[picked].external_id}"
     verdict = None if attempt.verdict is None else attempt.verdict.value

@@ -69,8 +69,8 @@ class TextsKind:
 
     def tallied(self, session: Session, environment: Environment) -> dict[str, int]:
         """How many items stand where, and how many texts wait."""
-        counted = tally(standing(session, environment))
-        return {**asdict(counted), "waiting": counted.waiting}
+        items = standing(session, environment)
+        return {**asdict(tally(items)), "waiting": sum(len(item.waiting) for item in items)}
 
     def estimate(self, template: HitTemplate, plan: TextPlan) -> WorkingTime:
         """By the wording's seconds for each text of the fullest page; the batch keeps it."""

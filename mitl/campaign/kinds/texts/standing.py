@@ -79,8 +79,14 @@ class ItemStanding:
     @property
     def to_review(self) -> Attempt | None:
         """What waits to be put on a page of reviews."""
-        waiting = (attempt for attempt in self.attempts if not attempt.faults and attempt.verdict is None)
-        return next(waiting, None) if self.state is ItemState.WRITTEN else None
+        return next(iter(self.waiting), None) if self.state is ItemState.WRITTEN else None
+
+    @property
+    def waiting(self) -> list[Attempt]:
+        """What is to be reviewed or is under review; a text beside the accepted one is not needed."""
+        if self.state is ItemState.ACCEPTED:
+            return []
+        return [attempt for attempt in self.attempts if not attempt.is_refused]
 
 
 def tally(known: Sequence[ItemStanding]) -> Tally:
