@@ -450,6 +450,18 @@ def test_names_that_stand_for_different_rankings_are_not_scored_together(setting
         score_votes(settings, batches=["b1", "b9"])
 
 
+def test_what_later_proposals_add_to_a_study_is_scored_with_it(settings):
+    """A run of more queries is another run, but of the same annotators."""
+    run_study(settings, queries=2)
+    run_propose(settings, image_queries=8, caption_queries=13)
+    more = run_study(settings, queries=3)
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+
+    assert more.counts["comparisons"] < 9  # of three queries
+    assert score_votes(settings, method=Method(prior=0.5)).counts["queries"] == 3
+
+
 def test_scores_without_answers_say_what_to_do(settings, posted, done):
     """Nothing posted, nothing harvested, and nobody ever preferred to another."""
     assert score_votes(settings, SANDBOX).next == "mitl prefer publish --sandbox"

@@ -30,6 +30,7 @@ from mitl.crowd.context import open_context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store import proposals as proposal_store
 from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote, several
 from mitl.records.results import CsvPaths, printed_by
@@ -245,18 +246,25 @@ def _queued(
 def _require_one_origin(
     session: Session, environment: Environment, batches: Sequence[str], votes: Sequence[Vote]
 ) -> None:
-    """A name must stand for the same rankings in all that is counted together."""
+    """A name must stand for the same rankings in all that is counted together: from one file, or of one annotator."""
     voted = {name for vote in votes for name in (vote.comparison.left, vote.comparison.right)}
+    # A run of more queries ranks those before it just so, if the annotator is the same.
+    made_by = {
+        (one["name"], f"run {run.hash}"): one["fingerprint"]
+        for run in proposal_store.runs(session)
+        for one in run.config.get("annotators", ())
+    }
     origins: dict[str, dict[str, str]] = {}
     for batch, systems in comparison_store.systems(session, environment).items():
         for system in systems:
             if batch in batches and system.name in voted:
-                origins.setdefault(system.name, {}).setdefault(system.origin, batch)
+                rankings = made_by.get((system.name, system.origin), system.origin)
+                origins.setdefault(system.name, {}).setdefault(rankings, f"{system.origin} in {batch}")
     for name, seen_in in sorted(origins.items()):
         if len(seen_in) > 1:
-            told = ", ".join(f"{origin} in {batch}" for origin, batch in seen_in.items())
             raise UsageError(
-                f"{name!r} stands for different rankings ({told}); score one study with --batch NAME"
+                f"{name!r} stands for different rankings ({', '.join(seen_in.values())}); score one study with --batch "
+                "NAME"
             )
 
 
