@@ -242,6 +242,24 @@ def test_what_cannot_be_meant_is_one_line_and_posts_nothing(settings, wish, erro
     assert posted_pages(settings) == {}
 
 
+def test_systems_without_a_common_query_are_told_no_number_of_queries(settings):
+    """A file of other queries than those that were proposed."""
+    import pyarrow.parquet as pq
+
+    with open_database(settings.db_url, read_only=True) as session:
+        _, names = items.names(session, items.dataset(session).id)
+        proposed = {int(names[query]) for query in proposals.queries(session)[Direction.T2I]}
+    ranked = pq.read_table(guesses(settings))
+    pq.write_table(
+        ranked.filter([query not in proposed for query in ranked["query_id"].to_pylist()]), guesses(settings)
+    )
+
+    with pytest.raises(
+        ProposalError, match="have 0 in common in the direction t2i, so give the other --direction"
+    ):
+        run_study(settings)
+
+
 def test_a_ceiling_stops_a_study_before_anything_is_posted(settings):
     """What pages of pairs have promised counts too."""
     run_publish(settings)

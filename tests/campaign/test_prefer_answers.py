@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.campaign.kinds.rankings.kind import check_comparisons
+from mitl.campaign.kinds.rankings.scores import read_counts
 from mitl.crowd.answers import parse_comparisons
 from mitl.crowd.populations import CHARACTERS, ListTruth, answer_comparisons
-from mitl.errors import AnswerError
+from mitl.errors import AnswerError, MetricError
 from mitl.protocol.answer_xml import answers_xml
 from mitl.records import ComparisonAnswer, Label, Outcome, Preference
 from mitl.records.questions import TEXT
@@ -124,3 +125,21 @@ def test_characters_err_as_often_as_their_name_says():
 
     assert right["careful"] > 0.95 > right["hasty"] > 0.8 > right["yes-sayer"] > 0.4 > right["random"] > 0.28
     assert answers == answer_comparisons(character, truths, seed=0, worker="w", hit="h")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("", "names nothing across and nothing down"),
+        (",A,B\nB,0,1\nA,1,0\n", "names A, B across and B, A down"),
+        (",A,B\nA,0\nB,1,0\n", "row 'A' of .* has 1 counts, not 2"),
+        (",A,B\nA,0,-1\nB,1,0\n", "'A' over 'B' in .* is '-1', but counts are 0, 1, 2"),
+        (f",A,B\nA,0,{'9' * 5000}\nB,1,0\n", "is '9{40}', but counts are .* of 9 digits at most"),
+    ],
+)
+def test_a_file_that_is_no_table_of_counts_is_one_line(tmp_path, table, message):
+    """Names, rows and numbers."""
+    (tmp_path / "counts.csv").write_text(table)
+    with pytest.raises(MetricError, match=message) as caught:
+        read_counts(tmp_path / "counts.csv")
+    assert "\n" not in str(caught.value)

@@ -39,6 +39,8 @@ from mitl.settings import Settings
 FEW_WORKERS = 10
 """Below this a bootstrap over workers says so: the spread of a few does not stand for that of all."""
 _NAMED = 3
+_DIGITS = 9
+"""Of a count."""
 
 
 printed_by("prefer scores", key="paths")(CsvPaths)
@@ -363,9 +365,10 @@ def read_counts(path: Path) -> tuple[list[str], Floats]:
             )
         for j, cell in enumerate(row[1:]):
             text = cell.strip() or "0"
-            if not text.isascii() or not text.isdigit():
+            if not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
                 raise MetricError(
-                    f"{names[i]!r} over {names[j]!r} in {str(path)!r} is {cell!r}, but counts are 0, 1, 2 …"
+                    f"{names[i]!r} over {names[j]!r} in {str(path)!r} is {cell[:40]!r}, but counts are 0, 1, 2 …, of "
+                    f"{_DIGITS} digits at most"
                 )
             wins[i, j] = int(text)
     return names, wins

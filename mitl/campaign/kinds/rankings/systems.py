@@ -135,7 +135,7 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
     if len(common) < study.queries:
         raise ProposalError(
             f"cannot sample {study.queries} queries; the systems have {len(common)} in common in the direction "
-            f"{study.direction}, so ask for --queries {len(common)} at most"
+            f"{study.direction}, so {_instead(len(common))}"
         )
     queries = sample(common, study.queries, settings.seed, "preference queries")
     for name, path in study.files:
@@ -148,6 +148,11 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
         compared.append(System(name, f"file {path.name} sha256 {file_sha256(path)[:_SHA]}"))
     chosen = {name: {query: by_query[query] for query in queries} for name, by_query in lists.items()}
     return Contest(tuple(sorted(compared, key=lambda system: system.name)), tuple(queries), chosen, {})
+
+
+def _instead(most: int) -> str:
+    """What to ask where only so many queries can be asked."""
+    return f"ask for --queries {most} at most" if most else "give the other --direction, or other sources"
 
 
 def _annotators(session: Session, study: PreferenceStudy) -> tuple[str, list[str]]:
@@ -240,7 +245,7 @@ def designed_rankings(
     if len(chosen) < study.queries:
         raise ProposalError(
             f"{len(chosen)} queries in the direction {study.direction} have {LEAST} to {MOST} positives by {source!r}; "
-            f"ask for --queries {len(chosen)} at most"
+            f"{_instead(len(chosen))}"
         )
     lists: dict[str, dict[int, tuple[int, ...]]] = {name: {} for name in DESIGNS}
     for query, right in chosen.items():
