@@ -11,7 +11,7 @@ from books import assert_each_hit_is_there_once, server_rows
 from cli_kit import fails, ok
 from harvest_kit import in_pipeline
 from sqlalchemy import text as sql
-from world_kit import SANDBOX, copied_once, copy_of, make_world, run_propose
+from world_kit import SANDBOX, copied_once, copy_of, make_world, run_propose, spoil
 
 from mitl.campaign import placing
 from mitl.campaign.kinds.texts import planning
@@ -436,6 +436,6 @@ def test_the_page_of_texts_escapes_what_people_wrote(written, tmp_path):
         show(written, SANDBOX, to=tmp_path / "texts.html")
 
     for picture in written.project.rglob("*.png"):
-        picture.write_bytes(b"-----BEGIN PRIVATE KEY-----")
+        spoil(picture, b"-----BEGIN PRIVATE KEY-----")
     show(written, SANDBOX, to=tmp_path / "bare.html")
     assert "<img" not in (tmp_path / "bare.html").read_text()

@@ -8,7 +8,7 @@ import re
 import boto3
 import pytest
 from publish_kit import proposed
-from world_kit import SANDBOX, run_publish
+from world_kit import SANDBOX, run_publish, spoil
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.posting import annotation
@@ -155,7 +155,7 @@ def test_a_folder_with_something_else_is_left_alone(world, tmp_path):
 def test_a_picture_that_is_none_is_found_where_it_lies(world):
     """A dry run makes nothing public, so it looks at the files."""
     for file in (world.project / "dataset" / "images").iterdir():
-        file.write_bytes(b"not a picture")
+        spoil(file, b"not a picture")
 
     (warning,) = run_dry(world).warnings
 

@@ -18,7 +18,7 @@ from media_kit import jpeg
 from PIL import Image
 from publish_kit import proposed
 from tls_kit import Authority
-from world_kit import SANDBOX
+from world_kit import SANDBOX, spoil
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.pages import picture_sources, probe_pictures
@@ -191,7 +191,7 @@ def spoiled(tmp_path):
         settings = proposed(tmp_path / "p")
         _publish(settings, first)
         for file in (settings.public / "i").iterdir():
-            file.write_bytes(b"cut off")
+            spoil(file, b"cut off")
         return settings
 
     return make

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 import pickle
+import shutil
 import sqlite3
 import ssl
 from collections.abc import Callable, Sequence
@@ -138,6 +139,26 @@ views.data_uri = _once_a_content(views.data_uri)
 # Worlds of one seed begin with the same scenes, whatever their size.
 for _suffix, _render in list(files._RENDERERS.items()):
     files._RENDERERS[_suffix] = functools.lru_cache(1000)(_render)
+
+
+# Most files of a project are its pictures: copies of a folder share them, as hard links.
+_shared: dict[str, os.stat_result] = {}
+
+
+def _shared_or_copied(source: str, target: str) -> None:
+    if not source.endswith((".png", ".jpg")):
+        shutil.copy2(source, target)
+        return
+    is_now = Path(source).stat()
+    before = _shared.setdefault(source, is_now)
+    assert before.st_ino != is_now.st_ino or before.st_mtime_ns == is_now.st_mtime_ns, (
+        f"a test wrote into {source}, which others have too; give it other content by world_kit's `spoil`"
+    )
+    os.link(source, target)
+
+
+_given = shutil.copytree.__defaults__ or ()
+shutil.copytree.__defaults__ = tuple(_shared_or_copied if way is shutil.copy2 else way for way in _given)
 
 
 # Each server, desk and report compiles its templates, of which all make the same code.

@@ -76,6 +76,12 @@ def copy_of(settings: Settings, folder: Path) -> Settings:
     return replace(load_settings(folder, environ={}), endpoint=None)
 
 
+def spoil(file: Path, content: bytes) -> None:
+    """Give a file of a project other content; copies of the project, which may share the file, keep theirs."""
+    file.unlink()
+    file.write_bytes(content)
+
+
 def copied_once(name: str, make: Callable[[Path], object], folder: Path) -> Settings:
     """A copy in ``folder`` of the project that ``make`` writes into a folder of its own, once in this process.
 

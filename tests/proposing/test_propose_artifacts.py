@@ -14,7 +14,7 @@ import artifact_work as work
 import pytest
 from encoding_kit import Hashing, Pairing, full_after
 from process_kit import KILLED, Child, fork_server, project_settings, side_by_side
-from world_kit import make_world
+from world_kit import make_world, spoil
 
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.progress import no_progress
@@ -96,7 +96,7 @@ def test_a_picture_that_changes_makes_new_rankings_from_one_new_encoding(project
     """The same command is a new run then; the rankings of the old one are not taken for it."""
     first = run(project)
     picture = next(iter(sorted((project.project / "dataset" / "images").glob("*.png"))))
-    picture.write_bytes(picture.read_bytes() + b"\0")
+    spoil(picture, picture.read_bytes() + b"\0")
 
     second = run(project)
 
