@@ -344,6 +344,12 @@ def test_probabilities_diversity_and_bias_have_plots_and_tables(html: str) -> No
         render_report(dataclasses.replace(empty_input(), machines=MachineAnalysis(left_out={"bias": why})))
     )
 
+    answered, fused = (
+        html[html.index(f'<section id="{name}"') :].split("</section>")[0]
+        for name in ("reliability", "fusion")
+    )
+    assert "against the known truth: stated" in answered
+    assert "against what people found" in fused
     assert "Calibration error" in page
     assert "two metrics' orders of 5 models" in page
     assert "graded answers, mean over the queries" in page

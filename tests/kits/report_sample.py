@@ -19,7 +19,7 @@ from mitl.analysis.records import (
     SizeBias,
     SubsetScores,
 )
-from mitl.analysis.report import loop_plots
+from mitl.analysis.report import loop_plots, machine_plots
 from mitl.analysis.report.inputs import (
     AnalysisSection,
     AnnotatorProposals,
@@ -52,6 +52,7 @@ from mitl.analysis.report.inputs import (
 from mitl.analysis.report.loop_plots import RoundFound, TrainingCurve
 from mitl.audits.chao import Completeness
 from mitl.judgements.agreement import Alpha, PairAgreement
+from mitl.judgements.calibration import Calibration
 from mitl.judgements.wages import WageFigures
 from mitl.records import Concept, Direction, Environment, Label, Shortcoming, Table
 
@@ -239,6 +240,7 @@ def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
     curve = pd.DataFrame(
         {"step": [0, 2, 5, 9], "loss": [np.nan, 0.6, 0.4, 0.2], "map_at_r": [0.4, 0.5, 0.6, 0.5]}
     )
+    fused = Calibration(80, 0.03, 0.1, 0.3, *np.array([[0.2, 0.8], [0.25, 0.75], [40, 40]]))
     trainings = {name: [TrainingCurve(f"{name}-r2", curve, 5, stopped=True)] for name in names}
     return (
         AnalysisSection(
@@ -253,6 +255,10 @@ def _loop(names: tuple[str, ...]) -> tuple[AnalysisSection, ...]:
         AnalysisSection(
             Section("training", "Training", "How annotators learnt", "Machines"),
             drawings={"training": lambda: loop_plots.training_svg(trainings)},
+        ),
+        AnalysisSection(
+            Section("fusion", "Fusion", "What annotators and answers say", "Machines"),
+            drawings={"reliability": lambda: machine_plots.reliability_svg(fused)},
         ),
     )
 

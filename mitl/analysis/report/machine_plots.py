@@ -211,9 +211,7 @@ def reliability_svg(reliability: Calibration) -> str:
         for axes in (curve, cases):
             fig.bare(axes, grid="y")
         figure.subplots_adjust(left=0.07, right=0.99, top=0.95, bottom=0.15, wspace=0.25)
-        return fig.to_svg(
-            figure, "reliability", "Stated probabilities against what people found; see the table"
-        )
+        return fig.to_svg(figure, "fusion", "Stated probabilities against what people found; see the table")
 
 
 def _curves(

@@ -188,7 +188,12 @@ def _figures(data: ReportInput, answers: answer_tables.AnswerShares) -> dict[str
             "ranks": machine_plots.ranks_svg(data.evaluation, data.form),
             "bias": machine_plots.bias_svg(data.machines.bias),
             "truth_bias": machine_plots.truth_bias_svg(data.machines.bias),
-            **{name: draw() for analysis in data.analyses for name, draw in analysis.drawings.items()},
+            # An analysis may call a drawing as the page calls one of its own.
+            **{
+                f"{analysis.section.id}/{name}": draw()
+                for analysis in data.analyses
+                for name, draw in analysis.drawings.items()
+            },
         }
 
 
