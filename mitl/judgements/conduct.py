@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Flags, Ints, coded, pack_ids, unpack_ids
+from mitl.core.formats import lower_bound
 from mitl.core.statistics import clopper_pearson
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Label
@@ -76,7 +77,7 @@ class Haste:
     def text(self) -> str:
         """In words."""
         return (
-            f"{self.median_s:.1f} s a pair (median), under the floor of {self.floor_s:g} s; "
+            f"{lower_bound(self.median_s, 1)} s a pair (median), under the floor of {self.floor_s:g} s; "
             f"{self.under} of {self.timed} pairs took less"
         )
 

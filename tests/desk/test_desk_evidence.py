@@ -93,7 +93,10 @@ def test_haste_is_told_by_an_absolute_floor_though_everybody_hurries():
     found = haste([0.4, None, 0.5, 0.6, 9.0, 0], 2)
 
     assert found == Haste(0.55, 2, under=3, timed=4)
-    assert found.text == "0.6 s a pair (median), under the floor of 2 s; 3 of 4 pairs took less"
+    assert found.text == "0.5 s a pair (median), under the floor of 2 s; 3 of 4 pairs took less"
+    just_under = haste([1.97], 2)
+    assert just_under is not None
+    assert "1.9 s a pair (median), under the floor of 2 s" in just_under.text
     assert haste([0.1, 0.1], 0) is None
     assert haste([None, 0], 2) is None
     assert haste([2.0], 2) is None

@@ -9,11 +9,12 @@ import numpy as np
 from mitl.analysis.report.loop_plots import frontier_svg
 from mitl.audits.frontier import TOLERATED, ResampledEstimate, share_left
 from mitl.audits.planning import AuditPlan
+from mitl.core.formats import lower_bound
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import hits_needed
 from mitl.records import Table
 from mitl.records.results import printed_by
-from mitl.stages.planning.options import PlannedWays, in_percent, not_reachable
+from mitl.stages.planning.options import PlannedWays, not_reachable
 
 
 class PlannedInterval(TypedDict):
@@ -146,7 +147,8 @@ def budget_lines(planned: PlannedWays) -> list[str]:
     names = {curve.key: curve.name for curve in planned.curves}
     return [
         f"for {dollars}, {point['answers']:,} further answers: {names[key]}, recall "
-        f"{in_percent(ResampledEstimate(**point['recall']))}"
+        f"{lower_bound(100 * point['recall']['value'], 1)} % "
+        f"({100 * point['recall']['low']:.1f}–{100 * point['recall']['high']:.1f} %)"
         + (
             ""
             if point["recall"]["value"] >= planned.wish.target_recall

@@ -64,7 +64,8 @@ def rounds_section(context: Context, project: ProjectSnapshot) -> AnalysisSectio
         for name in sorted(names, key=lambda name: (place.get(name, len(place)), name))
     )
     who = Table(
-        "Of a round's matches, the percentage that an annotator has proposed by now, whoever did first",
+        "Of a round's matches, the percentage that an annotator has proposed by now, whoever did first; who ranked a "
+        "pair deeper did not propose it",
         ("annotator", *(f"round {numbers['round']}" for numbers in rounds)),
         shares,
     )
