@@ -60,7 +60,7 @@ def prepare(engine: Engine, *, clock: Clock = utc_now) -> None:
         StoreError: the database is of a newer version, or holds other tables than the crowd server's.
     """
     if migrate.current(engine) != migrate.head("crowd"):
-        _upgrade(engine)
+        migrate.upgrade("crowd", engine)
     database = Database(engine)
     with database.read() as connection:
         if "server_id" in accounts.settings(connection):
@@ -193,25 +193,6 @@ def payments(
 def _settings(engine: Engine) -> dict[str, str]:
     with Database(engine).read() as connection:
         return accounts.settings(connection)
-
-
-def _upgrade(engine: Engine) -> None:
-    revision = migrate.current(engine)
-    if revision is None:
-        from sqlalchemy import inspect
-
-        if inspect(engine).get_table_names():
-            raise StoreError(
-                f"{engine.url.database!r} holds tables that the crowd server did not make; "
-                "name an empty database with --crowd-db"
-            )
-    elif revision not in migrate.revisions("crowd"):
-        raise StoreError(
-            f"the crowd database {engine.url.database!r} is at revision {revision!r}, which this version of mitl "
-            "does not know; it was written by a newer mitl or is another database: upgrade mitl, or name "
-            "another with --crowd-db"
-        )
-    migrate.upgrade("crowd", engine)
 
 
 OPTIONS = {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import stat
+from itertools import count
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from mitl.crowd_server import admin
 from mitl.db.engine import make_engine
@@ -53,6 +54,24 @@ def test_a_database_of_others_is_refused(tmp_path):
     with pytest.raises(StoreError, match="did not make"):
         admin.prepare(engine)
     engine.dispose()
+
+
+def test_a_database_that_another_server_makes_just_now_is_taken(tmp_path):
+    """Two that start at once on a new database both serve it, whenever the one finds that the other was first."""
+    for moment in (1, 2, 3):
+        one, other = (make_engine(f"sqlite:///{tmp_path / f'{moment}.db'}") for _ in range(2))
+        looks = count(1)
+
+        @event.listens_for(one, "checkin")
+        def make(*_, other=other, looks=looks, moment=moment):
+            if next(looks) == moment:
+                admin.prepare(other)
+
+        admin.prepare(one)
+
+        assert admin.server_id(one) == admin.server_id(other)
+        one.dispose()
+        other.dispose()
 
 
 def test_a_new_crowd_database_is_its_owners_alone(tmp_path):
