@@ -6,8 +6,8 @@ that a worker's liking for one side helps nobody. Every page has the same number
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, zip_longest
 
@@ -73,7 +73,7 @@ def n_pages(n_meetings: int, per_hit: int, n_controls: int) -> int:
 
 
 def pack_comparisons(
-    met: Sequence[Meeting],
+    asked: Sequence[Comparison],
     controls: Sequence[ComparisonControl],
     *,
     direction: Direction,
@@ -81,9 +81,12 @@ def pack_comparisons(
     per_hit: int,
     n_controls: int,
 ) -> list[Page[Comparison]]:
-    """The meetings on as few pages as hold them, evenly, with controls; numbers from 1.
+    """What is asked on as few pages as hold it, evenly, with controls; numbers from 1.
 
     A query stands on a page once where that can be. Controls are used in turn.
+
+    Args:
+        asked: see :func:`sided`.
 
     Raises:
         PackingError: a page has no room beside its controls, or there are too few controls.
@@ -93,12 +96,11 @@ def pack_comparisons(
             f"a HIT of {per_hit} comparisons with {n_controls} controls; it has 1 to {MAX_PER_HIT}, and at least one "
             "that is not a control"
         )
-    if met and len(controls) < n_controls:
+    if asked and len(controls) < n_controls:
         raise PackingError(
             f"{len(controls)} controls, but a HIT has {n_controls}; ask for fewer with --controls"
         )
-    sided = _sided(met, direction, seed)
-    pages = _deal(sided, n_pages(len(sided), per_hit, n_controls))
+    pages = _deal(asked, n_pages(len(asked), per_hit, n_controls))
     turn = 0
     packed = []
     for number, page in enumerate(pages, 1):
@@ -121,23 +123,32 @@ def pack_comparisons(
     return packed
 
 
-def _sided(met: Sequence[Meeting], direction: Direction, seed: int) -> list[Comparison]:
-    """The meetings in their order, each system on the left in half of its meetings with each other one."""
+def sided(
+    met: Sequence[Meeting], before: Iterable[Comparison], *, direction: Direction, seed: int
+) -> list[Comparison]:
+    """The meetings in their order, each system on the left in half of its meetings with each other one.
+
+    Args:
+        before: earlier meetings, which count into that half.
+    """
     by_systems: dict[tuple[str, str], list[Meeting]] = defaultdict(list)
     for meeting in met:
         by_systems[meeting.systems].append(meeting)
+    stood = Counter((item.left, item.right) for item in before if item.direction is direction)
     left = {}
-    for systems, own in by_systems.items():
-        mixed = shuffled(own, seed, f"sides {systems}", name=lambda m: m.query_id)
-        # Who of the two is on the left once more, where their number is odd, is drawn too.
-        first = shuffled((0, 1), seed, f"first {systems}")[0]
-        left.update({id(meeting): (place + first) % 2 == 0 for place, meeting in enumerate(mixed)})
-    sided = []
+    for (one, other), own in by_systems.items():
+        # Who of the two is on the left where neither was so more often is drawn too.
+        first = shuffled((0, 1), seed, f"first {(one, other)}")[0]
+        ahead = stood[one, other] - stood[other, one]
+        for meeting in shuffled(own, seed, f"sides {(one, other)}", name=lambda m: m.query_id):
+            left[id(meeting)] = ahead < 0 or (ahead == 0 and first == 0)
+            ahead += 1 if left[id(meeting)] else -1
+    comparisons = []
     for meeting in met:
         sides = [(meeting.one, meeting.one_items), (meeting.other, meeting.other_items)]
         ordered = sides if left[id(meeting)] else sides[::-1]
-        sided.append(_side_by_side(ComparisonRole.ASKED, direction, meeting.query_id, ordered))
-    return sided
+        comparisons.append(_side_by_side(ComparisonRole.ASKED, direction, meeting.query_id, ordered))
+    return comparisons
 
 
 def _side_by_side(

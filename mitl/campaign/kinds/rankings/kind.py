@@ -32,7 +32,7 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.errors import ProposalError
-from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons
+from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons, sided
 from mitl.hits.rendering import page_comparison, render_rankings
 from mitl.hits.templates import HitTemplate
 from mitl.proposals.sampling import shuffled
@@ -93,9 +93,10 @@ def make_plan(
     met = meetings(chosen.rankings, chosen.queries, settings.seed)
     n_systems = len(chosen.systems)
     n_alike = len(chosen.queries) * (n_systems * (n_systems - 1) // 2) - len(met)
+    before = comparison_store.asked(session, environment)
     asked = {
         _key(item.direction, item.query_id, (item.left, item.left_items), (item.right, item.right_items))
-        for item in comparison_store.asked(session, environment)
+        for item in before
     }
     still = [meeting for meeting in met if _meeting_key(meeting, request.direction) not in asked]
     to_replace = comparison_store.hits_to_replace(session, environment)
@@ -112,7 +113,7 @@ def make_plan(
     n_limited = len(still) + n_again
     n_controls = n_pages(len(still), request.per_hit, request.controls) * request.controls
     fresh = pack_comparisons(
-        still,
+        sided(still, before, direction=request.direction, seed=settings.seed),
         draw_controls(session, settings, request, chosen, n_controls),
         direction=request.direction,
         seed=settings.seed,
