@@ -226,7 +226,7 @@ def _of_task(data: RatingInput, task: Likeness) -> dict[str, Any]:
         "mean": _rounded(pairs["score"].mean()),
         "sd": _rounded(pairs["sd"].mean()),
         "positive_from": task.positive_from,
-        "positive_share": _rounded((pairs["score"].map(as_released) >= task.positive_from).mean()),
+        "positive_share": _rounded(positive_share(pairs, task)),
         "by_method": {
             METHODS[int(str(place))].value: {"rows": len(some), "mean": _rounded(some["score"].mean())}
             for place, some in rows.groupby("method", sort=True)
@@ -240,6 +240,11 @@ def _of_task(data: RatingInput, task: Likeness) -> dict[str, Any]:
 def as_released(score: float) -> float:
     """To two decimals, as CxC's."""
     return round(score, 2)
+
+
+def positive_share(rows: pd.DataFrame, task: Likeness) -> float:
+    """The share of the rows whose score is a match as released; NaN without rows."""
+    return float((rows["score"].map(as_released) >= task.positive_from).mean())
 
 
 def _rows(listed: pd.DataFrame, task: Likeness) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import io
 
 import pytest
 from cli_kit import fails, ok
+from harvest_kit import in_pipeline
 from similarity_kit import asked, likeness, rate, run_rate, sampled
 from similarity_kit import rated as rated_by_five
 from sqlalchemy import select
@@ -39,6 +40,21 @@ def rated(tmp_path_factory):
 
 def scored(*words):
     return ok("rate", "scores", "--sandbox", *words, "--json").json["counts"]
+
+
+def test_what_is_a_match_is_told_as_by_a_release(tmp_path, monkeypatch):
+    """Which has two decimals: a mean of 2.996 is released as 3.0."""
+    settings = rated_by_five(tmp_path / "p")
+    monkeypatch.chdir(settings.project)
+    in_pipeline(settings, "UPDATE similarity_answer SET score = 2.996")
+
+    released = ok("rate", "release", "--out", "ratings", "--json").json["counts"]["tasks"]["sts"]
+    sts = scored()["tasks"]["sts"]
+    analysed = ok("analyse", "similarity", "--json").json["counts"]
+
+    assert released["positive_share"] == sts["positive_share"] == 1
+    assert sts["by_method"]["c2c_isim"]["positive_share"] == 1
+    assert analysed["analyses"]["similarity"]["scores"]["sandbox"]["sts"]["c2c_isim"]["share"] == 1
 
 
 def test_without_ratings_it_says_what_comes_next(tmp_path, monkeypatch):

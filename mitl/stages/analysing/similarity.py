@@ -28,6 +28,7 @@ from mitl.db.session import open_database
 from mitl.db.store import similarity as similarity_store
 from mitl.errors import MetricError
 from mitl.judgements.similarity import aggregate, counting, listed
+from mitl.positives.rating_input import as_released
 from mitl.records import Table
 from mitl.records.forms import IMAGES
 from mitl.records.frames import frame
@@ -112,7 +113,8 @@ def _of_folder(folder: Path) -> pd.DataFrame:
 
 
 def _of_project(of: AnalysisInput) -> pd.DataFrame:
-    """The pairs that people rated in the project's environment (``RATED``); the split is the environment."""
+    """The pairs that people rated in the project's environment (``RATED``), scored as a release scores them; the split
+    is the environment."""
     project = of.project
     with open_database(of.settings.db_url, read_only=True) as session:
         ratings = similarity_store.ratings(session, project.environment)
@@ -131,7 +133,7 @@ def _of_project(of: AnalysisInput) -> pd.DataFrame:
         {
             "split": [project.environment.value] * len(rows),
             "task": rows["task"].to_numpy(),
-            "score": rows["score"].to_numpy(),
+            "score": rows["score"].map(as_released),
             "method": [METHODS[method].value for method in rows["method"]],
             "sd": rows["sd"].to_numpy(),
             **names,

@@ -30,6 +30,7 @@ from mitl.judgements.similarity import (
     counting,
     listed,
 )
+from mitl.positives.rating_input import positive_share
 from mitl.records import Decision, Environment, StageResult, Table, several
 from mitl.records.results import CsvPaths, printed_by
 from mitl.records.similarity import METHODS, SIMILARITY, TASKS, Likeness
@@ -247,7 +248,7 @@ def _figures(known: TaskStanding, task: Likeness, min_ratings: int, agreed: Rate
         METHODS[int(str(place))].value: {
             "rows": len(rows),
             "mean": float(rows["score"].mean()),
-            "positive_share": float((rows["score"] >= task.positive_from).mean()),
+            "positive_share": positive_share(rows, task),
         }
         for place, rows in orders[orders["n_ratings"] > 0].groupby("method", sort=True)
     }
@@ -262,7 +263,7 @@ def _figures(known: TaskStanding, task: Likeness, min_ratings: int, agreed: Rate
         "mean": _number(has["score"].mean()),
         "sd": _number(has["sd"].mean()),
         "positive_from": task.positive_from,
-        "positive_share": _number((has["score"] >= task.positive_from).mean()),
+        "positive_share": _number(positive_share(has, task)),
         "by_method": by_method,
         "seconds": _number(times.median() / 1000),
         **{
