@@ -33,6 +33,13 @@ def test_shares_are_in_percent_and_correlations_have_three_digits(metric, cell):
     assert table.rows[0][-1] == cell
 
 
+def test_a_set_without_intervals_does_not_promise_them():
+    one = figure("R@1", 0.5, 0.4, 0.6)
+    tables = score_tables([one, replace(one, positives="small", low=None, high=None)])
+
+    assert [("intervals" in table.title) for table in tables] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("metric", "cell"),
     [

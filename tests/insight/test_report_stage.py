@@ -32,6 +32,7 @@ from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.positives.pair_answers import majority_answers
 from mitl.records import Direction, Environment, JudgementSource, Label
+from mitl.stages.analysing.multiplicity import multiplicities
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.harvesting.harvest import harvest
@@ -154,6 +155,17 @@ def test_every_disagreement_is_one(data):
 def snapshot(project: Path) -> ProjectSnapshot:
     """What that project's database holds."""
     return collect(project_settings(project)).project
+
+
+def test_what_nobody_will_be_asked_leaves_no_query_unfinished(snapshot):
+    """As the pairs that a withdrawn annotator alone proposed, none of them answered."""
+    asked = {one.pair for one in snapshot.proposals if one.annotator == "near"}
+    stored = tuple(row for row in snapshot.stored if row.record.pair in asked)
+    both = replace(snapshot, stored=stored)
+
+    for project, complete in ((both, False), (replace(both, withdrawn=frozenset({"far"})), True)):
+        rows = multiplicities(project)
+        assert [row.answered == row.candidates for row in rows] == [complete] * 2
 
 
 @pytest.mark.slow

@@ -398,7 +398,7 @@ class Multiplicity:
     queries: int
     """All queries of the direction."""
     candidates: int
-    """Candidate pairs that were proposed for them."""
+    """Candidate pairs that were proposed for them; of withdrawn annotators those with a usable answer."""
     answered: int
     """Those with a usable answer."""
 

@@ -29,12 +29,16 @@ def multiplicities(project: ProjectSnapshot) -> tuple[Multiplicity, ...]:
     """Positives of each query before and after, by direction.
 
     Where people answered anything, of the queries with an answered candidate; else, as for CxC's ratings alone, of all.
+    What withdrawn annotators alone proposed is a candidate only where it is answered: nobody will be asked about it.
     """
     after = listed_queries(project.merged, project.queries)
     rows = []
     for direction in Direction:
         candidates: set[Pair] = {
-            proposal.pair for proposal in project.proposals if proposal.direction is direction
+            proposal.pair
+            for proposal in project.proposals
+            if proposal.direction is direction
+            and (proposal.annotator not in project.withdrawn or proposal.pair in project.answers)
         }
         answered = {pair for pair in candidates if pair in project.answers}
         looked_at = {query_of(pair, direction) for pair in answered}

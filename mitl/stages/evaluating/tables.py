@@ -46,8 +46,9 @@ def score_tables(figures: Sequence[Figure]) -> tuple[Table, ...]:
     """A table for each set of positives: a row a model and direction, a column a metric."""
     tables = []
     for positives in dict.fromkeys(figure.positives for figure in figures):
-        rows, metrics = _rows([figure for figure in figures if figure.positives == positives])
-        title = f"{positives}, {unit(figures, metrics)}"
+        of_set = [figure for figure in figures if figure.positives == positives]
+        rows, metrics = _rows(of_set)
+        title = f"{positives}, {unit(of_set, metrics)}"
         body = tuple(
             (row.model, row.direction, row.queries, *(_cell(row.by_metric.get(metric)) for metric in metrics))
             for row in rows
