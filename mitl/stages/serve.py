@@ -101,7 +101,7 @@ class OperatorCounts(TypedDict):
 class BudgetCounts(TypedDict):
     """What is left of the budgets."""
 
-    sandbox: Annotated[int, "cents left on the sandbox"]
+    sandbox: Annotated[int, "cents left on the sandbox: always 1,000,000"]
     live: Annotated[int, "cents left on live"]
 
 

@@ -304,6 +304,7 @@ def test_practice_money_has_an_end_too(crowd):
     assert refusal(post_hit, client=client, MaxAssignments=10_001)[0] == "InsufficientFunds"
     post_hit(client, MaxAssignments=10_000)
     assert client.get_account_balance()["AvailableBalance"] == "10000.00"
+    assert admin.balance(crowd.engine, Environment.SANDBOX).available == 1_000_000
 
 
 @pytest.mark.parametrize(

@@ -123,10 +123,8 @@ def list_bonus_payments(call: ApiCall) -> Reply:
 def get_account_balance(call: ApiCall) -> Reply:
     """Return the available balance; in the sandbox it is always 10,000.00."""
     balance = accounts.balance(call.connection, call.environment)
-    if call.environment is Environment.SANDBOX:
-        return {"AvailableBalance": amount(accounts.SANDBOX_CENTS)}
     reply = {"AvailableBalance": amount(max(0, balance.available))}
-    if balance.held:
+    if balance.held and call.environment is Environment.LIVE:
         reply["OnHoldBalance"] = amount(balance.held)
     return reply
 

@@ -93,7 +93,6 @@ def _round_up(at: dt.datetime, step: dt.timedelta) -> dt.datetime:
 
 
 SHOWN_INVITATIONS = 50
-ALWAYS = f"always {format_dollars(accounts.SANDBOX_CENTS)}"
 
 Visits = Mapping[VisitState, int]
 
@@ -185,14 +184,14 @@ def _sums(
 
 
 def _money(environment: Environment, balance: accounts.Balance, bonuses: int) -> dict[str, str]:
-    practice = environment is Environment.SANDBOX
+    always = "always " if environment is Environment.SANDBOX else ""
     return {
         f"{environment}.budget": format_dollars(balance.budget),
         f"{environment}.held": format_dollars(balance.held),
         f"{environment}.approved": format_dollars(balance.spent - bonuses),
         f"{environment}.bonuses": format_dollars(bonuses),
         f"{environment}.owed": format_dollars(balance.spent),
-        f"{environment}.available": ALWAYS if practice else format_dollars(balance.available),
+        f"{environment}.available": always + format_dollars(balance.available),
     }
 
 

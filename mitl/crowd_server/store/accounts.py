@@ -41,13 +41,16 @@ SANDBOX_CENTS = 1_000_000
 class Balance:
     """Money of one environment in cents."""
 
+    environment: Environment
     budget: int
     held: int
     spent: int
 
     @property
     def available(self) -> int:
-        """What may still be set aside or given as a bonus on live."""
+        """What may still be set aside or given as a bonus."""
+        if self.environment is Environment.SANDBOX:
+            return SANDBOX_CENTS
         return self.budget - self.held - self.spent
 
 
@@ -115,7 +118,7 @@ def add_account(books: Books, keys: tuple[str, str], cents: int) -> None:
 
 def balance(connection: Connection, environment: Environment) -> Balance:
     """What may be spent, is set aside and was spent."""
-    return Balance(*connection.execute(_BALANCE, {"environment": environment}).one())
+    return Balance(environment, *connection.execute(_BALANCE, {"environment": environment}).one())
 
 
 def add_budget(books: Books, cents: int) -> None:
@@ -187,9 +190,7 @@ def grant(books: Books, hit_id: int, assignment_id: int, cents: int) -> None:
 
 
 def _require(books: Books, cents: int) -> None:
-    available = SANDBOX_CENTS
-    if books.environment is not Environment.SANDBOX:
-        available = balance(books.connection, books.environment).available
+    available = balance(books.connection, books.environment).available
     if cents > available:
         raise turk(
             "InsufficientFunds",
