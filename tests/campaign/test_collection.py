@@ -33,6 +33,7 @@ from mitl.stages.auditing.pools import merged_now
 from mitl.stages.collecting.choose import STRATEGIES, CollectWish, choose
 from mitl.stages.collecting.show import collected, show
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.ending import expire
 from mitl.stages.hits.extend import ExtensionWish, extend
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
@@ -217,6 +218,26 @@ def test_a_caption_without_ranked_images_is_left_out_alone(settings, monkeypatch
         ProposalError, match="2 chosen captions, none else is open; rank more with `mitl propose"
     ):
         ask(settings, "pick")
+
+
+def test_what_nobody_looked_at_is_offered_again(settings):
+    """A HIT that ended without an answer has used up no image, nor has work that is not used."""
+    chosen(settings, 2, side="captions")
+
+    def offered_now():
+        last = max(spot.hit for spot in spots(settings))
+        return {spot.item: set(spot.offered) for spot in spots(settings) if spot.hit == last}
+
+    ask(settings)
+    before = offered_now()
+    expire(settings, [], SANDBOX)
+    harvest(settings, SANDBOX)
+    ask(settings)
+    assert offered_now() == before
+    work(settings)
+    in_pipeline(settings, "UPDATE assignment SET decision = 'drop'")
+    ask(settings, "pick")
+    assert offered_now() == before
 
 
 def test_status_report_and_analysis_tell_of_what_was_collected(settings):

@@ -69,7 +69,7 @@ class ItemStanding:
     hits: tuple[int, ...] = ()
     """That asked for it."""
     offered: frozenset[int] = field(default_factory=frozenset)
-    """What could be picked so far."""
+    """What could be picked by those whose answers count."""
 
     @property
     def accepted(self) -> Attempt | None:
@@ -179,7 +179,9 @@ def _item(
         _state(spots, attempts),
         tuple(attempts),
         tuple(dict.fromkeys(spot.hit for spot in spots)),
-        frozenset(item for spot in spots for item in spot.offered),
+        frozenset(
+            item for spot in spots if spot.counts and spot.outcome == "answered" for item in spot.offered
+        ),
     )
 
 
