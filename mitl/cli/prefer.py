@@ -80,6 +80,11 @@ def command() -> None:
     default=2,
     help="Controls among them: one list of random items against one that begins with known positives.",
 )
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Only ask again, as they were, pages of any study whose answers could not be used.",
+)
 @workers_option(3, most=None)
 @limit_option("comparisons", "--direction, --template and systems (--system, --rankings or --designed)")
 @click.option("--template", default="rankings-plain", help="Wording: a folder of hit_templates.")

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
+from mitl.campaign.kinds.rankings.systems import PreferenceStudy
 from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import answers, comparisons, hits, items, ledger, proposals
@@ -400,6 +401,24 @@ def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
     in_pipeline(done, took + "(SELECT id FROM hit WHERE attempt = 2)")
     of_another = run_study(done).counts  # who had answered the page before has no second vote
     assert (of_another["hits_again"], of_another["assignments"]) == (1, 1)
+
+
+def test_what_asks_again_asks_nothing_new_and_needs_no_words_of_the_study(posted):
+    """What review, harvest and status name is typed as it is, also where other queries and annotators are open."""
+    expire(posted, ["b1"], SANDBOX)
+    harvested = harvest(posted, SANDBOX)
+    n_pages = len(posted_pages(posted))
+
+    again = publish(posted, PreferenceStudy(SANDBOX, again=True), confirm=lambda total: True)
+
+    assert harvested.next == "mitl prefer publish --again --sandbox, which asks again what could not be used"
+    assert (again.counts["hits_posted"], again.counts["hits_again"]) == (n_pages, n_pages)
+    assert again.counts["systems"] == ["far", "guess", "near"]
+    assert publish(posted, PreferenceStudy(SANDBOX, again=True), confirm=lambda total: True).status == (
+        "nothing_to_do"
+    )
+    with pytest.raises(UsageError, match="--again asks pages of earlier studies as they were"):
+        study(posted, again=True)
 
 
 def test_what_waits_is_told_of_the_batches_and_the_direction_that_are_scored(done):

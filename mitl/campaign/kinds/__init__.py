@@ -118,5 +118,5 @@ def to_ask_again(
         pairs_command(session, environment): open_work.hits_to_replace(session, environment, tallies)
     }
     for kind in other_kinds_asked(session, environment):
-        to_replace[kind.command] = kind.to_replace(session, environment)
+        to_replace[kind.ask_again] = kind.to_replace(session, environment)
     return {command: hits for command, hits in to_replace.items() if hits}

@@ -275,6 +275,8 @@ class CampaignKind(Protocol[RequestT, PlanT]):
     """As ``batch.kind`` and the templates' ``asks`` have it; the folder's name."""
     command: str
     """What posts it: ``mitl publish``."""
+    ask_again: str
+    """What asks again what could not be used; the command itself where that needs no words that it was given."""
     scores: str
     """The command that shows what the answers come to, besides a release; empty where there is none."""
     asked: str

@@ -70,7 +70,7 @@ class Ratings:
     """Three captions to rate on a page, of which the first is known to be well written."""
 
     name = "ratings"
-    command = "mitl rate publish"
+    command = ask_again = "mitl rate publish"
     scores = "mitl rate scores"
     asked = "captions"
     shown = "captions"

@@ -69,6 +69,7 @@ class PairsKind:
 
     name = BatchKind.PAIRS.value
     command = PAIRS_COMMAND
+    ask_again = PAIRS_COMMAND
     scores = ""
     asked = "pairs"
     shown = "pairs"

@@ -31,6 +31,7 @@ from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.hits import StoredHit
 from mitl.errors import ProposalError
 from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons, sided
 from mitl.hits.rendering import page_comparison, render_rankings
@@ -85,10 +86,7 @@ def make_plan(
     environment = request.environment
     left = leftover(session, environment, BatchKind.RANKINGS, comparison_store.comparisons)
     if left:
-        met_in = comparison_store.systems(session, environment)
-        stored = {system for hit in left.hits for system in met_in[hit.batch]}
-        systems = tuple(sorted(stored, key=lambda system: system.name))
-        return StudyPlan(left=left, systems=systems, per_hit=request.per_hit)
+        return StudyPlan(left=left, systems=_met_on(session, environment, left.hits), per_hit=request.per_hit)
     chosen = contest(session, settings, request)
     met = meetings(chosen.rankings, chosen.queries, settings.seed)
     n_systems = len(chosen.systems)
@@ -126,10 +124,16 @@ def make_plan(
         n_limited=n_limited,
         n_held_back=n_open - n_limited,
         out=out,
-        systems=chosen.systems,
+        systems=chosen.systems or _met_on(session, environment, [page.replaces for page in again]),
         n_alike=n_alike,
         per_hit=max((len(page.items) for page in fresh), default=request.per_hit),
     )
+
+
+def _met_on(session: Session, environment: Environment, hits: Sequence[StoredHit]) -> tuple[System, ...]:
+    """What the batches of these HITs compare, by name."""
+    met_in = comparison_store.systems(session, environment)
+    return tuple(sorted({system for hit in hits for system in met_in[hit.batch]}, key=lambda met: met.name))
 
 
 def _meeting_key(meeting: Meeting, direction: Direction) -> Key:
@@ -217,6 +221,7 @@ class RankingsKind:
 
     name = BatchKind.RANKINGS.value
     command = "mitl prefer publish"
+    ask_again = "mitl prefer publish --again"
     scores = "mitl prefer scores"
     asked = "comparisons"
     shown = "rankings side by side"

@@ -64,6 +64,8 @@ class PreferenceStudy(Request):
     """Comparisons per HIT, controls included."""
     controls: int = 2
     """Of them."""
+    again: bool = False
+    """Whether to ask again alone what could not be used, of whichever study, and nothing new."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.controls < self.per_hit <= MAX_PER_HIT:
@@ -76,6 +78,10 @@ class PreferenceStudy(Request):
                 "--designed makes its own five rankings; leave --system and --rankings out, or leave it out"
             )
         names = [*self.systems, *(name for name, _ in self.files)]
+        if self.again and (names or self.designed is not None):
+            raise UsageError(
+                "--again asks pages of earlier studies as they were; leave --system, --rankings and --designed out"
+            )
         twice = [name for place, name in enumerate(names) if name in names[:place]]
         if twice:
             raise UsageError(f"the system {twice[0]!r} is named twice; name each once")
@@ -84,7 +90,7 @@ class PreferenceStudy(Request):
     def own_words(self) -> Mapping[str, object]:
         """Whom it compares."""
         systems = sorted([*self.systems, *(name for name, _ in self.files)])
-        return {"systems": systems, "designed": self.designed}
+        return {"systems": systems, "designed": self.designed, **({"again": True} if self.again else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,8 @@ class Contest:
 
 
 def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Contest:
-    """The systems of a study with their lists of a random sample of the queries that all of them ranked.
+    """The systems of a study with their lists of a random sample of the queries that all of them ranked; nothing where
+    it only asks again.
 
     Raises:
         StoreError: nothing was proposed yet, and annotators are meant.
@@ -109,6 +116,8 @@ def contest(session: Session, settings: Settings, study: PreferenceStudy) -> Con
         RetrievalError, AnnotatorError: a ranking is missing, damaged or shorter than ``top_k``.
         ReleaseError: a file, or the release that tells positives, is of another data set.
     """
+    if study.again:
+        return Contest((), (), {}, {})
     if study.designed is not None:
         rankings, positives = designed_rankings(session, settings, study, study.designed)
         systems = tuple(System(name, f"made of {study.designed}") for name in sorted(rankings))

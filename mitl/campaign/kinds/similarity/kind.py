@@ -62,6 +62,7 @@ class SimilarityKind:
 
     name = SIMILARITY
     command = RATE_COMMAND
+    ask_again = RATE_COMMAND
     scores = "mitl rate scores"
     asked = "pairs"
     shown = "pairs to rate"

@@ -50,6 +50,7 @@ class TextsKind:
 
     name = TEXTS
     command = COLLECT_COMMAND
+    ask_again = COLLECT_COMMAND
     scores = "mitl collect show"
     asked = "items"
     shown = "items to describe, captions to pick for, texts to review"
