@@ -342,7 +342,7 @@ def test_training_is_seeded_and_leaves_the_global_generator_alone(name):
 def test_a_few_steps_lower_the_loss(name):
     """On a handful of pictures the loss of the last steps is below that of the first."""
     world = generate(8, seed=0, split=TRAINING)
-    training = Training(name, world, replace(RECIPES[name], steps=20, batch=8, captions=1), seed=0)
+    training = Training(name, world, replace(RECIPES[name], steps=10, batch=8, captions=1), seed=0)
 
     rows = training.run(training.pairs, lambda row: None)
 

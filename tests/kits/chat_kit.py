@@ -57,6 +57,7 @@ def chat_server(judge: Judge, **options: Any) -> Iterator[ChatServer]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # in one packet: a second small one waits until the first is acknowledged, 40 ms
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

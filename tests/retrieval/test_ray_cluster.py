@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Three nodes of one core each, each with processes of its own."""
+    """Two nodes of one core each, with processes of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -41,8 +41,7 @@ def cluster() -> Iterator[Any]:
         size = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
         made = Cluster(initialize_head=True, head_node_args=size)
         try:
-            for _ in range(2):
-                made.add_node(num_cpus=1, object_store_memory=80 << 20)
+            made.add_node(num_cpus=1, object_store_memory=80 << 20)
             yield made
         finally:
             made.shutdown()
