@@ -29,6 +29,7 @@ from mitl.positives.loading import read_release
 from mitl.records import CollectionRole, Decision, Direction, HitState
 from mitl.records.collection import TEXTS, Terms, TextRules
 from mitl.stages.analysing.analyse import analyse
+from mitl.stages.analysing.snapshot import read_project
 from mitl.stages.auditing.pools import merged_now
 from mitl.stages.collecting.choose import STRATEGIES, CollectWish, choose
 from mitl.stages.collecting.show import collected, show
@@ -191,8 +192,11 @@ def test_an_image_is_picked_among_those_ranked_first_and_joins_the_positives(set
     positives = pd.read_parquet(tmp_path / "rel" / "positives.parquet")
     pairs = set(zip(positives["image_id"], positives["caption_id"].astype(str), strict=True))
     assert set(zip(table["image_id"], table["text_id"], strict=True)) <= pairs
-    with open_context(settings, SANDBOX, read_only=True) as context:  # what an audit takes for the release
-        assert len(merged_now(context).where("kept")) == len(pairs)
+    with open_context(
+        settings, SANDBOX, read_only=True
+    ) as context:  # what audits and analyses take for the release
+        known = read_project(context.session, settings, SANDBOX)
+        assert len(merged_now(context).where("kept")) == len(pairs) == len(known.merged.where("kept"))
 
 
 def test_a_caption_without_ranked_images_is_left_out_alone(settings, monkeypatch):

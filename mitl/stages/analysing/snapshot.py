@@ -54,6 +54,7 @@ from mitl.records import (
 from mitl.records.frames import counts
 from mitl.records.questions import Question
 from mitl.settings import WORLD_FOLDER, Settings
+from mitl.stages.collecting.show import picked_pairs
 from mitl.stages.fusing.scores import sources
 from mitl.stages.proposing.ranking import SearchedItems
 
@@ -110,6 +111,8 @@ class ProjectSnapshot:
     """The submissions on posted pages with what was paid for them."""
     originals: Sequence[Pair]
     """Each caption with its own image, and what else the data set knows to match."""
+    picked: Sequence[Pair]
+    """`mitl.stages.collecting.show.picked_pairs`; a release takes them for originals."""
     questions: tuple[Question, ...]
     """What pages of pairs asked besides the label; the standard questions always."""
     posted_to: tuple[Environment, ...]
@@ -195,7 +198,9 @@ class ProjectSnapshot:
         answers = pair_answers(self.judgements, self.merge_rules, self.golds.withdrawn).pairs
         scores = np.array(list(self.ratings.values()), np.float64)
         machine = None if self.releases and self.releases[-1].humans_only else self.machine
-        evidence = gather(answers, pack_each(self.ratings), scores, pack_each(self.originals), machine)
+        evidence = gather(
+            answers, pack_each(self.ratings), scores, pack_each([*self.originals, *self.picked]), machine
+        )
         return merge(evidence, self.merge_rules, self.exclusions)
 
     @cached_property
@@ -312,6 +317,7 @@ def read_project(
         images=tuple(item_store.images(session, dataset.id, settings.project)),
         captions=tuple(item_store.captions(session, dataset.id)),
         originals=item_store.originals(session, dataset.id),
+        picked=picked_pairs(session, chosen),
         ratings=item_store.ratings(session),
         exclusion_rows=tuple(item_store.exclusions(session)),
         runs=tuple(proposal_store.runs(session)),

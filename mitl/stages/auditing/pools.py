@@ -25,7 +25,7 @@ from mitl.proposals.candidates import finders, ranked_pairs
 from mitl.records import Direction, Pair, several
 from mitl.records.audits import LISTED
 from mitl.records.frames import frame
-from mitl.stages.collecting.show import accepted_texts, originals_with
+from mitl.stages.collecting.show import originals_with
 from mitl.stages.fusing.scores import fused_scores
 
 BANDS = (0.5, 0.1, 0.02)
@@ -74,7 +74,7 @@ def merged_now(context: Context) -> Merged:
     evidence = gather(
         pair_answers(judgements, rules, withdrawn).pairs,
         *columns.rating_columns(session),
-        originals_with(context, accepted_texts(context)),
+        originals_with(context),
         None if humans_only else audit_store.machine_labels(session, environment),
     )
     exclusions = item_store.exclusions(session)

@@ -13,6 +13,7 @@ from typing import Annotated, TypedDict
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
+from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.texts.standing import Attempt, ItemStanding, ItemState, standing, tally
 from mitl.core.arrays import Ints, pack_ids, pack_pairs
@@ -61,11 +62,16 @@ def accepted_texts(context: Context) -> list[CollectedText]:
     return sorted(texts, key=lambda text: text.name)
 
 
-def originals_with(context: Context, texts: Sequence[CollectedText]) -> Ints:
-    """The data set's original pairs, and for which of its captions people picked which image."""
+def picked_pairs(session: Session, environment: Environment) -> list[Pair]:
+    """For which of the data set's captions people picked which image, where that was accepted."""
+    accepted = (item.accepted for item in standing(session, environment) if not item.choice.is_image)
+    return [Pair(attempt.spot.picked or 0, attempt.spot.item) for attempt in accepted if attempt is not None]
+
+
+def originals_with(context: Context) -> Ints:
+    """The data set's original pairs, and those that people picked (`picked_pairs`)."""
     own = columns.original_columns(context.session, item_store.dataset(context.session).id)
-    picked = [Pair(text.image, text.caption) for text in texts if text.caption is not None]
-    return np.concatenate([own, pack_pairs(picked)])
+    return np.concatenate([own, pack_pairs(picked_pairs(context.session, context.environment))])
 
 
 def collected(context: Context) -> pd.DataFrame:

@@ -99,7 +99,7 @@ def release_input(
     golds = gold_state(judgements, settings.gold_rule)
     answers = pair_answers(judgements, rules, golds.withdrawn)
     learnt = learning(session, known.environment)
-    evidence = gather(answers.pairs, rated, scores, originals_with(context, texts), machine)
+    evidence = gather(answers.pairs, rated, scores, originals_with(context), machine)
     data = ReleaseInput(
         name=name,
         dataset=known.dataset.name,

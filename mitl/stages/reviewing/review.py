@@ -9,7 +9,7 @@ from typing import Annotated
 
 from mitl.campaign.bill import SpendingLimit, expects_fee
 from mitl.campaign.kinds import after_answers, other_kinds_asked, to_ask_again
-from mitl.core.pricing import fee_cents, format_dollars
+from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.paying import CarriedOut, has_open_calls
 from mitl.db.session import reading
@@ -18,6 +18,7 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.answers import StoredAssignment
+from mitl.db.store.commitments import OpenPromise
 from mitl.db.store.control_sheets import gold_state
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.rounds import after_pages
@@ -273,11 +274,11 @@ def _lines(counts: RulingCounts, deadlines: Mapping[int, dt.datetime | None]) ->
 def _cost(context: Context, again: Sequence[HitToReplace]) -> int:
     """Cents for every worker who is still wanted, at the rewards of before."""
     batches = {batch.id: batch for batch in hit_store.batches(context.session, context.environment)}
-    rewards = [(batches[hit.hit.batch_id].reward_cents, hit.missing) for hit in again]
     with_fee = expects_fee(context.session, context.settings, context.environment)
-    return sum(
-        missing * (reward + (fee_cents(reward, missing) if with_fee else 0)) for reward, missing in rewards
+    promised = (
+        OpenPromise(batches[hit.hit.batch_id].reward_cents, hit.missing, hit.missing) for hit in again
     )
+    return sum(promise.cents(charges_fee=with_fee) for promise in promised)
 
 
 def _over_ceiling(context: Context, cents: int) -> str:
