@@ -70,6 +70,9 @@ def test_no_work_is_paid_by_hand_twice(either_crowd):
     ]
     assert found == sorted(wanted)
     assert "submitted since" in operator.get("/operator/late").text
+    told = [worker.get("/w/work").text for worker in (one, two)]
+    assert [page.count("$1.00 · arrived") for page in told] == [1, 0]
+    assert [page.count("so nothing is due for it · arrived") for page in told] == [1, 2]
 
 
 def test_a_panels_work_is_paid_by_its_own_file(crowd, operator):

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, case, exists, select, update
+from sqlalchemy.orm import aliased
 
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Books, Portion, Prepared, Wide, add_row, every, first
@@ -201,6 +202,8 @@ class LateWork:
     title: str
     reward_cents: int
     received_at: dt.datetime
+    counted: str
+    """Why nothing more is to be paid for it: what the worker sent for this assignment later counts; else empty."""
 
 
 _SUBMISSIONS: Wide = (
@@ -225,8 +228,13 @@ _BONUSES = (
     .where(CrowdAssignment.worker_id == bindparam("me"))
     .order_by(Bonus.id)
 )
+_later = aliased(LateAnswer)
+_SENT_AGAIN = exists().where(_later.assignment_id == CrowdAssignment.id, _later.id > LateAnswer.id)
+COUNTED = case(
+    (CrowdAssignment.submitted_at.is_not(None), "submitted since"), (_SENT_AGAIN, "sent again"), else_=""
+)
 _LATE = (
-    select(HitType.title, HitType.reward_cents, LateAnswer.received_at)
+    select(HitType.title, HitType.reward_cents, LateAnswer.received_at, COUNTED)
     .select_from(WORK)
     .join(LateAnswer)
     .where(CrowdAssignment.worker_id == bindparam("me"))

@@ -6,9 +6,9 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
+from mitl.crowd_server.store.assignments import COUNTED
 from mitl.crowd_server.store.database import Wide, every, first
 from mitl.crowd_server.store.models import (
     WORK,
@@ -187,7 +187,6 @@ def count_late(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(LateAnswer)).scalar_one()
 
 
-_later = aliased(LateAnswer)
 _LATE: Wide = (
     select(
         *columns(
@@ -202,14 +201,7 @@ _LATE: Wide = (
             reward_cents=HitType.reward_cents,
             accepted_at=CrowdAssignment.accepted_at,
             hit_id=CrowdAssignment.hit_id,
-            counted=case(
-                (CrowdAssignment.submitted_at.is_not(None), "submitted since"),
-                (
-                    exists().where(_later.assignment_id == CrowdAssignment.id, _later.id > LateAnswer.id),
-                    "sent again",
-                ),
-                else_="",
-            ),
+            counted=COUNTED,
         )
     )
     .select_from(WORK)
