@@ -291,7 +291,12 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
         raise SettingsError(
             f"{error}; choose an existing profile in AWS_PROFILE, or leave out --endpoint-url"
         ) from error
-    except (BotoCoreError, ValueError) as error:
+    except BotoCoreError as error:
+        raise SettingsError(
+            f"AWS's settings cannot be used: {' '.join(str(error).split())}; correct them in the environment or in "
+            "AWS's configuration file"
+        ) from error
+    except ValueError as error:
         raise EndpointError(
             f"{url!r} is not an endpoint: {' '.join(str(error).split())}; write http://host:port or https://host"
         ) from error

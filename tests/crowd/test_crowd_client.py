@@ -279,7 +279,7 @@ def test_amazons_hosts_are_told_by_their_name(url, amazon):
 
 
 def test_an_explicit_endpoint_needs_credentials(crowd, monkeypatch, tmp_path):
-    """Without any in the AWS chain the message says what to set; a missing profile likewise."""
+    """Without any in the AWS chain the message says what to set; a missing profile and odd settings are named."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -290,6 +290,10 @@ def test_an_explicit_endpoint_needs_credentials(crowd, monkeypatch, tmp_path):
         client.balance()
     monkeypatch.setenv("AWS_PROFILE", "missing")
     with pytest.raises(SettingsError, match="missing"):
+        MTurkClient(crowd.url)
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.setenv("AWS_RETRY_MODE", "always")
+    with pytest.raises(SettingsError, match=r"AWS's settings cannot be used: .*\"always\""):
         MTurkClient(crowd.url)
 
 
