@@ -123,7 +123,8 @@ class Frontier:
     pairs: Floats
     """(K,) open pairs of each step, from the highest score to the lowest."""
     chances: Floats
-    """(B + 1, K) the calibrated probability of each step; the first row is the estimate."""
+    """(B + 1, K) the calibrated probability of each step in the first row, the estimate; in the others, resamples, the
+    share of its open pairs that turned out to match."""
     auc: ResampledEstimate
     answered: int
     """Answers that it rests on."""
@@ -235,7 +236,7 @@ def _from_zero(values: Floats) -> Floats:
 
 
 def estimate(pilot: Pilot, *, seed: int, samples: int = SAMPLES) -> Frontier:
-    """The frontier that a pilot lets expect, with resamples of its queries.
+    """The frontier that a pilot lets expect, with resamples of its queries and of what the open pairs turn out to be.
 
     The probabilities are calibrated on the answers once more, by three numbers, so that a score that is only ordered
     rightly serves too; every resample calibrates its own.
@@ -257,6 +258,9 @@ def estimate(pilot: Pilot, *, seed: int, samples: int = SAMPLES) -> Frontier:
     chances = _calibrated(form, yes, no)
     aucs = _aucs(yes, no)
     pairs = np.bincount(np.delete(step, pilot.answered), minlength=len(parts)).astype(np.float64)
+    # However well its chance is known, an open pair may turn out either way.
+    turned_out = np.random.default_rng([seed, 1]).binomial(pairs.astype(np.int64), chances[1:])
+    np.divide(turned_out, pairs, out=chances[1:], where=pairs > 0)
     return Frontier(pairs, chances, ResampledEstimate.of(aucs), len(pilot.answered), int(pilot.matches.sum()))
 
 

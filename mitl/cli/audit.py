@@ -161,7 +161,7 @@ def plan_answers(
     """Estimate what further answers would bring and cost, and what no number of them can reach.
 
     From the answers so far (best of `mitl publish --pilot N`, which asks at random) and the scores of the candidates:
-    recall of the candidates' matches and wrong matches by human answers, with 95 % intervals over queries, for people
+    recall of the candidates' matches and wrong matches by human answers, with 95 % intervals, for people
     alone by score, for machine labels, and for machine labels under a bound. Reads only.
     """
     from mitl.stages.planning.options import PlanWish

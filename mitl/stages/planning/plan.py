@@ -209,7 +209,5 @@ def plan_section(context: Context, project: ProjectSnapshot) -> AnalysisSection 
         tables=(needs_table(planned), plans_table(planned)),
         lines=(*about(planned), *_labelled(project, pool), *not_reachable(planned)),
         drawings={"frontier": lambda: draw(planned)},
-        captions={
-            "frontier": "Recall of the candidates' matches by further answers, with 95 % intervals over queries"
-        },
+        captions={"frontier": "Recall of the candidates' matches by further answers, with 95 % intervals"},
     )

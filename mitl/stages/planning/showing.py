@@ -18,7 +18,7 @@ from mitl.stages.planning.options import PlannedWays, not_reachable
 
 
 class PlannedInterval(TypedDict):
-    """A number with its 95 % interval over resamples of the queries."""
+    """A number with its 95 % interval, over resamples of the queries and of how the open pairs turn out."""
 
     value: float
     low: float
