@@ -97,6 +97,13 @@ def test_phase_1_samples_images_by_captions_captions_by_images_and_co_captions(p
     assert counts["methods"]["c2c_cocaption"]["cxc_val"] == 5 * N_IMAGES
 
 
+def test_only_what_was_sampled_is_named_as_the_next_to_rate(project):
+    """Without an encoder of captions there are no pairs of images."""
+    told = ok("propose", "--scheme", "crisscross", "--text-encoder", "none", "--image-encoder", "near").out
+
+    assert "next: `mitl rate publish --task sts --sandbox`\n" in told
+
+
 def test_neighbours_bound_what_each_image_chooses(project):
     """Of two neighbours no image chooses more than two."""
     ok(*PHASE_1, "--neighbours", "2")

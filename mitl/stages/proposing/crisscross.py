@@ -277,7 +277,8 @@ def _stored(
         "methods": method_counts(everything, new, n_images=n_images),
         "encoders": encoder_counts(sampled, encoders),
     }
-    tasks = ("sts", "sis") if phase == 1 else ("sits",)
+    methods = [METHODS[place] for place in sorted(everything["method"].unique())]
+    tasks = dict.fromkeys(method.task for method in methods if method.phase == phase)
     following = " and ".join(f"`{RATE.format(task=task, environment=Environment.SANDBOX)}`" for task in tasks)
     if not len(new):
         line = f"nothing to do: what phase {phase} samples is stored already"
