@@ -257,6 +257,22 @@ def test_nothing_is_kept_of_a_hit_that_was_open_when_its_worker_stopped(crowd, h
     assert worker.accept(hit_type).submit(p01_text="sent at last").status_code == 200
 
 
+def test_who_agrees_after_a_clock_was_set_back_takes_part_again(crowd, hit_type):
+    """What they said of the newest text counts, though the clock dates it before what they said of the last."""
+    tell(crowd, **TEXTS)
+    worker = crowd.worker()
+    worker.post("/w/study", {"version": "1", "answer": "no"})
+    crowd.clock.advance(days=-1)
+    tell(crowd, information="Other words.")
+    worker.post("/w/study", {"version": "2", "answer": "yes"})
+    task = worker.accept(hit_type)
+    crowd.clock.advance(hours=2)
+
+    late = task.submit(p01_text="sent late")
+
+    assert late.status_code == 410 and "has arrived and is kept" in late.text
+
+
 @pytest.mark.browser
 def test_texts_run_the_way_that_their_script_runs(crowd, hit_type, new_page):
     """A sentence in Arabic ends at its left, with its full stop, whatever the language of the page."""

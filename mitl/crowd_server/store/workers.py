@@ -301,7 +301,7 @@ def record_consent(
 def has_withdrawn(connection: Connection, mturk_id: str) -> bool:
     """Whether the last that this worker said of taking part is no, to whichever version."""
     answers = select(Consent.given).join(CrowdWorker, CrowdWorker.id == Consent.worker_id)
-    latest = answers.where(CrowdWorker.mturk_id == mturk_id).order_by(Consent.at.desc(), Consent.id.desc())
+    latest = answers.where(CrowdWorker.mturk_id == mturk_id).order_by(Consent.version.desc())
     return connection.scalar(latest.limit(1)) is False
 
 
