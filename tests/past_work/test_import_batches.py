@@ -385,6 +385,12 @@ def test_a_later_download_of_the_same_batch_adds_what_is_new(folder):
     ]
     assert [row[4] for row in stored()][-2:] == [False, False], "one worker's second answer on a pair"
 
+    turned = ok("harvest", "--from", write(folder / "3.csv", rows[::-1]), "--columns", "map.toml")
+
+    assert "nothing to do: the 3 submissions of 3.csv came before, into batch b" in turned.out
+    assert turned.err == ""
+    assert len(stored()) == 6
+
 
 def test_what_was_decided_after_the_first_download_holds(folder):
     """Work that was undecided counts until a later file says that it was rejected; what was approved stays so."""

@@ -256,9 +256,11 @@ def _result(file: ResultFile, environment: Environment, brought: Brought, *, rea
             f"batch {brought.stored.batch}{' of the sandbox' if environment is Environment.SANDBOX else ''}"
         )
         known = 0 if read_again else len(brought.past) - brought.stored.submissions
+        brings = f"{verb} {several(len(brought.past), 'submission')} by {several(workers, 'worker')} from {file.name}"
         lines.append(
-            f"{verb} {several(len(brought.past), 'submission')} by {several(workers, 'worker')} from {file.name} into "
-            f"{place}: {counts['judgements']:,} judgements on {counts['pairs']:,} pairs"
+            f"nothing to do: the {several(known, 'submission')} of {file.name} came before, into {place}"
+            if known == len(brought.past) and not decided
+            else f"{brings} into {place}: {counts['judgements']:,} judgements on {counts['pairs']:,} pairs"
             + (f"; {known:,} of the submissions were here already" if known else "")
             + (f", {decided:,} of them decided since" if decided else "")
         )
@@ -296,7 +298,7 @@ def _warnings(file: ResultFile, brought: Brought) -> list[str]:
         ),
         (bool(brought.unanswered), f"{brought.unanswered:,} rows are of HITs that nobody had answered"),
         (
-            bool(brought.judged_before),
+            bool(brought.judged_before and brought.stored and brought.stored.submissions),
             f"{brought.judged_before:,} of the pairs had been judged here before; all answers count",
         ),
         (
