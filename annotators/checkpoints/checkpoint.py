@@ -425,7 +425,8 @@ def _problems(tensors: Mapping[str, Tensor]) -> Iterator[str]:
 
 def _finite(tensor: Tensor) -> bool:
     """Whether no number is infinite or NaN, which both least and greatest would show: a 25th of ``isfinite``'s time."""
-    return tensor.numel() == 0 or all(end.isfinite() for end in torch.aminmax(tensor))
+    numbers = tensor if tensor.element_size() > 1 else tensor.float()  # torch compares no numbers of 8 bits
+    return tensor.numel() == 0 or all(end.isfinite() for end in torch.aminmax(numbers))
 
 
 @dataclass(frozen=True, eq=False)

@@ -620,6 +620,26 @@ def test_weights_of_any_precision_are_loaded_as_float32(tmp_path: Path, dtype: t
     assert all(torch.equal(found[name], state[name].to(found[name].dtype)) for name in state)
 
 
+@pytest.mark.parametrize("number", [0.5, float("nan")])
+def test_weights_of_eight_bits_are_examined_and_loaded(tmp_path: Path, number: float):
+    """Safetensors files hold such floats, with which torch computes nothing."""
+    source = tiny()
+    source.state_dict()["fc.bias"][1] = number
+    narrow = torch.float8_e4m3fn
+    state = {k: v.to(narrow) if v.is_floating_point() else v for k, v in source.state_dict().items()}
+    save_file(state, tmp_path / "weights.safetensors")
+    checkpoint, module = read_checkpoint(tmp_path / "weights.safetensors"), tiny()
+
+    found = compare("x", checkpoint, shapes(source), what="X")
+
+    assert found.fits == (number == 0.5)
+    if found.fits:
+        load_strictly(module, checkpoint.tensors, found)
+        assert all(torch.equal(now, state[name].to(now.dtype)) for name, now in module.state_dict().items())
+    else:
+        assert found.problems == ("1 tensors hold numbers that are not finite; first: 'fc.bias'",)
+
+
 def test_loading_refuses_what_the_examination_did_not_see(tmp_path: Path):
     """Names that a network's own mapping lost or made up are caught as well."""
     checkpoint = read_checkpoint(saved(tmp_path, tiny().state_dict()))
