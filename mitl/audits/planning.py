@@ -221,18 +221,18 @@ class _Planner:
         self.expected = np.array([guess.expected for guess in guesses])
         self.recheck = np.array([guess.recheck_share for guess in guesses])
         self.method: Method = "exact" if len(guesses) == 1 else "betting"
+        self.known = self.held / np.maximum(self.size, 1)
+        yes = self.expected * (1 - self.crowd.false_no) + (1 - self.expected) * self.crowd.stray_yes
+        followed = self.known + (1 - self.known) * (yes + (1 - yes) * self.recheck)
+        self.each = 1 + (ANSWERS_EACH - 1) * followed
 
     def answers(self, samples: Floats) -> Floats:
         """(..., H) expected answers, follow-ups included."""
-        known = self.held / np.maximum(self.size, 1)
-        yes = self.expected * (1 - self.crowd.false_no) + (1 - self.expected) * self.crowd.stray_yes
-        followed = known + (1 - known) * (yes + (1 - yes) * self.recheck)
-        return np.asarray(samples * (1 + (ANSWERS_EACH - 1) * followed))
+        return np.asarray(samples * self.each)
 
     def recall(self, samples: Floats, rates: RateSource) -> Floats:
         """(...,) the recall bound that such samples reach with the chance `CHANCE`."""
-        crowd = self.crowd
-        known = self.held / np.maximum(self.size, 1)
+        crowd, known = self.crowd, self.known
         right, wrong = 1 - crowd.false_no, 1 - crowd.wrong
         hit = np.array([right * (1 - crowd.false_no**2), right**3])[:, None]
         stray = np.array([2 * crowd.stray_yes**2, crowd.stray_yes**3])[:, None]
