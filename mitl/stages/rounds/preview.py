@@ -60,11 +60,12 @@ def preview_of(context: Context, wish: RoundRequest, number: int) -> Preview:
     Raises:
         RoundError, StoreError, UsageError: as `room` and `chosen_now`.
     """
-    first = asked_first(context, wish)
+    reckoned = asked_first(context, wish)
+    first = reckoned(None)
     chosen = chosen_now(context, wish, number, room(context, wish, *first))
     pairs, session = chosen["pair"].to_numpy(), context.session
     originals = distinct(columns.original_columns(session, item_store.dataset(session).id))
-    again, questions = asked_first(context, wish, chosen)
+    again, questions = reckoned(chosen)
     hits, price = again + hits_needed(questions), wish.hit(context).total_cents
     asked = {
         *open_work.live_pairs(session, context.environment),

@@ -147,13 +147,19 @@ def _fuse(turn: Turn) -> Done:
     return Done(f"AUC {auc:.3f} against people's answers so far", {"auc": auc})
 
 
-def asked_first(context: Context, wish: RoundRequest, chosen: pd.DataFrame | None = None) -> tuple[int, int]:
-    """HITs that only ask again, and questions that fill HITs together: of audits, samples and these choices."""
-    pairs = () if chosen is None else unpack_pairs(chosen["pair"].to_numpy())
-    again, questions = asked_of(
-        context.session, wish.campaign(context.environment), pairs, again=wish.strategy == DOUBTS
-    )
-    return again, questions + sample_wanted(context, wish)
+def asked_first(context: Context, wish: RoundRequest) -> Callable[[pd.DataFrame | None], tuple[int, int]]:
+    """Of choices: HITs that only ask again, and questions that fill HITs together: of audits, samples and the choices.
+
+    None chooses nothing; the database is read once.
+    """
+    asked = asked_of(context.session, wish.campaign(context.environment), again=wish.strategy == DOUBTS)
+    sample = sample_wanted(context, wish)
+
+    def of(chosen: pd.DataFrame | None) -> tuple[int, int]:
+        again, questions = asked(() if chosen is None else unpack_pairs(chosen["pair"].to_numpy()))
+        return again, questions + sample
+
+    return of
 
 
 def sample_wanted(context: Context, wish: RoundRequest) -> int:
@@ -233,11 +239,11 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
         chosen = choose(context, wish.strategy, budget + len(lost), seed, options)
     except UnfusedError:
         chosen = choose(context, UNFUSED, budget + len(lost), seed, options)
-    most = hits_at_first(context, wish)
+    most, asked = hits_at_first(context, wish), asked_first(context, wish)
 
     def fitting(choices: pd.DataFrame) -> pd.DataFrame:
         def are_too_many(n: int) -> bool:
-            again, questions = asked_first(context, wish, choices.head(n))
+            again, questions = asked(choices.head(n))
             return again + hits_needed(questions) > most
 
         if not are_too_many(len(choices)):
@@ -262,7 +268,7 @@ def _choose(turn: Turn) -> Done:
             if sample:
                 draw_audit(settings, AuditRequest(AuditPurpose.LABELS, sample), turn.environment)
             with open_context(settings, turn.environment) as context:
-                budget = room(context, wish, *asked_first(context, wish))
+                budget = room(context, wish, *asked_first(context, wish)(None))
                 chosen = chosen_now(context, wish, turn.row.number, budget)
                 context.session.rollback()
                 round_store.choose_pairs(context.session, turn.row.id, chosen)

@@ -285,7 +285,7 @@ def _opened(
             )
         # The sample is drawn once there are probabilities, which may be in this very round.
         drawn = audit_store.current(session, environment, AuditPurpose.LABELS)
-        again, questions = asked_of(session, wish.campaign(environment))
+        again, questions = asked_of(session, wish.campaign(environment))(())
         room(context, wish, again, questions + (0 if drawn else wish.label_sample or 0))
         if leftover(session, environment, BatchKind.PAIRS, hit_store.hit_items):
             raise RoundError(

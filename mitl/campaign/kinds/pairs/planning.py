@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -40,7 +41,7 @@ from mitl.hits.packing import (
 )
 from mitl.hits.validation import check_batch
 from mitl.proposals.sampling import shuffled_pairs
-from mitl.records import BatchKind, Direction, HitItem, Page, Pair, PairRole
+from mitl.records import BatchKind, Direction, Environment, HitItem, Page, Pair, PairRole
 from mitl.records.rounds import DOUBTS
 from mitl.settings import Settings
 
@@ -179,7 +180,7 @@ def _open_plan(
         proposal_store.latest_run(session)
     if left:
         return PairsPlan(left=left)
-    what = _open_questions(session, request, candidates, doubts)
+    what = _open_questions(_Standing.of(session, environment), request, candidates, doubts)
     # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
     to_replace = [] if request.pilot is not None else what.again
     n_open = len(what.pairs) + len(what.audits) + sum(map(_n_asked, to_replace))
@@ -249,16 +250,36 @@ class _Questions:
         return dataclasses.replace(chosen, pairs=sorted(chosen.pairs))
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What stands in the database, whichever candidates there are: to read it takes longest."""
+
+    drawn: set[Pair]
+    """Pairs of the sample for machine labels."""
+    asked: set[Pair]
+    again: list[HitToReplace]
+    missing: Counter[Pair]
+    """Answers that the audit of recall lacks."""
+    disputed: Counter[Pair]
+
+    @classmethod
+    def of(cls, session: Session, environment: Environment) -> _Standing:
+        """What is asked or wanted now."""
+        return cls(
+            audit_store.drawn_for_labels(session, environment),
+            open_work.asked_pairs(session, environment),
+            open_work.hits_to_replace(session, environment),
+            audit_store.open_questions(session, environment),
+            audit_store.disputes(session, environment),
+        )
+
+
 def _open_questions(
-    session: Session, request: Campaign, candidates: Sequence[Pair], doubts: Sequence[Pair]
+    standing: _Standing, request: Campaign, candidates: Sequence[Pair], doubts: Sequence[Pair]
 ) -> _Questions:
     """Candidates, audit questions and HITs to ask again, whatever may be posted of them."""
-    environment = request.environment
-    drawn = audit_store.drawn_for_labels(session, environment)
-    asked = open_work.asked_pairs(session, environment)
-    again = open_work.hits_to_replace(session, environment)
-    missing = audit_store.open_questions(session, environment)
-    disputed = audit_store.disputes(session, environment)
+    drawn, again, asked = standing.drawn, standing.again, set(standing.asked)
+    missing, disputed = Counter(standing.missing), Counter(standing.disputed)
     disputed.update(pair for pair in doubts if pair in asked)  # who has lost all answers is a candidate again
     for hit in again:
         asked.update(hit.pairs)
@@ -290,17 +311,23 @@ def _open_questions(
 
 
 def asked_of(
-    session: Session, request: Campaign, candidates: Sequence[Pair] = (), *, again: bool = False
-) -> tuple[int, int]:
-    """HITs that only ask again, and questions that fill HITs together, if these were a round's choice.
+    session: Session, request: Campaign, *, again: bool = False
+) -> Callable[[Sequence[Pair]], tuple[int, int]]:
+    """Of a round's choice: HITs that only ask again, and questions that fill HITs together.
 
-    A choice that stands on a HIT to be asked again comes with it, though it does not fill it.
+    A choice that stands on a HIT to be asked again comes with it, though it does not fill it. The database is read
+    now, and what is returned may be asked about many choices.
 
     Args:
         again: whether they were chosen to be asked of a further worker.
     """
-    what = _open_questions(session, request, candidates, candidates if again else ())
-    return len(what.again) + pages_again(what.disputed), len(what.pairs) + len(what.audits)
+    standing = _Standing.of(session, request.environment)
+
+    def of(chosen: Sequence[Pair]) -> tuple[int, int]:
+        what = _open_questions(standing, request, chosen, chosen if again else ())
+        return len(what.again) + pages_again(what.disputed), len(what.pairs) + len(what.audits)
+
+    return of
 
 
 def _n_asked(hit: HitToReplace) -> int:
