@@ -106,6 +106,7 @@ def test_a_blocked_worker_is_told_so_on_every_page_that_offers(crowd, client):
         assert "what is approved is still paid" in text and 'href="mailto:captions@lab.example"' in text
         assert "No HITs are open" not in text and "Accept" not in text and "Ask for it" not in text
     assert "you have open may be finished" in pages[0] and "Go on with it" in pages[0]
+    assert "your list of HITs says whom to ask" in worker.get("/w/messages").text
     assert client.list_assignments_for_hit(HITId=task.query["hitId"])["NumResults"] == 1
     client.delete_worker_block(WorkerId=worker.id)
     assert "no longer offers" not in worker.get("/w").text

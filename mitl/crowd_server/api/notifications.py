@@ -57,7 +57,7 @@ def blocked() -> Letter:
     return _letter(
         "You cannot take more HITs here",
         "The requester decided not to give you more HITs. What you sent in is still reviewed, and what was "
-        "approved is still owed to you. If you think that this is a mistake, write to the study's contact.",
+        "approved is still owed to you. If you think that this is a mistake, your list of HITs says whom to ask.",
         "",
     )
 
