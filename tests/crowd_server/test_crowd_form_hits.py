@@ -11,13 +11,13 @@ pytest_plugins = ("crowd_fixtures",)
 
 
 def test_a_form_is_shown_and_bound_to_its_assignment(crowd, client):
-    """Texts are escaped, identifiers stay out of the page, the default stands in its field."""
+    """With a heading; texts are escaped, identifiers stay out of the page, the default stands in its field."""
     hit = post_hit(client, Question=FORM)
     task = crowd.worker().accept(hit["HITTypeId"])
 
     page = task.page().text
 
-    assert "Cats &lt;b&gt;" in page
+    assert page.count("<h1") == 1 and "Cats &lt;b&gt;" in page
     assert "yes_1" not in page
     assert 'value="because"' in page
     assert f'action="{crowd.url}/s/{task.token}/mturk/externalSubmit"' in page
