@@ -83,11 +83,16 @@ def strengths(
 
     Raises:
         MetricError: the counts are no such table, or the likelihood has no maximum: somebody was never compared with
-            the others, or a group always won or always lost against the rest.
+            the others, a group always won or always lost against the rest, or there is nothing but ties to model.
     """
     won, tied = _checked(wins, ties, prior, names)
     labels = list(names) if names is not None else [str(place + 1) for place in range(len(won))]
     _require_maximum(won + tied + prior * _off_diagonal(len(won)), labels)
+    if rule is TieRule.DAVIDSON and not prior and not won.any():
+        raise MetricError(
+            "all answers are ties, so Davidson's strength of ties has no maximum; count a tie as half a win for each, "
+            "or add wins each way with a prior of, say, 0.5"
+        )
     strength, tie, converged = _maximise(won[None], tied[None], rule, prior, MAX_ROUNDS)
     if not converged:
         raise MetricError(

@@ -170,6 +170,17 @@ def test_what_has_no_strengths_is_said_in_one_line(wins, message):
         strengths(np.array(wins, float), names=["a", "b", "c"])
 
 
+def test_ties_alone_have_no_strength_of_ties():
+    """Ever more of them is ever likelier; as half wins they are all alike."""
+    none, ties = np.zeros((2, 2)), np.array([[0, 4.0], [4, 0]])
+
+    assert strengths(none, ties).scores == pytest.approx([50, 50])
+    with pytest.raises(
+        MetricError, match="all answers are ties, so Davidson's strength of ties has no maximum"
+    ):
+        strengths(none, ties, rule=TieRule.DAVIDSON)
+
+
 def test_a_prior_gives_a_maximum_where_there_was_none():
     """Half a win each way: 3 wins of 3 become 3.5 of 4."""
     assert strengths(np.array([[0, 3.0], [0, 0]]), prior=0.5).scores == pytest.approx([87.5, 12.5])
