@@ -147,6 +147,11 @@ def test_more_queries_add_to_what_was_asked(settings):
     asked = [c for page in after.values() for c in page if c.role is ComparisonRole.ASKED]
     assert max(Counter((c.query_id, frozenset((c.left, c.right))) for c in asked).values()) == 1
     assert len({c.query_id for c in asked}) == 9
+    controls = [
+        {c.query_id for key in keys for c in after[key] if c.role is ComparisonRole.CONTROL}
+        for keys in (before, after.keys() - before)
+    ]
+    assert not controls[0] & controls[1]  # new pages take controls that nobody was shown yet
 
 
 def test_a_limit_leaves_the_rest_to_the_next_run(settings):

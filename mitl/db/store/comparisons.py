@@ -125,12 +125,14 @@ def _usable_workers(session: Session, environment: Environment) -> Mapping[int, 
     return workers
 
 
-def asked(session: Session, environment: Environment) -> list[Comparison]:
-    """Every comparison that is on a HIT of an environment, controls left out; what was asked need not be again."""
+def asked(
+    session: Session, environment: Environment, role: ComparisonRole = ComparisonRole.ASKED
+) -> list[Comparison]:
+    """Every comparison that is on a HIT of an environment in this role; what was asked need not be again."""
     query = (
         query_hits(environment, ComparisonRow)
         .join(ComparisonRow, ComparisonRow.hit_id == Hit.id)
-        .where(ComparisonRow.role == ComparisonRole.ASKED)
+        .where(ComparisonRow.role == role)
         .order_by(ComparisonRow.id)
     )
     return [record_of(row) for row in session.scalars(query)]

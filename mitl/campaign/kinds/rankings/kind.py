@@ -148,7 +148,8 @@ def _key(direction: Direction, query_id: int, *sides: tuple[str, tuple[int, ...]
 def draw_controls(
     session: Session, settings: Settings, study: PreferenceStudy, contest: Contest, count: int
 ) -> list[ComparisonControl]:
-    """So many controls, or one for each query of the contest whose positives are known where there are fewer.
+    """So many controls, or one for each query of the contest whose positives are known where there are fewer; those
+    first that no page of the environment has had.
 
     The better side begins with the query's original positives and goes on with a system's own items, or is all
     positives where the contest's rankings were made of them; the other is
@@ -165,7 +166,9 @@ def draw_controls(
         originals[query].append(item)
     _, gallery = study.direction.ordered(*item_store.names(session, item_store.dataset(session).id))
     known = [query for query in contest.queries if query in contest.positives or query in originals]
-    queries = shuffled(known, settings.seed, "preference controls")[:count]
+    shown = comparison_store.asked(session, study.environment, ComparisonRole.CONTROL)
+    met = {control.query_id for control in shown if control.direction is study.direction}
+    queries = sorted(shuffled(known, settings.seed, "preference controls"), key=met.__contains__)[:count]
     return [
         _control(settings.seed, study, contest, query, originals[query], list(gallery)) for query in queries
     ]
