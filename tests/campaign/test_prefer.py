@@ -441,6 +441,20 @@ def test_what_waits_is_told_of_the_batches_and_the_direction_that_are_scored(don
     assert waiting == {"b1": 1, "b2": 0, "i2t": 0}
 
 
+def test_preferences_of_both_directions_are_told_to_be_so(done):
+    """Scored together unless one is named."""
+    in_pipeline(
+        done, "UPDATE comparison SET direction = 'i2t' WHERE hit_id = (SELECT max(hit_id) FROM comparison)"
+    )
+
+    told = [score_votes(done, direction=way, method=Method(prior=0.5)).lines for way in (None, Direction.T2I)]
+
+    assert ["they are of both directions; see --direction for either" in lines for lines in told] == [
+        True,
+        False,
+    ]
+
+
 def test_one_workers_second_vote_on_the_same_comparison_does_not_count(done):
     """It could be met again where a page is asked again."""
     before = score_votes(done, method=Method(prior=0.5)).counts

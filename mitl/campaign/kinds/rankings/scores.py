@@ -165,6 +165,8 @@ def score_votes(
         f"{len(votes):,} preferences of {about['workers']:,} workers on {about['queries']:,} queries count"
         + ("" if share is None else f"; {share:.0%} of those for a side are for the left")
     ]
+    if len({vote.comparison.direction for vote in votes}) > 1:
+        lines.append("they are of both directions; see --direction for either")
     if method.by_worker and len(ballots.wins) < FEW_WORKERS:
         lines.append(
             f"so few workers ({len(ballots.wins)}) do not tell how far workers differ, so the intervals are likely too "
