@@ -590,6 +590,24 @@ def test_a_random_pair_that_careful_raters_find_alike_is_no_control(posted):
     assert counts == {Decision.PASS: 15}
 
 
+def test_a_random_pair_that_is_no_control_is_none_on_any_page(posted):
+    """A small set has few: who meets it on a second page waits for nobody."""
+    in_pipeline(
+        posted,
+        "UPDATE similarity_item SET pair_id = (SELECT min(pair_id) FROM similarity_item WHERE role = 'random') "
+        "WHERE role = 'random'",
+    )
+
+    def alike(worker, item):
+        return 3.4 if item.role is SimilarityRole.RANDOM else likeness(worker, item)
+
+    rate(posted, [alike] * 5, hits_each=1)
+    harvest(posted, SANDBOX)
+    rate(posted, [alike], hits_each=1)
+
+    assert (harvest(posted, SANDBOX).counts["approved"], len(pages_of(posted))) == (1, 3)
+
+
 def test_a_release_of_pairs_names_that_of_ratings(answered, tmp_path):
     """Where nobody judged a pair."""
     with pytest.raises(ReleaseError, match="`mitl rate release` releases the ratings of similarity"):

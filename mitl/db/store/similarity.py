@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import (
     Assignment,
+    Hit,
     PairRow,
     SimilarityAnswer,
     SimilarityItem,
@@ -20,7 +21,7 @@ from mitl.db.models import (
 )
 from mitl.db.store.items import pair_sides
 from mitl.db.store.proposals import ensure_pairs
-from mitl.db.store.statements import KEPT, add_rows, at_place, chunks, query_by_worker
+from mitl.db.store.statements import KEPT, add_rows, at_place, chunks, query_by_worker, query_hits
 from mitl.records import Environment, Outcome, Pair
 from mitl.records.frames import frame
 from mitl.records.similarity import (
@@ -151,11 +152,19 @@ def ratings_beside(session: Session, worker_id: int) -> pd.DataFrame:
     return _ratings(session, Worker.environment == environment, SimilarityItem.pair_id.in_(pairs))
 
 
-def ratings_of(session: Session, hit_ids: Sequence[int]) -> pd.DataFrame:
-    """All answers on these HITs (``RATINGS``)."""
+def ratings_of(session: Session, environment: Environment, hit_ids: Sequence[int]) -> pd.DataFrame:
+    """All answers on these HITs, and on others of the environment that have one of their random pairs (``RATINGS``)."""
+    random = SimilarityItem.role == SimilarityRole.RANDOM
+    query = query_hits(environment, SimilarityItem.hit_id).join(
+        SimilarityItem, SimilarityItem.hit_id == Hit.id
+    )
+    hits = set(hit_ids)
+    for chunk in chunks(hit_ids):
+        pairs = select(SimilarityItem.pair_id).where(SimilarityItem.hit_id.in_(chunk), random)
+        hits.update(session.scalars(query.where(random, SimilarityItem.pair_id.in_(pairs))))
     parts = [
         _ratings(session, SimilarityItem.hit_id.in_(chunk), Worker.excluded_at.is_(None))
-        for chunk in chunks(hit_ids)
+        for chunk in chunks(sorted(hits))
     ]
     return pd.concat(parts, ignore_index=True) if parts else frame(RATINGS, dict.fromkeys(RATINGS, ()))
 

@@ -153,7 +153,7 @@ class SimilarityKind:
         """By the page's controls as far as they are trusted."""
         pages = rating_pages.questions(session, [row.hit_id for row in rows])
         answers = rating_pages.answers(session, [row.id for row in rows])
-        ratings = similarity_store.ratings_of(session, list(pages))
+        ratings = similarity_store.ratings_of(session, environment, list(pages))
         no_controls = ratings[untrusted(ratings)].groupby("hit")["place"].unique().to_dict()
         by_assignment = {}
         for row in rows:
