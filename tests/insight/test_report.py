@@ -331,6 +331,16 @@ def test_scores_stand_with_their_intervals_and_sort_by_their_value(html: str) ->
     assert re.search(r'data-value="0\.4[0-9]*">4\d\.\d<small>3\d\.\d–4\d\.\d</small>', html)
 
 
+def test_sets_that_a_drawing_has_no_mark_for_are_named(tmp_path: Path, html: str) -> None:
+    data = sample_input(tmp_path)
+    more = [dataclasses.replace(data.evaluation[0], positives=f"official-{n}") for n in range(5)]
+
+    page = render_report(dataclasses.replace(data, evaluation=(*data.evaluation, *more)))
+
+    assert "where they were made. In the tables alone: official-3, official-4.<" in page
+    assert "In the tables alone" not in html
+
+
 def test_probabilities_diversity_and_bias_have_plots_and_tables(html: str) -> None:
     """The sections of the machines and of the probabilities are filled, with a reason where they cannot be."""
     page = " ".join(Page(html).text.split())

@@ -315,12 +315,13 @@ def test_scores_are_read_with_and_without_intervals(tmp_path, form):
     by_way = {"i2t": {"R@1": value, "PMRP": value}, "both": {"RSUM": 300.0}, "taught_by": 54}
     path = settings.runs / SCORES_FILE
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"release": {"clip": by_way}}))
+    path.write_text(json.dumps({"official-eccv": {"clip": by_way}, "release": {"clip": by_way}}))
 
-    (score,) = evaluation(settings)
+    score, other = evaluation(settings)
 
     assert (score.annotator, score.positives, score.metric, score.value) == ("clip", "release", "R@1", 0.25)
     assert score.taught_by == 54
+    assert other.positives == "official-eccv"
     assert (score.low, score.high) == ((None, None) if form == "plain" else (0.2, 0.31))
 
 

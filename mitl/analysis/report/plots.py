@@ -184,13 +184,15 @@ def _mean_line(
 DRAWN = ("R@1", "R-Precision", "mAP@R")
 """One panel each, from left to right."""
 _MARKS = ((fig.BEFORE, "s"), (fig.AFTER, "o"), (fig.YES, "^"), (fig.PLAIN, "D"), (fig.WEAK_YES, "v"))
+MOST_SETS = len(_MARKS)
+"""Sets of positives that a drawing tells apart: the first ones."""
 
 
 def scores_svg(scores: Sequence[EvaluationScore], form: SetForm = IMAGES) -> str:
     """One row of panels a direction, one panel a metric, one line an annotator, one mark a set of positives."""
     metrics = [metric for metric in DRAWN if any(score.metric == metric for score in scores)]
     directions = [way for way in Direction if any(score.direction is way for score in scores)]
-    sets = list(dict.fromkeys(score.positives for score in scores))[: len(_MARKS)]
+    sets = list(dict.fromkeys(score.positives for score in scores))[:MOST_SETS]
     if not metrics:
         return ""
     names = {

@@ -142,6 +142,7 @@ def _context(data: ReportInput) -> dict[str, Any]:
             if question.choices
         ],
         "evaluation": views.evaluation_tables(data.evaluation),
+        "undrawn": list(dict.fromkeys(score.positives for score in data.evaluation))[plots.MOST_SETS :],
         "multiplicity": views.multiplicity_rows(data.multiplicity),
         "histograms": [
             (

@@ -377,6 +377,8 @@ def evaluation(
 ) -> tuple[EvaluationScore, ...]:
     """The latest scores of `mitl evaluate` by set of positives, annotator, direction and metric; empty without any.
 
+    Before and after come first, then the other sets as the file has them.
+
     Args:
         order: the annotators' order; others follow as the file has them.
         environment: see ``kept_scores``.
@@ -385,7 +387,7 @@ def evaluation(
         kept = kept_scores(settings.runs, environment)
     except FileNotFoundError:
         return ()
-    sets = list(dict.fromkeys(score.positives for score in kept))
+    sets = list(dict.fromkeys(("original", "release", *(score.positives for score in kept))))
     names = list(dict.fromkeys([*order, *(score.annotator for score in kept)]))
     ways = list(Direction)
 
