@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
@@ -18,11 +19,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotators.linear_kernels import Linear, MakeLinear, PlainLinear, has_tiles, softmax
-
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # torch before 2.10
-    varlen_attn = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from transformers import ViltForImageAndTextRetrieval
@@ -130,10 +126,10 @@ class Filling:
 
     def attend(self, qkv: Tensor, heads: int) -> Tensor:
         """Multi-head attention (T, D) of queries, keys and values side by side (T, 3 D), each pair's among its own."""
-        if varlen_attn is not None and qkv.device.type == "cuda" and qkv.dtype != torch.float32:
+        if qkv.device.type == "cuda" and qkv.dtype != torch.float32 and (packed := _varlen()) is not None:
             q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
             most = self.places.shape[1]
-            return cast("Tensor", varlen_attn(q, k, v, self.ends, self.ends, most, most)).flatten(1)
+            return packed(q, k, v, self.ends, self.ends, most, most).flatten(1)
         return attend(qkv[self.places], heads, self.seen).flatten(0, 1)[self.back]
 
 
@@ -343,6 +339,16 @@ def _there(side: Side, name: str, rows: Tensor) -> Tensor:
     if name in side:
         return side[name][rows]
     return torch.ones(len(rows), side["state"].shape[1], dtype=torch.bool, device=rows.device)
+
+
+@cache
+def _varlen() -> Callable[..., Tensor] | None:
+    """Attention of rows one behind another; None before torch 2.10. Torch loads its compiler for it, in a second."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return cast("Callable[..., Tensor]", varlen_attn)
 
 
 def _query_key_value(layer: ViltLayer) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
