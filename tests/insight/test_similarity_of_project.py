@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from cli_kit import ok
+from harvest_kit import in_pipeline
 from similarity_kit import rate, run_rate, sampled
 from world_kit import ANNOTATORS, SANDBOX
 
@@ -50,6 +51,23 @@ def test_the_analysis_shows_what_people_rated(project):
         assert by_method["unordered"] == 16
         assert by_method["pairs"] == (16 if task is Likeness.SITS else 17)
         assert 0 < by_method["sd"] < 0.2
+        assert by_method["mean"] == pytest.approx(scores[task.value]["mean"], abs=0.1)
+
+
+def test_a_pair_whose_raters_all_skipped_it_is_left_out_and_the_others_keep_their_scores(project):
+    """It stands among them in the list of samples."""
+    in_pipeline(
+        project,
+        "UPDATE similarity_answer SET outcome = 'skipped', score = NULL WHERE EXISTS (SELECT 1 FROM similarity_item i "
+        "JOIN assignment a ON a.hit_id = i.hit_id WHERE a.id = assignment_id AND i.place = similarity_answer.place "
+        "AND i.pair_id = (SELECT min(pair_id) FROM similarity_item WHERE task = 'sis' AND role = 'asked'))",
+    )
+
+    found = numbers()["scores"]["sandbox"]
+    scores = ok("rate", "scores", "--sandbox", "--json").json["counts"]["tasks"]
+    for task, left in ((Likeness.SIS, 15), (Likeness.SITS, 16)):
+        (by_method,) = found[task.value].values()
+        assert by_method["unordered"] == left
         assert by_method["mean"] == pytest.approx(scores[task.value]["mean"], abs=0.1)
 
 

@@ -133,7 +133,7 @@ def _of_project(of: AnalysisInput) -> pd.DataFrame:
         {
             "split": [project.environment.value] * len(rows),
             "task": rows["task"].to_numpy(),
-            "score": rows["score"].map(as_released),
+            "score": rows["score"].map(as_released).to_numpy(),
             "method": [METHODS[method].value for method in rows["method"]],
             "sd": rows["sd"].to_numpy(),
             **names,
