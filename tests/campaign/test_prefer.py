@@ -44,6 +44,7 @@ from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.releasing.originals import exclude
 from mitl.stages.reporting.status import status
+from mitl.stages.reviewing.desk_submission import strips
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
 
@@ -472,10 +473,12 @@ def test_work_is_paid_and_its_time_is_known(done):
     assert check_pay(done, SANDBOX).refusal is None
     with open_database(done.db_url, read_only=True) as session:
         work = ledger.settled_work(session, SANDBOX)
+        (shown, *_) = strips(session, SANDBOX, 1, done.gold_rule)
         measured = session.execute(
             text("SELECT assignment_id, sum(active_ms) FROM preference GROUP BY assignment_id")
         ).all()
     assert {row.id: row.active_ms for row in work} == {id_: int(ms) for id_, ms in measured}
+    assert shown.active_s == dict(measured)[shown.row.id] / 1000  # as the desk's page of the worker says
     assert pay_report(done, SANDBOX).status == "done"
 
 

@@ -255,18 +255,20 @@ def strips(session: Session, environment: Environment, worker_id: int, rule: Gol
     others = hit_store.other_kinds(session, environment)
     found = []
     for row in reversed(rows):
-        cells, ratings = answers[row.id], rated.get(row.id, [])
-        measured = [*(cell.active_ms for cell in cells), *(rating.active_ms for rating in ratings)]
-        times = [active_ms / 1000 for active_ms in measured if active_ms]
+        cells, is_other = answers[row.id], row.hit_id in others
+        # Of pairs the cells tell the time; of what other pages ask, the ledger does, whatever it is.
+        active_ms = (
+            ledger.active_ms(session, row.id) if is_other else sum(cell.active_ms or 0 for cell in cells)
+        )
         passed = (rule.passed(cell.role, cell.label) if cell.role.is_gold else None for cell in cells)
         found.append(
             Strip(
                 row=row,
                 cells=tuple(cells),
-                active_s=sum(times) if times else None,
+                active_s=active_ms / 1000 if active_ms else None,
                 passed=tuple(passed),
-                ratings=tuple(ratings),
-                is_other=row.hit_id in others,
+                ratings=tuple(rated.get(row.id, ())),
+                is_other=is_other,
             )
         )
     return tuple(found)
