@@ -125,7 +125,7 @@ def pay_report(
         paths = CsvPaths(csv=str(csv))
         written = (f"written to {csv}; it holds worker ids, so keep it in the project",)
     if not settled:
-        lines = ("nothing to show: nobody has submitted work yet", *written)
+        lines = ("nothing to show: nobody has submitted work that is paid from here", *written)
         return StageResult(status="nothing_to_do", counts=paid.counts(), paths=paths, lines=lines)
     after = "mitl pay top-up" if paid.shortfall_cents or planned else ""
     return StageResult(
