@@ -57,7 +57,7 @@ def main() -> None:
 
 def _add_annotators(config: Path, names: list[str], machine: Path) -> None:
     text = config.read_text(encoding="utf-8")
-    if "[propose]" in text:
+    if "\n[propose]" in text:  # what `mitl init` suggests is a comment
         return
     listed = ", ".join(f'"{name}"' for name in names)
     text += f"\n[propose]\nannotators = [{listed}]\n"

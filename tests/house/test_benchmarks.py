@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from mitl.stages.setup.init import examples_of_settings
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 OURS = ("annotators", "mitl")
@@ -60,3 +63,16 @@ def test_a_benchmark_calls_what_there_is(path):
             bind(*given, **named)
         except TypeError as error:
             pytest.fail(f"{path.name}:{call.lineno}: {ast.unparse(call.func)}: {error}")
+
+
+def test_a_walk_names_its_annotators_once_beside_what_init_suggests(tmp_path, monkeypatch):
+    """What `mitl init` writes as a comment names none; a second run of the walk changes nothing."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    walk, config = import_module("coco_walk"), tmp_path / "mitl.toml"
+    config.write_text(examples_of_settings(50, ("image", "caption")), encoding="utf-8")
+
+    for _ in range(2):
+        walk._add_annotators(config, ["pivot-a"], tmp_path / "captions.jsonl")
+
+    read = tomllib.loads(config.read_text(encoding="utf-8"))
+    assert read["propose"]["annotators"] == ["pivot-a"] and read["annotators"].keys() == {"pivot-a"}
