@@ -31,6 +31,10 @@ def usage_message(error: click.ClickException) -> str:
     )
     if nearest:
         message += f"; did you mean {nearest}?"
+    elif isinstance(error, click.NoSuchOption) and error.ctx and isinstance(error.ctx.command, click.Group):
+        message += (
+            f"; options stand after the command, as in `{error.ctx.command_path} COMMAND {error.option_name}`"
+        )
     elif isinstance(error, click.UsageError) and error.ctx is not None:
         message += f"; see `{error.ctx.command_path} --help`"
     return message

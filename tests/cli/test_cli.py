@@ -177,6 +177,10 @@ def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(words, titl
         ("round xyzzy", "no such command 'xyzzy'; see `mitl round --help`"),
         ("status --sandbx", "no such option '--sandbx'; did you mean '--sandbox'?"),
         ("crowd budget --live", "no such option '--live'; see `mitl crowd budget --help`"),
+        (
+            "--json status",
+            "no such option '--json'; options stand after the command, as in `mitl COMMAND --json`",
+        ),
         ("status --xyzzy", "no such option '--xyzzy'; see `mitl status --help`"),
     ],
 )

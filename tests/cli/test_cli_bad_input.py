@@ -214,6 +214,7 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (2, ("evaluate", "--official", "cocoa"), "known: original, cxc, eccv"),
         (1, ("evaluate", "--annotator", "clop"), "'clop'"),
         (1, ("report", "--out", "runs"), "runs"),
+        (2, ("report", "--out", "report.pdf"), "the report is HTML; give a file that ends in .html"),
         (1, ("report", "--out", "mitl.toml/report.html"), "mitl.toml"),
         (1, ("crowd", "revoke", "99"), "99"),
         (2, ("crowd", "budget", "--set", "lots"), "'lots'"),

@@ -21,7 +21,7 @@ from mitl.crowd.context import Context
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import releases
-from mitl.errors import MitlError, StoreError
+from mitl.errors import MitlError, StoreError, UsageError
 from mitl.metrics.table import USUAL
 from mitl.positives.release_input import ProposalRun
 from mitl.progress import Advance, Progress, no_progress
@@ -174,7 +174,10 @@ def report(
 
     Raises:
         DatasetError: that folder cannot be read.
+        UsageError: the file is named as one of another format.
     """
+    if out is not None and out.suffix.lower() not in ("", ".html", ".htm"):
+        raise UsageError(f"--out is {str(out)!r}, but the report is HTML; give a file that ends in .html")
     analyses = sum(analysis.section is not None for analysis in ANALYSES.values()) + len(_OF_THE_PAGE)
     # Reading, what is made of it, rendering.
     with _no_sweeps(), progress("report", 1 + len(SECTIONS) + analyses + 1) as advance:
