@@ -29,8 +29,6 @@ from mitl.settings import load
 from mitl.stages.operating.backup import backup, verify, verify_dump
 from mitl.stages.operating.restore import restore
 
-pytestmark = pytest.mark.migrations
-
 OLD = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
@@ -57,6 +55,7 @@ def elsewhere(tmp_path, **urls):
     return replace(load(tmp_path / "q", environ={}), **urls)
 
 
+@pytest.mark.migrations
 @pytest.mark.parametrize("name", ["dump", "dump.tar"])
 @pytest.mark.thorough(but=("dump.tar",))
 def test_a_restored_project_is_the_one_that_was_backed_up(settings, tmp_path, name):
@@ -99,6 +98,7 @@ def _of_somebody_else(whole):
     return gettarinfo
 
 
+@pytest.mark.migrations
 @pytest.mark.postgres
 def test_a_project_moves_to_postgresql_and_back_without_losing_a_bit(settings, tmp_path, postgres_url):
     """The dumps of both engines are equal, file by file; ids go on after the restored ones."""
@@ -271,6 +271,7 @@ def test_a_database_that_holds_something_is_not_restored_into(settings, tmp_path
     assert backup(settings, tmp_path / "dump").status == "nothing_to_do"
 
 
+@pytest.mark.migrations
 @pytest.mark.postgres
 def test_a_restore_replaces_what_postgresql_holds(settings, tmp_path, postgres_url):
     """In one transaction too; the same words again, as after a kill between the two databases, find it there."""

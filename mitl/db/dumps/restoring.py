@@ -12,7 +12,7 @@ from sqlalchemy.types import String
 from mitl.core.whole_files import sync_folder, to_disk
 from mitl.db import migrate
 from mitl.db.dumps.reading import Dump, DumpedDatabase, TableFile, file_name, sha256
-from mitl.db.migrate import Line, head, require_whole, revisions, run_to
+from mitl.db.migrate import Line, head, require_whole, revisions
 from mitl.db.tables import reflected, schema_of
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
@@ -43,7 +43,7 @@ def restore_database(
             is of a newer mitl, or its tables are not those of its revision.
     """
     rows = fill_database(line, connection, dump, what, replace=replace, progress=progress)
-    run_to(line, connection, head(line))
+    migrate.run_to(line, connection, head(line))
     require_whole(connection, what)
     return rows
 
@@ -65,7 +65,7 @@ def fill_database(
             f"not know (its newest is {head(line)!r}); upgrade mitl"
         )
     _make_empty(line, connection, what, replace=replace)
-    run_to(line, connection, part.revision)
+    migrate.run_to(line, connection, part.revision)
     ours = migrate.made_by(line, part.revision)
     tables = [table for table in reflected(connection) if table.name in ours]
     _require_same_tables(line, dump, tables)
