@@ -119,7 +119,7 @@ def open_same_endpoint(context: Context) -> Iterator[Endpoint]:
             if batch.server_id is not None and endpoint.server_id not in (None, batch.server_id):
                 raise EndpointError(
                     f"batch {batch.name} was posted to server {batch.server_id}, but {endpoint.url} is "
-                    f"{endpoint.server_id}; use the same --crowd-db or --endpoint-url as before"
+                    f"{endpoint.server_id}; use the same --crowd-db or --endpoint-url as before, or a new project there"
                 )
         yield endpoint
 
