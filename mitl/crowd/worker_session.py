@@ -323,7 +323,8 @@ def _checked(client: httpx.Client, request: httpx.Request) -> httpx.Response:
         if response.status_code != 429:
             break
         request = response.request  # of a chain of redirects the one that was refused: the others took effect
-        time.sleep(float(response.headers.get("Retry-After", "1")))
+        wait = response.headers.get("Retry-After", "")  # a proxy before the server may name a date
+        time.sleep(int(wait) if wait.isdecimal() else 1)
     if response.status_code >= 400:
         told = " ".join(_NO_WORDS.sub(" ", response.text).split())[:300]
         raise CrowdError(f"{where} answered {response.status_code}: {told}")

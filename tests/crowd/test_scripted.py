@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import httpx
 import pytest
 from process_kit import free_port
 
 from mitl.crowd.answers import parse_answers
 from mitl.crowd.populations import CHARACTERS, PairTruth, answer_hit
 from mitl.crowd.scripted import ScriptedWork, ScriptedWorker, run_workers
-from mitl.crowd.worker_session import fill_form
+from mitl.crowd.worker_session import WorkerSession, fill_form
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
@@ -197,6 +198,19 @@ def test_an_unknown_invitation_is_one_line(crowd):
 
     with pytest.raises(CrowdError, match="/w/join/nonsense answered 4"):
         run_workers([worker], ScriptedWork(lambda hit: TRUTHS, seed=0))
+
+
+@pytest.mark.parametrize(("wait", "seconds"), [("7", 7), ("Sun, 29 Nov 2026 09:00:00 GMT", 1), (None, 1)])
+def test_who_comes_too_often_waits_as_asked(monkeypatch, wait, seconds):
+    """A proxy before the server may name a date, or nothing."""
+    waited = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    early = httpx.Response(429, headers={} if wait is None else {"Retry-After": wait})
+    replies = [httpx.Response(200, html="<p>welcome</p>"), early]
+
+    WorkerSession.join("http://crowd.example/w/join/a", httpx.MockTransport(lambda request: replies.pop()))
+
+    assert waited == [seconds] and not replies
 
 
 def test_no_server_is_one_line():
