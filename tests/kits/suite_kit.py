@@ -188,8 +188,7 @@ def pytest_collection_finish() -> None:
 
     What tests leave is mostly freed by counting references; to look through all of it for cycles is for rare occasions.
     """
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # with the little garbage of imports: to find it takes a second
     gc.set_threshold(20_000, 20, 100)
     gc.enable()
 
