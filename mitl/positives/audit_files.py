@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mitl.core.arrays import Ints, pack_ids, places
 from mitl.errors import ReleaseError
 from mitl.positives.certifying import RELEASED_AUDIT, CertifiedAudit
-from mitl.positives.folders import parquet_table, read_checked
+from mitl.positives.folders import checked_table, read_checked
 from mitl.positives.ids import ReleaseIds
 from mitl.positives.privacy import pseudonym
 from mitl.positives.release_input import ReleaseInput
@@ -118,9 +118,7 @@ def read_audit(folder: Path, manifest: Mapping[str, object]) -> ReleasedAudit | 
         return None
     try:
         told = json.loads(read_checked(folder, manifest, CERTIFICATE))
-        tables = {
-            name: parquet_table(read_checked(folder, manifest, f"{name}.parquet")) for name in AUDIT_TABLES
-        }
+        tables = {name: checked_table(folder, manifest, f"{name}.parquet") for name in AUDIT_TABLES}
         return _numbered(told, {name: table.to_pandas() for name, table in tables.items()})
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise ReleaseError(

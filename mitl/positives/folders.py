@@ -138,11 +138,33 @@ def read_checked(folder: Path, manifest: Mapping[str, object], name: str) -> byt
     return content
 
 
+def checked_table(
+    folder: Path, manifest: Mapping[str, object], name: str, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """One Parquet table of a release, as the manifest describes it; all its columns unless some are named.
+
+    Raises:
+        ReleaseError: it is missing, changed or no such table.
+    """
+    import pyarrow as pa
+
+    content = read_checked(folder, manifest, name)
+    try:
+        return parquet_table(content, columns)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        held = f" with the columns {', '.join(columns)}" if columns else ""
+        raise ReleaseError(
+            f"{str(folder / name)!r} is not a table of a release{held}: {' '.join(str(error).split())[:200]}; "
+            "build the release again"
+        ) from error
+
+
 def parquet_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """The table of a Parquet file; all its columns unless some are named.
 
     Raises:
         pa.ArrowException: it is no Parquet file.
+        OSError: it is a damaged one.
         KeyError: it lacks a column that is named.
     """
     import pyarrow as pa

@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from mitl.datasets import official
 from mitl.datasets.official import OfficialSet
 from mitl.errors import ReleaseError
-from mitl.positives.folders import MANIFEST, REFERENCES, parquet_table, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, REFERENCES, checked_table, read_checked, read_manifest
 from mitl.records import Direction, IdKind
 from mitl.records.forms import IMAGES, SET_FORMS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _INTEGER = re.compile("-?[0-9]{1,18}")
 _FILES = dict(zip(Direction, IMAGES.lists, strict=True))
@@ -57,7 +60,8 @@ def read_release(folder: Path) -> ReleasePositives:
         for direction, name in zip(Direction, SET_FORMS[sides_of(manifest)].lists, strict=True)
     }
     if kind == IdKind.STRING:
-        tables = _with_strings(tables, read_checked(folder, manifest, "ids.parquet"), folder)
+        ids = checked_table(folder, manifest, "ids.parquet", ["kind", "number", "external_id"])
+        tables = _with_strings(tables, ids, folder)
     return ReleasePositives(str(manifest.get("name", folder.name)), IdKind(str(kind)), tables)
 
 
@@ -152,10 +156,10 @@ def _id(value: object, path: Path) -> str:
 
 
 def _with_strings(
-    tables: Mapping[Direction, Mapping[str, Iterable[str]]], ids: bytes, folder: Path
+    tables: Mapping[Direction, Mapping[str, Iterable[str]]], ids: pa.Table, folder: Path
 ) -> dict[Direction, dict[str, tuple[str, ...]]]:
     names: dict[str, dict[str, str]] = {"image": {}, "caption": {}}
-    for row in parquet_table(ids).to_pylist():
+    for row in ids.to_pylist():
         names[row["kind"]][str(row["number"])] = row["external_id"]
     sides = {Direction.I2T: ("image", "caption"), Direction.T2I: ("caption", "image")}
     try:

@@ -16,7 +16,7 @@ from mitl.datasets.objects import read_image_objects
 from mitl.datasets.official import OfficialSet, by_query
 from mitl.errors import ReleaseError
 from mitl.metrics.plausible import listed_matches, matches_by_objects
-from mitl.positives.folders import MANIFEST, dataset_of, parquet_table, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, checked_table, dataset_of, read_manifest
 from mitl.positives.loading import (
     ReleasePositives,
     official_positives,
@@ -229,17 +229,17 @@ def verified_pairs(folder: Path) -> Verified | None:
         ReleaseError: it is not a release, or a table is missing, changed or malformed.
     """
     manifest = read_manifest(folder)
-    answers = parquet_table(read_checked(folder, manifest, "judgements.parquet"))
+    answers = checked_table(folder, manifest, "judgements.parquet")
     counted = answers.filter(pc.and_(answers["usable"], pc.is_valid(answers["label"])))
     if not counted.num_rows:
         return None
-    positives = parquet_table(read_checked(folder, manifest, "positives.parquet"))
+    positives = checked_table(folder, manifest, "positives.parquet")
     by_people = {PositiveSource.JUDGEMENT, PositiveSource.AUDIT}
     judged = [not by_people.isdisjoint(sources or ()) for sources in positives["sources"].to_pylist()]
     right = _pairs(positives.filter(pa.array(judged, pa.bool_())))
     looked_at = _pairs(counted) | right
     if "audit.parquet" in cast("dict[str, object]", manifest["files"]):
-        audit = parquet_table(read_checked(folder, manifest, "audit.parquet"))
+        audit = checked_table(folder, manifest, "audit.parquet")
         looked_at |= _pairs(audit.filter(pc.invert(audit["held"])))
     return Verified(looked_at, right)
 
@@ -251,7 +251,5 @@ def _pairs(table: pa.Table) -> frozenset[tuple[str, str]]:
 
 def read_table(folder: Path, name: str) -> list[dict[str, object]]:
     """The rows of one of a release's tables, checked against its manifest."""
-    rows: list[dict[str, object]] = parquet_table(
-        read_checked(folder, read_manifest(folder), name)
-    ).to_pylist()
+    rows: list[dict[str, object]] = checked_table(folder, read_manifest(folder), name).to_pylist()
     return rows

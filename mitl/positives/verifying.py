@@ -25,7 +25,7 @@ from mitl.positives.folders import (
     FORMAT,
     MANIFEST,
     RATINGS_FORMAT,
-    parquet_table,
+    checked_table,
     read_checked,
     read_manifest,
 )
@@ -124,14 +124,13 @@ def _table(
     folder: Path, manifest: Mapping[str, object], name: str, columns: Mapping[str, pa.DataType | None]
 ) -> pd.DataFrame:
     path = folder / f"{name}.parquet"
-    content = read_checked(folder, manifest, path.name)
+    table = checked_table(folder, manifest, path.name, list(columns))
     try:
-        table = parquet_table(content, list(columns))
         schema = pa.schema(
             [pa.field(column, kind or table.schema.field(column).type) for column, kind in columns.items()]
         )
         frame: pd.DataFrame = table.cast(schema).to_pandas()
-    except (pa.ArrowException, KeyError, ValueError) as error:
+    except (pa.ArrowException, ValueError) as error:
         raise ReleaseError(
             f"{str(path)!r} is not such a table of a release, with the columns {', '.join(columns)}; build it again"
         ) from error
@@ -328,12 +327,16 @@ def _documents(
         outside=audit.told["outside"],
         lines=lines,
     )
-    if told not in read_checked(folder, manifest, "datasheet.md").decode():
+    if told not in read_checked(folder, manifest, "datasheet.md").decode(errors="replace"):
         yield "datasheet.md tells another certificate than the released answers give"
-    described = json.loads(read_checked(folder, manifest, "croissant.json"))
-    if not set(lines) <= set(described.get("rai:dataAnnotationAnalysis", ())):
+    try:
+        described = json.loads(read_checked(folder, manifest, "croissant.json"))
+        tells = set(lines) <= set(described["rai:dataAnnotationAnalysis"])
+    except (ValueError, KeyError, TypeError):
+        tells = False
+    if not tells:
         yield "croissant.json tells another certificate than the released answers give"
-    if in_short(lines) not in read_checked(folder, manifest, "README.md").decode():
+    if in_short(lines) not in read_checked(folder, manifest, "README.md").decode(errors="replace"):
         yield "README.md tells another certificate than the released answers give"
 
 

@@ -205,6 +205,11 @@ def prettier_croissant(folder):
     path.write_text(path.read_text().replace("recall is at least", "recall is surely"))
 
 
+def no_text(folder):
+    for name in ("datasheet.md", "README.md", "croissant.json"):
+        (folder / name).write_bytes(b"\xff" * 40)
+
+
 def no_certificate(folder):
     (folder / "certificate.json").unlink()
 
@@ -262,6 +267,9 @@ def easier_labels(folder):
         (prettier_words, "certificate.json states words.1 as 'recall is 1'"),
         (prettier_sheet, "datasheet.md tells another certificate"),
         (prettier_croissant, "croissant.json tells another certificate"),
+        (no_text, "datasheet.md tells another certificate"),
+        (no_text, "croissant.json tells another certificate"),
+        (no_text, "README.md tells another certificate"),
         (no_certificate, "the release was certified, and certificate.json is not among its files"),
         (one_person, "one worker gave 100.0 %"),
         (fewer_positives, "audit_strata.parquet"),
@@ -353,6 +361,19 @@ def test_a_malformed_audit_is_one_line(release, name, content):
     with pytest.raises(ReleaseError) as error:
         verify_release(release)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("place", [4, -20])
+@pytest.mark.parametrize("name", ["audit.parquet", "positives.parquet"])
+def test_a_damaged_table_is_named(release, name, place):
+    """In a page or in its footer, also if the manifest vouches for it."""
+    content = bytearray((release / name).read_bytes())
+    content[place : place + 8] = b"\xff" * 8
+    (release / name).write_bytes(content)
+    seal(release)
+
+    with pytest.raises(ReleaseError, match=name):
+        verify_release(release)
 
 
 @settings(

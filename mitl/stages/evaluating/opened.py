@@ -21,7 +21,7 @@ from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings, r
 from mitl.errors import MetricError, MitlError, ReleaseError, UsageError
 from mitl.metrics.positives import Positives
 from mitl.positives.exports.content import judged_pairs
-from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, checked_table, read_manifest
 from mitl.positives.loading import read_references, read_release, sides_of
 from mitl.progress import no_progress
 from mitl.records import Direction
@@ -141,9 +141,7 @@ class Release:
             raise ReleaseError(
                 f"the release {self.name!r} has no table {name!r}; it has: {', '.join(self.tables)}"
             )
-        table: pd.DataFrame = parquet_table(
-            read_checked(self.folder, self._manifest, f"{name}.parquet")
-        ).to_pandas()
+        table: pd.DataFrame = checked_table(self.folder, self._manifest, f"{name}.parquet").to_pandas()
         left, right = self.form.sides
         return table.rename(columns={"image_id": f"{left}_id", "caption_id": f"{right}_id"})
 

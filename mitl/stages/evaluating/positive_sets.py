@@ -19,7 +19,7 @@ from mitl.metrics.official import Fold, split_folds
 from mitl.metrics.partial_labels import CorrectedLabels, Rates
 from mitl.metrics.positives import Ids, Positives, locate
 from mitl.positives.audit_files import ReleasedAudit, read_audit
-from mitl.positives.folders import MANIFEST, parquet_table, read_checked, read_manifest
+from mitl.positives.folders import MANIFEST, checked_table, read_manifest
 from mitl.positives.loading import official_positives
 from mitl.records import Direction
 from mitl.stages.evaluating.model_files import RankingModel, RawModel
@@ -227,7 +227,7 @@ def read_audited_release(folder: Path, by_query: ByQuery, sides: Sides) -> Audit
             for direction in Direction
         },
         held=_released(audit, audit.held["pair"].to_numpy(), sides),
-        refused=_negatives(read_checked(folder, manifest, "negatives.parquet"), sides),
+        refused=_negatives(folder, manifest, sides),
         audited=_released(audit, rows["pair"].to_numpy(), sides),
         matches=matches,
         reading=CorrectedLabels.of(matches, held, rates),
@@ -245,8 +245,8 @@ def _released(audit: ReleasedAudit, packed: Ids, sides: Sides) -> Pairs:
     )
 
 
-def _negatives(content: bytes, sides: Sides) -> Pairs:
-    table = parquet_table(content, ["image_id", "caption_id"])
+def _negatives(folder: Path, manifest: Mapping[str, object], sides: Sides) -> Pairs:
+    table = checked_table(folder, manifest, "negatives.parquet", ["image_id", "caption_id"])
     return (
         _numbers(sides.images, table["image_id"].to_pylist()),
         _numbers(sides.captions, table["caption_id"].to_pylist()),
