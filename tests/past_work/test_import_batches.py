@@ -456,6 +456,31 @@ def test_a_corrected_mapping_reads_the_same_file_again(folder):
     assert [row[2] for row in stored()] == [Label.WEAK_NO, Label.NO]
 
 
+def test_a_corrected_mapping_names_the_same_submissions_anew(folder):
+    """Workers, assignments and decisions stood in other columns: no answer comes twice, whichever ids change places."""
+    cells = [("a", "b", "Approved", "yes"), ("b", "a", "Approved", "no"), ("a", "c", "Rejected", "no")]
+    file = write(folder / "b.csv", [dict(zip(("x", "y", "is", "q"), row, strict=True)) for row in cells])
+    pair = 'label = "q"\nimage = {value = "1"}\ncaption = {value = "7"}\n'
+    for name, ids in (("wrong", "xy"), ("right", "yx")):
+        columns = 'assignment = "{}"\nworker = "{}"\n'.format(*ids) + pair
+        columns += 'status = "is"' if name == "right" else 'keep = ["is"]'
+        Path(f"{name}.toml").write_text(columns, encoding="utf-8")
+    for where in ("--sandbox", "--live"):
+        ok("harvest", "--from", file, "--columns", "wrong.toml", where)
+
+    again = ok("harvest", "--from", file, "--columns", "right.toml", "--sandbox")
+
+    assert (
+        "read again 3 submissions by 2 workers from b.csv into batch b1 of the sandbox: 3 judg" in again.out
+    )
+    assert [(row[0], row[2], row[4]) for row in stored()] == [
+        ("a", Label.YES, True),
+        ("b", Label.NO, True),
+        ("a", Label.NO, False),
+    ]
+    assert verify(load_settings(folder, environ={})).refusal is None
+
+
 def test_a_corrected_mapping_holds_in_both_environments(folder):
     """A file is read one way, wherever it was brought in."""
     file = write(folder / "b.csv", [foreign("W1", "1", "4")])

@@ -52,6 +52,16 @@ def imports(session: Session) -> dict[str, ImportRow]:
     return {row[0]: ImportRow(*row) for row in session.execute(query.order_by(ImportFile.id))}
 
 
+def documents_of_file(
+    session: Session, environment: Environment, sha256: str
+) -> list[tuple[RawSubmission, str]]:
+    """The submissions whose documents name this file, in order of arrival, each with the token of its HIT."""
+    query = query_submissions(environment, Assignment.id, Assignment.hit_id, Assignment.raw_xml, Hit.token)
+    query = query.where(Batch.source == JudgementSource.IMPORT, Assignment.raw_xml.contains(sha256))
+    rows = session.execute(query.order_by(Assignment.id))
+    return [(RawSubmission(id_, hit, document), token) for id_, hit, document, token in rows]
+
+
 def holds(session: Session, environment: Environment, sha256: str) -> bool:
     """Whether the past work of an environment has a submission that was read from this file."""
     kept = (Batch.source == JudgementSource.IMPORT, Assignment.raw_xml.contains(sha256))

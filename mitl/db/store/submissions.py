@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import case, func, select
+from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Worker
@@ -93,6 +93,45 @@ def add_submissions(
         ),
     )
     return {id_: added[key] for key, id_ in _ids(session, added).items()}
+
+
+_RENAME = (
+    update(Assignment)
+    .where(Assignment.id == bindparam("own"))
+    .values(
+        mturk_assignment_id=bindparam("name"),
+        worker_id=bindparam("who"),
+        accepted_at=bindparam("accepted"),
+        submitted_at=bindparam("submitted"),
+    )
+)
+
+
+def rename(
+    session: Session, environment: Environment, named: Mapping[int, NewSubmission]
+) -> NewSubmission | None:
+    """Give stored submissions other ids, workers and times; returns one whose ids another submission has, if any."""
+    if not named:
+        return None
+    workers = worker_ids(session, environment, (new.worker for new in named.values()))
+    keys = {(new.mturk_assignment_id, workers[new.worker]): new for new in named.values()}
+    taken = [key for key, id_ in _ids(session, keys).items() if id_ not in named]
+    if taken:
+        return keys[taken[0]]
+    rows = [
+        {
+            "own": id_,
+            "name": new.mturk_assignment_id,
+            "who": workers[new.worker],
+            "accepted": new.accepted_at,
+            "submitted": new.submitted_at,
+        }
+        for id_, new in named.items()
+    ]
+    # First out of each other's way: ids may change places.
+    for given in ([{**row, "name": f"renamed {row['own']}"} for row in rows], rows):
+        session.connection().execute(_RENAME, given)
+    return None
 
 
 def documents(

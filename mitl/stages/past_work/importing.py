@@ -82,7 +82,7 @@ def import_results(
     mapping = None if options.columns is None else read_column_map(options.columns)
     with open_context(settings, environment, unposted=Environment.LIVE, progress=progress) as context:
         session = context.session
-        before = import_store.imports(session).get(file.sha256)
+        known = before = import_store.imports(session).get(file.sha256)
         was_first = before is not None and before.environment is context.environment
         if before and not was_first and not import_store.holds(session, context.environment, file.sha256):
             before = None  # of past work that was brought into the sandbox for practice live knows nothing
@@ -99,7 +99,7 @@ def import_results(
             bring = _bring_official if is_official(file.columns) else _bring_submissions
             brought = bring(context, _Given(file, mapping, options))
             advance(len(file.rows))
-        if before is not None:
+        if known is not None:
             # What the new mapping leaves out was read by the old one, and either environment may hold the file.
             for each in Environment:
                 rederive(session, each, progress)

@@ -13,7 +13,7 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.core.arrays import contains, pack_ids
-from mitl.crowd.batch_csv import find_layout
+from mitl.crowd.batch_csv import RowSubmission, find_layout
 from mitl.crowd.batch_csv import submission as row_submission
 from mitl.crowd.context import Context
 from mitl.crowd.result_file import KeptRows, ResultFile, kept_rows, row_document
@@ -40,6 +40,7 @@ from mitl.stages.harvesting.deriving import (
     read_rows,
     reading_of,
 )
+from mitl.stages.past_work.anew import Rows, name_anew
 
 APPROVED, REJECTED = "Approved", "Rejected"
 NOT_DECIDED = "not_decided"
@@ -99,12 +100,21 @@ def store_past(
 ) -> StoredPast:
     """Write these submissions with all that follows from them; those that are here already are read again."""
     session = context.session
-    tokens = [_token(context.environment, submission) for submission in past]
+    imported = import_store.imports(session)
+    stays: dict[Rows, str] = {}
+    said_else: dict[int, RowSubmission] = {}
+    if file.sha256 in imported:
+        before = reading_of(imported[file.sha256]).mapping
+        for each in Environment:
+            tokens_of, changed = name_anew(session, each, file.sha256, before, about.reading.mapping)
+            said_else |= changed
+            if each is context.environment:
+                stays = tokens_of
+    tokens = [stays.get(one.kept.rows) or _token(context.environment, one) for one in past]
     hit_ids = import_store.past_hits(session, sorted(set(tokens)))
     new_hits = _new_hits(past, tokens, hit_ids)
     batch_id = _batch(context, about, new_hits, hit_ids)
     hit_ids |= import_store.add_past_hits(session, batch_id, new_hits)
-    imported = import_store.imports(session)
     readings = {sha: reading_of(row) for sha, row in imported.items()} | {file.sha256: about.reading}
     decided = _met_before(context, file, past, imported, readings, items)
     added = submission_store.add_submissions(
@@ -114,7 +124,7 @@ def store_past(
     )
     by_name = {(submission.assignment_id, submission.worker_id): submission for submission in past}
     new = {id_: by_name[one.mturk_assignment_id, one.worker] for id_, one in added.items()}
-    _decide(session, new | decided)
+    _decide(session, {**said_else, **new, **decided})
     if file.sha256 in imported:
         import_store.set_columns(session, file.sha256, about.reading.as_json())
     else:
@@ -249,7 +259,7 @@ def _labels(read: PairedRow) -> set[tuple[Pair, Label | None]]:
     return {(pair, answer.label) for pair, answer in read.answers if answer is not None}
 
 
-def _decide(session: Session, decided: Mapping[int, PastSubmission]) -> None:
+def _decide(session: Session, decided: Mapping[int, PastSubmission | RowSubmission]) -> None:
     """What its requester approved counts, what they rejected does not."""
     decisions: dict[Decision, list[int]] = defaultdict(list)
     findings: dict[int, list[Finding]] = {}
