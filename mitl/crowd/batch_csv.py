@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 
 from mitl.core.pricing import parse_dollars
 from mitl.crowd.answer_parts import CrowdFormError, crowd_form_fields
+from mitl.db.base import MOST_ROW
 from mitl.errors import AnswerError, DatasetError, UsageError
 from mitl.protocol.answer_xml import answer_fields
 
@@ -285,10 +286,12 @@ def _status(text: str) -> str:
 
 
 def _cents(text: str) -> int | None:
+    # Half a cent, another currency, more than a column holds: the row keeps it as it is.
     try:
-        return parse_dollars(text) if text else None
+        cents = parse_dollars(text) if text else None
     except UsageError:
-        return None  # half a cent, another currency: the row keeps it as it is
+        return None
+    return None if cents is None or cents > MOST_ROW else cents
 
 
 def _count(text: str) -> int:

@@ -20,6 +20,7 @@ from functools import lru_cache
 
 from mitl.crowd.result_file import ResultFile, ResultRow
 from mitl.datasets.official import OFFICIAL_COLUMNS
+from mitl.db.base import MOST_ROW
 from mitl.errors import DatasetError
 from mitl.records import Direction, Finding, Label, Outcome, PlaceAnswer
 from mitl.records.questions import RATIONALE, Question, given_answers
@@ -185,8 +186,10 @@ def _row(row: ResultRow, cells: Mapping[str, str]) -> OfficialRow:
         if not cells[column].isprintable():
             raise DatasetError(f"line {row.line}: {column} is {cells[column][:80]!a}, which is not a name")
     rank, score = _number(cells["ranking"]), _number(cells["score"])
-    if rank is None or rank != int(rank) or rank < 0:
-        raise DatasetError(f"line {row.line}: ranking is {cells['ranking']!r}, but a whole number is wanted")
+    if rank is None or rank != int(rank) or not 0 <= rank < MOST_ROW:
+        raise DatasetError(
+            f"line {row.line}: ranking is {cells['ranking']!r}, but a whole number from 0 to {MOST_ROW - 1:,} is wanted"
+        )
     if score is None:
         raise DatasetError(f"line {row.line}: score is {cells['score']!r}, but a number is wanted")
     answer = (cells["annotation"], cells["shortcoming"], cells["shortcoming2"])

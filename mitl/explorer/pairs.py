@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Ints, distinct, places, unpack_ids
+from mitl.core.paging import number_in
 from mitl.errors import UsageError
 from mitl.positives.merging import MATCHES, REFUSES
 from mitl.records import Label, PartKind
@@ -246,9 +247,10 @@ def _value(name: str, text: str) -> object:
             raise UsageError(f"{name} is {text[:80]!r}; it can be: {', '.join(filter(None, values))}")
         return _ENUMS[name](text)
     if name in ("rank", "page"):
-        if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= _MOST):
+        number = number_in(text)
+        if not number:
             raise UsageError(f"{name} is {text[:80]!r}, but it is a whole number from 1 on")
-        return int(text)
+        return number
     return text
 
 

@@ -247,7 +247,14 @@ def test_pages_show_pairs_and_no_worker(worked):
         last = browser.get("/", params={"page": "100000"})
         picture = browser.get("/picture/0")
         odd = [
-            browser.get(path).status_code for path in ("/?kind=odd", "/image/999", "/other/1", "/picture/999")
+            browser.get(path).status_code
+            for path in (
+                "/?kind=odd",
+                "/image/999",
+                "/other/1",
+                "/picture/999",
+                f"/?page=000000000001{'9' * 4500}",
+            )
         ]
         foreign = browser.get("/", headers={"Host": "evil.example"})
 
@@ -255,7 +262,7 @@ def test_pages_show_pairs_and_no_worker(worked):
     assert f"of {int((of.pairs['positive'] & ~of.pairs['original']).sum())} pairs" in found.text
     assert all(page.status_code == 200 for page in [*pages, last])
     assert picture.headers["content-type"] == "image/png" and len(picture.content) > 100
-    assert odd == [422, 404, 404, 404] and foreign.status_code == 421
+    assert odd == [422, 404, 404, 404, 422] and foreign.status_code == 421
     assert "script-src 'self'" in first.headers["content-security-policy"]
     told = "".join(page.text for page in [first, found, *pages])
     assert "worker" not in told and not re.search(r"\bA[0-9A-Z]{12,}\b", told)

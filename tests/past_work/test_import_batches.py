@@ -505,8 +505,11 @@ def test_a_page_of_more_pairs_than_are_told_apart_is_refused(folder, monkeypatch
 
 
 def test_what_a_wrong_mapping_noticed_goes_with_it(folder):
-    """What another reading still finds stays, and what the file says of times and decisions."""
-    row = foreign("W1", "1", "", status="Submitted") | {"SubmitTime": "soon"}
+    """What another reading still finds stays, and what the file says of times and decisions; an odd reward is none."""
+    row = foreign("W1", "1", "", status="Submitted") | {
+        "SubmitTime": "soon",
+        "Reward": "$99999999999999999999",
+    }
     file = write(folder / "b.csv", [row])
     Path("wrong.toml").write_text('active_ms = "Input.text{place}"\n' + MAP, encoding="utf-8")
     noticed = []

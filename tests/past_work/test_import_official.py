@@ -187,7 +187,11 @@ def test_odd_answers_become_findings_and_numbers_of_data_frames_are_read():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("clip,first,.5,7,1,1,,", "line 2: ranking is 'first', but a whole number is wanted"),
+        (
+            "clip,first,.5,7,1,1,,",
+            "line 2: ranking is 'first', but a whole number from 0 to 2,147,483,646 is",
+        ),
+        ("clip,2147483647,.5,7,1,1,,", "line 2: ranking is '2147483647'"),
         ("clip,1.5,.5,7,1,1,,", "line 2: ranking is '1.5'"),
         ("clip,1,nan,7,1,1,,", "line 2: score is 'nan', but a number is wanted"),
         (",1,.5,7,1,1,,", "line 2 has no model"),
