@@ -305,6 +305,26 @@ def test_a_release_of_ratings_alone_is_told_by_its_own_rules(tmp_path: Path) -> 
         assert report_input(collect(project_settings(tmp_path))).release == "rel"
 
 
+def test_a_release_of_named_queries_is_told_and_rebuilt_with_them(tmp_path: Path) -> None:
+    """Past work has no other queries: nothing has to be built again. What cites nothing has no bibliography."""
+    (tmp_path / "captions.csv").write_text("caption_id,image_id,text\n1,10,a dog\n2,10,dogs\n3,20,a car\n")
+    (tmp_path / "past.csv").write_text("a,w,image,caption,answer\nA1,W1,20,1,yes\nA2,W2,10,3,no\n")
+    columns = {"assignment": "a", "worker": "w", "image": "image", "caption": "caption", "label": "answer"}
+    (tmp_path / "map.toml").write_text("".join(f'{key} = "{name}"\n' for key, name in columns.items()))
+    (tmp_path / "asked.json").write_text("[10]")
+    with chdir(tmp_path):
+        ok("init", "--dataset", "table", "--captions", "captions.csv")
+        ok("harvest", "--from", "past.csv", "--columns", "map.toml", "--sandbox")
+        ok("build-dataset", "--out", "rel", "--image-query-ids", "asked.json")
+
+        told = ok("report", "--methods")
+        steps = report_input(collect(project_settings(tmp_path))).provenance.steps
+
+    assert "built of other answers" not in told.err
+    assert "2 for 1 of 1 image queries" in told.out and "bibtex" not in told.out
+    assert any(step.command.endswith("--image-query-ids asked.json") for step in steps)
+
+
 def test_queries_of_another_seed_are_not_called_listed(known: Facts) -> None:
     """They may have been drawn as well as listed, and nothing tells which."""
     origins = known.data.origins

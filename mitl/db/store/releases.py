@@ -8,8 +8,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -58,6 +58,8 @@ class ReleaseRow:
     """Rises with each build, under whatever name."""
     held: Mapping[str, int] | None = None
     """``Summary.held`` of its files; None of one that was built before that was kept."""
+    queries: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Direction → the queries that were named for it; without the directions that list what was proposed for."""
 
     @property
     def humans_only(self) -> bool:
@@ -66,14 +68,14 @@ class ReleaseRow:
 
 
 HUMANS_ONLY = "--humans-only"
-_BESIDE = ("flags", "environment", "turn", "held")
+_BESIDE = ("flags", "environment", "turn", "held", "queries")
 """What is kept beside the rules."""
 
 
 def set_built(session: Session, row: ReleaseRow) -> None:
     """Remember what was released under a name, and how, as the latest one."""
     turn = 1 + max((other.turn for other in built(session)), default=0)
-    kept = {**row.rules, "flags": row.flags, "environment": row.environment, "turn": turn, "held": row.held}
+    kept = {**row.rules, **{name: getattr(row, name) for name in _BESIDE}, "turn": turn}
     session.execute(
         update(StoredRelease)
         .where(StoredRelease.name == row.name)

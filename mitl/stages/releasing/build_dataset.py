@@ -52,6 +52,8 @@ from mitl.stages.releasing.additions import (
 from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
 from mitl.stages.releasing.verify import ReleasePaths
 
+_LISTED_BY = {Direction.I2T: "--image-query-ids", Direction.T2I: "--caption-query-ids"}
+
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOptions:
@@ -246,16 +248,19 @@ def build_dataset(
         session.commit()
         written = write_release(out, data, private_ids=ids, replace=replace_earlier)
         flags = {releases.HUMANS_ONLY: options.humans_only, "--with-texts": options.with_texts}
-        kept = tuple(flag for flag, given in flags.items() if given)
+        kept = [flag for flag, given in flags.items() if given]
+        for direction in options.queries.given:
+            kept += [_LISTED_BY[direction], names[direction.value]]
         releases.set_built(
             session,
             releases.ReleaseRow(
                 release_name,
                 written.manifest_sha256,
                 asdict(options.rules),
-                kept,
+                tuple(kept),
                 data.environment,
                 held=written.summary.held,
+                queries={direction.value: data.queries[direction] for direction in options.queries.given},
             ),
         )
         session.commit()

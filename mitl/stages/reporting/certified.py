@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mitl.analysis.report.inputs import AnalysisSection, Section
 from mitl.core.formats import lower_bound
 from mitl.crowd.context import Context
@@ -10,7 +12,7 @@ from mitl.db.store import releases
 from mitl.errors import MitlError
 from mitl.positives.merging import MergeRules
 from mitl.positives.release_input import ReleaseInput
-from mitl.records import AuditPurpose, Table, several
+from mitl.records import AuditPurpose, Direction, Table, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.auditing.showing import audit_state
 from mitl.stages.releasing.additions import with_certificate
@@ -25,12 +27,17 @@ def released_now(context: Context) -> tuple[ReleaseFacts, ReleaseInput, str]:
         ReleaseError: nobody judged or rated anything.
     """
     built = releases.built(context.session, context.environment)
-    options = (
-        ReleaseOptions(MergeRules(**built[-1].rules), humans_only=built[-1].humans_only) if built else None
-    )
     facts = release_facts(context)
-    name = built[-1].name if built else facts.dataset.name
-    data = release_input(context, facts, name, options or ReleaseOptions())
+    name, options = facts.dataset.name, ReleaseOptions()
+    if built:
+        latest = built[-1]
+        name, options = (
+            latest.name,
+            ReleaseOptions(MergeRules(**latest.rules), humans_only=latest.humans_only),
+        )
+        named = {Direction(way): tuple(queries) for way, queries in latest.queries.items()}
+        facts = replace(facts, queries={**facts.queries, **named})
+    data = release_input(context, facts, name, options)
     return facts, *with_certificate(context, data, facts.exclusions)
 
 

@@ -65,7 +65,8 @@ def methods(settings: Settings, out: Path, environment: Environment | None = Non
     counts: MethodsNumbers = {"figures": figures(of), "cited": sorted(cited(paragraphs(of)))}
     if out == STDOUT:
         counts |= {"methods": text, "bibliography": entries}
-        lines = (text.rstrip("\n"), "", "```bibtex", entries.rstrip("\n"), "```")
+        cites = ("", "```bibtex", entries.rstrip("\n"), "```") if entries.strip() else ()
+        lines = (text.rstrip("\n"), *cites)
         return StageResult(counts=counts, warnings=warnings, lines=tuple("\n".join(lines).split("\n")))
     beside = out.with_suffix(".bib")
     changed = [put_file(file, content.encode()) for file, content in ((out, text), (beside, entries))]
