@@ -479,6 +479,10 @@ def test_a_corrected_mapping_names_the_same_submissions_anew(folder):
         ("a", Label.NO, False),
     ]
     assert verify(load_settings(folder, environ={})).refusal is None
+    late = write(folder / "late.csv", [dict(zip(("x", "y", "is", "q"), cells[2], strict=True))])
+    ok("harvest", "--from", late, "--columns", "wrong.toml")
+    told = fails(1, "harvest", "--from", file, "--columns", "wrong.toml")
+    assert "holds submission a of worker c, which another file brought in; restore" in told
 
 
 def test_a_corrected_mapping_holds_in_both_environments(folder):

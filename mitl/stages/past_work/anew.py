@@ -36,7 +36,7 @@ def name_anew(
             continue
         tokens[kept.rows] = token
         was, said = _said(kept, before), _said(kept, now)
-        if was is None or said is None or not said.assignment_id or not said.worker_id:
+        if was is None or said is None or said == was or not (said.assignment_id and said.worker_id):
             continue
         if was.status != said.status:
             changed[document.id] = said
