@@ -11,6 +11,7 @@ import pyarrow as pa
 from mitl.errors import ReleaseError
 from mitl.positives.croissant import PARQUET, file_object, head, provenance, record_set
 from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, WrittenRelease, put_folder
+from mitl.positives.markdown import plain
 from mitl.positives.privacy import refuse_leaks
 from mitl.positives.rating_input import RatingInput, RatingSummary, check_split, summarise_ratings
 from mitl.positives.rating_sheet import (
@@ -23,7 +24,7 @@ from mitl.positives.rating_sheet import (
     scores_csv,
     task_file,
 )
-from mitl.positives.release import manifest
+from mitl.positives.release import file_listing, front_matter, manifest
 from mitl.positives.tables import json_bytes, parquet_bytes
 from mitl.records import several
 from mitl.records.similarity import TASKS
@@ -85,8 +86,37 @@ def rating_files(data: RatingInput) -> tuple[dict[str, bytes], RatingSummary]:
     files[RATINGS] = parquet_bytes(ratings)
     files["datasheet.md"] = rating_sheet(data, summary).encode()
     files["croissant.json"] = json_bytes(_croissant(data, summary, files, ratings.schema))
+    files["README.md"] = _readme(data, files).encode()
     files[MANIFEST] = _manifest(data, summary, files)
     return files, summary
+
+
+def _notes(split: str) -> dict[str, tuple[str, str]]:
+    """File → its media type, and what it holds."""
+    scores = {
+        task_file(task, split): (
+            "text/csv",
+            f"Scores of {task.value.upper()} pairs from 0 to 5, in the layout of Crisscrossed Captions.",
+        )
+        for task in TASKS
+    }
+    return {**scores, **_NOTES}
+
+
+def _readme(data: RatingInput, files: Mapping[str, bytes]) -> str:
+    """What is in the folder; the front matter lets the ``datasets`` library load the scores by task.
+
+    It reads one kind of file in a folder, so it takes the tables of CSV and not the ratings.
+    """
+    scores = {task.value: task_file(task, data.split) for task in TASKS}
+    tables = {task: file for task, file in scores.items() if file in files}
+    body = [
+        f"# {plain(data.name)}",
+        f"How alike items of {plain(data.dataset)} are, rated by people from 0 to 5. How the ratings came to be is "
+        "told in `datasheet.md`.",
+        file_listing(files, _notes(data.split)),
+    ]
+    return front_matter(data.name, data.card, tables) + "\n\n".join(body) + "\n"
 
 
 def _manifest(data: RatingInput, summary: RatingSummary, files: Mapping[str, bytes]) -> bytes:
@@ -103,12 +133,7 @@ def _croissant(
     data: RatingInput, summary: RatingSummary, files: Mapping[str, bytes], schema: pa.Schema
 ) -> dict[str, object]:
     """The folder described in MLCommons' Croissant."""
-    notes = dict(_NOTES)
-    for task in TASKS:
-        notes[task_file(task, data.split)] = (
-            "text/csv",
-            f"Scores of {task.value.upper()} pairs from 0 to 5, in the layout of Crisscrossed Captions.",
-        )
+    notes = _notes(data.split)
     workers = several(summary.counts["workers"], "worker")
     encoders = sorted({name for some in data.encoders.values() for name in some})
     activities: dict[str, Collection[str]] = (

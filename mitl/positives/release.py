@@ -180,7 +180,7 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         f"# {plain(data.name)}",
         f"{several(summary.positives, 'pair')} of {plain(data.dataset)} in which the caption describes the image. How "
         "they came to be is told in `datasheet.md`.",
-        _listing(names, file_notes(data)),
+        file_listing(names, file_notes(data)),
         *(
             (
                 f"In the tables `image_id` is the {data.sides[0]} and `caption_id` the {data.sides[1]}. `mitl export` "
@@ -220,22 +220,24 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         )
     told = "\n\n".join(body)
     told = of_form(told, data.form)
-    return "---\n" + "\n".join(_front(data, names)) + "\n---\n\n" + told + "\n"
+    tables = {name: f"{name}.parquet" for name in _TABLES if f"{name}.parquet" in names}
+    return front_matter(data.name, data.card, tables) + told + "\n"
 
 
-def _front(data: ReleaseInput, files: Iterable[str]) -> list[str]:
-    front = [f"pretty_name: {json.dumps(data.name, ensure_ascii=False)}"]
-    if data.card.license:
-        front.append(f"license: {json.dumps(data.card.license, ensure_ascii=False)}")
+def front_matter(name: str, card: ReleaseCard, tables: Mapping[str, str]) -> str:
+    """The head of a README by which the ``datasets`` library loads files by their names here, the first by default."""
+    front = [f"pretty_name: {json.dumps(name, ensure_ascii=False)}"]
+    if card.license:
+        front.append(f"license: {json.dumps(card.license, ensure_ascii=False)}")
     front.append("configs:")
-    for name in _TABLES:
-        if f"{name}.parquet" in files:
-            front += [f"- config_name: {name}", f"  data_files: {name}.parquet"]
-            front += ["  default: true"] if name == "positives" else []
-    return front
+    for place, (config, file) in enumerate(tables.items()):
+        front += [f"- config_name: {config}", f"  data_files: {file}"]
+        front += [] if place else ["  default: true"]
+    return "---\n" + "\n".join(front) + "\n---\n\n"
 
 
-def _listing(files: set[str], told: Mapping[str, tuple[str, str]]) -> str:
+def file_listing(files: Collection[str], told: Mapping[str, tuple[str, str]]) -> str:
+    """What each file of a release holds, as a table; ``told`` says its media type and its content."""
     notes = {name: note for name, (_, note) in told.items() if name in files} | _REST
     return table(("file", "holds"), [(f"`{name}`", note) for name, note in notes.items()])
 

@@ -32,6 +32,7 @@ FILES = {
     "incomplete.csv",
     "ratings.parquet",
     "datasheet.md",
+    "README.md",
     "croissant.json",
     "manifest.json",
 }

@@ -107,6 +107,24 @@ def test_datasets_loads_the_folder(tmp_path, kind, monkeypatch):
                 assert loaded["label"][:] == [None if pandas.isna(x) else x for x in expected["label"]]
 
 
+def test_datasets_loads_a_release_of_ratings(tmp_path, monkeypatch):
+    """Each file of scores by its task, for their columns differ."""
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        datasets = pytest.importorskip("datasets")
+        release = write_ratings(tmp_path / "r", rated_world()).folder
+        folder, cache = str(release), str(tmp_path / "cache")
+        names = datasets.get_dataset_config_names(folder)
+        rows = {
+            name: datasets.load_dataset(folder, name, cache_dir=cache)["train"].num_rows for name in names
+        }
+
+    scores = {path.name: len(path.read_text().splitlines()) - 1 for path in release.glob("s*_*.csv")}
+    assert {f"{name}_test.csv": count for name, count in rows.items()} == scores
+
+
 def test_mlcroissant_finds_nothing_wrong_with_a_release_of_ratings(tmp_path, monkeypatch):
     """And gives every rating."""
     croissant = pytest.importorskip("mlcroissant")
@@ -119,5 +137,9 @@ def test_mlcroissant_finds_nothing_wrong_with_a_release_of_ratings(tmp_path, mon
     assert not found.metadata.ctx.issues.errors and not found.metadata.ctx.issues.warnings
     assert len(list(found.records("ratings"))) == written.summary.counts["ratings"]
     described = json.loads((written.folder / "croissant.json").read_text())
-    files = {path.name for path in written.folder.iterdir()} - {"manifest.json", "croissant.json"}
+    files = {path.name for path in written.folder.iterdir()} - {
+        "manifest.json",
+        "croissant.json",
+        "README.md",
+    }
     assert {file["@id"] for file in described["distribution"]} == files
