@@ -81,10 +81,13 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     shown = shown_judgements(data.judgements, data.salt)
     files: dict[str, bytes] = {}
     schemas: dict[str, pa.Schema] = {}
+    filled = []
 
     def keep(name: str, table: pa.Table) -> None:
         """Its bytes and its columns alone: of millions of judgements the table itself is the largest thing here."""
         files[f"{name}.parquet"], schemas[name] = parquet_bytes(table), table.schema
+        if table.num_rows:
+            filled.append(name)
 
     keep("positives", positives_table(data, images, captions))
     keep("negatives", negatives_table(data, images, captions))
@@ -112,7 +115,7 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     files["datasheet.md"] = of_form(sheet, data.form, makers).encode()
     described = croissant(data, summary, files, schemas)
     files["croissant.json"] = json_bytes(described_of_form(described, data.form, makers))
-    files["README.md"] = readme(data, summary, files).encode()
+    files["README.md"] = readme(data, summary, files, filled).encode()
     files[MANIFEST] = _manifest(data, summary, files)
     return files, summary
 
@@ -169,11 +172,12 @@ _REST = {
 }
 
 
-def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
+def readme(data: ReleaseInput, summary: Summary, files: Iterable[str], filled: Collection[str]) -> str:
     """What is in the folder and how to load it; the front matter lets the ``datasets`` library load the tables by name.
 
     Args:
         files: names of the release's other files, those that are not written yet left out.
+        filled: tables with a row or more; ``datasets`` cannot load one without rows.
     """
     names = set(files)
     body = [
@@ -220,7 +224,7 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         )
     told = "\n\n".join(body)
     told = of_form(told, data.form)
-    tables = {name: f"{name}.parquet" for name in _TABLES if f"{name}.parquet" in names}
+    tables = {name: f"{name}.parquet" for name in _TABLES if name in filled}
     return front_matter(data.name, data.card, tables) + told + "\n"
 
 

@@ -236,6 +236,21 @@ def test_an_export_without_queries_says_so(tmp_path):
     assert found.err == "warning: the release holds no queries, so nothing can be scored with these files\n"
 
 
+def test_a_direction_without_queries_is_left_out(tmp_path):
+    """Loaders fail on its empty tables."""
+    images_alone = dataclasses.replace(world(), queries={**world().queries, Direction.T2I: ()})
+    write_release(make(tmp_path) / "release", images_alone, replace=True)
+
+    made = exported(tmp_path, "hf")
+    again = trec(tmp_path)
+    found = ok("export", str(tmp_path / "release"), "--to", str(tmp_path / "beir"), "--format", "beir")
+
+    assert "the release lists no queries of t2i, so this direction is left out" in found.err
+    assert sorted(path.name for path in made.iterdir()) == ["README.md", "i2t"]
+    assert "t2i-corpus" not in (made / "README.md").read_text()
+    assert sorted(path.name for path in again.rglob("*.*")) == ["i2t.qrels", "m.i2t.run"]
+
+
 def test_without_judged_negatives_the_missing_zeros_are_told(tmp_path):
     """A folder of the two JSONs holds positives alone."""
     write_jsons(tmp_path / "release")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 from rating_kit import rated_world
@@ -105,6 +106,16 @@ def test_datasets_loads_the_folder(tmp_path, kind, monkeypatch):
             assert loaded["image_id"][:] == expected["image_id"].tolist()
             if "label" in loaded.column_names:
                 assert loaded["label"][:] == [None if pandas.isna(x) else x for x in expected["label"]]
+
+
+def test_the_readme_names_no_table_without_rows(tmp_path):
+    """``datasets`` fails on it, as on the answers of a release of ratings and originals alone."""
+    data = world(IdKind.INTEGER)
+    nobody = replace(data, judgements=data.judgements.iloc[:0])
+
+    told = (write_release(tmp_path / "release", nobody).folder / "README.md").read_text()
+
+    assert "config_name: positives" in told and "config_name: judgements" not in told
 
 
 def test_datasets_loads_a_release_of_ratings(tmp_path, monkeypatch):

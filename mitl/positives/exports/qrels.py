@@ -34,8 +34,8 @@ def _trec(content: Content) -> dict[str, bytes]:
         made[f"{way.name}.qrels"] = "".join(lines).encode()
     refuse_ids(content.runs, r"[\s/\\]", "white space or a slash, which the tag of a run cannot hold")
     for model, by_direction in content.runs.items():
-        for direction, rankings in by_direction.items():
-            made[f"runs/{model}.{names[direction]}.run"] = "".join(_run(model, rankings)).encode()
+        for direction, name in names.items():
+            made[f"runs/{model}.{name}.run"] = "".join(_run(model, by_direction[direction])).encode()
     return made
 
 

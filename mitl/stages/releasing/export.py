@@ -172,6 +172,8 @@ def _check_form(request: ExportRequest, target: Format, form: SetForm) -> None:
 
 
 def _warnings(content: Content) -> Iterator[str]:
+    for name in set(content.form.ways) - {way.name for way in content.ways}:
+        yield f"the release lists no queries of {name}, so this direction is left out"
     if not any(way.queries for way in content.ways):
         yield "the release holds no queries, so nothing can be scored with these files"
     elif not any(way.zeros for way in content.ways):
@@ -236,6 +238,8 @@ def _content(
         _way(request.release, direction, by_query[direction], sides, name)
         for direction, name in form.way_names.items()
     )
+    # Loaders refuse a direction without a query, and with it the folder.
+    ways = tuple(way for way in ways if way.queries) or ways
     every = (*sides.images.ids, *sides.captions.ids)
     return Content(
         str(manifest.get("name") or request.release.name),
