@@ -1,6 +1,12 @@
 """What the fork server imports and makes once for all its children: what stages import late, statements compiled."""
 
+# ruff: noqa: E402 - to look for garbage takes a quarter of the imports' time
+
 import gc
+
+# A child is over before its garbage matters, and what lies here would have to be copied to be looked through.
+gc.disable()
+
 import tempfile
 from pathlib import Path
 
@@ -39,7 +45,3 @@ __all__ = [
 make_released(
     Path(tempfile.mkdtemp(prefix="mitl-rehearsal-")), n_images=12, image_queries=5, caption_queries=6
 )
-# A child is over before its garbage matters, and what lies here would have to be copied to be looked through.
-gc.collect()
-gc.freeze()
-gc.disable()
