@@ -11,11 +11,12 @@ delta method. Both rules: `mitl.audits.evidence`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.core.arrays import Flags, Floats, places
+from mitl.core.arrays import Flags, Floats, coded, places
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING
@@ -97,11 +98,16 @@ class PartialLabels:
         """Where these pairs are listed, of the shape of ``items`` (n, …) with ``rows`` (n,); -1 where they are not."""
         if not len(self.items):
             return np.full(np.shape(items), -1)
-        distinct = np.unique(self.items)
+        distinct, keys = self._keys
         at = places(distinct, items)
-        keys = self.rows * len(distinct) + np.searchsorted(distinct, self.items)
         asked_keys = rows.reshape(-1, *[1] * (np.ndim(items) - 1)) * len(distinct) + at
         return np.where(at >= 0, places(keys, asked_keys), -1)
+
+    @cached_property
+    def _keys(self) -> tuple[Ids, Ids]:
+        """The distinct items, and a number for each listed pair: they rise."""
+        distinct, at = coded(self.items)
+        return distinct, self.rows * len(distinct) + at
 
     def chances_of(self, rows: Ids, items: Ids) -> Floats:
         """(n, …) of these pairs; 0 where a ranking names nothing."""
