@@ -16,6 +16,7 @@ from release_kit import CAPTIONS, IMAGES, world
 from scored_kit import make, scores
 
 from mitl.positives.release import write_release
+from mitl.positives.verifying import verify_release
 from mitl.records import Direction, IdKind
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -214,6 +215,16 @@ def test_what_cannot_be_exported_is_told_in_one_line(tmp_path, monkeypatch, word
     found = run("export", *words, "--to", "out")
     assert told in found.err and found.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_an_export_into_its_release_is_refused(tmp_path):
+    """With another folder in it, the release would not verify."""
+    release = make(tmp_path) / "release"
+
+    found = run("export", str(release), "--to", str(release / "trec"), "--format", "trec")
+
+    assert "lies in the release" in found.error
+    assert verify_release(release).differences == ()
 
 
 def test_ids_with_white_space_are_refused_where_they_cannot_be_written(tmp_path):

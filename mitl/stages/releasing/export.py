@@ -103,6 +103,11 @@ def export(settings: Settings, request: ExportRequest, progress: Progress = no_p
     manifest = read_manifest(request.release) if is_release else {}
     form = SET_FORMS[sides_of(manifest)]
     _check_form(request, target, form)
+    if is_release and request.release.resolve() in request.to.resolve().parents:
+        raise ReleaseError(
+            f"{str(request.to)!r} lies in the release, which would no longer be as it was released; choose a folder "
+            "outside"
+        )
     by_query = read_release(request.release).by_query
     content = _content(settings, request, manifest, by_query, progress)
     files = target.make(content)
