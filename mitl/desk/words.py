@@ -69,7 +69,7 @@ FINDINGS = {
     "too_fast": "Faster than a person can look.",
     "excluded_worker": "The worker is excluded already.",
     "bad_record_after_approval": "The record turned poor after this was approved.",
-    "same_worker": "The worker had been asked a pair before.",
+    "same_worker": "The worker had answered a pair before.",
     "rejection_stands": "Its rejection could not be reversed: the server takes it back no more.",
     "approved_before_rejection": "The work had been approved by itself before it could be rejected.",
     "unreadable": "The answers could not be read.",

@@ -308,7 +308,7 @@ def is_usable(
             alone. A bad record sets aside pages that passed by rule. A page that a person looked at and
             approved stays.
         excluded: whether the worker is excluded.
-        same_worker: whether the pair was asked of this worker before, so that the answer is not a second
+        same_worker: whether an answer of this worker on the pair counts already, so that this one is not a second
             opinion.
     """
     if judgement.outcome is not Outcome.ANSWERED or judgement.label is None:

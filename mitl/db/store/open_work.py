@@ -235,9 +235,9 @@ def hits_to_replace(
     """Closed HITs without a successor that leave something to be asked again; past work from files is never.
 
     A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
-    pairs that lack usable answers and are on no other HIT. A HIT of overlaps counts for the pairs that no second
-    worker has judged usably: a second opinion of the first worker is none. Its audit questions go with a HIT that is
-    asked again, as far as their audit still wants them; those that no such HIT takes are open.
+    pairs that lack usable answers beside a second opinion and are on no other HIT. A HIT of overlaps counts for the
+    pairs that no second worker has judged usably: a second opinion of the first worker is none. Its audit questions go
+    with a HIT that is asked again, as far as their audit still wants them; those that no such HIT takes are open.
 
     Args:
         tallies: those of this environment, where they are at hand.
@@ -274,7 +274,7 @@ def hits_to_replace(
             pairs = [
                 pair
                 for pair in asked
-                if workers.get(pair, 0) < enough and pair not in live and pair not in taken
+                if workers.get(pair, 0) - (pair in second) < enough and pair not in live and pair not in taken
             ]
         audits = [
             item.pair

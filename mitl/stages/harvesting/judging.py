@@ -138,8 +138,8 @@ def _weigh(work: SubmissionColumns, records: Mapping[int, GoldRecord]) -> _Weigh
 def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> Flags:
     """Write which answers may be used; (answers,) whether each may."""
     assignment, place = np.asarray(answers["assignment"]), np.asarray(answers["place"])
-    repeated = asked_before(answers, weights.turn)
     counts: Flags = is_labelled(answers) & weights.counts[assignment]
+    repeated = answered_before(answers, counts, weights.turn)
     counts[repeated] = False
     is_new = counts != np.asarray(answers["usable"])
     # Whether a page counts is said by its submission; its places are set one by one only where some come again.
@@ -164,15 +164,18 @@ def _by_submission(assignment: Ints, place: Ints, at: Ints) -> dict[int, list[in
     return places
 
 
-def asked_before(answers: Columns, turn: Ints) -> Ints:
-    """Where all answers but each worker's first on a pair stand; controls are meant to come again.
+def answered_before(answers: Columns, counts: Flags, turn: Ints) -> Ints:
+    """Where all answers that count stand but each worker's first on a pair; controls are meant to come again.
+
+    A worker whose page was dropped may be the one who takes the page that asks again.
 
     Which answers of an audit are by different workers, their own count says: an audit takes no answer from the rest.
 
     Args:
+        counts: (answers,) whether each would, if it were the only one.
         turn: submission → its place in the order of the work.
     """
-    asked = np.flatnonzero(is_asked(answers))
+    asked = np.flatnonzero(is_asked(answers) & counts)
     pair = np.asarray(answers["pair"])[asked]
     asked = asked[np.bincount(pair)[pair] > 1]  # few, among millions
     assignment, place, pair, worker = (
@@ -188,7 +191,7 @@ def _note(session: Session, repeated: Mapping[int, Sequence[int]], late: Sequenc
     findings: dict[int, list[Finding]] = defaultdict(list)
     for id_, places in repeated.items():
         findings[id_] += [
-            Finding(SAME_WORKER, f"place {place} was asked of this worker before") for place in places
+            Finding(SAME_WORKER, f"place {place} was answered by this worker before") for place in places
         ]
     for id_ in late:
         findings[id_].append(Finding(LATE_BAD_RECORD, BAD_RECORD))
