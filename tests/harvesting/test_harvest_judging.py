@@ -192,7 +192,7 @@ def test_judging_in_sets_is_the_rule_for_each_judgement(sqlite, rows, excluded):
 
 def test_judging_is_the_same_on_both_engines(engine_url):
     """A worker who meets a pair again, one who fails the controls, one who is not parsed yet, and one whose page was
-    dropped before they took the one that asked again."""
+    dropped before they took the one that asked again; then the first worker's first page is dropped too."""
     good = (Label.YES, Label.WEAK_NO, Label.YES, Label.NO)
     rows = [
         (0, "A1", 1, good, Decision.NONE),
@@ -210,6 +210,12 @@ def test_judging_is_the_same_on_both_engines(engine_url):
         decided = [row.decision for row in answers.assignments(session, SANDBOX)]
         counts = [row.record.usable for row in judgements.judgements(session, SANDBOX)]
         again = answers.finding_counts(session, SANDBOX)
+
+        answers.set_decision(session, [1], Decision.DROP)
+        judge(session, SANDBOX, GoldRule())
+        session.commit()
+        counts_then = [row.record.usable for row in judgements.judgements(session, SANDBOX)]
+        noted_then = answers.finding_counts(session, SANDBOX)
     assert decided == [
         Decision.PASS,
         Decision.PASS,
@@ -220,3 +226,5 @@ def test_judging_is_the_same_on_both_engines(engine_url):
     ]
     assert counts == [True] * 4 + [False, True, True, True] + [False] * 4 + [False] * 4 + [True] * 4
     assert again[SAME_WORKER] == 1
+    assert counts_then[:8] == [False] * 4 + [True] * 4
+    assert SAME_WORKER not in noted_then, "what was answered before counts no more, so the second answer does"

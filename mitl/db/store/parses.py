@@ -7,7 +7,7 @@ that a run died over, and whoever comes next parses it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -244,3 +244,22 @@ def add_all_findings(session: Session, given: Mapping[int, Iterable[Finding]]) -
             for code, detail in sorted(notes - stored[id_])
         ),
     )
+
+
+def set_findings(
+    session: Session, codes: Collection[str], given: Mapping[int, Iterable[Finding]], ids: Iterable[int]
+) -> None:
+    """Note this of these kinds about submissions, by id, and nothing else that was noted of these kinds before.
+
+    Args:
+        ids: all submissions that were looked at.
+    """
+    looked_at = set(ids)
+    query = select(FindingRow.id, FindingRow.assignment_id, FindingRow.code, FindingRow.detail)
+    stale = [
+        row
+        for row, id_, code, detail in session.execute(query.where(FindingRow.code.in_(codes)))
+        if id_ in looked_at and Finding(code, detail) not in given.get(id_, ())
+    ]
+    change_among(session, delete(FindingRow), FindingRow.id, stale)
+    add_all_findings(session, given)

@@ -76,7 +76,7 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     if workers:
         answers = answers_of(session, environment, workers)
         work = answer_store.submission_columns(session, environment, workers)
-        usable = _mark_usable(session, answers, _weigh(work, records))
+        usable = _mark_usable(session, answers, _weigh(work, records), work.id.tolist())
         answer_sheets.fill(session)
         control_sheets.keep(session, answers, {worker: is_bad[worker] for worker in workers})
         worker_tallies.keep(session, {**answers, "usable": usable}, workers)
@@ -135,8 +135,8 @@ def _weigh(work: SubmissionColumns, records: Mapping[int, GoldRecord]) -> _Weigh
     return weights
 
 
-def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> Flags:
-    """Write which answers may be used; (answers,) whether each may."""
+def _mark_usable(session: Session, answers: Columns, weights: _Weights, submissions: Sequence[int]) -> Flags:
+    """Write which answers of these submissions may be used; (answers,) whether each may."""
     assignment, place = np.asarray(answers["assignment"]), np.asarray(answers["place"])
     counts: Flags = is_labelled(answers) & weights.counts[assignment]
     repeated = answered_before(answers, counts, weights.turn)
@@ -152,7 +152,8 @@ def _mark_usable(session: Session, answers: Columns, weights: _Weights) -> Flags
         single = np.flatnonzero(is_new & has_repeats & (counts == usable))
         for id_, places in _by_submission(assignment, place, single).items():
             judgement_store.set_usable(session, id_, places, usable)
-    _note(session, _by_submission(assignment, place, repeated), np.flatnonzero(weights.is_late).tolist())
+    again = _by_submission(assignment, place, repeated)
+    _note(session, again, np.flatnonzero(weights.is_late).tolist(), submissions)
     return counts
 
 
@@ -186,8 +187,11 @@ def answered_before(answers: Columns, counts: Flags, turn: Ints) -> Ints:
     return np.sort(asked[order[1:][again]])
 
 
-def _note(session: Session, repeated: Mapping[int, Sequence[int]], late: Sequence[int]) -> None:
-    """Write down why answers do not count though their page passed."""
+def _note(
+    session: Session, repeated: Mapping[int, Sequence[int]], late: Sequence[int], submissions: Sequence[int]
+) -> None:
+    """Write down why answers of these submissions do not count though their page passed, and no longer why they did
+    not before."""
     findings: dict[int, list[Finding]] = defaultdict(list)
     for id_, places in repeated.items():
         findings[id_] += [
@@ -195,4 +199,4 @@ def _note(session: Session, repeated: Mapping[int, Sequence[int]], late: Sequenc
         ]
     for id_ in late:
         findings[id_].append(Finding(LATE_BAD_RECORD, BAD_RECORD))
-    parse_store.add_all_findings(session, findings)
+    parse_store.set_findings(session, (SAME_WORKER, LATE_BAD_RECORD), findings, submissions)
