@@ -106,12 +106,22 @@ def test_tensors_and_a_text_of_metrics_are_read(tmp_path):
     torch = pytest.importorskip("torch")
     folder = make(tmp_path, IdKind.INTEGER)
     release = mitl.load(folder / "release")
-    *_, matrix = arrays(folder)
+    images, captions, matrix = arrays(folder)
     whole = [torch.tensor(axis.astype(int).to_numpy()) for axis in (matrix.index, matrix.columns)]
     expected = release.evaluate(similarities=matrix, scoring=mitl.Scoring(("R@1", "mAP@R"), intervals=False))
     found = release.evaluate(
         similarities=(torch.tensor(matrix.to_numpy()), *whole),
         scoring=mitl.Scoring("R@1,mAP@R", intervals=False),
+    )
+
+    pd.testing.assert_frame_equal(found, expected)
+
+    # As a model leaves them: half as wide, and still bound to what it learns.
+    halves = [torch.tensor(side.to_numpy()).bfloat16() for side in (images, captions)]
+    rounded = [side.float().numpy() for side in halves]
+    expected = release.evaluate((images.index, rounded[0]), (captions.index, rounded[1]))
+    found = release.evaluate(
+        (images.index, halves[0].requires_grad_()), dict(zip(captions.index, halves[1], strict=True))
     )
 
     pd.testing.assert_frame_equal(found, expected)

@@ -396,10 +396,18 @@ def _id_texts(ids: Any) -> list[str]:
     return [str(name) for name in (ids.tolist() if hasattr(ids, "tolist") else ids)]
 
 
+def _in_numpy(given: Any) -> Any:
+    """A tensor that learns, lies on a card or has a number format that NumPy lacks, as NumPy can read it."""
+    if not hasattr(given, "detach"):
+        return given
+    held = given.detach().cpu()
+    return held.float() if str(held.dtype) == "torch.bfloat16" else held
+
+
 def _array(what: str, given: Any, dtype: type[np.float32] | None = None) -> NDArray[Any]:
-    """Also of a tensor; one that learns or lies on a card is none."""
+    """Also of tensors."""
     try:
-        array = np.asarray(given)
+        array = np.asarray([_in_numpy(row) for row in given] if isinstance(given, list) else _in_numpy(given))
         if array.dtype.kind in "bc":
             raise MetricError(f"{what} are {array.dtype}; they should be real numbers, as a file's")
         return array if dtype is None else array.astype(dtype, copy=False)
