@@ -112,25 +112,26 @@ def bootstrap(
     rule: TieRule = TieRule.HALF,
     prior: float = 0.0,
 ) -> Bounds:
-    """Intervals of the strengths over resamples of units: single answers, or workers with all that they said.
+    """Intervals of the strengths over resamples of workers with all that they said, or of single answers.
 
     Args:
-        wins, ties: (U, N, N) counts of each unit, as in ``strengths``.
+        wins, ties: counts as in ``strengths``: (U, N, N), of each worker, or (N, N), of single answers.
         confidence: share of the resamples within the interval, above 0 and below 1.
 
     Raises:
-        MetricError: there is no unit, or ``samples`` or ``confidence`` are out of range.
+        MetricError: there is no answer, or ``samples`` or ``confidence`` are out of range.
     """
-    units, n = wins.shape[0], wins.shape[-1]
-    if not units:
+    n = wins.shape[-1]
+    if not (wins.any() or ties.any()):
         raise MetricError("there are no answers to draw resamples of")
     if samples < 1 or not 0 < confidence < 1:
         raise MetricError(
             f"{samples} resamples at a confidence of {confidence}; there must be 1 or more, and it lies between 0 and 1"
         )
-    drawn = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), samples)  # (B, U)
-    won = (drawn @ wins.reshape(units, -1)).reshape(samples, n, n) * _off_diagonal(n)
-    tied = (drawn @ ties.reshape(units, -1)).reshape(samples, n, n) * _off_diagonal(n)
+    resampled = _resampled_answers if wins.ndim == 2 else _resampled_workers
+    won, tied = (
+        counts * _off_diagonal(n) for counts in resampled(wins, ties, samples, np.random.default_rng(seed))
+    )
     beats = won + tied + prior * _off_diagonal(n)
     lacking = ~_reach(beats).all(axis=(-1, -2))  # a chain of wins from everybody to everybody
     extra = np.where(lacking, max(prior, WEAK_PRIOR), prior)
@@ -138,6 +139,26 @@ def bootstrap(
     outside = 100 * (1 - confidence) / 2
     low, high = np.percentile(100 * strength, [outside, 100 - outside], axis=0)
     return Bounds(low, high, int(lacking.sum()))
+
+
+def _resampled_workers(
+    wins: Floats, ties: Floats, samples: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """(B, N, N) each."""
+    workers, n = wins.shape[:2]
+    drawn = rng.multinomial(workers, np.full(workers, 1 / workers), samples)  # (B, U)
+    won, tied = (drawn @ counts.reshape(workers, -1) for counts in (wins, ties))
+    return won.reshape(samples, n, n), tied.reshape(samples, n, n)
+
+
+def _resampled_answers(
+    wins: Floats, ties: Floats, samples: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """The same: how often each answer is drawn, so that millions of answers take no more room than a few."""
+    kinds = np.concatenate([wins.ravel(), np.triu(ties).ravel()])
+    drawn = rng.multinomial(round(kinds.sum()), kinds / kinds.sum(), samples).astype(np.float64)
+    won, tied = drawn.reshape(samples, 2, *wins.shape).swapaxes(0, 1)
+    return won, tied + tied.swapaxes(1, 2)
 
 
 def _maximise(
@@ -241,23 +262,27 @@ def _listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ballots:
-    """Preferences as counts, unit by unit."""
+    """Preferences as counts: (U, N, N), of each worker, or (N, N), of single answers."""
 
     systems: tuple[str, ...]
     wins: Floats
-    """(U, N, N); row i, column j: how often i was preferred to j."""
+    """Row i, column j: how often i was preferred to j."""
     ties: Floats
-    """(U, N, N), symmetric."""
+    """Symmetric."""
 
     @property
     def total_wins(self) -> Floats:
-        """(N, N) over all units."""
-        return np.asarray(self.wins.sum(0), np.float64)
+        """(N, N) over all workers."""
+        return self._total(self.wins)
 
     @property
     def total_ties(self) -> Floats:
-        """(N, N) over all units."""
-        return np.asarray(self.ties.sum(0), np.float64)
+        """(N, N) over all workers."""
+        return self._total(self.ties)
+
+    def _total(self, counts: Floats) -> Floats:
+        n = len(self.systems)
+        return np.asarray(counts.reshape(-1, n, n).sum(0), np.float64)
 
 
 def first_votes(votes: Sequence[Vote]) -> list[Vote]:
@@ -271,33 +296,23 @@ def first_votes(votes: Sequence[Vote]) -> list[Vote]:
 
 
 def count_votes(votes: Sequence[Vote], *, by_worker: bool) -> Ballots:
-    """The votes as tables, one for each worker or for each vote; systems sorted by name."""
+    """The votes as a table for each worker, or as one of single answers; systems sorted by name."""
     systems = tuple(
         sorted({name for vote in votes for name in (vote.comparison.left, vote.comparison.right)})
     )
     place = {name: number for number, name in enumerate(systems)}
-    units = {vote.worker if by_worker else number: None for number, vote in enumerate(votes)}
-    row = {unit: number for number, unit in enumerate(units)}
-    wins = np.zeros((len(units), len(systems), len(systems)))
+    row = {worker: number for number, worker in enumerate(dict.fromkeys(vote.worker for vote in votes))}
+    wins = np.zeros((len(row) if by_worker else 1, len(systems), len(systems)))
     ties = np.zeros_like(wins)
-    for number, vote in enumerate(votes):
-        unit = row[vote.worker if by_worker else number]
+    for vote in votes:
+        of = row[vote.worker] if by_worker else 0
         left, right = place[vote.comparison.left], place[vote.comparison.right]
         if vote.answer is Preference.EQUAL:
-            ties[unit, [left, right], [right, left]] += 1
+            ties[of, [left, right], [right, left]] += 1
         else:
             winner, loser = (left, right) if vote.answer is Preference.LEFT else (right, left)
-            wins[unit, winner, loser] += 1
-    return Ballots(systems, wins, ties)
-
-
-def single_ballots(systems: Sequence[str], wins: Floats) -> Ballots:
-    """A table of counts taken apart into single votes; the diagonal is left out."""
-    rows, columns = np.nonzero(~np.eye(len(systems), dtype=bool) & (wins > 0))
-    counts = wins[rows, columns].astype(int)
-    units = np.zeros((int(counts.sum()), len(systems), len(systems)))
-    units[np.arange(len(units)), np.repeat(rows, counts), np.repeat(columns, counts)] = 1
-    return Ballots(tuple(systems), units, np.zeros_like(units))
+            wins[of, winner, loser] += 1
+    return Ballots(systems, wins, ties) if by_worker else Ballots(systems, wins[0], ties[0])
 
 
 def left_share(votes: Sequence[Vote]) -> float | None:

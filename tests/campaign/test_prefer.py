@@ -95,7 +95,10 @@ def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(
     for finished in (settings, done):
         assert harvest(finished, SANDBOX).status == simulate(finished, SANDBOX).status == "nothing_to_do"
         scored = score_votes(finished, method=Method(prior=0.5))
+        single = score_votes(finished, method=Method(prior=0.5, by_worker=False))
         assert list(scored.counts["systems"])[-1] == "guess"
+        assert single.counts["preferred"] == scored.counts["preferred"]
+        assert single.counts["equal"] == scored.counts["equal"]
         assert scored.counts["votes"] == scored.counts["ties"] + sum(
             system["wins"] for system in scored.counts["systems"].values()
         )

@@ -144,6 +144,25 @@ def test_intervals_are_the_same_for_the_same_seed_and_wider_where_few_were_asked
     assert (more.high - more.low)[0] == pytest.approx((few.high - few.low)[0] / np.sqrt(10), rel=0.25)
 
 
+@pytest.mark.parametrize("rule", TieRule)
+def test_single_answers_are_resampled_from_their_counts_however_many_there_are(rule):
+    """As one unit for each answer gives them, but for the draw; a billion answers take no more room than 60."""
+    wins, ties = np.array([[0, 9.0, 5], [6, 0, 8], [4, 3, 0]]), np.ones((3, 3)) * 5 - 5 * np.eye(3)
+    places = np.concatenate(
+        [np.repeat(np.arange(18), np.concatenate([wins.ravel(), np.triu(ties).ravel()]).astype(int))]
+    )
+    units = np.eye(18)[places].reshape(-1, 2, 3, 3)
+    tied = units[:, 1] + units[:, 1].transpose(0, 2, 1)
+
+    single = bootstrap(wins, ties, rule=rule)
+    one_by_one = bootstrap(units[:, 0], tied, rule=rule)
+    many = bootstrap(wins * 2e7, ties * 2e7, samples=50, rule=rule)
+
+    assert single.low == pytest.approx(one_by_one.low, rel=0.2)
+    assert single.high == pytest.approx(one_by_one.high, rel=0.1)
+    assert many.low == pytest.approx(strengths(wins, ties, rule=rule).scores, rel=0.01)
+
+
 def test_resamples_in_which_somebody_won_nothing_are_counted_and_not_lost():
     """One win of five: a third of the resamples lack it."""
     one = np.array([[0, 1.0], [0, 0]])

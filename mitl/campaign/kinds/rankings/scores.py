@@ -20,7 +20,6 @@ from mitl.analysis.bradley_terry import (
     count_votes,
     first_votes,
     left_share,
-    single_ballots,
     strengths,
 )
 from mitl.core.arrays import Floats
@@ -218,10 +217,11 @@ def score_counts(
         MetricError: the file is no such table, or the scores have no maximum.
     """
     names, wins = read_counts(path)
-    ballots = single_ballots(names, wins)
-    lines = [f"{len(ballots.wins):,} preferences of {str(path)!r}"]
-    scored = score(ballots, method, seed=settings.seed)
-    return _result(scored, method, {"votes": len(ballots.wins)}, lines, to)
+    np.fill_diagonal(wins, 0)
+    votes = int(wins.sum())
+    lines = [f"{votes:,} preferences of {str(path)!r}"]
+    scored = score(Ballots(tuple(names), wins, np.zeros_like(wins)), method, seed=settings.seed)
+    return _result(scored, method, {"votes": votes}, lines, to)
 
 
 def _batches(
