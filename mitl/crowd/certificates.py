@@ -54,7 +54,7 @@ def _remedy(code: int) -> str:
     if code in (_WRONG_NAME, _WRONG_ADDRESS):
         return (
             "write the address that the certificate is for in --endpoint-url, AWS_ENDPOINT_URL_MTURK or "
-            "[crowd] endpoint in mitl.toml"
+            "[crowd] endpoint in mitl.toml, or for links in --base-url"
         )
     if code == _EXPIRED:
         return "renew it where that server runs, or mend this machine's clock"

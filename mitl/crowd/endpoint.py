@@ -141,11 +141,8 @@ def _explicit(
         import httpx
 
         try:
-            health = _health(f"{url}/healthz")
+            health = _health(url)
         except httpx.HTTPError as error:
-            refused = certificates.refusal(error) if isinstance(error, httpx.ConnectError) else None
-            if refused is not None:
-                raise certificates.endpoint_error(url, refused) from error
             raise EndpointError(
                 f"nothing answers at {url} ({type(error).__name__}); start the server there with `mitl serve`, "
                 "or check --endpoint-url, AWS_ENDPOINT_URL_MTURK and [crowd] endpoint in mitl.toml"
@@ -206,15 +203,20 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
 
 
 def serves(url: str, engine: Engine) -> bool:
-    """Whether the crowd server over this database answers at ``url``, and none over a copy of it or that repeats it."""
+    """Whether the crowd server over this database answers at ``url``, and none over a copy of it or that repeats it.
+
+    Raises:
+        EndpointError: the certificate there cannot be verified.
+        SettingsError: a file of certificates that the environment names cannot be read.
+    """
     import httpx
 
     from mitl.crowd_server import admin
 
     question = secrets.token_hex(16)
     try:
-        health = _health(f"{url}/healthz?question={question}")
-    except (httpx.HTTPError, SettingsError):  # the latter for certificates that cannot be read
+        health = _health(url, question)
+    except httpx.HTTPError:
         return False
     return _id(health) == admin.server_id(engine) and health.get("place") == admin.place(engine, question)
 
@@ -224,8 +226,11 @@ def _id(health: Mapping[str, Any]) -> str | None:
     return server_id if isinstance(server_id, str) else None
 
 
-def _health(url: str) -> Mapping[str, Any]:
-    """What ``/healthz`` says; nothing where something else than a crowd server answers."""
+def _health(url: str, question: str = "") -> Mapping[str, Any]:
+    """What ``/healthz`` says; nothing where something else than a crowd server answers.
+
+    Raises EndpointError where the certificate cannot be verified, and httpx's errors for all else.
+    """
     import httpx  # here and above, for it takes a while to load, and many commands ask nobody
 
     near = is_loopback(url)
@@ -234,7 +239,13 @@ def _health(url: str) -> Mapping[str, Any]:
     plain = near and urlsplit(url).scheme == "http"
     verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else certificates.httpx_context()
     timeout = httpx.Timeout(BUSY_TIMEOUT_S, connect=PROBE_TIMEOUT_S)
-    reply = httpx.get(url, timeout=timeout, trust_env=not near, verify=verify)
+    asked = {"question": question} if question else None
+    try:
+        reply = httpx.get(f"{url}/healthz", params=asked, timeout=timeout, trust_env=not near, verify=verify)
+    except httpx.ConnectError as error:
+        if (refused := certificates.refusal(error)) is not None:
+            raise certificates.endpoint_error(url, refused) from error
+        raise
     try:
         said = reply.json() if reply.status_code == 200 else {}
     except ValueError:

@@ -29,7 +29,7 @@ from mitl.crowd_server.store.workers import InvitationRow
 from mitl.crowd_server.supervising import Crew
 from mitl.db.engine import make_engine
 from mitl.db.explain import explained
-from mitl.errors import SettingsError
+from mitl.errors import EndpointError, SettingsError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table, several
 from mitl.records.results import EnvironmentCounts, printed_by
@@ -232,14 +232,17 @@ def invite(
     base = base_of(base_url)
     with crowd_database(settings) as engine:
         invitations = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
-        is_served = serves(base, engine)
+        try:
+            trouble, after = ("", "") if serves(base, engine) else (_nobody_answers(base), "mitl serve")
+        except (EndpointError, SettingsError) as error:
+            trouble, after = f"asked from here, what answers at {base} is not known: {error}", ""
     links = [base + invitation.path for invitation in invitations]
     whom = "hand it to its person" if open_uses in (None, 1) else f"it admits {open_uses} people"
     return StageResult(
         counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),
         lines=(*links, f"each link is shown only now; {whom}"),
-        warnings=() if is_served else (_nobody_answers(base),),
-        next="" if is_served else "mitl serve",
+        warnings=(trouble,) if trouble else (),
+        next=after,
     )
 
 

@@ -196,7 +196,10 @@ def test_a_line_that_breaks_after_the_request_stays_unclear(certificates, author
 
 
 def test_a_command_works_once_both_variables_are_set(certificates, authority, tmp_path, monkeypatch):
-    """With none or one of them the line names both and nothing is fetched or paid; then the same command does both."""
+    """With none or one of them the line names both and nothing is fetched or paid; then the same command does both.
+
+    Invitations say the same of the address where their links point, and are made all the same.
+    """
     settings = project_settings(make_asked(tmp_path / "p"))
     simulate(settings, SANDBOX)
     engine = make_engine(settings.crowd_db_url)
@@ -205,6 +208,7 @@ def test_a_command_works_once_both_variables_are_set(certificates, authority, tm
         config.write('\n[crowd]\nenvironment = "sandbox"\n')
     with over_tls(engine, certificates["authority"]) as url:
         command = ("harvest", "--sandbox", "--project", settings.project, "--endpoint-url", url)
+        inviting = ("crowd", "invite", "--sandbox", "--project", settings.project, "--base-url", url, "--json")
         for names in ((), *((name,) for name in VARIABLES)):
             with monkeypatch.context() as patch:
                 trust(patch, authority.certificate, names)
@@ -212,10 +216,15 @@ def test_a_command_works_once_both_variables_are_set(certificates, authority, tm
             assert "set both SSL_CERT_FILE and AWS_CA_BUNDLE" in message
             assert not any(key in message for key in keys)
         assert submissions(settings) == []
+        unknown = ok(*inviting).json
         trust(monkeypatch, authority.certificate)
         ok(*command)
+        known = ok(*inviting).json
     paid = admin.payments(engine, SANDBOX)
     engine.dispose()
 
     assert [one.decision for one in submissions(settings)] == [Decision.PASS] * 6
     assert sum(one.approved for one in paid) == 6
+    assert "cannot be verified: unable to get local issuer certificate" in unknown["warnings"][0]
+    assert (unknown["counts"]["invitations"], unknown.get("next")) == (1, None)
+    assert (known["counts"]["invitations"], known["warnings"]) == (1, [])
