@@ -97,14 +97,21 @@ def invited(engine):
     return worker, link.id
 
 
-def test_who_was_shut_out_since_the_page_was_asked_for_takes_no_hit(either_crowd):
-    """An invitation is revoked between the look at who asks and the acceptance: no HIT is given out."""
+@pytest.mark.parametrize("change", ["revoked", "withdrawn"])
+def test_who_was_shut_out_since_the_page_was_asked_for_takes_no_hit(either_crowd, change):
+    """The invitation or the consent ends between the look at who asks and the acceptance: no HIT is given out."""
+    engine, environment = either_crowd.engine, Environment.SANDBOX
     hit_type = post_hit(either_crowd.boto())["HITTypeId"]
-    worker, invitation = invited(either_crowd.engine)
-    admin.revoke(either_crowd.engine, invitation)
+    study, _ = admin.change_study(engine, environment, {"consent": "I take part."})
+    worker, invitation = invited(engine)
+    if change == "revoked":
+        admin.revoke(engine, invitation)
+    else:
+        with Database(engine).write(environment) as connection:
+            workers.record_consent(connection, worker.id, study.version, False, utc_now())
 
-    with Database(either_crowd.engine).write(worker.environment) as connection:
-        leased = leases.accept(Books(connection, worker.environment, utc_now()), worker, hit_type)
+    with Database(engine).write(environment) as connection:
+        leased = leases.accept(Books(connection, environment, utc_now()), worker, hit_type)
 
     assert leased is None
 

@@ -27,11 +27,13 @@ from mitl.crowd_server.store.models import (
     IS_LIVE,
     WORK,
     AssignmentState,
+    Consent,
     CrowdAssignment,
     CrowdHit,
     CrowdWorker,
     HitType,
     Invitation,
+    Study,
     WorkerBlock,
 )
 from mitl.crowd_server.store.workers import WorkerRow
@@ -113,9 +115,15 @@ _GIVEN_OUT = (
     HitType.environment == bindparam("environment"),
     HitType.paused_at.is_(None),
     ~exists().where(WorkerBlock.worker_id == _ME),
-    # Looked at again here, for the invitation may have been revoked since the page was asked for.
+    # Looked at again here: since the page was asked for, the invitation may have been revoked, the consent withdrawn.
     ~exists().where(
         CrowdWorker.id == _ME, Invitation.id == CrowdWorker.invitation_id, Invitation.revoked_at.is_not(None)
+    ),
+    ~exists().where(
+        Study.environment == bindparam("environment"),
+        Consent.version == Study.version,
+        Consent.worker_id == _ME,
+        Consent.given.is_(False),
     ),
 )
 _OPEN = (
