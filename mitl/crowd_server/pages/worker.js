@@ -42,6 +42,27 @@
     }
   });
 
+  // The time that is left for a HIT or a test. The steady clock may stand still while a computer sleeps, and the other one be set back: the
+  // later of the two counts.
+  const timer = document.getElementById("timer"), said = document.getElementById("said");
+  if (timer) {
+    const {seconds: given, soon, warning} = timer.dataset, steady = performance.now(), wall = Date.now();
+    const two = number => String(number).padStart(2, "0");
+    const tick = () => {
+      const passed = Math.max(performance.now() - steady, Date.now() - wall) / 1000, left = Math.max(0, Math.round(given - passed));
+      const hours = Math.floor(left / 3600), minutes = Math.floor(left / 60) % 60, seconds = left % 60;
+      timer.textContent = left ? (hours ? `${hours}:${two(minutes)}:${two(seconds)}` : `${minutes}:${two(seconds)}`) + " left" : "time is over";
+      timer.classList.toggle("soon", left < soon);
+      if (left && left < soon && !said.textContent) said.textContent = warning;
+      if (left) return;
+      clearInterval(ticking);
+      document.getElementById("over").hidden = false;
+      timer.dispatchEvent(new Event("over"));
+    };
+    const ticking = setInterval(tick, 1000);
+    addEventListener("DOMContentLoaded", tick);
+  }
+
   const frame = document.getElementById("hit"), earlier = document.getElementById("earlier");
   const number = token => token.split("-")[0];
   const drafts = () => Object.keys(localStorage).filter(key => key.startsWith(prefix) && (draft(key) || {}).worker === earlier.dataset.worker)
@@ -62,13 +83,9 @@
     earlier.hidden = false;
   });
   if (!frame) return;
-  const timer = document.getElementById("timer"), said = document.getElementById("said");
   const key = prefix + frame.dataset.token, choices = "mitl-options";
-  // The steady clock may stand still while a computer sleeps, and the other one be set back: the later of the two counts.
-  const steady = performance.now(), wall = Date.now();
-  const passed = () => Math.max(performance.now() - steady, Date.now() - wall) / 1000;
   // A page of another site does not say what was entered.
-  let over = false, warned = false, answered = !frame.src.startsWith(location.origin + "/") || attempt(() => localStorage.getItem(key)) !== null;
+  let over = false, answered = !frame.src.startsWith(location.origin + "/") || attempt(() => localStorage.getItem(key)) !== null;
 
   // One slip would cost all that was entered, since a HIT that was returned is not offered again at once.
   document.querySelector("form[action$='/return']").addEventListener("submit", event => {
@@ -90,25 +107,6 @@
     frame.blur();
     frame.focus();
   });
-
-  const tick = () => {
-    const left = Math.max(0, Math.round(Number(timer.dataset.seconds) - passed()));
-    const hours = Math.floor(left / 3600), minutes = Math.floor(left / 60) % 60, seconds = left % 60;
-    const two = number => String(number).padStart(2, "0");
-    timer.textContent = left ? (hours ? `${hours}:${two(minutes)}:${two(seconds)}` : `${minutes}:${two(seconds)}`) + " left" : "time is over";
-    timer.classList.toggle("soon", left < 300);
-    if (left < 300 && left && !warned) {
-      warned = true;
-      said.textContent = "Less than five minutes are left for this HIT.";
-    }
-    if (!left && !over) {
-      document.getElementById("over").hidden = false;
-      said.textContent = "The time for this HIT is over.";
-    }
-    if (!left || over) clearInterval(ticking);
-  };
-  const ticking = setInterval(tick, 1000);
-  tick();
 
   const clean = fields => Array.isArray(fields) && fields.every(pair => Array.isArray(pair) && pair.length === 2 && pair.every(text => typeof text === "string"));
   const isChosen = options => Array.isArray(options) && options.length < 20 && options.every(pair => Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string" && typeof pair[1] === "boolean");
