@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import resource
 import signal
 import socket
@@ -275,7 +276,32 @@ class _Announcing(uvicorn.Server):
             yield
 
 
+WARNS_AGAIN_S = 60.0
+
+
+class _Seldom(logging.Filter):
+    """Lets each warning through once a minute: uvicorn has one for every odd request, and strangers can send many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._again_at: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log it."""
+        now = time.monotonic()
+        if record.levelno != logging.WARNING:
+            return True
+        if now < self._again_at.get(record.msg, now):
+            return False
+        self._again_at[record.msg] = now + WARNS_AGAIN_S
+        return True
+
+
+_SELDOM = _Seldom()
+
+
 def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
+    logging.getLogger("uvicorn.error").addFilter(_SELDOM)
     options: dict[str, Any] = {
         "http": PatientProtocol,
         "loop": "asyncio",  # uvicorn would take uvloop if it is installed, which sets the queue to `backlog`

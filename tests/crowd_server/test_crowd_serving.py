@@ -14,6 +14,7 @@ import httpx
 import pytest
 from tls_kit import self_signed
 
+from mitl.crowd_server import serving
 from mitl.crowd_server.serving import MOST_PENDING, TICK_S, PatientProtocol, RunningServer
 from mitl.crowd_server.store.database import in_thread
 
@@ -98,6 +99,19 @@ def test_what_makes_no_sense_is_refused_and_hung_up_on(parts):
 
     assert reply.startswith(b"HTTP/1.1 400 ") and reply.count(b"HTTP/1.1") == 1
     assert b"connection: close" in reply
+
+
+def test_strangers_do_not_fill_the_log(caplog, monkeypatch):
+    """The same warning about what they send comes once a minute."""
+    monkeypatch.setattr(serving._SELDOM, "_again_at", {})
+
+    for _ in range(3):
+        exchange(b"no request\r\n\r\n")
+        exchange(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n")
+
+    said = [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"]
+    assert said[:2] == ["Invalid HTTP request received.", "Unsupported upgrade request."]
+    assert len(said) == len(set(said))
 
 
 def test_a_long_body_in_small_pieces_is_no_long_head():
