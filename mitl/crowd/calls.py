@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeGuard, TypeVar
 
 from mitl.crowd.context import Context
 from mitl.db.store import journal
-from mitl.errors import CrowdError, MitlError
+from mitl.errors import CrowdError, FundsError, MitlError
 from mitl.interrupts import interrupts_held
 from mitl.records import JournalState
 
@@ -194,10 +194,10 @@ class _Run(Generic[T, R]):
         return good
 
     def _is_taken(self, fault: BaseException) -> TypeGuard[CrowdError]:
-        """Whether it is a refusal of this very call, which the caller takes; not of all calls, as of a key's."""
-        if self._refusals is None or not isinstance(fault, CrowdError) or fault.unclear:
+        """Whether it is a refusal of this very call, which the caller takes; not of all, by a key or for lack of money."""
+        if self._refusals is None or not isinstance(fault, CrowdError) or isinstance(fault, FundsError):
             return False
-        return (fault.code or "").startswith("AWS.MechanicalTurk.")
+        return not fault.unclear and (fault.code or "").startswith("AWS.MechanicalTurk.")
 
     def book_made(self, awaited: Collection[Future[R]] = ()) -> None:
         """Wait for the calls that were sent, but for those of ``awaited``, and book them in one transaction."""

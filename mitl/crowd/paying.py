@@ -6,7 +6,7 @@ Calls that bind (approve, reject, exclude) are journalled before they are made a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -55,6 +55,8 @@ class CarriedOut:
     """Rejections that were to be reversed, and that the server takes back no more."""
     offered: tuple[str, ...] = ()
     """About each excluded worker whom the server does not keep from HITs, what it says."""
+    refused: tuple[str, ...] = ()
+    """About decisions that the server does not take, for each kind of call, which and why not."""
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -65,6 +67,7 @@ class CarriedOut:
         return (
             *(f"{several(count, 'rejection')} {said}" for count, said in counts if count),
             *self.offered,
+            *self.refused,
         )
 
 
@@ -108,27 +111,32 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
     """Make the calls that stored decisions ask for and that were not made yet, by this run or an earlier one.
 
     Raises:
-        CrowdError: no server answers, or it refused a call; those of other kinds were made.
+        CrowdError: no server answers, or it refuses calls whatever they are about; those of other kinds were made.
     """
     session, environment = context.session, context.environment
     paid = answer_store.assignments(session, environment, _PAID, settled=False)
-    refused = answer_store.assignments(session, environment, (Decision.REJECT,))
+    rejected_here = answer_store.assignments(session, environment, (Decision.REJECT,))
     batches = {batch.name: batch for batch in hit_store.batches(session, environment)}
     session.rollback()
     too_late: set[int] = set()
     stand: set[int] = set()
-    refusals: list[CrowdError] = []
+    failures: list[CrowdError] = []
+    refused: list[str] = []
 
     def run(kind: str, rows: Sequence[StoredAssignment], call: Callable[[StoredAssignment], bool]) -> int:
         book = {REJECT: book_rejections, OVERRIDE: book_reversals}.get(kind, book_approvals)
         calls = [Call(row.key, row, {"assignment": row.mturk_assignment_id}) for row in rows]
+        refusals: dict[str, CrowdError] = {}
+        made = 0
         try:
-            return make_calls(context, Operation(kind, call, book), calls)
+            made = make_calls(context, Operation(kind, call, book), calls, refusals=refusals)
         except CrowdError as error:
             if error.unclear:
                 raise
-            refusals.append(error)  # which holds up no call of another kind
-            return 0
+            failures.append(error)  # which holds up no call of another kind
+        if refusals:
+            refused.append(_refused_line([row.id for row in rows if row.key in refusals], refusals))
+        return made
 
     def book_approvals(made: Sequence[tuple[StoredAssignment, bool]]) -> None:
         answer_store.set_status(session, [row.id for row, _ in made], APPROVED)
@@ -161,15 +169,28 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
         lambda row: client.approve(row.mturk_assignment_id),
     )
     approved += run(OVERRIDE, _to_override(session, paid), lambda row: _reverse(client, row))
-    to_reject = [row for row in refused if row.status == SUBMITTED]
+    to_reject = [row for row in rejected_here if row.status == SUBMITTED]
     reasons = {row.key: _reason(session, row) for row in to_reject}
     rejected = run(REJECT, to_reject, lambda row: _reject(client, row, reasons[row.key]))
     excluded, offered = _exclude(context, client, [row for row in paid if _is_to_exclude(row)])
-    if refusals:
-        raise refusals[0]
+    if failures:
+        raise failures[0]
     return CarriedOut(
-        approved - len(stand), rejected - len(too_late), excluded, len(too_late), len(stand), offered
+        approved - len(stand),
+        rejected - len(too_late),
+        excluded,
+        len(too_late),
+        len(stand),
+        offered,
+        tuple(refused),
     )
+
+
+def _refused_line(submissions: Sequence[int], refusals: Mapping[str, CrowdError]) -> str:
+    named = ", ".join(map(str, submissions[:_NAMED]))
+    more = f" and {len(submissions) - _NAMED:,} more" if len(submissions) > _NAMED else ""
+    first = next(iter(refusals.values()))
+    return f"what was decided about submission {named}{more} is refused; each harvest tries again: {first}"
 
 
 def _reverse(client: MTurkClient, row: StoredAssignment) -> bool:

@@ -208,7 +208,16 @@ def test_a_command_works_once_both_variables_are_set(certificates, authority, tm
         config.write('\n[crowd]\nenvironment = "sandbox"\n')
     with over_tls(engine, certificates["authority"]) as url:
         command = ("harvest", "--sandbox", "--project", settings.project, "--endpoint-url", url)
-        inviting = ("crowd", "invite", "--sandbox", "--project", settings.project, "--base-url", url, "--json")
+        inviting = (
+            "crowd",
+            "invite",
+            "--sandbox",
+            "--project",
+            settings.project,
+            "--base-url",
+            url,
+            "--json",
+        )
         for names in ((), *((name,) for name in VARIABLES)):
             with monkeypatch.context() as patch:
                 trust(patch, authority.certificate, names)

@@ -15,6 +15,7 @@ from world_kit import SANDBOX
 from mitl.crowd.paying import has_open_calls
 from mitl.db.session import open_database
 from mitl.db.store import desk
+from mitl.db.store.answers import StoredAssignment
 from mitl.errors import CrowdError, MitlError, StoreError
 from mitl.records import Decision
 from mitl.settings import Settings
@@ -34,6 +35,12 @@ def unsent(settings: Settings) -> int:
         found = desk.unsent(session, SANDBOX)
         assert (found > 0) is has_open_calls(session, SANDBOX)
     return found
+
+
+def submission(settings: Settings, number: int) -> StoredAssignment:
+    """As the project knows it."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return find_submission(session, SANDBOX, number)
 
 
 def cut_off(settings: Settings, tmp_path) -> Settings:
@@ -122,6 +129,25 @@ def test_a_rejection_that_the_server_refuses_is_made_for_another_reason(project,
     assert f"rejected: {f'{REASON} Sorry.'!r}" in show(project, first).lines
 
 
+def test_an_approval_that_the_server_refuses_for_ever_holds_up_nothing_else(project):
+    """As for a submission that a restored server lacks: each harvest warns of it, pays the others and ends well."""
+    first, second, *_ = queued(project)
+    on_server(
+        project,
+        "UPDATE assignment SET mturk_id = 'X' || mturk_id WHERE mturk_id = "
+        f"'{submission(project, first).mturk_assignment_id}'",
+    )
+
+    told = rule(project, [Ruling(first, Decision.APPROVE), Ruling(second, Decision.APPROVE)], SANDBOX)
+
+    assert [submission(project, number).status for number in (first, second)] == ["Submitted", "Approved"]
+    for result in (told, harvest(project, SANDBOX)):
+        (warning,) = result.warnings
+        assert f"what was decided about submission {first} is refused; each harvest tries again: " in warning
+        assert warning.endswith("[AWS.MechanicalTurk.AssignmentDoesNotExist]")
+    assert unsent(project) == 1
+
+
 def test_a_worker_who_is_still_to_be_excluded_counts(project, tmp_path):
     """The work is paid already, so its status alone says nothing."""
     first = queued(project)[0]
@@ -187,9 +213,8 @@ def test_rejected_work_that_was_approved_elsewhere_is_booked_by_a_reversal(proje
     first = queued(project)[0]
     rule(project, [Ruling(first, Decision.REJECT, REASON)], SANDBOX)
     assert check_pay(project, SANDBOX).refusal is None
-    with open_database(project.db_url, read_only=True) as session, client_of(project) as client:
-        row = find_submission(session, SANDBOX, first)
-        assert client.approve(row.mturk_assignment_id, override_rejection=True)
+    with client_of(project) as client:
+        assert client.approve(submission(project, first).mturk_assignment_id, override_rejection=True)
     harvest(project, SANDBOX)
     assert "`mitl review reverse`" in str(check_pay(project, SANDBOX).refusal)
 
