@@ -48,7 +48,9 @@ def tau_b_rows(one: Values, other: Values, compared: NDArray[np.bool_] | None = 
     left, right = np.triu_indices(n, 1)
     size = max(1, _CELLS // max(1, n * n))
     for part in (slice(start, start + size) for start in range(0, len(one), size)):
-        signs = [np.sign(values[part, left] - values[part, right]).astype(np.int8) for values in (one, other)]
+        # Compared rather than subtracted: two similarities of -inf, which tell nothing, are equal.
+        sides = [(values[part, left], values[part, right]) for values in (one, other)]
+        signs = [(here > there).astype(np.int8) - (here < there) for here, there in sides]
         if compared is not None:
             signs = [sign * (compared[part, left] & compared[part, right]) for sign in signs]
         agreed = (signs[0] * signs[1]).sum(axis=1, dtype=np.int64)

@@ -25,7 +25,7 @@ UNIT = 2.0**-24
 _MARGIN = 1 + 2.0**-20
 """For the rounding of the bounds themselves."""
 
-_LONGEST = 1e19
+LONGEST = 1e19
 """Inner products of vectors up to this length stay within float32."""
 
 
@@ -94,11 +94,11 @@ class Vectors:
 
     def checked(self, lengths: Doubles, start: int) -> Doubles:
         """The same lengths of items from ``start`` on; RetrievalError names the first one that cannot be used."""
-        bad = np.flatnonzero(~(lengths <= _LONGEST))
+        bad = np.flatnonzero(~(lengths <= LONGEST))
         if len(bad):
             raise RetrievalError(
                 f"the embedding of {self._encoded.modality} {self._encoded.ids[start + bad[0]]} is not finite "
-                f"or longer than {_LONGEST:g}; normalise or encode again"
+                f"or longer than {LONGEST:g}; normalise or encode again"
             )
         with self._lock:
             self.longest = max(self.longest, float(lengths.max(initial=0)))

@@ -113,6 +113,18 @@ def test_a_similarity_that_is_no_number_is_named(place):
     assert "not finite; first: '20'" in against_release(*EMBEDDINGS)
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_an_embedding_whose_products_leave_float32_is_named(place, several):
+    """They would all be infinite, so that ids alone ranked them; cosines are as good as ever."""
+    long = SIMILARITIES * np.array([[1.0], [1e20], [1.0]])
+    captions = np.eye(SIMILARITIES.shape[1])
+    for name, ids, rows in (("images.npz", IMAGES, long), ("captions.npz", CAPTIONS, captions)):
+        np.savez(place / name, ids=np.array(ids), embedding=np.stack([rows, rows], 1) if several else rows)
+
+    assert "the embedding of image 20 in 'images.npz' is longer than 1e+19" in against_release(*EMBEDDINGS)
+    assert mitl("evaluate", "--release", "release", *EMBEDDINGS, "--similarity", "cosine").status == 0
+
+
 def test_embeddings_of_unequal_width_are_refused(place):
     """With both widths."""
     np.savez(place / "captions.npz", ids=np.array(CAPTIONS), embedding=np.ones((4, 3), np.float32))

@@ -215,6 +215,16 @@ def test_tau_agrees_with_scipy(world):
     assert values.left_out == len(world) - len(expected)
 
 
+def test_items_without_a_similarity_are_tied_behind_the_others():
+    """-inf says that a pair has none; two of them tell nothing apart."""
+    labels = of({1: {0: 0, 1: 1, 2: 2, 3: 3}})
+
+    with np.errstate(all="raise"):
+        values = kendall(labels, np.array([-np.inf, -np.inf, 0.1, 0.2]))
+
+    assert scored(values) == pytest.approx({1: 5 / np.sqrt(5 * 6)})
+
+
 def test_long_rows_have_the_tau_of_short_ones(monkeypatch):
     """Many items are sorted rather than compared two by two; the number is the same."""
     rng = np.random.default_rng(0)

@@ -147,7 +147,10 @@ class EmbeddingModel:
         if table is None:
             return None
         rows = np.asarray(table.embedding[_places(table.path, table.row_of, side)])
-        return unit_rows(rows) if self.similarity == "cosine" else rows
+        if self.similarity == "cosine":
+            return unit_rows(rows)
+        _refuse_long(table.path, side, rows)
+        return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,6 +252,20 @@ def _places(path: Path, place_of: Mapping[str, int], side: ModelSide) -> Ids:
             f"{strange_ids_hint(side.ids, list(place_of))}"
         )
     return np.array([place_of[name] for name in side.ids], np.int64)
+
+
+def _refuse_long(path: Path, side: ModelSide, rows: NDArray[Any]) -> None:
+    """MetricError where an inner product may leave float32: all that do would be equal."""
+    from mitl.retrieval.vectors import LONGEST
+
+    for start in range(0, len(rows), _BLOCK):
+        block = rows[start : start + _BLOCK].astype(np.float64)
+        long = (np.linalg.norm(block, axis=-1) > LONGEST).reshape(len(block), -1).any(axis=1)
+        if long.any():
+            raise MetricError(
+                f"the embedding of {side.modality} {side.ids[start + int(long.argmax())]} in {str(path)!r} is longer "
+                f"than {LONGEST:g}, so its inner products leave float32; normalise it, or take --similarity cosine"
+            )
 
 
 def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
