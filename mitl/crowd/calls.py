@@ -194,7 +194,7 @@ class _Run(Generic[T, R]):
         return good
 
     def _is_taken(self, fault: BaseException) -> TypeGuard[CrowdError]:
-        """Whether it is a refusal of this very call, which the caller takes; not of all, by a key or for lack of money."""
+        """Whether it is a refusal of this call alone, which the caller takes; not one of a key or for want of money."""
         if self._refusals is None or not isinstance(fault, CrowdError) or isinstance(fault, FundsError):
             return False
         return not fault.unclear and (fault.code or "").startswith("AWS.MechanicalTurk.")
