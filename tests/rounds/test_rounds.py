@@ -118,6 +118,26 @@ def test_a_run_that_dies_before_or_after_every_step_goes_on_there(project, monke
     assert counts["figures"]["paid_cents"] <= counts["figures"]["budget_cents"]
 
 
+def test_closing_a_round_that_died_behind_its_harvest_keeps_what_that_came_to(project, monkeypatch):
+    """It goes on with the step that was cut off."""
+    real = walking._ended
+
+    def dies_labelling(turn, step, result):
+        if step is RoundStep.LABEL:
+            raise KeyboardInterrupt
+        real(turn, step, result)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(walking, "_ended", dies_labelling)
+        run = ("round", "run", "--sandbox", "--budget", "1.20", "--workers", "careful")
+        assert mitl(*run, "--strategy", "random").status == 130
+
+    steps_done = ok("round", "close", "--json").json["counts"]["steps"]
+
+    assert steps_done["harvest"]["looks"] > 0
+    assert list(steps_done) == list(steps.STEPS)
+
+
 def _with_a_mini(project: Path) -> None:
     """Let a network that can learn propose beside an annotator from a file."""
     path = project / "mitl.toml"

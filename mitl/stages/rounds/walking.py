@@ -154,12 +154,14 @@ def close(settings: Settings, environment: Environment | None, talk: Talk) -> St
                 raise _none_open(context)
             turn = Turn(settings, chosen, row, RoundRequest.of(row), talk)
             missing = len(unanswered(context, turn))
-        if RoundStep.PUBLISH not in _done(settings, chosen, row):
+        done = _done(settings, chosen, row)
+        if RoundStep.PUBLISH not in done:
             raise RoundError(
                 f"round {row.number} has not posted all that it chose; go on with the command that opened it, or take "
                 "it back with `mitl round rollback`"
             )
-        _ended(turn, RoundStep.HARVEST, {"unanswered": missing})
+        if RoundStep.HARVEST not in done:  # an interrupted try has told what it came to
+            _ended(turn, RoundStep.HARVEST, {"unanswered": missing})
         _walk(turn)
         return _result(settings, chosen, row, None, [row.number], "mitl round next, or mitl build-dataset")
 
