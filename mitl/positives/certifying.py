@@ -83,15 +83,16 @@ def matches_at_least(
 
     Returns:
         None where fewer than two annotators proposed anything, or nothing that is held, and where two did not search
-        the same queries: what one alone searched would look as if the other had missed it.
+        the same queries, or nothing tells which, as of past work: what one alone searched would look as if the other
+        had missed it.
     """
     searched: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for run in runs:
         queries = {(way, asked["sha256"]) for way, asked in run.get("queries", {}).items() if asked["count"]}
         for annotator in run.get("annotators", ()):
             searched[annotator["name"]] |= queries
-    alike = len({frozenset(searched[name]) for name in annotators}) <= 1  # past work tells of no queries
-    if len(annotators) < 2 or not alike or not found_by.any():
+    alike = len({frozenset(searched[name]) for name in annotators}) == 1
+    if len(annotators) < 2 or not alike or not all(searched.values()) or not found_by.any():
         return None
     known = chao(found_by, len(annotators))
     return float(known.found), known.total

@@ -323,6 +323,7 @@ def test_chaos_estimate_is_of_annotators_that_searched_the_same_queries(tmp_path
     for name, runs in (
         ("alike", runs_of("a", "a")),
         ("past", one_of_past_work),
+        ("all past", one_of_past_work[1:]),
         ("unlike", runs_of("a", "b")),
     ):
         data = audited_world(configuration={"runs": runs})
@@ -332,7 +333,7 @@ def test_chaos_estimate_is_of_annotators_that_searched_the_same_queries(tmp_path
     rejson(folder, "manifest.json", lambda manifest: manifest["configuration"].update(runs=["x"]))
 
     assert told["alike"] is not None
-    assert told["unlike"] is told["past"] is None
+    assert told["unlike"] is told["past"] is told["all past"] is None
     with pytest.raises(ReleaseError, match="which annotators searched what"):
         verify_release(folder)
 
