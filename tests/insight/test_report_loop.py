@@ -11,7 +11,7 @@ import pytest
 from process_kit import project_settings
 from world_kit import SANDBOX, make_world, run_propose, work_until_done
 
-from mitl.analysis.report.inputs import AnalysisSection, ReportInput
+from mitl.analysis.report.inputs import AnalysisSection, ProposalPlaces, ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.crowd.context import open_context
 from mitl.db.store import items as item_store
@@ -21,7 +21,7 @@ from mitl.records.rounds import RoundStep
 from mitl.stages.collecting.show import collected
 from mitl.stages.reporting.report import ReportSource, collect, report_input
 from mitl.stages.reporting.sections import rounds_section, training_section
-from mitl.stages.reporting.truth import funnel_counts
+from mitl.stages.reporting.truth import funnel_counts, proposal_places
 from mitl.stages.rounds.figures import show
 from mitl.stages.training.gathering import no_lesson, teaching
 
@@ -158,6 +158,7 @@ def test_the_funnel_holds_no_pairs_that_withdrawn_annotators_alone_proposed(tmp_
     run_propose(settings, image_queries=5, caption_queries=10)
     project = replace(collect(settings).project, withdrawn=frozenset({"far"}))
 
-    left = {proposal.pair for proposal in project.proposals if proposal.annotator == "near"}
+    left = [proposal.pair for proposal in project.proposals if proposal.annotator == "near"]
 
-    assert funnel_counts(project).distinct == len(left) < len({one.pair for one in project.proposals})
+    assert funnel_counts(project).distinct == len(set(left)) < len({one.pair for one in project.proposals})
+    assert proposal_places(project) == ProposalPlaces(ranked=15 * 10, proposed=len(left))

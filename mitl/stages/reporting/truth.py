@@ -101,7 +101,7 @@ def asked_pairs(project: ProjectSnapshot) -> set[Pair]:
 def proposal_places(project: ProjectSnapshot) -> ProposalPlaces | None:
     """Places in rankings and proposals; None where nothing was proposed.
 
-    Per annotator and direction the rankings of the run that ranked most count.
+    Per annotator and direction the rankings of the run that ranked most count; withdrawn annotators' none.
     """
     if not project.runs:
         return None
@@ -109,12 +109,12 @@ def proposal_places(project: ProjectSnapshot) -> ProposalPlaces | None:
     places: dict[tuple[str, Direction], int] = defaultdict(int)
     for run in project.runs:
         config = run.config
-        for entry in config.get("annotators", ()):
+        names = {entry["name"] for entry in config.get("annotators", ())}
+        for name in names - project.withdrawn:
             for direction, gallery in galleries.items():
                 count = config["queries"][direction.value]["count"] * min(config["depth"], gallery)
-                key = (entry["name"], direction)
-                places[key] = max(places[key], count)
-    return ProposalPlaces(ranked=sum(places.values()), proposed=len(project.proposals))
+                places[name, direction] = max(places[name, direction], count)
+    return ProposalPlaces(ranked=sum(places.values()), proposed=len(project.standing))
 
 
 PRECISION_TARGET = 0.95
