@@ -22,7 +22,6 @@ from mitl.explorer.pairs import Explored, ExploredItem, explored
 from mitl.positives.folders import dataset_of, require_one_dataset
 from mitl.positives.merging import MATCHES
 from mitl.records import CaptionItem, Environment, ImageItem
-from mitl.records.forms import IMAGES
 from mitl.records.frames import LABELS, NONE, counts
 from mitl.settings import Settings
 from mitl.stages.auditing.pools import merged_now
@@ -83,22 +82,19 @@ def of_release(folder: Path, settings: Settings) -> Explored:
     release = load(folder)
     positives, negatives, answers = release.positives, release.negatives, release.judgements
     judged = pd.concat([positives.assign(positive=True), negatives.assign(positive=False)], ignore_index=True)
+    columns = [f"{side}_id" for side in release.form.sides]
     for table in (judged, answers):
-        table[["image_id", "caption_id"]] = table[["image_id", "caption_id"]].astype(str)
-    items, names = _items_of(settings, folder)
+        table[columns] = table[columns].astype(str)
+    items = _items_of(settings, folder)
     if not items[0]:
-        items = (
-            _named(judged["image_id"], answers["image_id"]),
-            _named(judged["caption_id"], answers["caption_id"]),
-        )
+        left, right = columns
+        items = _named(judged[left], answers[left]), _named(judged[right], answers[right])
     image_of = {caption.name: caption.written_for for caption in items[1]}
     original = [
         image_of.get(caption) == image or (isinstance(sources, np.ndarray) and "original" in sources)
-        for image, caption, sources in zip(
-            *(judged[n] for n in ("image_id", "caption_id", "sources")), strict=True
-        )
+        for image, caption, sources in zip(*(judged[n] for n in (*columns, "sources")), strict=True)
     ]
-    pair = _packed(judged, items, release.name)
+    pair = _packed(judged[columns], items, release.name)
     answers = answers[answers["usable"] & answers["label"].notna()]
     annotators = sorted({name for proposers in judged["annotators"] for name in proposers})
     of_pair = pd.DataFrame({"pair": pair, "annotator": judged["annotators"]}).explode("annotator").dropna()
@@ -114,32 +110,35 @@ def of_release(folder: Path, settings: Settings) -> Explored:
         ),
         of_pair.assign(annotator=of_pair["annotator"].map(place_of).astype(np.int64), rank=0),
         pd.DataFrame(
-            {"pair": _packed(answers, items, release.name), "yes": MATCHES[_labels(answers["label"])]}
+            {
+                "pair": _packed(answers[columns], items, release.name),
+                "yes": MATCHES[_labels(answers["label"])],
+            }
         ),
         items,
         annotators,
-        names,
+        release.form.sides,
     )
 
 
 _ELSEWHERE = "name that one's project by --project, or an empty folder to see ids alone"
 
 
-def _items_of(settings: Settings, folder: Path) -> tuple[Items, tuple[str, str]]:
-    """A project's items and what they are called; none where there is no project.
+def _items_of(settings: Settings, folder: Path) -> Items:
+    """A project's items; none where there is no project.
 
     Raises:
         ReleaseError: the release in the folder is of another data set.
     """
     place = parse_url(settings.db_url)
     if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():
-        return ([], []), IMAGES.sides
+        return [], []
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
         both = ("this project", dataset.content_sha256), (f"the release {str(folder)!r}", dataset_of(folder))
         require_one_dataset(*both, remedy=_ELSEWHERE)
         images = item_store.images(session, dataset.id, settings.project)
-        return _items(images, item_store.captions(session, dataset.id)), dataset.pair_sides
+        return _items(images, item_store.captions(session, dataset.id))
 
 
 def _items(images: Sequence[ImageItem], captions: Sequence[CaptionItem]) -> Items:
@@ -183,9 +182,9 @@ def _placed(pairs: pd.Series[int], sides: tuple[Ints, Ints]) -> Ints:
 
 
 def _packed(table: pd.DataFrame, items: Items, name: str) -> Ints:
-    """Pairs of external ids as pairs of places."""
+    """Pairs of external ids, a table of two columns, as pairs of places."""
     sides = []
-    for column, side in (("image_id", items[0]), ("caption_id", items[1])):
+    for column, side in zip(table.columns, items, strict=True):
         at = {item.name: place for place, item in enumerate(side)}
         missing = table.loc[~table[column].isin(at), column]
         if len(missing):

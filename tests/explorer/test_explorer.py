@@ -13,6 +13,7 @@ import pytest
 from cli_kit import fails, ok
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from release_kit import world
 from text_kit import write_beir
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
@@ -32,7 +33,9 @@ from mitl.explorer.pairs import (
     partners,
 )
 from mitl.explorer.sources import of_project, of_release
+from mitl.positives.release import write_release
 from mitl.records import Label
+from mitl.records.forms import SET_FORMS
 from mitl.records.frames import LABELS
 from mitl.settings import load
 from mitl.stages.evaluating.opened import load as open_release
@@ -286,6 +289,17 @@ def test_documents_and_queries_are_called_so(tmp_path):
     assert "Words of the query" in all_pairs.text and missing.status_code == 404
     assert of.images[0].text.split("\n")[0] in unescape(document.text)
     assert "written for document" in query.text
+
+
+@pytest.mark.parametrize("sides", SET_FORMS)
+def test_a_release_of_any_kind_is_explored(tmp_path, sides):
+    """By the names of its own sides."""
+    write_release(tmp_path / "release", world(sides=sides))
+    of = of_release(tmp_path / "release", load(tmp_path, environ={}))
+
+    assert of.names == sides
+    table = open_release(tmp_path / "release").positives[[f"{side}_id" for side in sides]]
+    assert named(of, "positive") == set(table.astype(str).itertuples(index=False, name=None))
 
 
 def test_only_what_people_refused_is_called_so():
