@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.arrays import Floats
-from mitl.core.statistics import percentile_interval
+from mitl.core.statistics import clopper_pearson, percentile_interval
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, QueryValues, Statistic
+from mitl.metrics.table import metric_named
 
 _CELLS = 1 << 20
 """Draws held at once: some 30 MB, whatever the numbers of queries and samples are."""
@@ -51,15 +52,20 @@ def interval(
 ) -> Interval:
     """The metric and its percentile interval over ``samples`` resamples of the queries.
 
-    Where every query has the same value, the interval is that value.
+    Where every query has the same value, the interval is that value. Of a share that is 0 or 1 for every query,
+    resamples would hide all doubt, and the other end is Clopper and Pearson's.
 
     Raises:
         MetricError: fewer than two queries, a value that is not a number, a weight that is not above 0,
             ``samples`` below 1 or ``confidence`` not between 0 and 1.
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; Clopper and Pearson, Biometrika
+        1934.
     """
     _check(values, samples, confidence)
     units = Units.of(values.query_ids, values.metric)
+    metric = metric_named(values.metric)
+    if metric is not None and metric.is_share and np.ptp(values.values) == 0 and values.values[0] in (0, 1):
+        return Interval(values.estimate, *clopper_pearson(values.values[0] * units.n, units.n, confidence))
     drawn = bootstrap(units, [values], samples, seed)
     low, high = percentile_interval(drawn, confidence)
     return Interval(values.estimate, low, high)

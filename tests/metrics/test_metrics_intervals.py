@@ -84,14 +84,31 @@ def test_the_interval_of_a_median_agrees_with_scipy():
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.03)
 
 
-def test_a_95_percent_interval_covers_the_truth_about_95_times_in_100():
-    """Of 300 samples of 100 coins with p = 0.4, between 91 and 98 % of the intervals hold 0.4."""
+@pytest.mark.parametrize(("queries", "p"), [(100, 0.4), (20, 0.98), (10, 0.1)])
+def test_a_95_percent_interval_covers_the_truth_about_95_times_in_100(queries, p):
+    """Of 300 samples of coins; of few queries nearly as often all are misses, or all hits."""
     rng = np.random.default_rng(0)
-    intervals = [interval(of(rng.random(100) < 0.4), seed=i) for i in range(300)]
+    intervals = [interval(of(rng.random(queries) < p), seed=i) for i in range(300)]
 
-    covered = np.mean([found.low <= 0.4 <= found.high for found in intervals])
+    covered = np.mean([found.low <= p <= found.high for found in intervals])
 
-    assert 0.91 <= covered <= 0.98
+    assert covered >= 0.91 and (queries < 100 or covered <= 0.98)
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "ends"),
+    [
+        (1.0, "R@1", (0.025 ** (1 / 20), 1.0)),
+        (0.0, "mAP@R", (0.0, 1 - 0.025 ** (1 / 20))),
+        (0.5, "P@2", (0.5, 0.5)),
+        (1.0, "median rank", (1.0, 1.0)),
+    ],
+)
+def test_twenty_queries_that_all_miss_or_all_hit_do_not_prove_it_of_others(value, metric, ends):
+    """Of a share: the end that resamples cannot show is Clopper and Pearson's. What has no bounds is as it was."""
+    found = interval(of(np.full(20, value), metric=metric))
+
+    assert (found.low, found.high) == pytest.approx(ends, abs=1e-12)
 
 
 def test_a_wider_confidence_gives_a_wider_interval():
