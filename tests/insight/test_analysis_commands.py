@@ -427,9 +427,9 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
     drawings = sorted(path.stem for path in (tmp_path / "svg").iterdir())
     assert drawings == [
         *("answers", "bias", "bias-truth", "correlations"),
-        *("diversity-i2t", "diversity-t2i", "multiplicity", "wrong-positives"),
+        *("diversity-i2t", "diversity-t2i", "favour", "multiplicity", "wrong-positives"),
     ]
-    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [13, 8]
+    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [13, 9]
     assert [second["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [0, 0]
     rows = list(csv.DictReader((tmp_path / "csv" / "diversity.csv").read_text().splitlines()))
     told = first["counts"]["analyses"]["diversity"]["i2t"]["tau"][NEAR][FAR]
@@ -727,7 +727,7 @@ def test_one_registration_is_a_table_of_the_terminal_the_files_and_the_report(ju
     section = html[html.index('<section id="lengths"') :]
     section = section[: section.index("</section>")]
     assert f'<th scope="row">{NEAR}</th><td>{numbers[NEAR]:.1f}</td>' in section
-    assert "mean &lt;words&gt;" in section and "<svg" in section
+    assert "Mean &lt;words&gt;" in section and "<svg" in section
     assert '<li><a href="#lengths">Lengths</a></li>' in html
     assert html.index('id="bias"') < html.index('id="lengths"') < html.index('id="examples"')
 

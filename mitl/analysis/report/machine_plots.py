@@ -5,7 +5,7 @@ Importing this module does not import matplotlib; drawing does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -183,6 +183,32 @@ def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
             left=0.07, right=0.99, top=0.88, bottom=0.42 / (2.4 * rows), wspace=0.3, hspace=0.6
         )
         return fig.to_svg(figure, "uncertainty", "Positives by uncertainty of the query; see the table")
+
+
+def favour_svg(panels: Mapping[str, Sequence[tuple[str, float, float, float]]]) -> str:
+    """(annotator, favour, low, high), shares from 0 to 1, as marks with their intervals; a panel a direction."""
+    if not any(panels.values()):
+        return ""
+    names = list(dict.fromkeys(name for rows in panels.values() for name, *_ in rows))
+    height = 0.85 + 0.27 * len(names)
+    with fig.style():
+        figure = fig.new_figure(WIDTH_IN, height)
+        drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axes, (title, rows) in zip(drawn, panels.items(), strict=True):
+            axes.axvline(0, color=fig.MUTED, linewidth=0.8, linestyle="--")
+            for name, value, low, high in rows:
+                colour, marker = (fig.BEFORE, "s") if low > 0 else (fig.PLAIN, "o")
+                axes.hlines(names.index(name), 100 * low, 100 * high, color=colour, linewidth=1.6)
+                axes.plot(100 * value, names.index(name), marker=marker, markersize=5, color=colour)
+            axes.set_ylim(len(names) - 0.4, -0.6)
+            axes.set_yticks(range(len(names)), [fig.short(name, 22) for name in names])
+            axes.set_title(title, loc="left")
+            axes.set_xlabel("points")
+            fig.bare(axes)
+        figure.subplots_adjust(left=0.17, right=0.98, top=1 - 0.3 / height, bottom=0.5 / height, wspace=0.08)
+        return fig.to_svg(
+            figure, "favour", "How much each annotator lives on its own positives; see the table"
+        )
 
 
 def reliability_svg(reliability: Calibration) -> str:

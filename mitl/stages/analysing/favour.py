@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import Section
+from mitl.analysis.report.machine_plots import favour_svg
 from mitl.core.arrays import Floats, unpack_pairs
 from mitl.errors import MetricError
 from mitl.metrics.positives import Positives
@@ -222,7 +223,7 @@ def _values(lists: Lists, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
 _COLUMNS: tuple[Column[LeftOut], ...] = (
     Column("direction", lambda row: row.direction.value),
     Column("metric", lambda row: row.metric),
-    Column("left_out", lambda row: row.annotator, "without"),
+    Column("left_out", lambda row: row.annotator, "annotator"),
     Column("own", lambda row: row.own, "its own"),
     Column("queries", lambda row: row.queries),
     Column("lost", lambda row: row.lost),
@@ -238,28 +239,35 @@ _COLUMNS: tuple[Column[LeftOut], ...] = (
     Column("favour_low", lambda row: None if row.favour is None else row.favour.low, "from", percent),
     Column("favour_high", lambda row: None if row.favour is None else row.favour.high, "to", percent),
 )
+_FOR_PEOPLE = [column for column in _COLUMNS if column.key not in ("metric", "model", "shift", "low", "high")]
 
 
 def _show(rows: Sequence[LeftOut], of: AnalysisInput) -> Findings:
-    """Every model's scores, with all positives and without one annotator's own."""
+    """Each annotator's scores, with all positives and without its own; files and JSON also hold the others' scores."""
     counts: dict[str, dict[str, list[dict[str, object]]]] = {}
     for row in rows:
         by_metric = counts.setdefault(row.direction.value, {})
         by_metric.setdefault(row.metric, []).append(for_json(_COLUMNS[2:], row))
     shown = [row for row in rows if row.metric == _SHOWN]
-    title = f"{_SHOWN} without the positives that only one annotator proposed, in percent"
+    themselves = [(row, row.favour) for row in shown if row.favour is not None]
+    title = f"{_SHOWN} with all positives, then without those that this annotator alone proposed, in percent"
     moved = sum(row.shift.place != row.shift.place_without for row in shown)
-    proven = [row for row in shown if row.favour is not None and row.favour.low > 0]
+    proven = [row for row, found in themselves if found.low > 0]
+    panels: dict[str, list[tuple[str, float, float, float]]] = {}
+    for row, found in themselves:
+        panels.setdefault(row.direction.value, []).append((row.annotator, found.fall, found.low, found.high))
     names = ", ".join(f"{row.annotator} ({row.direction})" for row in proven)
     return Findings(
         counts=counts,
-        tables=(for_people(title, _COLUMNS, shown),),
+        tables=(for_people(title, _FOR_PEOPLE, (row for row, _ in themselves)),),
         lines=(
             "favour: how much further an annotator falls than the mean of the others when its own positives go, with "
             "a 95 % interval over queries; originals and CxC's positives stay; places beyond kept rankings are misses",
             f"{moved} of {len(shown)} places move; lived on its own positives more than others did: {names or 'none'}",
         ),
         rows={"favour": for_files(_COLUMNS, rows)},
+        drawings={"favour": partial(favour_svg, panels)},
+        captions={"favour": f"Favour on {_SHOWN} with 95 % intervals; squares are proven to be above 0"},
     )
 
 

@@ -261,12 +261,12 @@ def for_json(columns: Sequence[Column[R]], row: R) -> dict[str, object]:
 
 def percent(value: Cell, digits: int = 1) -> str | None:
     """A share from 0 to 1 as a percentage without its sign; None stays None."""
-    return None if value is None else f"{100 * value:.{digits}f}"
+    return None if value is None else number(100 * value, digits)
 
 
 def number(value: Cell, digits: int = 3) -> str | None:
     """A number with so many digits after the point."""
-    return None if value is None else f"{value:.{digits}f}"
+    return None if value is None else f"{value:z,.{digits}f}"
 
 
 def square(title: str, names: Sequence[str], matrix: Matrix, digits: int = 3) -> Table:
