@@ -6,7 +6,7 @@ import datetime as dt
 import secrets
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
@@ -319,9 +319,15 @@ def forget_all(engine: Engine, environment: Environment) -> int:
 def _forget(engine: Engine, environment: Environment, name: str | None = None) -> int:
     # In turn with those who come by a study link, so that nobody is called anew while they are forgotten.
     with Database(engine).write(environment) as connection:
+        if is_sqlite := engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA secure_delete=ON")
         worker_ids = panels.identified(connection, environment, name)
         panels.forget(connection, worker_ids)
-        return len(worker_ids)
+    if is_sqlite:
+        # Or the ids would stay in the file beside the database, readable, until others are written over them.
+        with closing(engine.raw_connection()) as driver:
+            driver.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return len(worker_ids)
 
 
 def study(engine: Engine, environment: Environment) -> StudyRow | None:
