@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -129,6 +129,21 @@ _OWN = {
     "vision": {"image_size": "image_size", "patch_size": "patch_size"},
 }
 
+_PREPARED = {
+    "mean": list(pixels.CLIP_MEAN),
+    "std": list(pixels.CLIP_STD),
+    "interpolation": "bicubic",
+    "resize_mode": "shortest",
+}
+"""How pictures are prepared, as open_clip states it."""
+_PREPARED_ON_HUB = {
+    "image_mean": list(pixels.CLIP_MEAN),
+    "image_std": list(pixels.CLIP_STD),
+    "resample": 3,
+    "do_center_crop": True,
+}
+"""The same as ``transformers`` states it; 3 is bicubic."""
+
 
 def _stated_names(side: str) -> dict[str, str]:
     """What ``transformers`` states of a side → the field of a ClipConfig."""
@@ -146,6 +161,8 @@ class ClipFile:
     """Makes the tokeniser for a vocabulary of that many tokens; None where no merges lie with the weights."""
     unsaid: bool = False
     """Whether nothing says which activation they were trained with."""
+    problems: Sequence[str] = ()
+    """What is said beside them and does not hold for what is computed."""
 
     def weights(self, activation: str | None = None) -> Weights[Clip]:
         """The file beside the network; ``activation`` goes before what the file says."""
@@ -169,7 +186,10 @@ class ClipFile:
             lambda: Clip(config),
             what,
             settings=asdict(config),
-            problems=contradictions(stated, {name: getattr(config, size) for name, size in sizes.items()}),
+            problems=(
+                *contradictions(stated, {name: getattr(config, size) for name, size in sizes.items()}),
+                *self.problems,
+            ),
             ignored={**UNNEEDED, **{name: "the causal mask" for name in held if name.endswith("attn_mask")}},
             otherwise=what if "residual" in what else "no weights of a CLIP",
             naming=official_name if self.layout is ClipLayout.OFFICIAL else same_name,
@@ -198,12 +218,18 @@ def open_clip_file(path: Path) -> ClipFile:
     described = path.parent / "open_clip_config.json"
     if hub or not described.is_file():
         return ClipFile(checkpoint, layout, config, unsaid=True)
-    stated = _json(described.read_text(encoding="utf-8", errors="replace"), repr(str(described)))
+    stated = _described(described)
     model = stated.get("model_cfg")
     if not isinstance(model, dict):
         return ClipFile(checkpoint, layout, config, unsaid=True)
     quick = model.get("quick_gelu", False)  # the default of open_clip
-    return ClipFile(checkpoint, layout, replace(config, activation="quick_gelu" if quick else "gelu"))
+    problems = (
+        *contradictions(model.get("vision_cfg"), {"head_width": config.vision_width // config.vision_heads}),
+        *contradictions(model.get("text_cfg"), {"heads": config.text_heads}),
+        *contradictions(stated.get("preprocess_cfg"), _PREPARED),
+    )
+    config = replace(config, activation="quick_gelu" if quick else "gelu")
+    return ClipFile(checkpoint, layout, config, problems=problems)
 
 
 def _of_ours(checkpoint: Checkpoint) -> ClipFile:
@@ -232,7 +258,7 @@ def _of_folder(folder: Path, weights: Path | None) -> ClipFile:
         raise AnnotatorError(
             f"the folder {str(folder)!r} lacks 'config.json'; fetch it, or name the weights file"
         )
-    stated = _json(described.read_text(encoding="utf-8", errors="replace"), repr(str(described)))
+    stated = _described(described)
     if stated.get("model_type", "clip") != "clip":
         raise AnnotatorError(
             f"{str(described)!r} describes a {stated['model_type']!r}, not a CLIP; "
@@ -243,7 +269,15 @@ def _of_folder(folder: Path, weights: Path | None) -> ClipFile:
     read = (
         None if merges is None else lambda size: _checked(read_encoder(merges, size), folder / "vocab.json")
     )
-    return ClipFile(read_checkpoint(weights), ClipLayout.HUB, _config(sizes, weights), read)
+    prepared = folder / "preprocessor_config.json"
+    stated = _described(prepared) if prepared.is_file() else {}
+    return ClipFile(
+        read_checkpoint(weights),
+        ClipLayout.HUB,
+        _config(sizes, weights),
+        read,
+        problems=contradictions(stated, _PREPARED_ON_HUB),
+    )
 
 
 def _config(sizes: Mapping[str, Any], path: Path) -> ClipConfig:
@@ -277,13 +311,17 @@ def _sizes_of(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def _checked(encoder: BytePairEncoder, vocabulary: Path) -> BytePairEncoder:
     """The tokeniser, if the numbers in ``vocab.json`` are those that its merges give."""
     if vocabulary.is_file():
-        numbers = _json(vocabulary.read_text(encoding="utf-8", errors="replace"), repr(str(vocabulary)))
+        numbers = _described(vocabulary)
         if numbers != encoder.number_of:
             wrong = next((s for s, n in encoder.number_of.items() if numbers.get(s) != n), START)
             raise AnnotatorError(
                 f"{str(vocabulary)!r} does not belong to the merges beside it; first token that differs: {wrong!r}"
             )
     return encoder
+
+
+def _described(path: Path) -> dict[str, Any]:
+    return _json(path.read_text(encoding="utf-8", errors="replace"), repr(str(path)))
 
 
 def _json(text: str, what: str) -> dict[str, Any]:

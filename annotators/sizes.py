@@ -279,7 +279,9 @@ class VsrnConfig(Config):
 
 
 HEAD = 64
-"""Width of an attention head where only shapes are known; all released CLIPs and ViLTs have it."""
+"""Width of an attention head where only shapes are known; all released CLIPs and ViLTs have it but those below."""
+VISION_HEADS = {1280: 80, 1408: 88, 1664: 104, 1792: 112}
+"""The same of open_clip's largest vision transformers (H, g, bigG, e), by their width."""
 
 
 def _square(patch: int | None, places: int | None) -> dict[str, int]:
@@ -449,7 +451,8 @@ class ClipConfig(Config):
             if layers := by.layers(f"{side}_model.encoder.layers."):
                 sizes[f"{side}_layers"] = layers
             if width := known.get(f"{side}_width"):
-                sizes[f"{side}_heads"] = max(width // HEAD, 1)
+                head = VISION_HEADS.get(width, HEAD) if side == "vision" else HEAD
+                sizes[f"{side}_heads"] = max(width // head, 1)
         places = by.size("vision_model.embeddings.position_embedding.weight", 0)
         return {**sizes, **_square(known.get("patch_size"), places)}
 

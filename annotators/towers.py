@@ -220,7 +220,7 @@ def _made(options: Options, towers: TowerNetwork, weights: str) -> TowersAnnotat
         if "captions" not in options.values:
             raise AnnotatorError(
                 f"annotator {options.annotator!r} compares texts, so a machine's captions have to tell the images; "
-                f'write captions = "FILE" under [annotators.{options.annotator}] of mitl.toml'
+                f'write `captions = "FILE"` under [annotators.{options.annotator}] of mitl.toml'
             )
         told = read_machine_captions(options.path("captions"), options.text("captioner", "caption"))
         frozen = Frozen(shared_encoder(device), None, told)

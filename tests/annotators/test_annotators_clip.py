@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotators import registry
-from annotators.checkpoints.checkpoint import as_ours, read_checkpoint, shapes_in
+from annotators.checkpoints.checkpoint import Checkpoint, as_ours, config_of, read_checkpoint, shapes_in
 from annotators.clip import (
     Clip,
     ClipAnnotator,
@@ -477,7 +477,42 @@ def test_the_activation_is_what_open_clip_says_beside_its_weights(
     assert "says which activation" in caplog.messages[-1]
 
 
+@pytest.mark.parametrize(("name", "width", "heads"), [("H", 1280, 16), ("g", 1408, 16), ("bigG", 1664, 16)])
+def test_open_clips_largest_vision_transformers_have_wider_heads(name: str, width: int, heads: int):
+    """Shapes do not show heads, and 64 would be a network of another kind; their text heads are as usual."""
+    sizes = ClipConfig(
+        patch_size=14, vision_width=width, vision_heads=heads, text_width=1280, text_heads=20, vision_layers=1
+    )
+    held = Checkpoint(Path(f"{name}.bin"), "torch zip", without_weights(sizes).state_dict())
+
+    assert config_of(held, "clip", ClipConfig()) == sizes
+
+
 # Weights that do not fit
+
+
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        ({"model_cfg": {"vision_cfg": {"head_width": 32}}}, "head_width = 32, .* head_width = 64"),
+        ({"model_cfg": {"text_cfg": {"heads": 4}}}, "heads = 4, .* heads = 1"),
+        (
+            {"preprocess_cfg": {"resize_mode": "squash"}},
+            "resize_mode = 'squash', .* resize_mode = 'shortest'",
+        ),
+        ({"preprocess_cfg": {"mean": [0.5, 0.5, 0.5]}}, r"mean = \[0.5, 0.5, 0.5\]"),
+    ],
+)
+def test_what_open_clip_says_beside_its_weights_must_be_what_is_computed(
+    tmp_path: Path, described: dict[str, Any], message: str
+):
+    """Heads that no shape shows, and pictures that are prepared in another way."""
+    path = weights_in("safetensors of open_clip", tmp_path)
+    said = {"model_cfg": {}, **described}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(said))
+
+    with pytest.raises(AnnotatorError, match=message):
+        load(path, bpe=merges_file(tmp_path))
 
 
 def test_a_missing_a_strange_and_a_misshapen_weight_are_named(tmp_path: Path):
@@ -551,6 +586,10 @@ def test_a_hub_folder_is_checked(tmp_path: Path):
     with pytest.raises(AnnotatorError, match=r"holds no model.safetensors or pytorch_model.bin"):
         load(tmp_path)
     folder = hub_folder(tmp_path, old=True)
+    (folder / "preprocessor_config.json").write_text('{"do_center_crop": false, "size": 32}')
+    with pytest.raises(AnnotatorError, match=r"trained with do_center_crop = False, but what is computed"):
+        load(folder)
+    (folder / "preprocessor_config.json").write_text('{"do_center_crop": true, "size": 32}')
     (folder / "vocab.json").write_text(json.dumps({"a": 1}))
     with pytest.raises(AnnotatorError, match=r"vocab.json' does not belong to the merges beside it"):
         load(folder)

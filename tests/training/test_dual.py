@@ -22,6 +22,7 @@ from annotators.training.reading import Reader, similarities_of
 from annotators.training.recipe import Recipe
 from annotators.training.training import Resumable, train
 from mitl.errors import AnnotatorError
+from mitl.records.forms import TEXTS, message_of_form
 from mitl.stages.proposing.ranking import require_pictures
 
 STEPS = 10
@@ -130,11 +131,14 @@ def test_captions_match_that_share_a_picture():
 
 
 def test_towers_that_compare_texts_need_no_pictures(world):
-    """Where a machine's captions tell the pictures, items without files are ranked."""
+    """Where a machine's captions tell the pictures, items without files are ranked; the setting keeps its name."""
     images, _, _, told = world
     towers = begin(Options("towers", {"captions": str(told)}), Sizes(TowerTask.T2T, layers=1))
 
     require_pictures(towers, [replace(image, path=None) for image in images])
+    with pytest.raises(AnnotatorError) as caught:
+        begin(Options("towers"), Sizes(TowerTask.T2T, layers=1))
+    assert 'write `captions = "FILE"` under' in message_of_form(str(caught.value), lambda: TEXTS)
 
 
 def test_a_file_of_another_network_is_refused(tmp_path):
