@@ -28,6 +28,7 @@ from mitl.stages.auditing.showing import _next, show
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.simulate import simulate
 from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.reporting.methods import facts
 from mitl.stages.reporting.report import collect
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import settle
@@ -291,13 +292,14 @@ def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
 
 def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp_path):
     """From the draw over mixed pages and workers of all kinds to the certificate; each look is at what is answered."""
-    ok("audit", "draw", "--size", 60, "--project", settings.project)
+    for size in (50, 60):
+        ok("audit", "draw", "--size", size, "--project", settings.project)
     looks = [ok("audit", "show", "--json", "--project", settings.project).json["counts"]]
     (begun,) = [one for one in collect(settings).sections if one.section.id == "audit"]
     assert f"the audit lacks {looks[0]['wanted']} answers on 60 of its 60 pairs" in begun.lines[0]
-    assert begun.lines[1].startswith("audit 1: 0 of 60 pairs answered") and not begun.highlight
+    assert begun.lines[1].startswith("audit 2: 0 of 60 pairs answered") and not begun.highlight
     (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
-    assert warned.startswith("audit 1 of this pool is drawn and nothing of it is asked yet")
+    assert warned.startswith("audit 2 of this pool is drawn and nothing of it is asked yet")
     for _ in range(12):
         run_publish(settings)
         (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
@@ -320,9 +322,12 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     built = build_dataset(settings, tmp_path / "release", SANDBOX)
     assert "certificate" in built.counts, built.warnings
     assert built.counts["certificate"]["answers"] == looks[-1]["answers"]
+    assert [row[4] for row in show(settings, SANDBOX).tables[0].rows] == [0, looks[-1]["answers"]]
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        assert facts(context)[0].audit_answers == looks[-1]["answers"]
     ok("verify", tmp_path / "release")
     planned = plan(settings, AuditRequest(recall=0.3), SANDBOX)
-    assert "audit 1 of this pool was answered since" in planned.warnings[0]
+    assert "audit 2 of this pool was answered since" in planned.warnings[0]
     assert planned.next == "mitl audit show"
     with pytest.raises(AuditError, match=r"was answered since .* `mitl build-dataset --out DIR` certifies"):
         draw_audit(settings, AuditRequest(size=61), SANDBOX)

@@ -201,18 +201,16 @@ def _next(state: AuditState, environment: Environment, *, certifies: bool) -> st
 
 
 def _audits(context: Context, drawn: list[AuditRow], valid: set[int], pool: str) -> Table:
-    rows = tuple(
-        (
-            row.number,
-            row.purpose.value,
-            f"{row.drawn_at:%Y-%m-%d %H:%M}",
-            f"{row.design.sample:,} of {row.design.size:,}",
-            len(audit_store.audit_answers(context.session, row.id)),
-            "valid" if row.id in valid else "void: another pool" if row.pool_sha256 != pool else "replaced",
-        )
-        for row in drawn
-    )
-    return Table("audits", ("audit", "for", "drawn", "pairs", "answers", "stands"), rows)
+    rows = []
+    for row in drawn:
+        stands = "void: another pool" if row.pool_sha256 != pool else "replaced"
+        stands = "valid" if row.id in valid else stands
+        # Nothing was asked of a sample that gave way; its successor may ask the same pairs.
+        answers = 0 if stands == "replaced" else len(audit_store.audit_answers(context.session, row.id))
+        of = f"{row.design.sample:,} of {row.design.size:,}"
+        when = f"{row.drawn_at:%Y-%m-%d %H:%M}"
+        rows.append((row.number, row.purpose.value, when, of, answers, stands))
+    return Table("audits", ("audit", "for", "drawn", "pairs", "answers", "stands"), tuple(rows))
 
 
 def _strata(context: Context, state: AuditState) -> Table:

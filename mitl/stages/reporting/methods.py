@@ -105,10 +105,15 @@ def facts(context: Context) -> tuple[Facts, tuple[str, ...]]:
             machines=tuple(_machines(context)),
             release=release,
             other_work=_other_work(context),
-            audit_answers=sum(
-                len(audit_store.audit_answers(session, audit.id))
-                for audit in audit_store.audits(session, context.environment)
-                if audit.purpose is AuditPurpose.RECALL
+            audit_answers=len(
+                {
+                    answer  # two samples may have drawn one pair
+                    for audit in audit_store.audits(session, context.environment)
+                    if audit.purpose is AuditPurpose.RECALL
+                    for answer in audit_store.audit_answers(session, audit.id)
+                    .filter(["pair", "worker"])
+                    .itertuples(index=False, name=None)
+                }
             ),
             scores=evaluation(
                 settings,
