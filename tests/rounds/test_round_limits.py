@@ -17,7 +17,7 @@ from world_kit import SANDBOX, make_world, run_propose
 
 from mitl.core.arrays import pack_pairs, unpack_pairs
 from mitl.db.locks import ROUND, only_one
-from mitl.db.models import Hit, JudgementRow
+from mitl.db.models import Batch, Hit, JudgementRow
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals, rounds
 from mitl.hits.packing import CANDIDATES_PER_HIT
@@ -123,6 +123,20 @@ def test_hits_of_a_round_are_full_beside_those_that_are_asked_again(with_lost_wo
     assert lost and len(pairs.difference(*lost)) == (2 - again) * CANDIDATES_PER_HIT
     assert made["steps"]["publish"]["hits_posted"] == 2
     assert chosen["place"].tolist() == list(range(1, len(chosen) + 1))
+
+
+def test_new_hits_are_reckoned_with_at_their_own_price(with_lost_work):
+    """What earlier ones paid, and pay again, is no reason to ask less; half of the budget is kept."""
+    with open_database(with_lost_work.db_url) as session:
+        session.execute(update(Batch).values(reward_cents=300))
+        session.commit()
+
+    next_round = (*NEXT[:-1], "12.00", "--strategy", "random", "--json")
+    asks = ok(*next_round, "--dry-run").json["counts"]["asks"]
+    posted = ok(*next_round).json["counts"]["figures"]
+
+    assert posted["asked"] == asks["pairs"] > 2 * CANDIDATES_PER_HIT
+    assert posted["promised_cents"] == asks["cents"] <= asks["kept_cents"] == 600
 
 
 def test_choices_that_an_earlier_batch_asks_again_are_asked(with_lost_work):

@@ -16,7 +16,7 @@ from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
 from mitl.records import Table, several
 from mitl.records.rounds import DOUBTS
 from mitl.stages.fusing.scores import fused_scores
-from mitl.stages.rounds.steps import asked_first, chosen_now, hits_at_first, instead_of, room
+from mitl.stages.rounds.steps import FirstPosting, asked_first, chosen_now, instead_of, room
 from mitl.stages.rounds.wish import RoundRequest
 
 _NORMAL_95 = 1.96
@@ -61,12 +61,11 @@ def preview_of(context: Context, wish: RoundRequest, number: int) -> Preview:
         RoundError, StoreError, UsageError: as `room` and `chosen_now`.
     """
     reckoned = asked_first(context, wish)
-    first = reckoned(None)
+    first, posting = reckoned(None), FirstPosting.of(context, wish)
     chosen = chosen_now(context, wish, number, room(context, wish, *first))
     pairs, session = chosen["pair"].to_numpy(), context.session
     originals = distinct(columns.original_columns(session, item_store.dataset(session).id))
     again, questions = reckoned(chosen)
-    hits, price = again + hits_needed(questions), wish.hit(context).total_cents
     asked = {
         *open_work.live_pairs(session, context.environment),
         *open_work.usable_workers(session, context.environment),
@@ -76,9 +75,9 @@ def preview_of(context: Context, wish: RoundRequest, number: int) -> Preview:
     return {
         "pairs": len(pairs),
         "strategy": str(chosen["strategy"].iloc[0]) if len(chosen) else wish.strategy,
-        "hits": hits,
-        "cents": hits * price,
-        "kept_cents": (wish.hits(context) - hits_at_first(context, wish)) * price,
+        "hits": again + hits_needed(questions),
+        "cents": posting.costs(again, questions),
+        "kept_cents": wish.budget_cents - posting.cents,
         "asked_first": first[0] * CANDIDATES_PER_HIT + first[1],
         "expected": None if wish.strategy == DOUBTS else _expected(context, pairs, originals),
         "originals": int(contains(originals, pairs).sum()),

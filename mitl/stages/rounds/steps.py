@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import cast
@@ -173,19 +174,35 @@ def sample_wanted(context: Context, wish: RoundRequest) -> int:
     return 0 if drawn else wish.label_sample
 
 
-def hits_at_first(context: Context, wish: RoundRequest) -> int:
-    """HITs that the budget buys beside those that will ask again: the share of the work so far that could not be used.
+@dataclass(frozen=True, slots=True)
+class FirstPosting:
+    """What a round may spend before anything of it is asked again, in cents."""
 
-    One at least where machine labels are wanted: without it a round could spend all on its first try, and the sample
-    that is to bound them stay half asked. Of doubts a third at least, for the third worker where two differ.
+    cents: int
+    new_cents: int
+    """What a HIT costs that asks nothing again."""
+    again_cents: int
+    """What one costs at most that does."""
 
-    Raises:
-        RoundError: the budget is below one HIT.
-    """
-    most = wish.hits(context)
-    rounded = ceil if wish.strategy == DOUBTS else int
-    kept = max(rounded(_kept(context, wish) * most), int(wish.label_sample is not None))
-    return max(most - kept, 1)
+    @classmethod
+    def of(cls, context: Context, wish: RoundRequest) -> FirstPosting:
+        """The budget but for the share of the work so far that could not be used.
+
+        One HIT at least is kept where machine labels are wanted, lest the sample that is to bound them stay half asked;
+        of doubts a third at least, for the third worker where two differ.
+
+        Raises:
+            RoundError: the budget is below one HIT.
+        """
+        most, dearest = wish.hits(context), wish.hit(context).total_cents
+        rounded = ceil if wish.strategy == DOUBTS else int
+        kept = max(rounded(_kept(context, wish) * most), int(wish.label_sample is not None))
+        at_first = max(wish.budget_cents - kept * dearest, dearest)
+        return cls(at_first, wish.new_hit(context).total_cents, dearest)
+
+    def costs(self, again: int, questions: int) -> int:
+        """Cents, at most, of HITs that only ask again, and of new ones for so many questions."""
+        return again * self.again_cents + hits_needed(questions) * self.new_cents
 
 
 def _kept(context: Context, wish: RoundRequest) -> float:
@@ -199,11 +216,13 @@ def room(context: Context, wish: RoundRequest, again: int, questions: int) -> in
     Raises:
         RoundError: the budget is below one HIT, or what is asked first takes all of it.
     """
-    left = (hits_at_first(context, wish) - again) * CANDIDATES_PER_HIT - questions
+    first = FirstPosting.of(context, wish)
+    new_hits = (first.cents - again * first.again_cents) // first.new_cents
+    left = new_hits * CANDIDATES_PER_HIT - questions
     if left < CANDIDATES_PER_HIT:
         least = again - (-questions // CANDIDATES_PER_HIT) + 1
         needed = max(ceil(least / (1 - _kept(context, wish))), least + int(wish.label_sample is not None))
-        price = format_dollars(needed * wish.hit(context).total_cents)
+        price = format_dollars(needed * first.again_cents)
         what = [f"want {several(questions, 'question')}"] if questions else []
         what += [f"ask {several(again, 'HIT')} again"] if again else []
         raise RoundError(
@@ -214,7 +233,7 @@ def room(context: Context, wish: RoundRequest, again: int, questions: int) -> in
 
 
 def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -> pd.DataFrame:
-    """``CHOSEN``: what the round of this number would ask of the project as it is, within its HITs.
+    """``CHOSEN``: what the round of this number would ask of the project as it is, within its money.
 
     A choice that an earlier HIT left unanswered costs that whole HIT once more. Where no other such HIT fits, the next
     choices that stand on none fill the HITs of the round.
@@ -239,12 +258,11 @@ def chosen_now(context: Context, wish: RoundRequest, number: int, budget: int) -
         chosen = choose(context, wish.strategy, budget + len(lost), seed, options)
     except UnfusedError:
         chosen = choose(context, UNFUSED, budget + len(lost), seed, options)
-    most, asked = hits_at_first(context, wish), asked_first(context, wish)
+    first, asked = FirstPosting.of(context, wish), asked_first(context, wish)
 
     def fitting(choices: pd.DataFrame) -> pd.DataFrame:
         def are_too_many(n: int) -> bool:
-            again, questions = asked(choices.head(n))
-            return again + hits_needed(questions) > most
+            return first.costs(*asked(choices.head(n))) > first.cents
 
         if not are_too_many(len(choices)):
             return choices

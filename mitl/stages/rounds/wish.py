@@ -111,6 +111,10 @@ class RoundRequest:
             chosen=True,
         )
 
+    def new_hit(self, context: Context) -> Bill:
+        """What one HIT costs that asks nothing again."""
+        return price_of(context, self.campaign(context.environment)).bill(1)
+
     def hit(self, context: Context) -> Bill:
         """What one HIT costs, or the dearest of those that it may have to ask again, whichever is more."""
         price = price_of(context, self.campaign(context.environment))
@@ -125,13 +129,13 @@ class RoundRequest:
         return max([bill, *again], key=lambda hit_bill: hit_bill.total_cents)
 
     def hits(self, context: Context) -> int:
-        """How many HITs the budget buys.
+        """How many HITs the budget buys, were all of them as dear as the dearest.
 
         Raises:
             RoundError: not one.
         """
         bill = self.hit(context)
-        if not bill.total_cents:
+        if not self.new_hit(context).total_cents:
             raise RoundError(
                 "a HIT costs nothing, so no budget says how many a round asks; give --reward 0.01 or more, or ask "
                 "without a round: `mitl publish --limit`"
