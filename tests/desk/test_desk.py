@@ -243,7 +243,7 @@ def test_the_queue_ends_with_word_that_nothing_waits(opened):
         page = opened.post(f"/queue/{row.id}/decide", {"decision": "drop"})
     opened.settle()
 
-    assert "Nothing waits" in page.text
+    assert "Nothing waits" in page.text and "No submission waits for a person" in page.text
     assert opened.get("/state").json()["queued"] == 0
     assert opened.get("/queue").status_code == 200
 
