@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mitl.analysis.diversity import tau_b_table
 from mitl.analysis.records import Cell, SizeBias
+from mitl.core.statistics import ranked_alike
 from mitl.errors import MetricError
 from mitl.records import Label
 
@@ -78,7 +79,7 @@ def graded_scores(rankings: NDArray[np.integer[Any]], pairs: GradedPairs, subset
             gained = np.cumsum(matches, axis=1)[rows, np.maximum(within[row], 1) - 1]
             recall[row, place] = matches[:, 0].mean()
             precision[row, place] = (gained / np.maximum(within[row], 1)).mean()
-    return GradedScores(recall, precision, int((counts > depth).any(0).sum()))
+    return GradedScores(ranked_alike(recall), ranked_alike(precision), int((counts > depth).any(0).sum()))
 
 
 def _counts(pairs: GradedPairs, subset: int, queries: int) -> Ids:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mitl.analysis.diversity import tau_b_table
 from mitl.analysis.records import Correlations, Matrix
+from mitl.core.statistics import ranked_alike
 from mitl.errors import MetricError
 
 Scores = NDArray[np.float64]
@@ -33,8 +34,7 @@ class ScoreTable:
     @property
     def means(self) -> Scores:
         """(N, M) means over the directions; NaN where a direction is missing."""
-        means: Scores = self.values.mean(0)
-        return means
+        return ranked_alike(self.values.mean(0))
 
 
 def correlate(table: ScoreTable) -> Correlations:

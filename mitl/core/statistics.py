@@ -54,6 +54,11 @@ def logistic(features: Floats, labels: Floats, weights: Floats, offset: Floats, 
     return fitted
 
 
+def ranked_alike(scores: Floats) -> Floats:
+    """Scores to the ninth decimal: means of the same numbers, taken in other orders, are equal again and tie."""
+    return np.asarray(np.round(scores, 9))
+
+
 def percentile_interval(draws: Floats, confidence: float) -> tuple[float, float]:
     """The ends between which the middle of a statistic's resamples (B,) lies."""
     tail = (1 - confidence) / 2

@@ -108,6 +108,15 @@ def test_rsum_adds_up_six_recalls():
     assert "CxC RSUM" not in table.metrics and "ECCV RSUM" not in table.metrics
 
 
+def test_models_of_the_same_mean_tie():
+    """0.4 and 0.2 have the mean of 0.3 and 0.3, which in binary is a hair above it."""
+    values = np.array([[[0.4, 0.5], [0.3, 0.6]], [[0.2, 0.5], [0.3, 0.6]]])
+
+    (found, _), _ = correlate(ScoreTable(("a", "b"), ("R@1", "R@5"), ("i2t", "t2i"), values)).tau
+
+    assert found is None
+
+
 def test_one_direction_alone_has_no_rsum():
     """It would be half of one."""
     table = ScoreTable(("a", "b"), ("R@1", "R@5", "R@10"), ("i2t",), np.ones((1, 2, 3)))

@@ -31,6 +31,13 @@ def test_who_lives_on_its_own_positives_falls_behind():
     assert 0 < found.low <= found.fall <= found.high
 
 
+def test_models_of_the_same_scores_on_other_queries_share_a_place():
+    """Their sums differ by rounding alone."""
+    whole = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.3, 0.1]])
+
+    assert [shift.place for shift in shifts(NAMES, whole, whole, samples=10, seed=0)] == [1, 1, 1]
+
+
 def test_who_does_not_is_not_accused():
     """Where all move alike the interval holds 0."""
     whole, without = values(fall=0.0)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mitl.analysis.report.inputs import Section
 from mitl.analysis.report.machine_plots import favour_svg
 from mitl.core.arrays import Floats, unpack_pairs
+from mitl.core.statistics import ranked_alike
 from mitl.errors import MetricError
 from mitl.metrics.positives import Positives
 from mitl.metrics.ranks import ArrayRankings
@@ -78,7 +79,7 @@ def shifts(
     """
     moves = without - whole
     ends = _ends(moves, samples, seed)
-    before, after = whole.mean(axis=1), without.mean(axis=1)
+    before, after = ranked_alike(whole.mean(axis=1)), ranked_alike(without.mean(axis=1))
     return tuple(
         Shift(
             name,
