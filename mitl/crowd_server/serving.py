@@ -415,6 +415,9 @@ class PatientProtocol(HttpToolsProtocol):
         else:
             super().send_400_response(msg)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer as if no other protocol was asked for; uvicorn would advise to install one, which no page uses."""
+
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
