@@ -139,7 +139,7 @@ def test_a_tests_question_that_may_be_left_out_can_be_whatever_its_pattern(crowd
 
 
 def test_the_clock_runs_out_on_the_page(crowd, page):
-    """At the end nothing can be sent any more, and the page says what to do."""
+    """At the end nothing can be sent any more, which the button shows, and the page says what to do."""
     own = crowd.boto().create_qualification_type(
         **NEW, Test=form(question("a", free())), TestDurationInSeconds=1
     )
@@ -148,7 +148,8 @@ def test_the_clock_runs_out_on_the_page(crowd, page):
 
     page.get_by_text("The time of this test is over").wait_for()
 
-    assert page.get_by_role("button", name="Send my answers").is_disabled()
+    send = page.get_by_role("button", name="Send my answers")
+    assert send.is_disabled() and send.evaluate("button => getComputedStyle(button).opacity") < "1"
 
 
 def test_the_pages_have_no_accessibility_violation(crowd, page):
