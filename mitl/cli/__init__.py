@@ -10,6 +10,7 @@ import difflib
 import importlib
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -104,6 +105,21 @@ class Command(click.Command):
     def __init__(self, *args: Any, sections: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.sections = sections or {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What click makes of the words; a usage error if an option of one value is given several.
+
+        click takes the last of them without a word.
+        """
+        if not ctx.resilient_parsing:
+            given = Counter(_options(self.make_parser(ctx).parse_args(list(args))[2]))
+            for option, times in given.items():
+                if times > 1 and not (option.multiple or option.is_flag or option.count):
+                    name = max(option.opts, key=len)
+                    raise click.UsageError(
+                        f"{name} takes one value and is given {times} times; give it once", ctx
+                    )
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options with what they mean."""

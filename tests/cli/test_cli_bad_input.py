@@ -223,6 +223,11 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (2, ("serve", "--public", "gone"), "'gone'"),
         (2, ("serve", "--host", "203.0.113.7", "--port", "0"), "--tls-cert"),
         (2, ("demo", "--db", "sqlite:///x.db"), "--db"),
+        (
+            2,
+            ("build-dataset", "--out", "a", "--out", "b"),
+            "--out takes one value and is given 2 times; give it once",
+        ),
         (2, ("demo", "--workers", "lazy"), "known: careful"),
     ],
 )
