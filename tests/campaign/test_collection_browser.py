@@ -6,7 +6,7 @@ import pytest
 from axe_kit import violations
 
 from mitl.campaign.kinds import wording_of
-from mitl.campaign.kinds.texts.answers import LANGUAGE, check_text
+from mitl.campaign.kinds.texts.answers import LANGUAGE, check_text, words_of
 from mitl.campaign.kinds.texts.packing import ShownItem, render_texts
 from mitl.protocol.pages import bind_submission
 from mitl.records import CollectionRole
@@ -106,7 +106,7 @@ def test_a_text_that_is_no_longer_given_twice_is_told_so(open_page, site):
 
 
 @pytest.mark.parametrize("language", ["en", "de", "any"])
-def test_the_page_and_the_check_of_what_comes_in_tell_a_language_alike(open_page, site, language):
+def test_the_page_and_the_check_of_what_comes_in_tell_language_and_words_alike(open_page, site, language):
     """Whole sentences of another language, another alphabet, letters struck at random; none where any will do."""
     rules = TextRules(language=language, forbidden_starts=())
     page = open_page(show(site, "write", 1, rules=rules) + site.query())
@@ -118,9 +118,14 @@ def test_the_page_and_the_check_of_what_comes_in_tell_a_language_alike(open_page
         "1234 5678 9012 3456",
         "Red car parked outside",
         "Red car parked outside small house",
+        "一只狗在草地上奔跑。",
+        "カヌーの犬",
+        "𠮷野家・ラーメン、2杯",
     ):
         page.fill("#p01_text", text)
-        refused = "This does not read as" in page.locator("#p01_told").inner_text()
+        told = page.locator("#p01_told").inner_text()
+        assert language != "any" or told.startswith(f"{len(words_of(text))} word")
+        refused = "This does not read as" in told
         assert refused is (LANGUAGE in [finding.code for finding in check_text(text, rules)]), text
 
 

@@ -96,6 +96,15 @@ def test_vowels_that_are_marks_are_part_of_their_words():
     assert not check_beside(girl, {normalised(boy)}, ())
 
 
+def test_scripts_without_blanks_have_words_too():
+    """A sentence of Chinese or Japanese is no single word, so it is neither too short nor, soon, too long."""
+    chinese, japanese = "一只狗在草地上奔跑。", "犬がボールを追いかける 3 匹"
+    any_language = replace(RULES, language="any")
+    assert [len(words_of(text)) for text in (chinese, japanese)] == [9, 13]
+    assert codes(chinese, any_language) == codes(japanese, any_language) == []
+    assert codes("狗在跑", any_language) == ["text_too_short"]
+
+
 def answers_xml(fields):
     parts = (
         f"<Answer><QuestionIdentifier>{escape(name)}</QuestionIdentifier><FreeText>{escape(value)}</FreeText></Answer>"

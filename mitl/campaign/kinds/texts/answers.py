@@ -115,10 +115,21 @@ NO_ANSWER = "no_text"
 _WORDS = re.compile(r"[^\W_][^\s'’-]*(?:['’-][^\W_][^\s'’-]*)*")
 
 
+_APART = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003fffd]"
+)
+"""Chinese and Japanese characters."""
+
+
 def words_of(text: str) -> list[str]:
-    """The words of a text: runs of letters, their marks and digits, joined by an apostrophe or a hyphen or not."""
+    """The words of a text: runs of letters, their marks and digits, joined by an apostrophe or a hyphen or not.
+
+    Chinese and Japanese put no blanks between words; each of their characters counts as one.
+    """
     kinds = ((letter, unicodedata.category(letter)[0]) for letter in text)
-    return _WORDS.findall("".join(a if kind in "LMN" or a in "'’-" else " " for a, kind in kinds))
+    told = "".join(a if kind in "LMN" or a in "'’-" else " " for a, kind in kinds)
+    return _WORDS.findall(_APART.sub(r" \g<0> ", told))
 
 
 def normalised(text: str) -> str:
