@@ -214,5 +214,9 @@ def test_of_random_pairs_that_with_the_fewest_words_in_common_is_taken():
 def test_a_data_set_of_which_everything_was_sampled_has_no_random_pair():
     """One line says what to do."""
     captions = [caption(1, 1, "a"), caption(2, 2, "b")]
+    samples = samples_of((SamplingMethod.I2I_CSIM, 1, 2))
     with pytest.raises(ProposalError, match=r"no two items of sis are unrelated: .* --controls none"):
-        draw_unrelated(captions, samples_of((SamplingMethod.I2I_CSIM, 1, 2)), Likeness.SIS, n=1, seed=0)
+        draw_unrelated(captions, samples, Likeness.SIS, n=1, seed=0)
+    with pytest.raises(ProposalError, match="; what a command without --controls can do"):
+        instead = "what a command without --controls can do"
+        draw_unrelated(captions, samples, Likeness.SIS, n=1, seed=0, instead=instead)

@@ -30,6 +30,7 @@ def draw_unrelated(
     n: int,
     seed: int,
     met: Collection[tuple[int, int]] = (),
+    instead: str = "leave controls out with --controls none",
 ) -> list[tuple[int, int]]:
     """``n`` pairs of a task that have nothing to do with each other, by the numbers of their items, left and right.
 
@@ -39,6 +40,7 @@ def draw_unrelated(
     Args:
         samples: ``SAMPLES``.
         met: pairs to leave out where others can be had.
+        instead: what to do where there is none.
 
     Raises:
         ProposalError: the data set has no such pair.
@@ -76,8 +78,8 @@ def draw_unrelated(
         drawn_before.add(chosen[-1])
     if not chosen:
         raise ProposalError(
-            f"no two items of {task} are unrelated: all that the data set has were sampled with each other; leave "
-            "controls out with --controls none"
+            f"no two items of {task} are unrelated: all that the data set has were sampled with each other; "
+            f"{instead}"
         )
     return chosen
 

@@ -200,7 +200,10 @@ def _controls(
     seed = settings.seed + _n_reviews(session, request.environment)
     alike = sure_originals(session, seed=seed)[:n_pages]
     samples = similarity_store.samples(session)
-    apart = draw_unrelated(captions, samples, Likeness.SITS, n=len(alike), seed=seed)
+    instead = (
+        "a page of reviews needs two such items as a control, so add images of something else to the data set"
+    )
+    apart = draw_unrelated(captions, samples, Likeness.SITS, n=len(alike), seed=seed, instead=instead)
     return [
         (_control(*(pair.image_id, pair.caption_id), True), _control(*other, False))
         for pair, other in zip(alike, [apart[turn % len(apart)] for turn in range(len(alike))], strict=True)
