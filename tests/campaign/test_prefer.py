@@ -23,6 +23,7 @@ from mitl.errors import (
     FundsError,
     MetricError,
     ProposalError,
+    ReleaseError,
     RetrievalError,
     TemplateError,
     UsageError,
@@ -43,6 +44,7 @@ from mitl.stages.hits.simulate import simulate
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.releasing.originals import exclude
+from mitl.stages.reporting.methods import STDOUT, methods
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.desk_submission import strips
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
@@ -468,6 +470,12 @@ def test_one_workers_second_vote_on_the_same_comparison_does_not_count(done):
 
     assert after["workers"] == 1
     assert after["votes"] == 36 < before["votes"]
+
+
+def test_a_methods_section_of_preferences_alone_is_refused_with_what_tells_of_them(done):
+    """No release holds them, so no section tells of them."""
+    with pytest.raises(ReleaseError, match=r"no methods section to write; `mitl prefer scores` scores"):
+        methods(done, STDOUT, SANDBOX)
 
 
 def test_work_is_paid_and_its_time_is_known(done):

@@ -129,7 +129,7 @@ def test_without_any_judgement_there_is_nothing_to_release(more, project):
     """No folder is made, and the next step is named."""
     said = fails(1, "build-dataset", "--out", "release", *more)
 
-    assert said.startswith("there are no judgements and no CxC ratings, so there is nothing to release;")
+    assert said.startswith("there are no judgements and no CxC ratings, so there is nothing to release,")
     assert said.endswith("; `mitl status` says what comes first")
     assert not Path("release").exists()
 

@@ -30,6 +30,7 @@ from mitl.positives.scrubbing import scrubbed_columns
 from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import Summary, SummaryCounts
 from mitl.records import (
+    BatchKind,
     Direction,
     Environment,
     JudgementSource,
@@ -51,6 +52,12 @@ from mitl.stages.releasing.additions import (
 )
 from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
 from mitl.stages.releasing.verify import ReleasePaths
+
+_OF_OTHERS = {
+    SIMILARITY: "`mitl rate release` releases the ratings of similarity",
+    BatchKind.RANKINGS: "`mitl prefer scores` scores the preferences",
+}
+"""What becomes of answers that no release holds, by the kind of campaign that asked for them."""
 
 _LISTED_BY = {Direction.I2T: "--image-query-ids", Direction.T2I: "--caption-query-ids"}
 
@@ -92,10 +99,12 @@ def release_input(
     texts = accepted_texts(context)
     if not len(judgements) and not len(rated) and not texts:
         kinds = {batch.kind for batch in hit_store.batches(session, known.environment)}
-        after = "releases the ratings of similarity" if SIMILARITY in kinds else "says what comes first"
-        command = "mitl rate release" if SIMILARITY in kinds else "mitl status"
+        after = next(
+            (_OF_OTHERS[kind] for kind in _OF_OTHERS if kind in kinds), "`mitl status` says what comes first"
+        )
         raise ReleaseError(
-            f"there are no judgements and no CxC ratings, so there is nothing to release; `{command}` {after}"
+            "there are no judgements and no CxC ratings, so there is nothing to release, and no methods section to "
+            f"write; {after}"
         )
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
     golds = gold_state(judgements, settings.gold_rule)
