@@ -130,9 +130,9 @@ def answer_sample(settings: Settings, workers: tuple[str, ...] = ("A", "B", "C",
         context.session.commit()
 
 
-def label(settings: Settings, *options: str):
+def label(settings: Settings, *options: str, error: str = "0.08"):
     """``mitl label`` with a tolerance that a small world's sample can show."""
-    return mitl("label", "--project", settings.project, "--error", "0.08", "--siding", "0", *options)
+    return mitl("label", "--project", settings.project, "--error", error, "--siding", "0", *options)
 
 
 def test_labels_are_stored_close_their_pairs_and_the_same_again_is_nothing_to_do(project: Settings) -> None:
@@ -234,7 +234,7 @@ def test_another_promise_replaces_what_stands(project: Settings) -> None:
 
 def test_levels_may_be_promised_too(project: Settings) -> None:
     """With the ordinal loss."""
-    found = label(project, "--loss", "ordinal", "--error", "0.1", "--json").json
+    found = label(project, "--loss", "ordinal", "--json", error="0.1").json
     assert found["counts"]["labelled"] > 0
 
 
@@ -294,7 +294,7 @@ def test_disputes_that_nobody_is_asked_about_are_told(project: Settings, tmp_pat
     table.to_csv(tmp_path / "turned.csv", index=False)
 
     usual = label(project, "--dry-run", "--json").json
-    turned = label(project, "--error", "0.999", "--scores", str(tmp_path / "turned.csv"), "--json").json
+    turned = label(project, "--scores", str(tmp_path / "turned.csv"), "--json", error="0.999").json
 
     assert usual["warnings"][0].endswith("two more answers on each may lower the bound")
     n_disputed = SAMPLE - usual["counts"]["disputed"]
