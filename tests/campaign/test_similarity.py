@@ -257,6 +257,14 @@ def test_single_pairs_that_lack_raters_share_a_page(posted):
     assert run_rate(posted).status == "nothing_to_do"
     assert set(raters_of(posted).values()) == {5}
 
+    # One rater of each first page is lost afterwards, whether or not the page was asked again.
+    firsts = "SELECT min(id) FROM assignment WHERE hit_id <= 3 GROUP BY hit_id"
+    in_pipeline(posted, f"UPDATE assignment SET decision = 'drop' WHERE id IN ({firsts})")
+    assert run_rate(posted).counts["pairs"] == sum(n < 5 for n in raters_of(posted).values()) > 0
+    rate(posted)
+    harvest(posted, SANDBOX)
+    assert set(raters_of(posted).values()) == {5}
+
 
 @pytest.mark.parametrize("wish", [{"per_hit": 5}, {"controls": False}])
 def test_a_page_that_asks_again_holds_no_more_than_its_reward_pays(settings, wish):

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, ComparisonRow, Hit, PreferenceAnswer, RankingSystem, Worker
-from mitl.db.store.hits import latest_hits
+from mitl.db.store.hits import latest_hits, replaced_by
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import Submissions
 from mitl.db.store.statements import (
@@ -100,15 +100,11 @@ def hits_to_replace(session: Session, environment: Environment) -> list[HitToRep
     batch wants, on them or on those that they replace; by batch and number.
     """
     wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())
-    before = dict(session.execute(select(Hit.id, Hit.replaces_id).where(Hit.replaces_id.is_not(None))).all())
+    before = replaced_by(session)
     usable = _usable_workers(session, environment)
     replaced = []
     for hit in latest_hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS):
-        workers: set[int] = set()
-        attempt: int | None = hit.id
-        while attempt is not None:
-            workers |= usable[attempt]
-            attempt = before.get(attempt)
+        workers = set[int]().union(*(usable[id_] for id_ in (hit.id, *before.get(hit.id, ()))))
         if (missing := wanted[hit.batch_id] - len(workers)) > 0:
             replaced.append(HitToReplace(hit, missing))
     return replaced

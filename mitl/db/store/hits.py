@@ -253,6 +253,19 @@ def latest_hits(
     return [hit for hit in hits(session, environment, states, kind) if hit.id not in replaced]
 
 
+def replaced_by(session: Session) -> dict[int, list[int]]:
+    """HIT that replaces others and that none replaces → these, latest first."""
+    query = select(Hit.id, Hit.replaces_id).where(Hit.replaces_id.is_not(None))
+    replaced = {hit: int(replaces or 0) for hit, replaces in session.execute(query)}
+    earlier: dict[int, list[int]] = {}
+    for last in replaced.keys() - replaced.values():
+        hit, earlier[last] = last, []
+        while hit in replaced:
+            hit = replaced[hit]
+            earlier[last].append(hit)
+    return earlier
+
+
 def other_kinds(session: Session, environment: Environment) -> dict[int, str]:
     """HIT → what it asks, of the HITs of an environment that ask for something else than pairs."""
     query = query_hits(environment, Hit.id, Batch.kind).where(Batch.kind != BatchKind.PAIRS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from mitl.core.arrays import contains, distinct, unpack_pairs
 from mitl.db.models import Assignment, Batch, Hit, HitItemRow, Journal, JudgementRow, PairRow, Round
 from mitl.db.store import audits as audit_store
 from mitl.db.store.commitments import SUBMITTED, paid_by
-from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of
+from mitl.db.store.hits import LIVE_STATES, StoredHit, batches, hit_items, hits_of, replaced_by
 from mitl.db.store.ledger import answer_tables
 from mitl.db.store.proposals import pairs_of_rows
 from mitl.db.store.statements import AT_PLACE, KEPT, chunks, number_columns, query_hits, query_submissions
@@ -236,8 +236,9 @@ def hits_to_replace(
 
     A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
     pairs that lack usable answers beside a second opinion and are on no other HIT. A HIT of overlaps counts for the
-    pairs that no second worker has judged usably: a second opinion of the first worker is none. Its audit questions go
-    with a HIT that is asked again, as far as their audit still wants them; those that no such HIT takes are open.
+    pairs that no second worker has judged usably: a second opinion of the first worker is none. Either counts with the
+    HITs that it replaces, whose answers may have been lost since. Its audit questions go with a HIT that is asked
+    again, as far as their audit still wants them; those that no such HIT takes are open.
 
     Args:
         tallies: those of this environment, where they are at hand.
@@ -250,11 +251,12 @@ def hits_to_replace(
     overlaps = _overlap_hits(session, environment)
     newest = session.scalar(select(func.max(Hit.id))) or 0
     of_hit = np.bincount((tallies or tallies_of(session, environment)).hits, minlength=newest + 1)
-    closed = hits_of(session, _lacking(session, environment, assignments, overlaps, of_hit))
+    before = replaced_by(session)
+    closed = hits_of(session, _lacking(session, environment, assignments, overlaps, of_hit, before))
     if not closed:
         return []
-    ids = [hit.id for hit in closed]
-    usable = dict(zip(ids, of_hit[ids].tolist(), strict=True))
+    tries = {hit.id: [hit.id, *before.get(hit.id, ())] for hit in closed}
+    ids = [id_ for chain in tries.values() for id_ in chain]
     items = hit_items(session, ids)
     workers = usable_workers(session, environment, of_hits=ids)
     live = live_pairs(session, environment, of_hits=ids)
@@ -265,12 +267,14 @@ def hits_to_replace(
     taken = _labelled(session, environment)
     for hit in closed:
         asking = PairRole.OVERLAP if hit.id in overlaps else PairRole.CANDIDATE
-        asked = [item.pair for item in items.get(hit.id, ()) if item.role is asking]
+        asked = dict.fromkeys(
+            item.pair for id_ in tries[hit.id] for item in items[id_] if item.role is asking
+        )
         if asking is PairRole.OVERLAP:
             pairs, missing = [pair for pair in asked if pair not in second], 1
         else:
-            missing = hit.assignments - usable[hit.id]
             enough = assignments[hit.batch_id]
+            missing = max(hit.assignments - int(of_hit[hit.id]), enough - int(of_hit[tries[hit.id]].sum()))
             pairs = [
                 pair
                 for pair in asked
@@ -291,13 +295,26 @@ def hits_to_replace(
 def _lacking(
     session: Session,
     environment: Environment,
-    batches: Collection[int],
+    batches: Mapping[int, int],
     overlaps: Collection[int],
     usable: NDArray[np.int64],
+    before: Mapping[int, Sequence[int]],
 ) -> list[int]:
-    """The closed HITs of these batches that none replaces, and whose submissions are not all usable."""
+    """The closed HITs that none replaces, and whose submissions, or those on them and on what they replace, are not all
+    usable.
+
+    Args:
+        batches: whose HITs they are → how many workers each wants.
+        usable: (HITs,) submissions that are.
+        before: see `mitl.db.store.hits.replaced_by`.
+    """
     ours, overlapping = (np.array(sorted(rows), np.int64) for rows in (batches, overlaps))
-    replaced = number_columns(session, "SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL", 1)[0]
+    replaced = np.array([hit for earlier in before.values() for hit in earlier], np.int64)
+    in_all = usable.copy()
+    for last, earlier in before.items():
+        in_all[last] += usable[earlier].sum()
+    wanted = np.zeros(max(batches, default=0) + 1, np.int64)
+    wanted[list(batches)] = list(batches.values())
     most = session.scalar(select(func.max(Hit.assignments))) or 0
     doubtful = distinct(np.concatenate([np.flatnonzero(usable < most), overlapping])).tolist()
     closed = _CLOSED.format(environment=environment.value)
@@ -308,7 +325,9 @@ def _lacking(
         for chunk in chunks(doubtful):
             parts.append(number_columns(session, f"{closed} AND h.id IN ({', '.join(map(str, chunk))})", 3))
     hit, batch, assignments = np.concatenate(parts, axis=1)
-    lacks = contains(ours, batch) & ((usable[hit] < assignments) | contains(overlapping, hit))
+    is_ours = contains(ours, batch)
+    too_few = (usable[hit] < assignments) | (in_all[hit] < wanted[np.where(is_ours, batch, 0)])
+    lacks = is_ours & (too_few | contains(overlapping, hit))
     return sorted(hit[lacks & ~contains(np.sort(replaced), hit)].tolist())
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, PairRow, SimilarityAnswer, SimilarityItem, Worker
-from mitl.db.store.hits import LIVE_STATES, StoredHit, hits, latest_hits
+from mitl.db.store.hits import LIVE_STATES, StoredHit, hits, replaced_by
 from mitl.db.store.parses import Submissions
 from mitl.db.store.similarity import ensure_similarity_pairs
 from mitl.db.store.statements import KEPT, add_rows, at_place, query_by_worker, query_hits, rows_among
@@ -30,15 +30,16 @@ TwoItems = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LackingHit:
-    """A closed HIT without a successor, with those of its pairs that too few workers have rated."""
+    """A closed HIT without a successor, with those pairs that too few workers have rated of its page, or of the page
+    that was asked first where it asks again."""
 
     hit: StoredHit
     missing: int
     """Workers whose usable ratings are still wanted; of the pair that lacks most."""
     questions: tuple[SimilarityQuestion, ...]
-    """As they stand on it, by place."""
+    """As they stand on that page, by place."""
     most: int
-    """Places of its batch's fullest page, which is what its reward pays."""
+    """Places of that batch's fullest page, which is what its reward pays."""
 
 
 def add_items(session: Session, items: Mapping[int, Sequence[SimilarityQuestion]]) -> None:
@@ -159,9 +160,11 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
     As many different workers are wanted for a pair as its batch was posted for. They are listed by batch and number,
     and a pair is named once.
     """
-    closed = latest_hits(session, environment, (HitState.CLOSED,), SIMILARITY)
+    closed = {hit.id: hit for hit in hits(session, environment, (HitState.CLOSED,), SIMILARITY)}
     if not closed:
         return []
+    before = replaced_by(session)
+    replaced = {id_ for earlier in before.values() for id_ in earlier}
     assignments = dict(session.execute(select(Batch.id, Batch.assignments)).all())
     raters = usable_raters(session, environment)
     live = [hit.id for hit in hits(session, environment, LIVE_STATES, SIMILARITY)]
@@ -171,17 +174,21 @@ def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]
         for item in page
         if item.role is SimilarityRole.ASKED
     }
-    pages = questions(session, [hit.id for hit in closed])
+    pages = questions(session, list(closed))
     fullest = select(Hit.batch_id, func.max(SimilarityItem.place)).join(Hit, Hit.id == SimilarityItem.hit_id)
     most = dict(session.execute(fullest.group_by(Hit.batch_id)).all())
     lacking = []
-    for hit in closed:
+    for hit in closed.values():
+        if hit.id in replaced:
+            continue
+        # Pages that ask again share pairs of several; each pair was asked first on one page.
+        first = closed[before.get(hit.id, [hit.id])[-1]]
         lacks: dict[SimilarityQuestion, int] = {}
-        for item in pages[hit.id]:
+        for item in pages[first.id]:
             missing = assignments[hit.batch_id] - raters.get((item.task, item.pair), 0)
             if item.role is SimilarityRole.ASKED and missing > 0 and (item.task, item.pair) not in taken:
                 lacks[item] = missing
         if lacks:
             taken.update((item.task, item.pair) for item in lacks)
-            lacking.append(LackingHit(hit, max(lacks.values()), tuple(lacks), most[hit.batch_id]))
+            lacking.append(LackingHit(hit, max(lacks.values()), tuple(lacks), most[first.batch_id]))
     return lacking
