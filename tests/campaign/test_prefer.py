@@ -13,6 +13,7 @@ from prefer_kit import answered, asked, guesses, prepared, run_study, study, wri
 from sqlalchemy import text
 from world_kit import SANDBOX, killed_at_posting, make_world, run_propose, run_publish
 
+from mitl.campaign.kinds.rankings.controls import distrusted, known
 from mitl.campaign.kinds.rankings.scores import Method, score_votes
 from mitl.campaign.kinds.rankings.systems import PreferenceStudy
 from mitl.campaign.publish import publish
@@ -390,7 +391,7 @@ def test_who_fails_a_control_waits_for_a_person_and_does_not_count(posted):
 
 
 def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
-    """A dropped submission leaves its page to one more worker; the same comparisons, the next attempt."""
+    """A dropped submission leaves its page to one more worker; the same comparisons, other controls."""
     in_pipeline(
         done,
         "UPDATE assignment SET decision = 'queued', status = 'Submitted' WHERE id = 1",
@@ -404,7 +405,14 @@ def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
     pages = posted_pages(done)
     (new,) = [key for key in pages if key.endswith(":2")]
     assert (again.counts["hits_again"], again.counts["assignments"], again.counts["batch"]) == (1, 1, None)
-    assert pages[new] == pages[new.removesuffix(":2") + ":1"]
+    before = pages[new.removesuffix(":2") + ":1"]
+    for old, item in zip(before, pages[new], strict=True):
+        assert item.role is old.role and (item == old) is (item.role is ComparisonRole.ASKED)
+    queries = [
+        [item.query_id for item in page if item.role is ComparisonRole.CONTROL]
+        for page in (before, pages[new])
+    ]
+    assert len({query for of_page in queries for query in of_page}) == 4
     simulate(done, SANDBOX)
     harvest(done, SANDBOX)
     assert run_study(done).status == "nothing_to_do"
@@ -412,6 +420,28 @@ def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
     in_pipeline(done, took + "(SELECT id FROM hit WHERE attempt = 2)")
     of_another = run_study(done).counts  # who had answered the page before has no second vote
     assert (of_another["hits_again"], of_another["assignments"]) == (1, 1)
+
+
+def test_a_control_that_good_workers_fail_is_set_aside(posted):
+    """Its page passes at the next harvest, and a page that asks again does not take it."""
+    wrong, *_ = posted_pages(posted).values()
+    place = next(item.place for item in wrong if item.role is ComparisonRole.CONTROL)
+    turned = f"CASE expected WHEN 'left' THEN 'right' ELSE 'left' END WHERE hit_id = 1 AND place = {place}"
+    in_pipeline(posted, f"UPDATE comparison SET expected = {turned}")
+    simulate(posted, SANDBOX)
+
+    harvest(posted, SANDBOX)
+
+    with open_database(posted.db_url, read_only=True) as session:
+        (bad,) = distrusted(session, SANDBOX)
+        decided = [row.decision for row in answers.assignments(session, SANDBOX) if row.hit_id == 1]
+    assert bad.query_id == wrong[place - 1].query_id
+    assert decided == [Decision.PASS] * 3
+    in_pipeline(posted, "UPDATE assignment SET decision = 'drop'")
+    run_study(posted)
+    again = [page for key, page in posted_pages(posted).items() if key.endswith(":2")]
+    assert len(again) > 1
+    assert not any(known(item) == bad for page in again for item in page)
 
 
 def test_what_asks_again_asks_nothing_new_and_needs_no_words_of_the_study(posted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -182,6 +183,31 @@ def controls(
     for id_, place, expected, answer in rows_among(session, query, Assignment.id, assignment_ids):
         by_assignment[id_].append((place, Preference(str(expected)), answer))
     return by_assignment
+
+
+@dataclass(frozen=True, slots=True)
+class GivenControl:
+    """A worker's answer on a control."""
+
+    worker: int
+    """Row."""
+    control: Comparison
+    answer: Preference
+
+
+def answered_controls(session: Session, environment: Environment) -> list[GivenControl]:
+    """Every answer on a control of an environment, used or not, in order of arrival."""
+    query = (
+        query_submissions(environment, Assignment.worker_id, ComparisonRow, PreferenceAnswer.answer)
+        .join(PreferenceAnswer, PreferenceAnswer.assignment_id == Assignment.id)
+        .join(ComparisonRow, at_place(ComparisonRow, PreferenceAnswer))
+        .where(ComparisonRow.role == ComparisonRole.CONTROL, PreferenceAnswer.answer.is_not(None))
+        .order_by(Assignment.id, ComparisonRow.place)
+    )
+    return [
+        GivenControl(worker, record_of(row), Preference(str(answer)))
+        for worker, row, answer in session.execute(query)
+    ]
 
 
 def votes(session: Session, environment: Environment, batches: Sequence[str] = ()) -> list[Vote]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -24,19 +23,18 @@ from mitl.campaign.kinds.protocol import (
     posted_keys,
     spread,
 )
-from mitl.campaign.kinds.rankings.systems import Contest, PreferenceStudy, contest
-from mitl.campaign.pilots import sure_originals, within
+from mitl.campaign.kinds.rankings.controls import distrusted, draw_controls, known, with_other_controls
+from mitl.campaign.kinds.rankings.systems import PreferenceStudy, contest
+from mitl.campaign.pilots import rotated, within
 from mitl.crowd.answers import parse_comparisons
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store.answers import StoredAssignment
 from mitl.db.store.hits import StoredHit
-from mitl.errors import ProposalError
-from mitl.hits.comparisons import ComparisonControl, Meeting, meetings, n_pages, pack_comparisons, sided
+from mitl.hits.comparisons import Meeting, meetings, n_pages, pack_comparisons, sided
 from mitl.hits.rendering import page_comparison, render_rankings
 from mitl.hits.templates import HitTemplate
-from mitl.proposals.sampling import shuffled
 from mitl.records import (
     BatchKind,
     Comparison,
@@ -99,9 +97,15 @@ def make_plan(
     still = [meeting for meeting in met if _meeting_key(meeting, request.direction) not in asked]
     to_replace = comparison_store.hits_to_replace(session, environment)
     pages = comparison_store.comparisons(session, [hit.hit.id for hit in to_replace])
+    shown = comparison_store.asked(session, environment, ComparisonRole.CONTROL) if to_replace else []
+    bad = distrusted(session, environment) if to_replace else frozenset()
     again = [
-        Replacement(hit.hit, Page(hit.hit.number, tuple(pages[hit.hit.id])), hit.missing)
-        for hit in to_replace
+        Replacement(
+            hit.hit,
+            Page(hit.hit.number, with_other_controls(pages[hit.hit.id], rotated(shown, turn), bad)),
+            hit.missing,
+        )
+        for turn, hit in enumerate(to_replace)
     ]
     n_open = len(still) + sum(n_asked(page.page.items) for page in again)
     out, limit = plans_out(session, request)
@@ -143,60 +147,6 @@ def _meeting_key(meeting: Meeting, direction: Direction) -> Key:
 
 def _key(direction: Direction, query_id: int, *sides: tuple[str, tuple[int, ...]]) -> Key:
     return direction, query_id, frozenset(sides)
-
-
-def draw_controls(
-    session: Session, settings: Settings, study: PreferenceStudy, contest: Contest, count: int
-) -> list[ComparisonControl]:
-    """So many controls, or one for each query of the contest whose positives are known where there are fewer; those
-    first that no page of the environment has had.
-
-    The better side begins with the query's original positives and goes on with a system's own items, or is all
-    positives where the contest's rankings were made of them; the other is
-    drawn from items that no system lists for the query, and from those that they list where there are not enough.
-
-    Raises:
-        ProposalError: the gallery is too small for a list beside the better one.
-    """
-    if not count:
-        return []
-    originals: dict[int, list[int]] = defaultdict(list)
-    for pair in sorted(sure_originals(session, seed=settings.seed)):
-        query, item = study.direction.ordered(pair.image_id, pair.caption_id)
-        originals[query].append(item)
-    _, gallery = study.direction.ordered(*item_store.names(session, item_store.dataset(session).id))
-    known = [query for query in contest.queries if query in contest.positives or query in originals]
-    shown = comparison_store.asked(session, study.environment, ComparisonRole.CONTROL)
-    met = {control.query_id for control in shown if control.direction is study.direction}
-    queries = sorted(shuffled(known, settings.seed, "preference controls"), key=met.__contains__)[:count]
-    return [
-        _control(settings.seed, study, contest, query, originals[query], list(gallery)) for query in queries
-    ]
-
-
-def _control(
-    seed: int,
-    study: PreferenceStudy,
-    contest: Contest,
-    query: int,
-    originals: Sequence[int],
-    gallery: Sequence[int],
-) -> ComparisonControl:
-    positives = contest.positives.get(query, ())
-    first = contest.rankings[contest.systems[0].name][query]
-    better = positives or tuple(dict.fromkeys([*originals, *first]))[: study.top_k]
-    listed = {item for lists in contest.rankings.values() for item in lists[query]}
-    taken = {*better, *originals}
-    rest = shuffled(
-        [item for item in gallery if item not in taken], seed, f"random {study.direction} {query}"
-    )
-    drawn = sorted(rest, key=lambda item: item in listed)[: len(better)]
-    if len(drawn) < len(better):
-        raise ProposalError(
-            f"the gallery has {len(rest)} items beside those of a control, but its other list needs {len(better)}; "
-            "give a smaller --top-k, or --controls 0"
-        )
-    return ComparisonControl(query, better, tuple(drawn))
 
 
 CONTROL_FAILED = "comparison_control_failed"
@@ -306,14 +256,20 @@ class RankingsKind:
         rule: GoldRule,
         withdrawn: Collection[GoldControl],
     ) -> Mapping[int, Sequence[Finding]]:
-        """By the page's controls."""
+        """By the page's controls as far as they are trusted."""
+        if not rows:
+            return {}
         ids = [row.id for row in rows]
         controls = comparison_store.controls(session, ids)
         answers = comparison_store.answers(session, ids)
+        pages = comparison_store.comparisons(session, [row.hit_id for row in rows])
+        bad = distrusted(session, environment)
         by_assignment = {}
         for row in rows:
             answered = any(answer.answer is not None for answer in answers.get(row.id, ()))
-            by_assignment[row.id] = check_comparisons(controls.get(row.id, ()), answered=answered)
+            forgiven = {item.place for item in pages[row.hit_id] if known(item) in bad}
+            trusted = [given for given in controls.get(row.id, ()) if given[0] not in forgiven]
+            by_assignment[row.id] = check_comparisons(trusted, answered=answered)
         return by_assignment
 
     def evidence(self, session: Session, row: StoredAssignment) -> tuple[Table, str]:
