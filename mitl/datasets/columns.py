@@ -166,7 +166,8 @@ def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], 
             )
         raise DatasetError(
             f"{source} has no column for the image, such as 'image', 'filename' or 'image_id', nor for a sound or "
-            f"video; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN"
+            f"video; its columns: {_quoted(by_name)}; say which it is with --columns image=COLUMN (questions and "
+            "passages, or other texts with texts, are read from a folder in BEIR's layout, see docs/own-data.md)"
         )
     captions = said.get("caption") or _captions(columns, free, source, composed=reference is not None)
     if not caption_id:

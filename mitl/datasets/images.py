@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import string
+import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,7 +112,10 @@ class ImageFolder:
         self.folder = folder.resolve()
 
     def find(self, picture: Picture) -> str | None:
-        """The absolute path of a picture's file, or None; never outside the folder."""
+        """The absolute path of a picture's file, or None.
+
+        No name leads out of the folder; a link that lies in it may, as those of the hub's cache and git-annex do.
+        """
         if picture.file_name is None:
             return None
         names = [picture.file_name]
@@ -118,10 +123,13 @@ class ImageFolder:
             names.append(f"{picture.folder}/{picture.file_name}")
         if "\\" in picture.file_name:  # written on Windows
             names.append(picture.file_name.replace("\\", "/"))
-        for name in names:
-            path = (self.folder / name).resolve()
-            if path.is_relative_to(self.folder) and path.is_file():
-                return str(path)
+        # macOS takes accents apart in names of files, tables seldom do.
+        names += [unicodedata.normalize(form, name) for name in names for form in ("NFC", "NFD")]
+        for name in dict.fromkeys(names):
+            path = self.folder / name
+            for place in map(Path, (os.path.realpath(path), os.path.normpath(path))):
+                if place.is_relative_to(self.folder) and place.is_file():
+                    return str(place)
         return None
 
 

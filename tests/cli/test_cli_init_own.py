@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+import unicodedata
 from contextlib import chdir
 
 import pytest
@@ -97,6 +98,30 @@ def test_check_items_names_every_picture_that_is_not_as_it_should_be(own):
     again = ok("init", "project", "--dataset", "own", "--check-items", "--json").json
     assert again["warnings"] == []
     assert again["counts"]["images_placed"] == 1
+
+
+def test_files_are_found_through_links_and_however_accents_are_written(own):
+    """Links to files and folders elsewhere, as in the hub's cache; a name as macOS writes it.
+
+    `..` leads nowhere, nor does a link to itself.
+    """
+    pictures, store = own / "own" / "pictures", own / "store"
+    store.mkdir()
+    (pictures / "0.png").rename(store / "blob")
+    (pictures / "0.png").symlink_to(store / "blob")
+    (pictures / "1.png").rename(store / "1.png")
+    (pictures / "more").symlink_to(store)
+    (pictures / "2.png").rename(pictures / unicodedata.normalize("NFD", "Grün.png"))
+    (pictures / "3.png").rename(own / "own" / "3.png")
+    (pictures / "4.png").unlink()
+    (pictures / "4.png").symlink_to("4.png")
+    table = own / "own" / "captions.csv"
+    named = table.read_text().replace("1.png", "more/1.png").replace("2.png", "Grün.png")
+    table.write_text(named.replace("3.png", "../3.png"))
+
+    done = ok("init", "project", "--dataset", "own", "--check-items", "--json").json
+    missing = ["../3.png", "4.png"]
+    assert done["warnings"] == [f"image '{name}': there is no file '{name}'" for name in missing]
 
 
 def test_animated_pictures_are_told(own):
