@@ -37,6 +37,7 @@ _PADDED = ("siglip", "siglip2")
 that SigLIP 2's files name leaves capitals, which it has never seen (Tschannen et al., SigLIP 2, 2025, section 2)."""
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _TEXTS = ("*.json", "*.txt", "*.model")
+_NEEDED = "a dual encoder such as CLIP, SigLIP or ALIGN is needed"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -93,10 +94,20 @@ class TransformersAnnotator(NetworkAnnotator):
         return _taken(prepared, self._model.get_text_features)
 
     def _encode_images(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
-        return {"embedding": _projected(self._model.get_image_features(**inputs))}
+        return {"embedding": self._projected(self._model.get_image_features(**inputs))}
 
     def _encode_captions(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
-        return {"embedding": _projected(self._model.get_text_features(**inputs))}
+        return {"embedding": self._projected(self._model.get_text_features(**inputs))}
+
+    def _projected(self, features: Any) -> Tensor:
+        """The vectors in the common space: transformers 5 wraps them, older models of its own return them bare."""
+        vectors = features if isinstance(features, Tensor) else getattr(features, "pooler_output", None)
+        if not isinstance(vectors, Tensor) or vectors.ndim != 2:
+            raise AnnotatorError(
+                f"annotator {self.name!r} is a {type(self._model).__name__}, which does not give one vector an item; "
+                f"{_NEEDED}"
+            )
+        return vectors
 
 
 def _with_unit_rows(encoded: Encoded) -> Encoded:
@@ -134,6 +145,11 @@ def _folder(options: Options) -> Path:
     value = options.text("transformers")
     path = options.folder / Path(value).expanduser()
     if path.is_dir():
+        if "revision" in options.values:
+            raise AnnotatorError(
+                f"'revision' of annotator {options.annotator!r} is one of the hub's, but 'transformers' names the "
+                f"folder {str(path)!r}; leave 'revision' out"
+            )
         return path
     if not _HUB_NAME.fullmatch(value) or value.startswith("."):
         raise AnnotatorError(
@@ -166,8 +182,7 @@ def _model(options: Options, folder: Path) -> transformers.PreTrainedModel:
     )
     if not all(callable(getattr(model, f"get_{side}_features", None)) for side in ("image", "text")):
         raise AnnotatorError(
-            f"{str(folder)!r} holds a {type(model).__name__}, which does not embed images and texts apart; "
-            "a dual encoder such as CLIP, SigLIP or ALIGN is needed"
+            f"{str(folder)!r} holds a {type(model).__name__}, which does not embed images and texts apart; {_NEEDED}"
         )
     wanting = sorted({*map(str, info["missing_keys"]), *map(str, info["mismatched_keys"])})
     if wanting:
@@ -200,13 +215,6 @@ def _taken(prepared: Mapping[str, Any], features: Any) -> Inputs:
     """What the model takes of what its processor made, without the batch axis."""
     parameters = inspect.signature(features).parameters
     return {name: np.asarray(value)[0] for name, value in prepared.items() if name in parameters}
-
-
-def _projected(features: Any) -> Tensor:
-    """The vector in the common space: transformers 5 wraps it, older models of its own return it bare."""
-    vector = features if isinstance(features, Tensor) else features.pooler_output
-    assert isinstance(vector, Tensor)
-    return vector
 
 
 def _hashes(folder: Path) -> dict[str, str]:

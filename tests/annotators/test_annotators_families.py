@@ -174,6 +174,30 @@ def test_a_model_of_one_side_is_refused(tmp_path):
         build(tmp_path)
 
 
+def test_a_model_with_a_vector_for_each_word_is_refused(folders, tmp_path):
+    """FLAVA's features are of all patches and of all words, which no cosine compares."""
+    folder = shutil.copytree(folders["siglip"], tmp_path / "flava")
+    side = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.FlavaConfig(
+        text_config={**side, "vocab_size": 8, "max_position_embeddings": 16},
+        image_config={**side, "image_size": 32, "patch_size": 16},
+        multimodal_config=side,
+        projection_dim=8,
+    )
+    transformers.FlavaModel(config).save_pretrained(folder)
+
+    with pytest.raises(AnnotatorError, match="is a FlavaModel, which does not give one vector an item"):
+        build(folder).encode_captions(captions())
+
+
+def test_a_revision_of_a_folder_is_refused(clip):
+    """A folder has the one that it has; another one that was asked for would be read in its place."""
+    with pytest.raises(
+        AnnotatorError, match=r"'revision' .* names the folder '.*model'; leave 'revision' out"
+    ):
+        build(clip, revision="v2")
+
+
 def test_weights_that_do_not_fill_the_model_are_refused(clip):
     """transformers would draw random numbers for what is missing; here that is an error."""
     from safetensors.torch import load_file, save_file
