@@ -299,7 +299,7 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     assert f"the audit lacks {looks[0]['wanted']} answers on 60 of its 60 pairs" in begun.lines[0]
     assert begun.lines[1].startswith("audit 2: 0 of 60 pairs answered") and not begun.highlight
     (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings
-    assert warned.startswith("audit 2 of this pool is drawn and nothing of it is asked yet")
+    assert warned.startswith("audit 2 of this pool is drawn and nothing of it is out or answered")
     for _ in range(12):
         run_publish(settings)
         (warned,) = plan(settings, AuditRequest(recall=0.3), SANDBOX).warnings

@@ -145,9 +145,7 @@ def plan(
         if earlier is None:
             return result
         if not _is_under_way(context, earlier):
-            warning = (
-                "is drawn and nothing of it is asked yet; `mitl audit draw` of another sample replaces it"
-            )
+            warning = "is drawn and nothing of it is out or answered; `mitl audit draw` of another sample replaces it"
             return replace(result, warnings=(f"audit {earlier.number} of this pool {warning}",))
         _, state = _state(context, earlier)
         warning = (
@@ -289,7 +287,7 @@ def draw_audit(
         following = _asked_by(context, audit)
         is_guess = wish.purpose is AuditPurpose.LABELS and fused_scores(context) is None
     replaced = (
-        [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
+        [] if earlier is None else [f"audit {earlier.number}, of which nothing is out or answered, gives way"]
     )
     return _result(
         audit,
