@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -97,8 +97,10 @@ _COMMENT = re.compile(r"(?:^|\s)#")
 """Ids such as ``10.jpg#0`` hold a # themselves; only one after a space, or at the start, begins a comment."""
 
 
-def read_ids(path: Path) -> list[str]:
+def read_ids(path: Path, known: Container[str] = ()) -> list[str]:
     """External ids from text with one id a line (a # of its own starts a comment), a JSON list or a NumPy array.
+
+    A line that is one of the ``known`` ids holds no comment.
 
     Raises:
         DatasetError: the file is missing, malformed, of another kind, or lists nothing.
@@ -120,7 +122,10 @@ def read_ids(path: Path) -> list[str]:
     else:
         with readable(path, WHAT):
             lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
-        values = [text for line in lines if (text := _COMMENT.split(line, maxsplit=1)[0].strip())]
+        texts = (
+            line if line in known else _COMMENT.split(line, maxsplit=1)[0] for line in map(str.strip, lines)
+        )
+        values = [text.strip() for text in texts if text.strip()]
     ids = [str(value) for value in values]
     if not ids:
         raise DatasetError(f"{str(path)!r} lists no ids")

@@ -391,6 +391,12 @@ def test_lists_of_ids_keep_the_ids_whole(tmp_path, name, content, ids):
     assert read_ids(table(tmp_path, content, name)) == ids
 
 
+def test_an_id_with_a_mark_of_comments_is_read_whole(tmp_path):
+    """If the data set has it."""
+    listed = table(tmp_path, "take #2.png \nb.png # the second\n", "ids.txt")
+    assert read_ids(listed, {"take #2.png", "take", "b.png"}) == ["take #2.png", "b.png"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

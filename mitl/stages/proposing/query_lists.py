@@ -44,7 +44,7 @@ def query_ids(file: Path, direction: Direction, surrogates: Mapping[str, int]) -
     """
     what = _NOUNS[direction]
     if str(file) != ECCV_QUERIES:
-        return item_store.resolve(dict(surrogates), read_ids(file), what)
+        return item_store.resolve(dict(surrogates), read_ids(file, surrogates), what)
     by_query = official_positives("eccv").by_query[direction]
     known_queries = [query for query in by_query if query in surrogates]
     if not known_queries:
