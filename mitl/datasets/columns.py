@@ -94,6 +94,8 @@ class Roles:
     """What the columns say that the left items are; None where only the files' names tell."""
     reference: str | None = None
     """Of composed queries, the images that their texts change."""
+    sound_said: bool = False
+    """Whether the user said which column holds sounds: those named ``.mp4`` or ``.webm`` are meant too."""
 
     @property
     def read(self) -> list[str]:
@@ -192,6 +194,7 @@ def assign(columns: Sequence[TableColumn], said: Mapping[str, tuple[str, ...]], 
         weak,
         form=form,
         reference=reference,
+        sound_said="sound" in said,
     )
 
 

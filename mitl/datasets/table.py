@@ -313,7 +313,8 @@ def _pictures(
         url = file_text(row.get(roles.url), roles.url, where) if roles.url else None
         if not (file or url) and kind_of_name(image_id) is form.left_part:
             file = image_id
-        if file and (kind_of_name(file) or form.left_part) is not form.left_part:
+        holds = kind_of_name(file) if file else None
+        if holds not in {None, form.left_part, PartKind.VIDEO if roles.sound_said else None}:
             raise DatasetError(
                 f"{where} names {file!r}, but its column is read for {form.nouns[0]}; say what it holds "
                 f"with --columns sound={roles.file} or video={roles.file}, or name other files"

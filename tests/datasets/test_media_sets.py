@@ -43,6 +43,14 @@ def test_a_column_or_the_files_names_say_what_is_described(tmp_path, header, nam
     assert line.startswith(f"read as: {form.sides[0]} = column `{header}`, {form.sides[0]} id = ")
 
 
+def test_who_says_that_a_column_holds_sounds_may_keep_them_in_files_of_videos(tmp_path):
+    """As a browser's recorder writes them; the refusal without it says so."""
+    (tmp_path / "t.csv").write_text("audio,caption\ndog.webm,a dog barks\ncat.wav,a cat\n")
+    with pytest.raises(DatasetError, match="say what it holds with --columns sound=audio"):
+        read(tmp_path / "t.csv", tmp_path)
+    assert read(tmp_path / "t.csv", tmp_path, columns=("sound=audio",))[0].form is SOUNDS
+
+
 def test_clothos_csv_is_read_with_the_sounds_beside_it(tmp_path, shared_data):
     """Numbered captions, file names with spaces and commas; a caption that comes twice stays."""
     table = shared_data / "format_samples" / "clotho" / "clotho_captions_evaluation.csv"
