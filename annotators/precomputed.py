@@ -211,12 +211,13 @@ def _read(path: Path, external_query_ids: Sequence[str]) -> dict[str, list[Any]]
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
-        missing = [name for name in COLUMNS if name not in table.column_names]
+        names = pq.read_schema(path).names
+        missing = [name for name in COLUMNS if name not in names]
         if missing:
             raise AnnotatorError(
-                f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(table.column_names)}"
+                f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(names)}"
             )
+        table = pq.read_table(path, columns=list(COLUMNS))
         as_text = table["query_id"].cast(pa.string())
         table = table.filter(pc.is_in(as_text, value_set=pa.array(external_query_ids, type=pa.string())))
         columns = {name: table[name] for name in COLUMNS}

@@ -218,14 +218,15 @@ def _from_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        names = pq.read_schema(path).names
+        missing = [name for name in ("id", "embedding") if name not in names]
+        if missing:
+            raise AnnotatorError(
+                f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(names)}"
+            )
+        table = pq.read_table(path, columns=["id", "embedding"])  # others may be pictures
     except (pa.ArrowInvalid, OSError) as error:
         raise AnnotatorError(f"{str(path)!r} is not readable as Parquet: {error}") from error
-    missing = [name for name in ("id", "embedding") if name not in table.column_names]
-    if missing:
-        raise AnnotatorError(
-            f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(table.column_names)}"
-        )
     ids = [str(value) for value in table["id"].to_pylist()]
     return ids, _array_of_lists(path, table["embedding"])
 

@@ -102,6 +102,23 @@ def test_an_array_in_the_items_order_stays_on_disk(tmp_path):
     assert isinstance(rows, np.memmap)
 
 
+def test_other_columns_of_parquet_are_not_read(tmp_path):
+    """Beside the embeddings a table of a data set often holds its pictures, which may be more than memory holds."""
+    whole, pictures = pa.default_memory_pool(), pa.array([bytes(1 << 22)] * 2)
+    pq.write_table(
+        pa.table({"id": [1, 2], "embedding": [[1.0], [2.0]], "image": pictures}), tmp_path / "x.parquet"
+    )
+    watched = pa.proxy_memory_pool(whole)
+    pa.set_memory_pool(watched)
+    try:
+        embedding = read_embeddings(tmp_path / "x.parquet").embedding
+    finally:
+        pa.set_memory_pool(whole)
+
+    assert embedding.tolist() == [[1.0], [2.0]]
+    assert watched.max_memory() < 1 << 22
+
+
 def test_parquet_may_hold_several_vectors_an_item(tmp_path):
     """A column of lists of lists is (N, K, D)."""
     vectors = GENERATOR.normal(size=(3, 2, 5)).astype(np.float32)
