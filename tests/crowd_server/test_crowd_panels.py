@@ -14,11 +14,12 @@ from at_once_kit import at_once
 from cli_kit import fails, ok
 from crowd_kit import TYPE, Task, Worker, post_hit
 from docs_kit import mitl_lines
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
 from mitl.cli.crowd import serve
+from mitl.core.formats import csv_cell
 from mitl.crowd_server import admin
 from mitl.crowd_server import admin as panel_admin
 from mitl.crowd_server.admin import PanelPlan
@@ -526,14 +527,15 @@ def test_a_visit_never_gives_more_than_it_asks_for(either_crowd):
         st.tuples(st.sampled_from(["PROLIFIC_PID", "SESSION_ID", "sona_code", "worker", "x"]), st.text())
     ),
 )
+@example(PROFILES["connect"], [("participantId", "-abcdef12"), ("assignmentId", "a1")])
 def test_whatever_a_link_says_an_id_is_plain_or_refused(profile, query):
-    """No query string gives an id with characters that need care, or a longer one than is kept."""
+    """No query string gives an id with characters that need care, in a payment file too, or one too long to be kept."""
     try:
         arrival = read_arrival(profile, profile.parameters, query)
     except ArrivalError as error:
         assert str(error)
         return
-    assert profile.worker_id.fullmatch(arrival.worker)
+    assert profile.worker_id.fullmatch(arrival.worker) and csv_cell(arrival.worker) == arrival.worker
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._~:=+/-]{0,127}", arrival.session)
 
 

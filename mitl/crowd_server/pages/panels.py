@@ -87,7 +87,9 @@ PROFILES: Mapping[str, Profile] = {
             "Connect",
             LinkParameters("participantId", "projectId", "assignmentId"),
             LinkParameters(""),
-            re.compile(r"[0-9A-Za-z-]{8,64}"),
+            re.compile(
+                r"[0-9A-Za-z][0-9A-Za-z-]{7,63}"
+            ),  # a hyphen first would get an apostrophe in payment files
             "8 to 64 letters, digits and hyphens",
             is_stable=True,
         ),
