@@ -189,8 +189,9 @@ def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> Ca
 def _refused_line(submissions: Sequence[int], refusals: Mapping[str, CrowdError]) -> str:
     named = ", ".join(map(str, submissions[:_NAMED]))
     more = f" and {len(submissions) - _NAMED:,} more" if len(submissions) > _NAMED else ""
-    first = next(iter(refusals.values()))
-    return f"what was decided about submission {named}{more} is refused; each harvest tries again: {first}"
+    # Without the address, which is another at each look of `harvest --watch` where no `mitl serve` answers.
+    said = str(next(iter(refusals.values()))).partition(": ")[2]
+    return f"what was decided about submission {named}{more} is refused; each harvest tries again: {said}"
 
 
 def _reverse(client: MTurkClient, row: StoredAssignment) -> bool:
